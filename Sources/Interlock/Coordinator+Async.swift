@@ -79,11 +79,11 @@ extension Coordinator {
         }
     }
 
-    /// Takes a lock from whoever has it.
-    /// - Returns: `false`: there is no lease.
-    package nonisolated func breakLock(_ name: ResourceName, by: String) async throws -> Bool {
+    /// Takes a lock from whoever has it, or from the grant with this fence alone.
+    /// - Returns: `false`: there is no such lease.
+    package nonisolated func breakLock(_ name: ResourceName, by: String, fence: Int64? = nil) async throws -> Bool {
         try await isReleased {
-            $0.breakLock(name, by: by, completion: $1)
+            $0.breakLock(name, by: by, fence: fence, completion: $1)
             return nil
         }
     }

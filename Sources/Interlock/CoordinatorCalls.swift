@@ -270,9 +270,11 @@ package final class CoordinatorCalls {
         provider.release(name: name, token: token, completion: completion)
     }
 
-    /// Takes a lock from whoever has it. `by` is told to the fleet.
-    package func breakLock(_ name: ResourceName, by: String, completion: Completion<ReleaseAnswer>) {
-        provider.breakLock(name: name, by: by, completion: completion)
+    /// Takes a lock from whoever has it. `by` is told to the fleet; with a `fence`, only while the grant that it was given to holds the lock.
+    package func breakLock(
+        _ name: ResourceName, by: String, fence: Int64? = nil, completion: Completion<ReleaseAnswer>
+    ) {
+        provider.breakLock(name: name, by: by, fence: fence, completion: completion)
     }
 
     /// What is known of a lock; `nil`: nobody holds it or waits for it.

@@ -183,11 +183,13 @@ public struct Locks: Sendable {
     /// - Parameters:
     ///   - name: the lock's name.
     ///   - by: who does it, for the event that tells of it.
-    /// - Returns: `false`: nobody held it.
+    ///   - fence: breaks it only while the grant with this fence holds it, of a shared lock or semaphore as one of several: so a lock that
+    ///     has passed on since somebody looked is not taken from its next holder. `nil`: whoever holds it.
+    /// - Returns: `false`: nobody held it, or not under that fence.
     /// - Throws: `LockError`.
-    public func breakLock(_ name: String, by: String) async throws(LockError) -> Bool {
+    public func breakLock(_ name: String, by: String, fence: Int64? = nil) async throws(LockError) -> Bool {
         let name = try Self.checked(name)
-        return try await Self.translated { try await coordinator.breakLock(name, by: by) }
+        return try await Self.translated { try await coordinator.breakLock(name, by: by, fence: fence) }
     }
 
     private static func checked(_ name: String) throws(LockError) -> ResourceName {

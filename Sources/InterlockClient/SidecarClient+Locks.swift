@@ -140,9 +140,10 @@ extension SidecarClient {
     }
 
     /// Takes a lock from whoever holds it. Needs an API key with the role `admin` where keys are configured.
-    /// - Returns: `false` when nobody held it.
-    public func breakLock(_ name: String) async throws -> Bool {
-        try await send(LockCalls.Break(name: name))
+    /// - Parameter fence: only while the grant with this fence holds it, of a shared lock or semaphore as one of several; `nil`: whoever.
+    /// - Returns: `false` when nobody held it, or not under that fence.
+    public func breakLock(_ name: String, fence: Int64? = nil) async throws -> Bool {
+        try await send(LockCalls.Break(name: name, fence: fence))
     }
 
     /// What anybody may know of a lock.

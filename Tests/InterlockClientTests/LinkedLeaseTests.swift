@@ -20,6 +20,7 @@ struct LinkedLeaseTests {
     func broken() async throws {
         try await TestSidecar.withClient { client in
             let linked = try #require(try await client.acquireLinkedLock("orders", ttl: .seconds(30)))
+            #expect(try await client.breakLock("orders", fence: 1) == false)
             #expect(try await client.breakLock("orders"))
             var losses = linked.losses.makeAsyncIterator()
             #expect(await losses.next()?.name == "orders")

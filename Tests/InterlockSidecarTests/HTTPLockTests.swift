@@ -169,7 +169,14 @@ struct HTTPLockTests {
             try await door.expect(204, "POST", "/v1/locks/a/break", headers: ops)
             try await door.expect(404, "POST", "/v1/locks/a/break", headers: ops)
             let second = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 10000}"#, headers: web)
-            #expect(try #require(second.integer("fence")) > (try #require(first.integer("fence"))))
+            let (old, new) = (try #require(first.integer("fence")), try #require(second.integer("fence")))
+            #expect(new > old)
+            let late = try await door.client.send("POST", "/v1/locks/a/break", #"{"fence": \#(old)}"#, headers: ops)
+            #expect(late.status == 410)
+            #expect(late.text("detail") == "the lock \"a\" is not held under the fence \(old) any more; look who has it now")
+            try await door.expect(400, "POST", "/v1/locks/a/break", #"{"fence": 0}"#, headers: ops)
+            try await door.expect(400, "POST", "/v1/locks/a/break", #"{"fense": 1}"#, headers: ops)
+            try await door.expect(204, "POST", "/v1/locks/a/break", #"{"fence": \#(new)}"#, headers: ops)
         }
     }
 }

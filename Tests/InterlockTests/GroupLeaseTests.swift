@@ -101,6 +101,21 @@ struct GroupLeaseTests {
         }
     }
 
+    @Test("a break that names a fence ends the leases of all while one has it", arguments: [LockMode.shared, .permits(3)])
+    func brokenUnderAFence(mode: LockMode) async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let name = try ResourceName("orders")
+            let gone = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(mode)))
+            let lease = try #require(try await fleet.sidecars[1].acquireLock(try GroupLockTests.request(mode)))
+            _ = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(mode)))
+            _ = try await fleet.sidecars[0].releaseLock(name, token: gone.token)
+            #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: gone.fence) == false)
+            #expect(try await fleet.sidecars[0].inspectLock(name)?.holders == 2)
+            #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: lease.fence))
+            #expect(try await fleet.sidecars[0].inspectLock(name) == nil)
+        }
+    }
+
     @Test(
         "anybody may see how it is held and by how many, and nobody's token",
         arguments: [(LockMode.shared, "shared"), (.permits(3), "permits-3")])

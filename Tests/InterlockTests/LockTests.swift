@@ -204,6 +204,20 @@ struct LockTests {
         }
     }
 
+    @Test("a break that names a fence spares the next holder")
+    func breakingUnderAFence() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let name = try ResourceName("orders")
+            let seen = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")))
+            _ = try await fleet.sidecars[0].releaseLock(name, token: seen.token)
+            let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")))
+            #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: seen.fence) == false)
+            #expect(try await fleet.sidecars[0].renewLock(name, token: lease.token, ttl: 30_000) != nil)
+            #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: lease.fence))
+            #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: lease.fence) == false)
+        }
+    }
+
     @Test("a key that is no string is an error, and nothing is half applied")
     func wrongType() async throws {
         try await Fleet.run { fleet in

@@ -96,8 +96,8 @@ extension LockCoordinator {
         }
     }
 
-    func breakLock(name: ResourceName, by: String, completion: Completion<ReleaseAnswer>) {
-        let script = BreakScript(keys: keys(name.text), by: by, origin: runtime.id, database: runtime.database)
+    func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseAnswer>) {
+        let script = BreakScript(keys: keys(name.text), by: by, fence: fence, origin: runtime.id, database: runtime.database)
         let sentAt = runtime.time.now()
         runtime.pipeline.run(script) { [self] result in
             switch result {

@@ -19,7 +19,7 @@ protocol LockProvider: AnyObject {
 
     func renew(name: ResourceName, token: String, ttl: Int64, completion: Completion<RenewAnswer>)
     func release(name: ResourceName, token: String, completion: Completion<ReleaseAnswer>)
-    func breakLock(name: ResourceName, by: String, completion: Completion<ReleaseAnswer>)
+    func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseAnswer>)
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>)
 
     /// - Parameter completion: is told of each in its place; `nil`: nobody holds it or waits for it.

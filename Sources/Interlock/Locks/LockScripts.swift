@@ -33,7 +33,7 @@ final class LockScripts: Sendable {
         release = RedisScript(
             name: "release.lua",
             source: counter + PackageResources.release_quick_lua + rest + PackageResources.release_lua)
-        breakLock = RedisScript(name: "break.lua", source: locks + PackageResources.break_lua)
+        breakLock = RedisScript(name: "break.lua", source: groups + PackageResources.break_lua)
         leave = RedisScript(name: "leave.lua", source: groups + PackageResources.leave_lua)
         inspect = RedisScript(
             name: "inspect.lua", source: Array("local KEYS = KEYS\n".utf8) + groups + PackageResources.inspect_lua)
@@ -371,6 +371,8 @@ struct LeaveScript: ScriptCommand {
 struct BreakScript: ScriptCommand {
     var keys: LockKeys
     var by: String
+    /// Of the grant that is to end; `nil`: whichever stands.
+    var fence: Int64?
     var origin: String
     var database: Int
 
@@ -384,6 +386,7 @@ struct BreakScript: ScriptCommand {
         let event = LockEvent.broken(keys.name, by: by, origin: origin, database: database)
         encoder.append(event.start)
         encoder.append(event.end)
+        encoder.append(fence.map { "\($0)" } ?? "")
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Bool {

@@ -2,12 +2,23 @@
 --
 -- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 -- ARGV  1 what a wake channel's name begins with  2 the event channel
---       3 the event, up to the time  4 the event, after the time
--- Reply 1 broken; 0 there is no lease: no such key, not a string, or without a ttl
+--       3 the event, up to the time  4 the event, after the time  5 the fence of the grant that is to end, or "" for any
+-- Reply 1 broken; 0 there is no lease: no such key, not a string, or without a ttl; or none with that fence
 --
 -- Guarantees that only strings with a ttl are ever deleted. The next grant has a higher fence, as every grant has.
 
 if redis.call('TYPE', KEYS[1]).ok ~= 'string' or redis.call('PTTL', KEYS[1]) < 0 then return 0 end
+
+-- Whether a grant with that fence holds it, of a group as one of several.
+local function is_held_under(fence)
+  if not group_places(redis.call('GET', KEYS[1])) then return redis.call('GET', KEYS[2]) == fence end
+  for _, other in ipairs(redis.call('HVALS', KEYS[5])) do
+    if other == fence then return true end
+  end
+  return false
+end
+
+if ARGV[5] ~= '' and not is_held_under(ARGV[5]) then return 0 end
 redis.call('DEL', KEYS[1], KEYS[4], KEYS[5])
 local time = redis.call('TIME')
 redis.call('PUBLISH', ARGV[2], ARGV[3] .. string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)) .. ARGV[4])

@@ -130,21 +130,26 @@ extension LockCommand {
             discussion: """
                 For operators: where API keys are configured it needs one with the role admin. A holder with a linked lease, \
                 or one that asked for losses, is told at once; others find out when they renew. The next grant has a higher \
-                fence. Exits with 1 when the lock is not held.
+                fence. With --fence a lock that has passed on since you looked is left alone. Exits with 1 when the lock is \
+                not held, or not under that fence.
 
                 EXAMPLES
                   interlock lock break orders
+                  interlock lock break orders --fence 1750000000000000
                 """
         )
 
         @Argument(help: "The lock's name.", completion: .lockNames)
         var name: String
 
+        @Option(help: "Only while the grant with this fence holds it, as \"lock show\" tells it.")
+        var fence: Int64?
+
         @OptionGroup var sidecar: SidecarOptions
 
         func run() async throws {
-            guard try await sidecar.withClient("lock break \(name)", { try await $0.breakLock(name) }) else {
-                throw Failure("the lock \(name) is not held", .no)
+            guard try await sidecar.withClient("lock break \(name)", { try await $0.breakLock(name, fence: fence) }) else {
+                throw Failure("the lock \(name) is not held" + (fence.map { " under the fence \($0)" } ?? ""), .no)
             }
             Terminal.show("The lock \(name) is broken.")
         }

@@ -252,13 +252,18 @@ package enum LockCalls {
         }
     }
 
-    /// `LOCK.BREAK name`: whether somebody held it.
+    /// `LOCK.BREAK name [FENCE n]`: whether somebody held it, under that fence.
     struct Break: SidecarCall {
         var name: String
+        var fence: Int64?
 
         func encode(into encoder: inout CommandEncoder) {
             encoder.append("LOCK.BREAK")
             encoder.append(name)
+            if let fence {
+                encoder.append("FENCE")
+                encoder.append(fence)
+            }
         }
 
         func decode(_ reply: RedisReply) throws(RedisError) -> Bool {

@@ -147,13 +147,11 @@ const views = {
     const note = make("p", { className: "note" });
     const breaking = make("button", { type: "button", className: "danger", hidden: true }, "Break the lock …");
     breaking.addEventListener("click", () => {
-      const { mode: was, fence } = parts.lock;
-      // Readers come and go; of a lock that one has alone another may be the holder by now.
-      const hinders = () => (was === "exclusive" && parts.lock?.fence !== fence
-        ? `the lock ${name} has another holder than when you were asked. Look again.` : "");
+      // Of those that hold it together the eldest: younger ones come and go. What other software has set may have none.
+      const fences = parts.lock.leases.map((lease) => lease.fence).filter((fence) => fence !== null);
       act(`Break the lock ${name}?`,
         `Whoever holds it (${parts.lock.leases.map((lease) => lease.label).join(", ")}) may still be at work. The next grant has a higher fence. This cannot be taken back.`,
-        "Break it", "POST", `/v1/locks/${encodeURIComponent(name)}/break`, {}, `The lock ${name} was broken.`, hinders);
+        "Break it", "POST", `/v1/locks/${encodeURIComponent(name)}/break`, fences.length ? { fence: Math.min(...fences) } : {}, `The lock ${name} was broken.`);
     });
     main.append(make("h1", {}, `Lock ${name}`), about, note, make("p", {}, breaking),
       section("Holders", holders), section("Who waits where", queue),
@@ -559,11 +557,8 @@ function tell(text) {
   forgetting = setTimeout(() => setText($("told"), ""), 8000);
 }
 
-/** @param hinders says why it is not to be done any more, once it was confirmed; "": nothing does. */
-async function act(title, text, yes, method, path, body, done, hinders = () => "") {
+async function act(title, text, yes, method, path, body, done) {
   if (!(await ask(title, text, yes))) return;
-  const hindrance = hinders();
-  if (hindrance) return tell(`Not done: ${hindrance}`);
   try {
     const response = await fetch(path, {
       method, headers: headers({ "Content-Type": "application/json" }), body: JSON.stringify(body), cache: "no-store", credentials: "omit",

@@ -1,5 +1,6 @@
 internal import Glibc
 internal import Hiredis
+internal import InterlockCore
 internal import NIOCore
 
 /// What a TCP connection does about a peer that vanished without a word: its host lost power, or the network between is cut.
@@ -114,6 +115,7 @@ extension EventLoop {
 package enum DoorBounds {
     /// The longest time, in milliseconds: more than 30 years, and far from where sums of times overflow.
     package static let longestMilliseconds: Int64 = 1_000_000_000_000
+    package static let fences: ClosedRange<Int64> = 1...ScriptNumber.mostExact
 }
 
 extension SidecarError {

@@ -110,8 +110,10 @@ struct LockRoutes {
 
     private func breakLock(_ call: HTTPCall) async throws -> HTTPAnswer {
         let name = try call.name("name")
-        _ = try call.fields()
-        guard try await coordinator.breakLock(name, by: call.caller.name) else { throw Self.unknown(name) }
+        let fence = try call.fields("fence").integer("fence", in: DoorBounds.fences)
+        guard try await coordinator.breakLock(name, by: call.caller.name, fence: fence) else {
+            throw fence.map { HTTPProblem.lost(name, fence: $0) } ?? Self.unknown(name)
+        }
         return .noContent
     }
 

@@ -150,6 +150,10 @@ extension HTTPProblem {
         HTTPProblem(.lost, "the lock \"\(name)\" is not held by this token: its lease has ended or was taken away")
     }
 
+    static func lost(_ name: ResourceName, fence: Int64) -> HTTPProblem {
+        HTTPProblem(.lost, "the lock \"\(name)\" is not held under the fence \(fence) any more; look who has it now")
+    }
+
     static let clientHasLeft = HTTPProblem(
         .cancelled, "the client closed its side of the connection before the answer; nothing is held for it")
 

@@ -75,7 +75,7 @@ package struct RESPCommandTable: Sendable {
         case .lockRelease: entry("LOCK.RELEASE name token", 3...3)
         case .lockInfo: entry("LOCK.INFO name", 2...2)
         case .lockList: entry("LOCK.LIST [cursor] [MATCH glob] [COUNT n]", 1...6)
-        case .lockBreak: entry("LOCK.BREAK name", 2...2, .admin)
+        case .lockBreak: entry("LOCK.BREAK name [FENCE n]", 2...4, .admin)
         case .lockGrants: entry("LOCK.GRANTS [name]", 1...2)
         case .limitTake: entry("LIMIT.TAKE service [COST n] [SUBJECT s] [WAIT ms] [NAMED] [TRACEPARENT text]", 2...many)
         case .limitPeek: entry("LIMIT.PEEK service [SUBJECT s | DESCRIPTOR text] [NAMED]", 2...many)

@@ -240,8 +240,9 @@ final class RESPCommands {
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
+        let fence = try RESPOptions(request, from: 2, allowed: [.fence]).integer(.fence, in: DoorBounds.fences)
         let by = connection.session.caller?.name ?? ""
-        calls.breakLock(name, by: by, completion: completions.release(tag))
+        calls.breakLock(name, by: by, fence: fence, completion: completions.release(tag))
     }
 
     private func inspectLock(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {

@@ -29,6 +29,7 @@ package struct RESPOptions {
         case from = "FROM"
         case traceparent = "TRACEPARENT"
         case descriptor = "DESCRIPTOR"
+        case fence = "FENCE"
     }
 
     /// Where the values of a given option lie.
@@ -162,6 +163,7 @@ extension RESPRequest {
         case .from: isWord(index, "FROM")
         case .traceparent: isWord(index, "TRACEPARENT")
         case .descriptor: isWord(index, "DESCRIPTOR")
+        case .fence: isWord(index, "FENCE")
         }
     }
 }

@@ -116,12 +116,15 @@ struct QuorumBreakScript: ScriptCommand {
 
     var keys: KeySpace
     var name: String
+    /// That it is to be taken from; `nil`: from any.
+    var token: String?
 
     var script: RedisScript { Self.source }
     var keyCount: Int { 1 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         encoder.append(keys.lock(name))
+        encoder.append(token ?? "")
     }
 
     /// The server's time in milliseconds of the Unix epoch; 0: there is no lease.
