@@ -141,8 +141,15 @@ struct LivePartTests {
         let text = Self.text(events)
         #expect(text.contains(#""n":"good""#))
         #expect(!text.contains(",}") && !text.contains("01") && !text.contains("\\q") && !text.contains("[[[["), "\(text)")
-        // The same once it was shown.
-        #expect(Self.text(events) == text)
+        // What is too deep takes nobody's place.
+        let deep = start + #","x":"# + String(repeating: "[", count: 20) + String(repeating: "]", count: 20) + "}"
+        for number in 1...60 {
+            let (message, event) = try Self.change("search", generation: Int64(number))
+            events.heard(message, event) { _ in false }
+            events.heard(EventMessage(type: "x.new", json: deep), nil) { _ in false }
+        }
+        let all = Self.text(events)
+        #expect(all.contains(#""n":"good""#))
     }
 
     // MARK: What this sidecar did since a page was read

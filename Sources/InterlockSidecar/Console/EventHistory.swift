@@ -13,31 +13,25 @@ final class EventHistory {
         var breaker: BreakerSnapshot
     }
 
-    private struct Remembered {
-        var json: String
-        /// Written here: what was published was read for what its type has, and may be no JSON elsewhere.
-        var isOurs = false
-    }
-
     /// So many events are remembered.
     static let capacity = 100
     /// So many changes of each breaker.
     static let changes = 20
-    /// In bytes: what is longer is told to those who follow, and not remembered.
+    /// In bytes, as it was published and as it is written here: what is longer is told to those who follow, and not remembered.
     private static let longest = 8 << 10
     /// So deep may what it has beyond its type's members be nested.
     private static let deepest = 16
 
     /// The number of the newest; none: 0.
     private(set) var last: Int64 = 0
-    /// The newest first.
-    private var events: Deque<Remembered> = []
+    /// Each as it is written here, the newest first.
+    private var events: Deque<ByteBuffer> = []
     private var breakers: [String: Deque<Change>] = [:]
 
     func heard(_ message: EventMessage, _ event: InterlockEvent<EventPayload>?, isConfigured: (_ service: String) -> Bool) {
-        if message.json.utf8.count <= Self.longest {
+        if let json = Self.written(message.json) {
             last += 1
-            events.prepend(Remembered(json: message.json))
+            events.prepend(json)
             if events.count > Self.capacity { events.removeLast() }
         }
         guard case .breaker(let change) = event?.payload, let event, isConfigured(change.service) else { return }
@@ -55,22 +49,24 @@ final class EventHistory {
     /// What a breaker has been through, the newest first.
     func changes(ofService service: String) -> [Change] { Array(breakers[service] ?? []) }
 
-    /// The events, the newest first. One that is no JSON through and through would spoil them all: it is left out.
+    /// The events, the newest first.
     func write(into buffer: inout ByteBuffer) {
-        events = Deque(events.compactMap { $0.isOurs ? $0 : Self.written($0.json) })
         buffer.writeStaticString("{\"events\":[")
         for (place, event) in events.enumerated() {
             if place > 0 { buffer.writeStaticString(",") }
-            buffer.writeString(event.json)
+            buffer.writeImmutableBuffer(event)
         }
         buffer.writeString("],\"last\":\(last)}")
     }
 
-    /// `nil`: it is no JSON, or nested too deep.
-    private static func written(_ published: String) -> Remembered? {
-        guard let event = try? JSONValue(reading: published.utf8, deepest: deepest) else { return nil }
+    /// What was published was read for what its type has, and may be no JSON to others: one such would spoil all that it is shown with.
+    /// `nil`: it is none through and through, nested too deep, or too long.
+    private static func written(_ published: String) -> ByteBuffer? {
+        guard published.utf8.count <= longest, let event = try? JSONValue(reading: published.utf8, deepest: deepest) else {
+            return nil
+        }
         var json = ByteBuffer()
         event.write(into: &json)
-        return Remembered(json: String(buffer: json), isOurs: true)
+        return json.readableBytes <= longest ? json : nil
     }
 }
