@@ -166,7 +166,7 @@ struct LivePartTests {
 
     /// Begun to be read at 1000, and there at 1010.
     private static func page(_ rows: [JSONValue]) -> LiveReading {
-        let topic = LiveTopic(.events)
+        let topic = LiveTopic(.events, now: Instant(nanoseconds: 0))
         var wall: Int64 = 990
         let time: () -> Int64 = {
             wall += 10
@@ -290,10 +290,10 @@ struct LivePartTests {
     func budget() {
         let budget = ReadBudget()
         func at(_ milliseconds: Int64) -> Instant { Instant(nanoseconds: milliseconds * 1_000_000) }
-        #expect(budget.begin(now: at(0)))
-        budget.settle(20)
-        #expect(!budget.begin(now: at(1900)))
-        let topic = LiveTopic(.fleet)
+        #expect(budget.begin(now: at(0), expecting: 1))
+        budget.settle(20, expected: 1)
+        #expect(!budget.begin(now: at(1900), expecting: 1))
+        let topic = LiveTopic(.fleet, now: at(1900))
         topic.readIfDue(now: at(1900), wall: { 1 }, budget: budget) { _ in Issue.record("it is read") }
         #expect(!topic.reading.isDone)
         #expect(topic.reading.isToBeShown)
@@ -312,15 +312,64 @@ struct LivePartTests {
                 var sent = 0
                 for tick in 0..<600 {
                     // All begin before any has ended.
-                    let begun = (0..<looking).count { _ in budget.begin(now: at(3000 + Int64(tick) * 100)) }
-                    for _ in 0..<begun { budget.settle(cost) }
+                    let begun = (0..<looking).count { _ in budget.begin(now: at(3000 + Int64(tick) * 100), expecting: cost) }
+                    for _ in 0..<begun { budget.settle(cost, expected: cost) }
                     sent += begun * cost
                 }
-                // Ten beyond it may be begun.
-                #expect(sent <= 60 * rate + 10 * cost, "\(looking) look at what takes \(cost)")
+                // The last may cost more than was left.
+                #expect(sent <= 60 * rate + 10 + cost, "\(looking) look at what takes \(cost)")
                 #expect(sent >= 60 * rate, "\(looking) look at what takes \(cost)")
             }
         }
+    }
+
+    /// Topics that many consoles look at, each read in `readingTicks` ticks at so many commands.
+    private static func looks(
+        at count: Int, cost: Int, ticks: Int, readingTicks: Int = 1
+    ) throws -> (sent: [Int], reads: [LivePart: [Int]]) {
+        let budget = ReadBudget()
+        budget.looking = count
+        var now = Instant(nanoseconds: 3_000_000_000)
+        let topics = try (0..<count).map { LiveTopic(.lock(try ResourceName("lock-\($0)")), now: now) }
+        var sent: [Int] = []
+        var reads: [LivePart: [Int]] = [:]
+        var underWay: [(tick: Int, done: () -> Void)] = []
+        for tick in 0..<ticks {
+            for reading in underWay where reading.tick == tick { reading.done() }
+            var begun = 0
+            for topic in LiveTopic.inTurn(topics) {
+                topic.readIfDue(now: now, wall: { 1 }, budget: budget, most: cost) { done in
+                    begun += cost
+                    reads[topic.part, default: []].append(tick)
+                    underWay.append((tick + readingTicks, { done(.success([:]), 500, cost) }))
+                }
+            }
+            sent.append(begun)
+            now = now.advanced(byMilliseconds: 100)
+        }
+        return (sent, reads)
+    }
+
+    @Test("of many that are looked at each has its turn")
+    func turns() throws {
+        let (_, reads) = try Self.looks(at: 60, cost: 1, ticks: 100)
+        #expect(reads.count == 60)
+        // Sixty at 25 a second: 24 ticks, and one for what is rounded.
+        var longest = 0
+        for ticks in reads.values {
+            for (last, next) in zip(ticks, ticks.dropFirst()) { longest = max(longest, next - last) }
+        }
+        #expect(longest <= 26)
+    }
+
+    @Test("what costs many commands is begun one after the other")
+    func costs() throws {
+        let (sent, reads) = try Self.looks(at: 10, cost: 32, ticks: 200, readingTicks: 20)
+        #expect(sent.max() == 32)
+        // Twenty seconds at 25 a second, what may be had at once, and the last, which may cost more than was left.
+        let all: Int = sent.reduce(0, +)
+        #expect(all <= 542)
+        #expect(reads.count == 10)
     }
 }
 

@@ -111,7 +111,7 @@ package final class LiveHub {
         if case .service(let name) = view { _ = try calls.service(name.text).get() }
         let now = calls.now()
         return view.parts.map { part in
-            let topic = topics[part] ?? LiveTopic(part)
+            let topic = topics[part] ?? LiveTopic(part, now: now)
             topics[part] = topic
             topic.lookedAt = now
             return topic
@@ -167,7 +167,7 @@ package final class LiveHub {
         }
         var topics: [LivePart: LiveTopic] = [:]
         for follower in followers.values { for topic in follower.topics { topics[topic.part] = topic } }
-        bringUpToDate(Array(topics.values))
+        bringUpToDate(topics.values)
         for follower in followers.values {
             follower.greet(wall: calls.wallTime())
             follower.tellNews()
@@ -175,9 +175,9 @@ package final class LiveHub {
         }
     }
 
-    private func bringUpToDate(_ topics: [LiveTopic]) {
+    private func bringUpToDate(_ topics: some Collection<LiveTopic>) {
         let now = calls.now()
-        for topic in topics {
+        for topic in LiveTopic.inTurn(topics) {
             parts.read(topic, now: now)
             parts.refresh(topic)
         }

@@ -84,7 +84,7 @@ struct LiveParts {
                     })
             }
         case .locks(let search, let cursor):
-            topic.readIfDue(now: now, wall: wall, budget: budget) { done in
+            topic.readIfDue(now: now, wall: wall, budget: budget, most: LockPages.mostCommands(calls)) { done in
                 LockPages(calls: calls, search: search, cursor: cursor).read { done($0, Lifetime.page, $1) }
             }
         case .lock(let name):

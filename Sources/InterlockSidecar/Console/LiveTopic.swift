@@ -10,7 +10,7 @@ final class LiveTopic {
     /// Rises with every change of it.
     private(set) var version = 0
     /// When somebody looked at it last.
-    var lookedAt = Instant(nanoseconds: .min)
+    var lookedAt: Instant
     /// What it was made of the last time; `nil`: it is made anew each time.
     private var stamp: Int?
 
@@ -18,8 +18,17 @@ final class LiveTopic {
     fileprivate(set) var reading = LiveReading()
     private var waiting: [() -> Void] = []
 
-    init(_ part: LivePart) {
+    /// - Parameter now: what is read of Redis is due from here on.
+    init(_ part: LivePart, now: Instant) {
         self.part = part
+        lookedAt = now
+        reading.dueAt = now
+    }
+
+    /// In the order in which they are to be read: the one that is due for longest comes first. So each has its turn, however few can be
+    /// read at a time.
+    static func inTurn(_ topics: some Collection<LiveTopic>) -> [LiveTopic] {
+        topics.sorted { $0.reading.dueAt < $1.reading.dueAt }
     }
 
     /// Makes it anew, unless it would be made of the same.
@@ -43,13 +52,15 @@ final class LiveTopic {
     /// - Parameters:
     ///   - wall: what this host's clock shows. What was found is as old as its beginning: it may have changed since.
     ///   - budget: what may be asked of Redis.
+    ///   - most: commands that it costs at most, which are kept for it while what it costs is not known.
     ///   - read: calls its argument once, with what was found, for how long that will do, in milliseconds, and how many commands it cost.
     func readIfDue(
-        now: Instant, wall: @escaping () -> Int64, budget: ReadBudget,
+        now: Instant, wall: @escaping () -> Int64, budget: ReadBudget, most: Int = 1,
         _ read: (@escaping (Result<[String: JSONValue], InterlockError>, _ lifetime: Int64, _ commands: Int) -> Void) -> Void
     ) {
         guard !reading.isUnderWay, reading.dueAt <= now else { return }
-        guard budget.begin(now: now) else {
+        let expected = reading.cost ?? most
+        guard budget.begin(now: now, expecting: expected) else {
             // What was read before stays, and is as old as it says.
             if !reading.isDone { reading.isPutOff = true }
             return
@@ -59,7 +70,8 @@ final class LiveTopic {
         read { [self] result, lifetime, commands in
             reading.isUnderWay = false
             reading.isPutOff = false
-            budget.settle(commands)
+            budget.settle(commands, expected: expected)
+            reading.cost = commands
             // From its beginning: what takes long is not asked for all the time.
             reading.dueAt = now.advanced(byMilliseconds: lifetime)
             reading.count += 1
@@ -100,6 +112,8 @@ struct LiveReading {
     /// So much is read of Redis that it has to wait.
     fileprivate var isPutOff = false
     fileprivate var dueAt = Instant(nanoseconds: .min)
+    /// How many commands it took.
+    fileprivate var cost: Int?
 
     /// It was read, or could not be.
     var isDone: Bool { count > 0 }
@@ -132,16 +146,16 @@ final class ReadBudget {
     private var left = ReadBudget.burst
     private var filledAt = Instant(nanoseconds: 0)
 
-    /// Whether something may be read; its first command is spent with that.
-    func begin(now: Instant) -> Bool {
+    /// Whether something may be read; the commands that it is expected to take are spent with that.
+    func begin(now: Instant, expecting commands: Int) -> Bool {
         let passed = Double(max(0, now.nanoseconds - filledAt.nanoseconds)) / 1e9
         filledAt = now
         left = min(Self.burst, left + passed * min(Self.highestRate, Self.rate * Double(max(1, looking))))
         guard left > 0 else { return false }
-        left -= 1
+        left -= Double(commands)
         return true
     }
 
-    /// What was begun took so many. What that is beyond what was left has to be waited for.
-    func settle(_ commands: Int) { left -= Double(commands - 1) }
+    /// What was begun took so many.
+    func settle(_ commands: Int, expected: Int) { left -= Double(commands - expected) }
 }

@@ -34,7 +34,18 @@ final class LockPages {
         deadline = calls.now().advanced(byMilliseconds: Self.patience)
     }
 
-    private var size: Int { calls.locksOfCommand == 1 ? Self.mostApart : Self.most }
+    private var size: Int { Self.size(calls) }
+
+    private static func size(_ calls: CoordinatorCalls) -> Int { calls.locksOfCommand == 1 ? mostApart : most }
+
+    /// That a page costs at most.
+    static func mostCommands(_ calls: CoordinatorCalls) -> Int {
+        mostSteps + commands(lookingAt: mostShown * size(calls), calls)
+    }
+
+    private static func commands(lookingAt count: Int, _ calls: CoordinatorCalls) -> Int {
+        (count + calls.locksOfCommand - 1) / calls.locksOfCommand
+    }
 
     /// - Parameter done: is also told how many commands it cost.
     func read(_ done: @escaping (Result<[String: JSONValue], InterlockError>, _ commands: Int) -> Void) {
@@ -75,7 +86,7 @@ final class LockPages {
         let names = Set(names).sorted { $0.text < $1.text }
         let (cursor, isComplete, wall) = (cursor, cursor == "0", startedMilliseconds)
         guard !names.isEmpty else { return done(.success(Self.page([], cursor: cursor, isComplete: isComplete)), commands) }
-        commands += (names.count + calls.locksOfCommand - 1) / calls.locksOfCommand
+        commands += Self.commands(lookingAt: names.count, calls)
         calls.inspectLocks(names) { [commands] answer in
             done(
                 answer.map { locks in
