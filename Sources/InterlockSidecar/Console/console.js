@@ -25,9 +25,6 @@ function holderWords(lock) {
   return lock.holders > 1 ? `${label ?? ""} and ${lock.holders - 1} more` : label ?? "";
 }
 
-/** So many holders of a lock are told of. */
-const mostListed = 100;
-
 let typing = null;
 function searchField(view) {
   const field = make("input", { id: "search", type: "search", value: route.query.get("search") ?? "", autocomplete: "off", maxLength: 256 });
@@ -169,7 +166,7 @@ const views = {
         ]);
         holders.show(isKnown ? leases : null);
         queue.show(isKnown ? waiting.map((waiter, index) => ({ ...waiter, turn: index + 1 })) : null);
-        setText(note, age(lock) + (leases.length >= mostListed && leases.length < lock.holders
+        setText(note, age(lock) + (leases.length < lock.holders
           ? ` Of ${number(lock.holders)} holders those are shown whose leases end first.` : ""));
         breaking.hidden = role !== "admin" || leases.length === 0;
       }
