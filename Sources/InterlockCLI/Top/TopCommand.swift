@@ -239,7 +239,8 @@ private struct TopSession {
                         if let frame = try? TopFrame(text) {
                             screen.show(frame)
                         } else {
-                            screen.trouble = "The sidecar's answer cannot be read."
+                            screen.trouble =
+                                "The sidecar's answer cannot be read: compare its version with this program's, \"interlock --version\"."
                         }
                     case .failure(let error):
                         screen.trouble = error.isAnswer ? error.message : "The sidecar does not answer: \(error.message)"
