@@ -124,6 +124,27 @@ struct ConsoleTests {
         }
     }
 
+    @Test("a console is served though somebody asks for one lock after the other")
+    func flood() async throws {
+        try await HTTPTestDoor.with { door in
+            let isServed = NIOLockedValueBox(false)
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    var number = 0
+                    while !isServed.withLockedValue({ $0 }), !Task.isCancelled {
+                        number += 1
+                        try await door.expect(200, "GET", "/v1/live?view=lock&name=other-\(number)")
+                    }
+                }
+                try await door.client.follow("GET", "/v1/live?view=lock&name=orders", headers: Self.stream) { received in
+                    received.ranges(of: "event: lock\n").count >= 8
+                }
+                isServed.withLockedValue { $0 = true }
+                try await group.waitForAll()
+            }
+        }
+    }
+
     @Test("those who look at the same share what it costs Redis")
     func sharing() async throws {
         try await HTTPTestDoor.with { door in

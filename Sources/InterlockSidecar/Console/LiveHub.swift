@@ -14,6 +14,8 @@ package final class LiveHub {
     /// Topics that nobody follows, for those who ask again and again.
     private static let mostTopics = 64
     private static let tick = TimeAmount.milliseconds(100)
+    /// What was asked for once and had to wait is read within so many milliseconds, or when it is asked for again.
+    private static let patience: Int64 = 3000
     /// After so many ticks without news a comment tells that this sidecar is there.
     private static let heartbeat = 20
 
@@ -82,8 +84,7 @@ package final class LiveHub {
     /// - Throws: `InterlockError`: what is asked for is not there.
     func frame(of view: LiveView, show: @escaping (ByteBuffer) -> Void) throws(InterlockError) {
         let topics = try self.topics(of: view)
-        let now = calls.now()
-        for topic in topics { parts.read(topic, now: now) }
+        readInTurn(topics)
         var unread = topics.count
         for topic in topics {
             topic.whenRead { [self] in
@@ -147,13 +148,15 @@ package final class LiveHub {
             reply.breakOff()
         }
         follower.greet(wall: calls.wallTime())
-        bringUpToDate(follower.topics)
+        readInTurn(follower.topics)
+        for topic in follower.topics { parts.refresh(topic) }
         follower.tellNews()
         if ticker == nil, followers[id] != nil { ticker = repeated(every: Self.tick) { [weak self] in self?.tickNow() } }
     }
 
     private func left(_ id: ObjectIdentifier) {
-        followers[id] = nil
+        // Nobody waits for what was looked at last: a search that is being typed leaves one behind with each letter.
+        for topic in followers.removeValue(forKey: id)?.topics ?? [] { topic.giveUp() }
         budget.looking = followers.count
         guard followers.isEmpty else { return }
         ticker?.cancel()
@@ -165,9 +168,8 @@ package final class LiveHub {
             follower.end()
             left(id)
         }
-        var topics: [LivePart: LiveTopic] = [:]
-        for follower in followers.values { for topic in follower.topics { topics[topic.part] = topic } }
-        bringUpToDate(topics.values)
+        readInTurn()
+        for topic in followed { parts.refresh(topic) }
         for follower in followers.values {
             follower.greet(wall: calls.wallTime())
             follower.tellNews()
@@ -175,12 +177,27 @@ package final class LiveHub {
         }
     }
 
-    private func bringUpToDate(_ topics: some Collection<LiveTopic>) {
+    /// Each once.
+    private var followed: Dictionary<LivePart, LiveTopic>.Values {
+        var topics: [LivePart: LiveTopic] = [:]
+        for follower in followers.values { for topic in follower.topics { topics[topic.part] = topic } }
+        return topics.values
+    }
+
+    /// Reads what is due from Redis, as far as it may: of what is followed, of what has been asked for and had to wait, and of these.
+    private func readInTurn(_ asked: [LiveTopic] = []) {
         let now = calls.now()
-        for topic in LiveTopic.inTurn(topics) {
-            parts.read(topic, now: now)
-            parts.refresh(topic)
+        var due: [LivePart: LiveTopic] = [:]
+        // Else they could not have their turn now; these are only told that they have to wait.
+        if budget.hasRoom(now: now) {
+            for topic in followed { due[topic.part] = topic }
+            for topic in topics.values
+            where topic.reading.isPutOff && now < topic.lookedAt.advanced(byMilliseconds: Self.patience) {
+                due[topic.part] = topic
+            }
         }
+        for topic in asked { due[topic.part] = topic }
+        for topic in LiveTopic.inTurn(due.values) { parts.read(topic, now: now) }
     }
 }
 

@@ -62,21 +62,21 @@ final class LiveTopic {
         let expected = reading.cost ?? most
         guard budget.begin(now: now, expecting: expected) else {
             // What was read before stays, and is as old as it says.
-            if !reading.isDone { reading.isPutOff = true }
+            reading.isPutOff = true
             return
         }
         let began = wall()
+        reading.isPutOff = false
         reading.isUnderWay = true
         read { [self] result, lifetime, commands in
             reading.isUnderWay = false
-            reading.isPutOff = false
             budget.settle(commands, expected: expected)
-            reading.cost = commands
             // From its beginning: what takes long is not asked for all the time.
             reading.dueAt = now.advanced(byMilliseconds: lifetime)
             reading.count += 1
             switch result {
             case .success(let members):
+                reading.cost = commands
                 reading.content = LiveReading.Content(members: members, atMilliseconds: began, seenMilliseconds: wall())
                 reading.failure = nil
             case .failure(let error): reading.failure = error.message
@@ -86,6 +86,9 @@ final class LiveTopic {
             for done in waiting { done() }
         }
     }
+
+    /// It is not to be read for whoever has asked for it and had to wait.
+    func giveUp() { reading.isPutOff = false }
 
     /// Calls `done` when what is being read is there; at once when nothing is.
     func whenRead(_ done: @escaping () -> Void) {
@@ -109,8 +112,8 @@ struct LiveReading {
     /// How often it was read.
     fileprivate(set) var count = 0
     fileprivate var isUnderWay = false
-    /// So much is read of Redis that it has to wait.
-    fileprivate var isPutOff = false
+    /// Somebody has asked for it, and so much is read of Redis that it has to wait.
+    fileprivate(set) var isPutOff = false
     fileprivate var dueAt = Instant(nanoseconds: .min)
     /// How many commands it took.
     fileprivate var cost: Int?
@@ -127,7 +130,7 @@ struct LiveReading {
     func members(empty: [String: JSONValue]) -> [String: JSONValue] {
         var members = content?.members ?? empty
         members["at_ms"] = content.map { .integer($0.atMilliseconds) } ?? .null
-        members["failure"] = failure.map { .text($0) } ?? (isPutOff ? .text(Self.putOff) : .null)
+        members["failure"] = failure.map { .text($0) } ?? (isPutOff && !isDone ? .text(Self.putOff) : .null)
         return members
     }
 }
@@ -146,12 +149,17 @@ final class ReadBudget {
     private var left = ReadBudget.burst
     private var filledAt = Instant(nanoseconds: 0)
 
-    /// Whether something may be read; the commands that it is expected to take are spent with that.
-    func begin(now: Instant, expecting commands: Int) -> Bool {
+    /// Whether something may be read.
+    func hasRoom(now: Instant) -> Bool {
         let passed = Double(max(0, now.nanoseconds - filledAt.nanoseconds)) / 1e9
         filledAt = now
         left = min(Self.burst, left + passed * min(Self.highestRate, Self.rate * Double(max(1, looking))))
-        guard left > 0 else { return false }
+        return left > 0
+    }
+
+    /// The same, and the commands that it is expected to take are spent with that.
+    func begin(now: Instant, expecting commands: Int) -> Bool {
+        guard hasRoom(now: now) else { return false }
         left -= Double(commands)
         return true
     }
