@@ -89,7 +89,7 @@ BUGS = [
     Bug(
         "fences-by-counter-alone",
         "fence-counter.lua",
-        "if fence > now - fence_slack and fence < 2^53 then",
+        "if fence > now - fence_slack and fence < most_exact then",
         "if fence then",
         ("rising-fences",),
         story="SimulationTests.FenceStoryTests/counterSetBack\\(",
@@ -97,15 +97,15 @@ BUGS = [
     Bug(
         "fences-begin-anew",
         "fence-counter.lua",
-        "if fence > now - fence_slack and fence < 2^53 then",
-        "if fence == 1 or fence > now - fence_slack and fence < 2^53 then",
+        "if fence > now - fence_slack and fence < most_exact then",
+        "if fence == 1 or fence > now - fence_slack and fence < most_exact then",
         ("rising-fences",),
         story="SimulationTests.FenceStoryTests/wiped\\(",
     ),
     Bug(
         "fences-by-clock-alone",
         "fence-counter.lua",
-        "if fence > now - fence_slack and fence < 2^53 then",
+        "if fence > now - fence_slack and fence < most_exact then",
         "if not fence then",
         ("rising-fences",),
         story="SimulationTests.FenceStoryTests/clockSet\\(",
