@@ -26,6 +26,14 @@ struct RESPDoorTests {
             #expect(try await door.cli("LOCK.RELEASE", "orders", token) == .integer(1))
             #expect(try await door.cli("LOCK.INFO", "orders") == .null)
             #expect(try await door.cli("LOCK.BREAK", "orders") == .integer(0))
+            #expect(try await door.cli("LOCK.BREAK", "orders", "FENCE", "1") == .integer(0))
+            for wrong in [["FENCE"], ["FENCE", "0"], ["FENCE", "x"], ["FENCE", "9007199254740992"], ["FENSE", "1"]] {
+                guard case .error(let error) = try await door.client.send(AnyCommand(["LOCK.BREAK", "orders"] + wrong)) else {
+                    Issue.record("\(wrong) is taken")
+                    continue
+                }
+                #expect(error.message.hasPrefix("INVALID "))
+            }
         }
     }
 

@@ -115,6 +115,9 @@ struct LeastACLTests {
         let joint = JointLockRequest(names: [try ResourceName("a"), try ResourceName("b")], template: try LockRequest("a"))
         #expect(try await first.acquireLocks(joint)?.count == 2)
         #expect(try await second.breakLock(try ResourceName("a"), by: "test"))
+        let name = try ResourceName("read")
+        let reader = try #require(try await first.acquireLock(LockRequest(name: name, ttl: 30_000, mode: .shared)))
+        #expect(try await second.breakLock(name, by: "test", fence: reader.fence))
     }
 
     private static func useLimits(_ fleet: Fleet) async throws {

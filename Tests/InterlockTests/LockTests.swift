@@ -215,6 +215,10 @@ struct LockTests {
             #expect(try await fleet.sidecars[0].renewLock(name, token: lease.token, ttl: 30_000) != nil)
             #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: lease.fence))
             #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: lease.fence) == false)
+            try await fleet.cli("SET", "interlock:lock:{orders}", "foreign", "PX", "60000")
+            try await fleet.cli("DEL", "interlock:fence:{orders}")
+            try await fleet.cli("LPUSH", "interlock:fence:{orders}", "x")
+            #expect(try await fleet.sidecars[1].breakLock(name, by: "ops", fence: lease.fence) == false)
         }
     }
 

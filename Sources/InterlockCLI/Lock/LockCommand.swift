@@ -147,6 +147,12 @@ extension LockCommand {
 
         @OptionGroup var sidecar: SidecarOptions
 
+        func validate() throws {
+            if let fence, fence < 1 {
+                throw ValidationError("--fence: expected the fence that \"lock show\" tells, 1 or more, got \(fence)")
+            }
+        }
+
         func run() async throws {
             guard try await sidecar.withClient("lock break \(name)", { try await $0.breakLock(name, fence: fence) }) else {
                 throw Failure("the lock \(name) is not held" + (fence.map { " under the fence \($0)" } ?? ""), .no)

@@ -144,8 +144,9 @@ const views = {
     const note = make("p", { className: "note" });
     const breaking = make("button", { type: "button", className: "danger", hidden: true }, "Break the lock …");
     breaking.addEventListener("click", () => {
-      // Of those that hold it together the eldest: younger ones come and go. What other software has set may have none.
-      const fences = parts.lock.leases.map((lease) => lease.fence).filter((fence) => fence !== null);
+      // Of those that hold it together the eldest: younger ones come and go.
+      const fences = parts.lock.leases.map((lease) => lease.fence).filter((fence) => fence > 0 && Number.isSafeInteger(fence));
+      if (!parts.lock.leases.length) return tell("Not done: nobody holds it any more.");
       act(`Break the lock ${name}?`,
         `Whoever holds it (${parts.lock.leases.map((lease) => lease.label).join(", ")}) may still be at work. The next grant has a higher fence. This cannot be taken back.`,
         "Break it", "POST", `/v1/locks/${encodeURIComponent(name)}/break`, fences.length ? { fence: Math.min(...fences) } : {}, `The lock ${name} was broken.`);
@@ -166,8 +167,8 @@ const views = {
         ]);
         holders.show(isKnown ? leases : null);
         queue.show(isKnown ? waiting.map((waiter, index) => ({ ...waiter, turn: index + 1 })) : null);
-        setText(note, age(lock) + (leases.length < lock.holders
-          ? ` Of ${number(lock.holders)} holders those are shown whose leases end first.` : ""));
+        setText(note, age(lock) + (leases.length && leases.length < lock.holders
+          ? ` ${number(leases.length)} of ${number(lock.holders)} are shown, whose leases end first; a turn that is being offered is nobody's lease.` : ""));
         breaking.hidden = role !== "admin" || leases.length === 0;
       }
       if (parts.grants) grants.show(parts.grants.grants);

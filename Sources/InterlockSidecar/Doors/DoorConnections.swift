@@ -115,7 +115,7 @@ extension EventLoop {
 package enum DoorBounds {
     /// The longest time, in milliseconds: more than 30 years, and far from where sums of times overflow.
     package static let longestMilliseconds: Int64 = 1_000_000_000_000
-    package static let fences: ClosedRange<Int64> = 1...ScriptNumber.mostExact
+    package static let fences: ClosedRange<Int64> = 1...(ScriptNumber.mostExact - 1)
 }
 
 extension SidecarError {

@@ -54,17 +54,18 @@ extension QuorumLocks {
     /// Takes a lock from whoever has it, on all servers that answer; a majority must.
     func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseAnswer>) {
         guard let fence else { return breakLock(name: name, from: nil, by: by, completion: completion) }
-        // What a server has as its number may be another grant's: who has the fence is for a majority to say.
-        ask(about: name) { [self] result in
-            switch result {
-            case .success(let replies):
-                guard let holder = holder(among: replies), self.fence(holder.replies) == fence else {
-                    completion(.lost)
-                    return
-                }
-                breakLock(name: name, from: holder.token, by: by, completion: completion)
-            case .failure(let error):
-                completion(.failed(error))
+        let script = QuorumInspectScript(keys: runtime.keys, name: name.text)
+        servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
+            let replies = answers.compactMap { try? $0?.get() }
+            let holding =
+                Dictionary(grouping: replies.filter { $0.token != nil }, by: \.token)
+                .values.max { $0.count < $1.count } ?? []
+            if holding.count >= servers.majority, holding.contains(where: { $0.number == fence }) {
+                breakLock(name: name, from: holding[0].token, by: by, completion: completion)
+            } else if holding.count < servers.majority, holding.count + servers.count - replies.count >= servers.majority {
+                completion(.failed(servers.unavailable(answers)))
+            } else {
+                completion(.lost)
             }
         }
     }
@@ -98,26 +99,15 @@ extension QuorumLocks {
 
     /// What a majority of the servers says.
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {
-        ask(about: name) { [self] result in completion(result.map { information(on: name.text, $0) }) }
-    }
-
-    /// - Parameter use: is told what the servers say that answer, a majority at least.
-    private func ask(about name: ResourceName, _ use: @escaping (Result<[QuorumInspectScript.Reply], InterlockError>) -> Void) {
         let script = QuorumInspectScript(keys: runtime.keys, name: name.text)
         servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
             let replies = answers.compactMap { try? $0?.get() }
-            use(replies.count >= servers.majority ? .success(replies) : .failure(servers.unavailable(answers)))
+            guard replies.count >= servers.majority else {
+                completion(.failure(servers.unavailable(answers)))
+                return
+            }
+            completion(.success(information(on: name.text, replies)))
         }
-    }
-
-    /// Who has it on a majority, and what those servers say; `nil`: nobody.
-    private func holder(
-        among replies: [QuorumInspectScript.Reply]
-    ) -> (token: String, replies: [QuorumInspectScript.Reply])? {
-        for (token, replies) in Dictionary(grouping: replies, by: \.token) where replies.count >= servers.majority {
-            return token.map { ($0, replies) }
-        }
-        return nil
     }
 
     func inspect(names: [ResourceName], completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void) {
@@ -144,18 +134,19 @@ extension QuorumLocks {
         let waiters = waiting(for: name)
         // Those of other sidecars are in line nowhere but there.
         let queue = waiters > 0 ? [WaitingSidecar(id: runtime.id, waiters: waiters)] : []
-        guard let holder = holder(among: replies) else {
+        let holders = Dictionary(grouping: replies, by: \.token)
+        let holder = holders.first { $0.key != nil && $0.value.count >= servers.majority }
+        guard let holder, let token = holder.key else {
             guard waiters > 0 else { return nil }
             return LockInformation(
                 name: name, label: nil, fence: fence(replies), ttlMilliseconds: 0, mode: nil, holders: 0, leases: [],
                 waiters: waiters, queue: queue)
         }
         // It ends when the last but a majority of its keys have: without end counts as longest.
-        let ends = holder.replies.map { $0.ttl < 0 ? Int64.max : $0.ttl }.sorted(by: >)
+        let ends = holder.value.map { $0.ttl < 0 ? Int64.max : $0.ttl }.sorted(by: >)
         let end = ends[servers.majority - 1]
         let lease = LeaseInformation(
-            label: leases.label(of: name, token: holder.token) ?? OwnerToken.label(of: holder.token),
-            fence: fence(holder.replies),
+            label: leases.label(of: name, token: token) ?? OwnerToken.label(of: token), fence: fence(holder.value),
             ttlMilliseconds: end == .max ? -1 : end)
         return LockInformation(
             name: name, label: lease.label, fence: lease.fence, ttlMilliseconds: lease.ttlMilliseconds, mode: .exclusive,

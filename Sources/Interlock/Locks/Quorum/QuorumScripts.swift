@@ -116,7 +116,7 @@ struct QuorumBreakScript: ScriptCommand {
 
     var keys: KeySpace
     var name: String
-    /// That it is to be taken from; `nil`: from any.
+    /// The holder's; `nil`: any.
     var token: String?
 
     var script: RedisScript { Self.source }

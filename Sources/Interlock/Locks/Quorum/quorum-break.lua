@@ -1,7 +1,7 @@
 -- Takes a lock on this server from whoever holds it.
 --
 -- KEYS  1 lock
--- ARGV  1 the token that it is to be taken from, or "" for any
+-- ARGV  1 the holder's token; empty: any
 -- Reply the server's time in ms: broken; 0 there is no lease: no such key, not a string, or without a ttl; or another's
 --
 -- Guarantees that only strings with a ttl are ever deleted. The next grant has a higher fence, as every grant has.
