@@ -11,6 +11,10 @@ BINARY := .build/release/interlock
 # With the Swift runtime in the program: it needs no toolchain to run, and a call into the runtime is no detour.
 # Nobody links to it: its names would be read at every start, and take a fifth of what it needs at rest.
 RELEASE_BUILD := swift build -c release --static-swift-stdlib -Xlinker --no-export-dynamic
+# So are the places where it holds addresses: packed they are a hundredth as long, and 2 MB less are resident. glibc knows that since 2.36.
+ifeq (2.36,$(shell printf '%s\n' 2.36 "$$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2)" | sort -V | head -n 1))
+RELEASE_BUILD += -Xswiftc -use-ld=lld -Xlinker -z -Xlinker pack-relative-relocs
+endif
 # Each test starts its own servers: more than two at once starve each other on a small machine.
 SWIFT_TEST := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=2 swift test --quiet
 # SwiftPM drops the program's own `main` only if libFuzzer is its one sanitizer; the address sanitizer goes past it.
