@@ -218,7 +218,8 @@ let package = Package(
             ],
             path: "Tests/Simulation/Program", swiftSettings: houseRules),
         .testTarget(
-            name: "SimulatedRedisTests", dependencies: ["SimulatedRedis", "InterlockProcesses", "InterlockCore"],
+            name: "SimulatedRedisTests",
+            dependencies: ["SimulatedRedis", "InterlockProcesses", "Interlock", "InterlockCore", "Hiredis"],
             swiftSettings: houseRules),
         .testTarget(
             name: "SimulationTests",

@@ -1,10 +1,10 @@
-import Glibc
+import Hiredis
+import InterlockCore
 
-/// The product's scripts, assembled as in its sources, and random calls of them.
+@testable import Interlock
+
+/// The product's scripts, and random calls of them.
 struct ProjectScripts {
-    private static let folder =
-        #filePath.split(separator: "/").dropLast(3).reduce(into: "") { $0 += "/" + $1 } + "/Sources/Interlock/"
-
     struct Call {
         var script: [UInt8]
         var keys: [String]
@@ -18,34 +18,15 @@ struct ProjectScripts {
 
     init(seed: UInt64) {
         random = RandomCommands(seed: seed)
-        let constants = Array("local claim_window, most_places = 300, 1000000\n".utf8)
-        let locks = constants + Self.file("Locks/locks.lua")
-        let groups = locks + Self.file("Locks/groups.lua")
-        let counters = Self.file("RateLimits/counters.lua")
-        var sources: [String: [UInt8]] = [:]
-        for name in ["acquire", "release", "break"] { sources[name] = locks + Self.file("Locks/\(name).lua") }
-        for name in ["leave", "inspect", "share", "share-renew", "share-release"] {
-            sources[name] = groups + Self.file("Locks/\(name).lua")
-        }
-        sources["renew"] = Self.file("Locks/renew.lua")
-        for name in ["take", "give-back", "peek", "throttle"] {
-            sources[name] = counters + Self.file("RateLimits/\(name).lua")
-        }
-        for name in ["acquire", "fence", "release", "renew", "break", "inspect"] {
-            sources["quorum-\(name)"] = Self.file("Locks/Quorum/quorum-\(name).lua")
-        }
-        sources["breaker"] = Self.file("Breakers/breaker.lua")
-        sources["publish"] = Self.file("Events/publish.lua")
-        sources["fleet"] = Self.file("Fleet/fleet.lua")
-        self.sources = sources
-    }
-
-    private static func file(_ name: String) -> [UInt8] {
-        guard let file = fopen(folder + name, "r") else { return [] }
-        defer { fclose(file) }
-        var buffer = [UInt8](repeating: 0, count: 1 << 20)
-        let count = fread(&buffer, 1, buffer.count, file)
-        return Array(buffer.prefix(count))
+        let locks = LockScripts(LockSettings(), isOnCluster: false)
+        let all = [
+            locks.acquire, locks.release, locks.breakLock, locks.leave, locks.inspect, locks.share, locks.shareRenew,
+            locks.shareRelease, locks.renew, locks.quorumAcquire, locks.quorumFence, QuorumReleaseScript.source,
+            QuorumRenewScript.source, QuorumBreakScript.source, QuorumInspectScript.source, TakeScript.source,
+            GiveBackScript.source, PeekScript.source, ThrottleScript.source, BreakerScript.source, PublishScript.source,
+            FleetScript.source,
+        ]
+        sources = Dictionary(uniqueKeysWithValues: all.map { (String($0.name.dropLast(".lua".count)), $0.source) })
     }
 
     static let sidecars = ["0123456789aa", "0123456789bb"]
@@ -57,21 +38,24 @@ struct ProjectScripts {
     // MARK: Locks
 
     private func lockKeys(_ name: String, _ count: Int) -> [String] {
-        ["lock", "fence", "queue", "holders", "grants"].prefix(count).map { "i:\($0):{\(name)}" }
+        ["lock", "fence", "queue", "holders", "grants", "counts"].prefix(count).map { "i:\($0):{\(name)}" }
     }
 
     private mutating func token() -> String { "\(pick(Self.sidecars))/token\(pick(["1", "2", "3"]))" }
     private mutating func ticket() -> String { "\(pick(Self.sidecars + ["0123456789cc"]))/00112233445566778899aabbccddeeff" }
     private mutating func ttl() -> String { pick(["50", "300", "1000", "90000000"]) }
+    private mutating func clock() -> String { pick(["0000000000000000", "1700000000000000", "1700000300000000"]) }
     private mutating func mode() -> String { pick(["take", "take", "take", "own"]) }
 
     mutating func lockCall() -> Call {
         let name = pick(["one", "two"])
         switch random.number(0...11) {
-        case 0: return call("acquire", lockKeys(name, 3), [token(), ttl(), "wake:"])
+        case 0: return call("acquire", lockKeys(name, 3), [token(), ttl(), "wake:", clock()])
         case 1:
-            return call("acquire", lockKeys(name, 3), [token(), ttl(), "wake:", mode(), ticket(), "400", pick(["0", "400"])])
-        case 2: return call("acquire", lockKeys(name, 3), [token(), ttl(), "wake:", "own"])
+            return call(
+                "acquire", lockKeys(name, 5),
+                [token(), ttl(), "wake:", clock(), mode(), ticket(), "400", pick(["0", "400"])])
+        case 2: return call("acquire", lockKeys(name, 3), [token(), ttl(), "wake:", clock(), "own"])
         case 3: return call("renew", lockKeys(name, 1), [token(), ttl()] + (chance(50) ? ["watch"] : []))
         case 4: return call("release", lockKeys(name, 3), [token(), "wake:", pick(Self.sidecars)])
         case 5:
@@ -80,11 +64,12 @@ struct ProjectScripts {
                 [
                     token(), "wake:", pick(Self.sidecars), token(), ttl(), pick(["on", "over"]), ticket(), "400",
                     pick(["0", "400"]),
-                ])
+                ] + (chance(50) ? [clock()] : []))
         case 6: return call("leave", lockKeys(name, 5), [ticket(), "wake:", pick(Self.sidecars)])
         case 7:
-            return call("break", lockKeys(name, 5), ["wake:", "events", #"{"v":1,"at_ms":"#, "}"])
-        case 8: return call("inspect", lockKeys(name, 5), [pick(Self.sidecars)])
+            return call(
+                "break", lockKeys(name, 5), ["wake:", "events", #"{"v":1,"at_ms":"#, "}", pick(["", "", "1700000000000001"])])
+        case 8: return call("inspect", lockKeys(name, 6), [pick(Self.sidecars), "4", "wake:", "10000"])
         case 9: return call("share-renew", lockKeys(name, 5), [token(), ttl()] + (chance(50) ? ["watch"] : []))
         case 10: return call("share-release", lockKeys(name, 5), [token(), "wake:", pick(Self.sidecars)])
         default:
@@ -102,7 +87,7 @@ struct ProjectScripts {
         case 1: return call("quorum-fence", keys, [token(), pick(["5", "1700000000000001", "1700000900000000"]), ttl()])
         case 2: return call("quorum-release", keys, [token()] + (chance(50) ? ["unrecorded"] : []))
         case 3: return call("quorum-renew", [keys[0]], [token(), ttl()])
-        case 4: return call("quorum-break", [keys[0]], [])
+        case 4: return call("quorum-break", [keys[0]], [pick(["", token()])])
         default: return call("quorum-inspect", keys, [])
         }
     }
@@ -128,11 +113,17 @@ struct ProjectScripts {
         var numbers = [2, 1]
         let algorithms = (0..<3).map { _ in random.number(0...2) }
         for algorithm in algorithms { numbers += [algorithm, 5, 5, 1000, chance(20) ? 1 : 0] }
+        var runs: [Int] = []
+        var asked = [0, 0, 0, 0]
         for _ in 0...random.number(0...2) {
-            numbers += [random.number(1...4), random.number(1...3), random.number(0...1), random.number(0...2)]
+            let (count, cost, group) = (random.number(1...4), random.number(1...3), random.number(0...2))
+            runs += [count, cost, random.number(0...1), group]
+            for counter in [0, 1] + (group > 0 ? [1 + group] : []) { asked[counter] += count * cost }
         }
+        // When windows end is not known.
+        numbers += [0, 0, 0, 0, 0] + asked
         let keys = ["rate:\(algorithms[0])", "rate:\(algorithms[1])b", "rate:\(algorithms[2]):x", "rate:\(algorithms[2]):y"]
-        return Call(script: sources["take"] ?? [], keys: keys, arguments: [Self.packed(numbers)])
+        return Call(script: sources["take"] ?? [], keys: keys, arguments: [Self.packed(numbers), Self.packed(runs)])
     }
 
     private static func packed(_ numbers: [Int]) -> [UInt8] {
@@ -152,7 +143,7 @@ struct ProjectScripts {
 
     /// - Parameter generation: the breaker's current one.
     mutating func breakerCall(generation: String) -> Call {
-        let keys = ["b", "b:history", "b:window", "b:trials", "b:votes"]
+        let keys = ["b", "b:history", "b:window", "b:trials", "b:votes", "b:window-before"]
         let expect = chance(80) ? generation : "7"
         var members = [
             #""service":"s","by":"me \"quoted\" é","origin":"\#(pick(Self.sidecars))","db":0,"channel":"events""#,
@@ -180,7 +171,7 @@ struct ProjectScripts {
             return [
                 #""op":"report","calls":\#(calls),"failures":\#(failures),"slow":\#(random.number(0...calls)),"trailing":1"#,
                 pick([#""window":1000"#, #""window_calls":50"#]),
-                #""minimum":5,"failure_rate":0.5,"slow_rate":0.8,"consecutive":60"#,
+                #""slices":10,"minimum":5,"failure_rate":0.5,"slow_rate":0.8,"consecutive":60"#,
             ] + (chance(70) ? [#""judge":true"#] : []) + (chance(20) ? [#""retry_after":900"#] : [])
         case 4: return [#""op":"vote","cause":"failures","reporters":2,"lapse":2000"#] + pause
         case 5: return [#""op":"trip","cause":"\#(pick(["limit", "failures"]))""#] + pause

@@ -60,7 +60,7 @@ if ticket then
   queue.line_up(ticket, tonumber(ARGV[7]), true)
   place = redis.call('ZRANK', KEYS[3], ticket)
   -- It was told to look behind readers, and has: see groups.lua.
-  if place == 0 and string.find(holder, '^shared/') and redis.call('HGET', KEYS[5], '') then
+  if place == 0 and holder and string.find(holder, '^shared/') and redis.call('HGET', KEYS[5], '') then
     local time = redis.call('TIME')
     redis.call('HSET', KEYS[5], '', string.format('seen %.0f %s', time[1] * 1000 + math.floor(time[2] / 1000), ticket))
   end
