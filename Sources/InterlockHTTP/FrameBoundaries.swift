@@ -6,7 +6,9 @@ package import NIOCore
 /// a `DATA` frame: as long as a peer's frames end elsewhere, its buffer grows by all that is sent.
 package struct FrameBoundaries {
     /// What a client sends before its first frame, in bytes.
-    static let prefaceLength = 24
+    package static let prefaceLength = 24
+    /// The most of one frame that is handed on at once, in bytes.
+    private static let mostOfFrame = 1 << 14
     /// A frame begins with its length, which does not count what else stands before its content, with its type and its flags.
     private static let headLength = 5
     private static let restOfHead = 4
@@ -32,6 +34,21 @@ package struct FrameBoundaries {
             return (bytes, nil)
         }
         return (first, rest)
+    }
+
+    /// The number of bytes to hand on next: up to the last end of a frame among the first `length`. Where a frame goes on beyond
+    /// them, what has come of it, up to 16 KiB.
+    package mutating func lengthOfNext(_ bytes: UnsafeRawBufferPointer, about length: Int) -> Int {
+        let first = UnsafeRawBufferPointer(rebasing: bytes.prefix(length))
+        var walked = self
+        if let end = walked.lastEnd(in: first), end < first.count {
+            _ = lastEnd(in: UnsafeRawBufferPointer(rebasing: bytes.prefix(end)))
+            return end
+        }
+        self = walked
+        let more = min(left, bytes.count - first.count, Self.mostOfFrame)
+        left -= more
+        return first.count + more
     }
 
     /// - Returns: where to cut, in what came next, so that its first part ends with a frame; `nil`: there is no need.
@@ -72,16 +89,15 @@ package struct FrameBoundaries {
     }
 }
 
-/// Hands bytes on so that the parser of frames behind it keeps its buffer short.
+/// Hands a server's bytes on so that the parser of frames behind it keeps its buffer short.
 package final class FrameCutter: ChannelInboundHandler {
     package typealias InboundIn = ByteBuffer
     package typealias InboundOut = ByteBuffer
 
     private var boundaries: FrameBoundaries
 
-    /// - Parameter isServer: the peer is a client, whose preface comes first.
-    package init(isServer: Bool) {
-        boundaries = FrameBoundaries(prefaceLength: isServer ? FrameBoundaries.prefaceLength : 0)
+    package init() {
+        boundaries = FrameBoundaries(prefaceLength: 0)
     }
 
     package func channelRead(context: ChannelHandlerContext, data: NIOAny) {

@@ -60,7 +60,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
             mode: .client, eventLoop: channel.eventLoop, connectionConfiguration: HTTPProtocol.connection(settings),
             streamConfiguration: HTTPProtocol.streams(mostResets: mostResets)
         ) { pushed in pushed.close() }
-        try channel.pipeline.syncOperations.addHandlers(FrameCutter(isServer: false), protocolHandler, connection)
+        try channel.pipeline.syncOperations.addHandlers(FrameCutter(), protocolHandler, connection)
         connection.multiplexer = try protocolHandler.syncMultiplexer()
         connection.expectWord()
         return connection

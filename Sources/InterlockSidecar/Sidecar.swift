@@ -120,21 +120,23 @@ package struct Sidecar: Sendable {
         let probe: ProbeReadings.Lookup = { monitor.reading(ofService: $0) }
         let live = try await LiveHub.begun(for: coordinator, probe: probe)
         let tracer = try await tracer(&services)
+        let turns = try await ClientTurns.shared(by: coordinator)
         services.append(
             RESPDoor(
                 coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
-                metrics: metrics, logger: logger, probe: probe, live: live, tracer: tracer
+                metrics: metrics, logger: logger, probe: probe, live: live, tracer: tracer, turns: turns
             ) { readiness.respIsOpen(port: $0) })
         services.append(
             HTTPDoor(
                 coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
-                metrics: metrics, logger: logger, probe: probe, live: live, tracer: tracer
+                metrics: metrics, logger: logger, probe: probe, live: live, tracer: tracer, turns: turns
             ) { readiness.httpIsOpen(port: $0) })
         if let endpoint = configuration.listen.grpc {
             services.append(
                 GRPCDoor(
                     coordinator: coordinator, access: access, certificate: certificate, endpoint: endpoint,
-                    maximumConnections: configuration.listen.maximumConnections, metrics: metrics, logger: logger
+                    maximumConnections: configuration.listen.maximumConnections, metrics: metrics, logger: logger,
+                    turns: turns
                 ) { readiness.grpcIsOpen(port: $0) })
         }
         services.append(readiness)

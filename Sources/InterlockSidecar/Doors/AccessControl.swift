@@ -17,6 +17,9 @@ package final class AccessControl: Sendable {
         /// Of the key that was shown; `nil`: none was asked for.
         fileprivate var digest: SHA256Digest?
 
+        /// As which the caller's connections take turns on the event loop; empty: those that show no key.
+        var party: String { digest == nil ? "" : name }
+
         /// Whoever comes without a key.
         static func anonymous(_ role: APIKey.Role) -> Caller { Caller(name: "anonymous", role: role) }
     }

@@ -29,6 +29,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     private static let patience = TimeAmount.seconds(10)
 
     private let door: GRPCDoorContext
+    private let turn: ClientTurn
     private let breakage = HTTP2Breakage()
     private var context: ChannelHandlerContext?
     /// Under way, by their streams.
@@ -48,8 +49,9 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     private var idleSince: NIODeadline?
     private let firstCallBy: NIODeadline
 
-    private init(door: GRPCDoorContext) {
+    private init(door: GRPCDoorContext, turn: ClientTurn) {
         self.door = door
+        self.turn = turn
         gate = UnreadAnswerGate(patience: door.unreadTimeout)
         firstCallBy = .now() + door.firstRequestTimeout
     }
@@ -64,14 +66,14 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     ]
 
     /// Puts between a connection's bytes and their meaning what stands there.
-    static func begin(on channel: any Channel, door: GRPCDoorContext) throws -> GRPCConnection {
-        let connection = GRPCConnection(door: door)
+    static func begin(on channel: any Channel, door: GRPCDoorContext, turn: ClientTurn) throws -> GRPCConnection {
+        let connection = GRPCConnection(door: door, turn: turn)
         var configuration = HTTPProtocol.connection(settings)
         // What is wrong with a call is found where it is read: nothing of its fields goes anywhere else.
         configuration.headerBlockValidation = .disabled
         configuration.contentLengthValidation = .disabled
         let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandlers(connection.gate, FrameCutter(isServer: true))
+        try pipeline.addHandlers(connection.gate, TurnGate(turn, .http2))
         try pipeline.addHandler(
             NIOHTTP2Handler(
                 mode: .server, frameDelegate: connection.breakage, connectionConfiguration: configuration,
@@ -122,9 +124,10 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         calls[id] = call
         guard GRPCStatus.isSpoken(in: head.headers.first(name: "content-type")) else { return refuse(call, httpStatus: "415") }
         guard method !== door.unknownMethod else { return call.fail(.unimplemented, "there is no method \(path) here") }
-        guard door.admits(head.headers, from: context?.remoteAddress) else {
+        guard let caller = door.caller(head.headers, from: context?.remoteAddress) else {
             return call.fail(.unauthenticated, "show an API key, as authorization: Bearer KEY")
         }
+        turn.party = caller.party
         if isGoingDown { return call.failGoingDown() }
         if case .stream(let begin) = method.handler { call.reader = begin(call) }
         if head.endStream { message(ByteBuffer(), id, isLast: true) }

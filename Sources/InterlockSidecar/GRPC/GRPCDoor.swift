@@ -1,6 +1,6 @@
 package import Interlock
 package import Logging
-internal import NIOCore
+package import NIOCore
 internal import NIOPosix
 internal import ServiceLifecycle
 
@@ -13,15 +13,17 @@ package struct GRPCDoor: Service {
     private let maximumConnections: Int
     private let metrics: PrometheusRegistry
     private let logger: Logger
+    private let turns: NIOLoopBound<ClientTurns>?
     private let onBound: @Sendable (Int) -> Void
 
     /// - Parameters:
     ///   - endpoint: where it listens.
     ///   - certificate: `nil`: it does not speak TLS.
+    ///   - turns: shares the event loop's time with the other listeners; `nil`: this one shares it among its own connections.
     ///   - onBound: called with the port once the door is open.
     package init(
         coordinator: Coordinator, access: AccessControl, certificate: DoorCertificate?, endpoint: SocketEndpoint,
-        maximumConnections: Int, metrics: PrometheusRegistry, logger: Logger,
+        maximumConnections: Int, metrics: PrometheusRegistry, logger: Logger, turns: NIOLoopBound<ClientTurns>? = nil,
         onBound: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         self.coordinator = coordinator
@@ -31,6 +33,7 @@ package struct GRPCDoor: Service {
         self.maximumConnections = maximumConnections
         self.metrics = metrics
         self.logger = logger
+        self.turns = turns
         self.onBound = onBound
     }
 
@@ -66,7 +69,7 @@ package struct GRPCDoor: Service {
         ]
         return GRPCDoorContext(
             methods: methods.flatMap { $0 }, access: access, maximumConnections: maximumConnections,
-            eventLoop: coordinator.eventLoop, metrics: metrics,
+            eventLoop: coordinator.eventLoop, metrics: metrics, turns: turns?.value ?? ClientTurns(of: coordinator),
             logger: logger)
     }
 
@@ -79,11 +82,14 @@ package struct GRPCDoor: Service {
             }
             // A turn of one connection is short: however much it has sent, the others are served before the rest of it.
             .childChannelOption(.maxMessagesPerRead, value: 1)
+            // What came before the end may still wait for its turn.
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: GRPCConnection.readLength))
             .childChannelOption(.socketOption(.tcp_nodelay), value: 1)
             .childChannelInitializer { [certificate] channel in
                 channel.eventLoop.makeCompletedFuture {
-                    try context.value.serve(channel) { try certificate?.secure(channel, forGRPC: true) }
+                    let handshake = certificate.map { certificate in { try certificate.secure(channel, forGRPC: true) } }
+                    try context.value.serve(channel, tls: handshake)
                 }
             }
     }

@@ -16,6 +16,7 @@ final class GRPCDoorContext {
     /// What stands for all that there is not.
     let unknownMethod: GRPCMethod
     let flushes: DoorFlushes
+    private let turns: ClientTurns
     private let access: AccessControl
     private let refusedLogins: RefusedLogins
     private let maximumConnections: Int
@@ -23,11 +24,12 @@ final class GRPCDoorContext {
 
     init(
         methods: [GRPCMethod], access: AccessControl, maximumConnections: Int, eventLoop: any EventLoop,
-        metrics: PrometheusRegistry, logger: Logger
+        metrics: PrometheusRegistry, turns: ClientTurns, logger: Logger
     ) {
         self.methods = Dictionary(methods.map { ($0.path, $0) }, uniquingKeysWith: { $1 })
         unknownMethod = GRPCMethod("unknown", in: metrics) { call, _ in call.fail(.unimplemented, "there is no such method") }
         self.access = access
+        self.turns = turns
         self.maximumConnections = maximumConnections
         flushes = DoorFlushes(eventLoop: eventLoop)
         refusedLogins = RefusedLogins(door: "grpc", logger: logger)
@@ -36,11 +38,16 @@ final class GRPCDoorContext {
     var connectionCount: Int { connections.count }
 
     /// Serves a connection that was accepted, or closes it where there are too many.
-    func serve(_ channel: any Channel, secured: () throws -> Void) throws {
+    /// - Parameter tls: adds what stands between the bytes and their meaning; `nil`: nothing does.
+    func serve(_ channel: any Channel, tls: (() throws -> Void)?) throws {
         guard connections.count < maximumConnections else { return channel.close(promise: nil) }
         PeerLiveness.watch(channel)
-        try secured()
-        let connection = try GRPCConnection.begin(on: channel, door: self)
+        let turn = ClientTurn(turns)
+        if let tls {
+            try channel.pipeline.syncOperations.addHandler(TurnGate(turn, .handshake))
+            try tls()
+        }
+        let connection = try GRPCConnection.begin(on: channel, door: self, turn: turn)
         connections[ObjectIdentifier(connection)] = connection
     }
 
@@ -48,14 +55,14 @@ final class GRPCDoorContext {
         connections[ObjectIdentifier(connection)] = nil
     }
 
-    /// Whether a call with these fields is let in.
-    func admits(_ fields: HPACKHeaders, from address: @autoclosure () -> SocketAddress?) -> Bool {
-        guard access.requiresKey else { return true }
+    /// The caller who makes a call with these fields; `nil`: a key is required, and this is none.
+    func caller(_ fields: HPACKHeaders, from address: @autoclosure () -> SocketAddress?) -> AccessControl.Caller? {
+        if let anonymous = access.anonymous { return anonymous }
         let key = HTTPGate.key(apiKey: fields.first(name: "x-api-key"), authorization: fields.first(name: "authorization"))
-        guard let key else { return false }
-        if access.caller(key: key) != nil { return true }
+        guard let key else { return nil }
+        if let caller = access.caller(key: key) { return caller }
         refusedLogins.refused(from: address())
-        return false
+        return nil
     }
 
     /// No further call is taken; connections end when theirs are answered.

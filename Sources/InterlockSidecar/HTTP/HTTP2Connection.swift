@@ -17,6 +17,8 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
 
     let door: HTTPDoorContext
     let place: HTTPDoorContext.Place
+    /// Its streams take their turns together.
+    let turn: ClientTurn
     private let firstRequestBy: NIODeadline
     private let breakage = HTTP2Breakage()
     private var context: ChannelHandlerContext?
@@ -26,20 +28,21 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
     /// No stream is served beyond those there are.
     private var isGoingDown = false
 
-    private init(door: HTTPDoorContext, place: HTTPDoorContext.Place, firstRequestBy: NIODeadline) {
+    private init(door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, firstRequestBy: NIODeadline) {
         self.door = door
         self.place = place
+        self.turn = turn
         self.firstRequestBy = firstRequestBy
     }
 
     /// Puts between a connection's bytes and their meaning what stands there.
     static func onConnection(
-        _ channel: any Channel, door: HTTPDoorContext, place: HTTPDoorContext.Place, firstRequestBy: NIODeadline
+        _ channel: any Channel, door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, firstRequestBy: NIODeadline
     ) throws -> HTTP2Connection {
-        let connection = HTTP2Connection(door: door, place: place, firstRequestBy: firstRequestBy)
+        let connection = HTTP2Connection(door: door, place: place, turn: turn, firstRequestBy: firstRequestBy)
         let me = NIOLoopBound(connection, eventLoop: channel.eventLoop)
         let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandlers(UnreadAnswerGate(patience: door.idleTimeout), FrameCutter(isServer: true))
+        try pipeline.addHandlers(UnreadAnswerGate(patience: door.idleTimeout), TurnGate(turn, .http2))
         // Nobody iterates over its streams; it is the one way to be told of the frames that are written.
         _ = try pipeline.configureAsyncHTTP2Pipeline(
             mode: .server, streamDelegate: nil, frameDelegate: connection.breakage,

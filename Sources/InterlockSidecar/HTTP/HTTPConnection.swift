@@ -34,8 +34,12 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     /// their way the client would not get to read its answer; and how long a client may take for what it did not read.
     private static let linger = TimeAmount.seconds(1)
 
+    /// What a request counts that is answered by a task: it runs on the event loop, outside of the connection's slice.
+    private static let costOfTask = TimeAmount.microseconds(250)
+
     private let door: HTTPDoorContext
     private let place: HTTPDoorContext.Place
+    private let turn: ClientTurn
     /// Of which this is a stream; `nil`: it is a connection of its own.
     private let parent: HTTP2Connection?
     private let firstRequestBy: NIODeadline
@@ -52,6 +56,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     private var waiting: Deque<HTTPServerRequestPart> = []
     private var waitingBytes = 0
     private var isTakingWaiting = false
+    private var isTurnAwaited = false
     /// The decoder reads nothing behind the present request, and would keep what came.
     private var isDecoderDone = false
     private var isReadWanted = true
@@ -72,20 +77,23 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     private var found: (method: HTTPMethod, uri: String, target: HTTPTarget, match: HTTPRouter.Match)?
 
     private init(
-        door: HTTPDoorContext, place: HTTPDoorContext.Place, parent: HTTP2Connection?, firstRequestBy: NIODeadline
+        door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, parent: HTTP2Connection?,
+        firstRequestBy: NIODeadline
     ) {
         self.door = door
         self.place = place
+        self.turn = turn
         self.parent = parent
         self.firstRequestBy = firstRequestBy
     }
 
     /// Puts between a connection's bytes and their meaning what stands there.
     static func onConnection(
-        _ channel: any Channel, door: HTTPDoorContext, place: HTTPDoorContext.Place, firstRequestBy: NIODeadline
+        _ channel: any Channel, door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, firstRequestBy: NIODeadline
     ) throws -> HTTPConnection {
-        let connection = HTTPConnection(door: door, place: place, parent: nil, firstRequestBy: firstRequestBy)
+        let connection = HTTPConnection(door: door, place: place, turn: turn, parent: nil, firstRequestBy: firstRequestBy)
         let pipeline = channel.pipeline.syncOperations
+        try pipeline.addHandler(TurnGate(turn, .http1))
         try pipeline.addHandler(HTTPResponseEncoder())
         try pipeline.addHandler(
             ByteToMessageHandler(
@@ -102,7 +110,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     ) throws -> HTTPConnection {
         let door = parent.door
         let stream = HTTPConnection(
-            door: door, place: place, parent: parent, firstRequestBy: .now() + door.firstRequestTimeout(at: place))
+            door: door, place: place, turn: parent.turn, parent: parent, firstRequestBy: .now() + door.firstRequestTimeout(at: place))
         try channel.pipeline.syncOperations.addHandlers(
             HTTP2EndOfStream(), HTTP2FramePayloadToHTTP1ServerCodec(), stream)
         return stream
@@ -271,6 +279,10 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         case .none:
             guard isWritable, isTakingWaiting || waiting.isEmpty else { return wait(part) }
             guard case .head(let head) = part else { return }
+            guard isTakingWaiting || turn.mayGoOn else {
+                wait(part)
+                return goOnLater()
+            }
             begin(head)
         case .begun(let call, let match):
             let isWhole = if case .end = part { true } else { false }
@@ -344,6 +356,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
             guard place == .ordinary || match.route.isServedWhenFull else { throw HTTPProblem.doorIsFull }
             do throws(HTTPProblem) {
                 let caller = try door.gate.admit(head.headers, to: match.route.admission)
+                turn.party = caller.party
                 let span = match.route.isTraced ? door.tracer?.begin(head, target, match.route) : nil
                 let call = HTTPCall(
                     .init(
@@ -460,6 +473,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
                 reply.fail(error)
             }
         case .answer(let answer):
+            turn.charge(Self.costOfTask)
             let reply = NIOLoopBound(reply, eventLoop: eventLoop)
             Task {
                 do {
@@ -524,7 +538,13 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         isTakingWaiting = true
         while !isClosing {
             if case .whole = request { break }
-            if case .none = request, !isWritable { break }
+            if case .none = request {
+                guard isWritable, !waiting.isEmpty else { break }
+                guard turn.mayGoOn else {
+                    goOnLater()
+                    break
+                }
+            }
             guard let part = waiting.popFirst() else { break }
             waitingBytes -= Self.weight(of: part)
             take(part)
@@ -532,6 +552,16 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         isTakingWaiting = false
         if !isReading { takeInAllThereIs() }
         readIfWanted()
+    }
+
+    /// Takes the next request in a later slice.
+    private func goOnLater() {
+        guard !isTurnAwaited else { return }
+        isTurnAwaited = true
+        turn.later { [self] in
+            isTurnAwaited = false
+            takeWaiting()
+        }
     }
 
     /// Closes when all is written. What was not read to its end has a little while to come.

@@ -23,6 +23,7 @@ package struct HTTPDoor: Service {
     private let probe: ProbeReadings.Lookup
     private let live: NIOLoopBound<LiveHub>
     private let tracer: NIOLoopBound<Tracer>?
+    private let turns: NIOLoopBound<ClientTurns>?
     private let onBound: @Sendable (Int) -> Void
 
     /// A door that is closed until `run`.
@@ -35,6 +36,7 @@ package struct HTTPDoor: Service {
     ///   - probe: what is known of a service's probes.
     ///   - live: what the console shows.
     ///   - tracer: begins the spans of calls; `nil`: none is traced.
+    ///   - turns: shares the event loop's time with the other listeners; `nil`: this one shares it among its own connections.
     ///   - onBound: called with the port once the door is open.
     package init(
         coordinator: Coordinator,
@@ -45,7 +47,7 @@ package struct HTTPDoor: Service {
         logger: Logger,
         probe: @escaping ProbeReadings.Lookup = { _ in nil },
         live: NIOLoopBound<LiveHub>,
-        tracer: NIOLoopBound<Tracer>? = nil,
+        tracer: NIOLoopBound<Tracer>? = nil, turns: NIOLoopBound<ClientTurns>? = nil,
         onBound: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         self.coordinator = coordinator
@@ -57,6 +59,7 @@ package struct HTTPDoor: Service {
         self.probe = probe
         self.live = live
         self.tracer = tracer
+        self.turns = turns
         self.onBound = onBound
     }
 
@@ -91,7 +94,8 @@ package struct HTTPDoor: Service {
             router: HTTPRouter(routes: routes(NIOLoopBound(upstreams, eventLoop: coordinator.eventLoop)), metrics: metrics),
             gate: HTTPGate(access: access, hosts: listen.hosts), isTLS: certificate != nil,
             maximumConnections: listen.maximumConnections, firstRequestTimeout: TimeAmount(firstRequestTimeout),
-            idleTimeout: TimeAmount(idleTimeout), metrics: metrics, tracer: tracer?.value, logger: logger)
+            idleTimeout: TimeAmount(idleTimeout), metrics: metrics, tracer: tracer?.value,
+            turns: turns?.value ?? ClientTurns(of: coordinator), logger: logger)
         return (door, upstreams)
     }
 
@@ -110,8 +114,8 @@ package struct HTTPDoor: Service {
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { [certificate] channel in
                 channel.eventLoop.makeCompletedFuture {
-                    try certificate?.secure(channel)
-                    try shared.value.door.serve(channel)
+                    let handshake = certificate.map { certificate in { try certificate.secure(channel) } }
+                    try shared.value.door.serve(channel, tls: handshake)
                 }
             }
     }

@@ -26,6 +26,7 @@ package final class HTTPDoorContext {
     let gate: HTTPGate
     let isTLS: Bool
     let logger: Logger
+    let turns: ClientTurns
     /// `nil`: no request is traced.
     let tracer: Tracer?
     let refusals: HTTPRefusalCounters
@@ -44,7 +45,7 @@ package final class HTTPDoorContext {
 
     package init(
         router: HTTPRouter, gate: HTTPGate, isTLS: Bool, maximumConnections: Int, firstRequestTimeout: TimeAmount,
-        idleTimeout: TimeAmount, metrics: PrometheusRegistry, tracer: Tracer? = nil, logger: Logger
+        idleTimeout: TimeAmount, metrics: PrometheusRegistry, tracer: Tracer? = nil, turns: ClientTurns, logger: Logger
     ) {
         self.router = router
         self.gate = gate
@@ -53,6 +54,7 @@ package final class HTTPDoorContext {
         self.firstRequestTimeout = firstRequestTimeout
         self.idleTimeout = idleTimeout
         self.tracer = tracer
+        self.turns = turns
         self.logger = logger
         refusals = HTTPRefusalCounters(in: metrics)
         refusedLogins = RefusedLogins(door: "http", logger: logger)
@@ -66,9 +68,16 @@ package final class HTTPDoorContext {
     }
 
     /// Serves a connection that was accepted.
-    package func serve(_ channel: any Channel) throws {
+    /// - Parameter tls: adds what stands between the bytes and their meaning; `nil`: nothing does.
+    package func serve(_ channel: any Channel, tls: (() throws -> Void)? = nil) throws {
         PeerLiveness.watch(channel)
-        let choice = HTTPProtocolChoice(door: self, place: connections.count < maximumConnections ? .ordinary : .kept)
+        let turn = ClientTurn(turns)
+        if let tls {
+            try channel.pipeline.syncOperations.addHandler(TurnGate(turn, .handshake))
+            try tls()
+        }
+        let choice = HTTPProtocolChoice(
+            door: self, place: connections.count < maximumConnections ? .ordinary : .kept, turn: turn)
         connected(choice)
         try channel.pipeline.syncOperations.addHandler(choice)
     }

@@ -12,14 +12,16 @@ final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, 
 
     private let door: HTTPDoorContext
     private let place: HTTPDoorContext.Place
+    private let turn: ClientTurn
     private var context: ChannelHandlerContext?
     private var alarm: LazyAlarm?
     private var firstRequestBy = NIODeadline.distantFuture
     private var received = ByteBuffer()
 
-    init(door: HTTPDoorContext, place: HTTPDoorContext.Place) {
+    init(door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn) {
         self.door = door
         self.place = place
+        self.turn = turn
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -76,8 +78,10 @@ final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, 
         do {
             let connection: any HTTPDoorConnection =
                 isHTTP2
-                ? try HTTP2Connection.onConnection(context.channel, door: door, place: place, firstRequestBy: firstRequestBy)
-                : try HTTPConnection.onConnection(context.channel, door: door, place: place, firstRequestBy: firstRequestBy)
+                ? try HTTP2Connection.onConnection(
+                    context.channel, door: door, place: place, turn: turn, firstRequestBy: firstRequestBy)
+                : try HTTPConnection.onConnection(
+                    context.channel, door: door, place: place, turn: turn, firstRequestBy: firstRequestBy)
             // Never both, and never neither: a place is not given away in between.
             door.connected(connection)
         } catch {

@@ -11,6 +11,14 @@ package struct RESPCommandTable: Sendable {
         case fleetList, liveView
 
         var name: String { RESPCommandTable.names[rawValue] }
+
+        /// The command is answered at once, and takes long where there is much to list.
+        var mayTakeLong: Bool {
+            switch self {
+            case .command, .info, .lockGrants, .breakerList, .liveView: true
+            default: false
+            }
+        }
     }
 
     package final class Entry: Sendable {

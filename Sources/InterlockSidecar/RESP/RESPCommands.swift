@@ -81,6 +81,10 @@ final class RESPCommands {
             }
             return
         }
+        if entry.command.mayTakeLong {
+            guard !connection.isUnread else { return }
+            connection.isLong()
+        }
         guard let completions = connection.completions else { return }
         // Commands start in the order in which they came.
         if entry.command != .limitTake { connection.submitTakes() }

@@ -34,6 +34,8 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     static let mostFollowed = 10_000
     /// Replies are handed to the socket when they reach this size, and at the end of each tick.
     private static let flushThreshold = 64 << 10
+    /// Between two looks at the clock: a cheap command takes a microsecond.
+    private static let commandsBetweenLooks = 8
 
     // Whatever refers to a connection lets go of it when its client leaves. Nothing does so weakly: an object that has ever been
     // referred to in that way is retained more slowly, which is a tenth of a command.
@@ -52,8 +54,17 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     @exclusivity(unchecked) private var waitingBytes = 0
     /// The tag of the first slot.
     @exclusivity(unchecked) private var firstTag: UInt64 = 0
-    /// When the commands that are being taken came.
+    /// When the commands that are being taken came. Waits and deadlines count from here, however long a turn is waited for.
     private(set) var now = Instant(nanoseconds: 0)
+    let turn: ClientTurn
+    /// Commands that have come wait for a later slice.
+    private var isTurnAwaited = false
+    /// So many more commands are taken before the next look at the clock.
+    @exclusivity(unchecked) private var commandsUntilLook = 0
+    /// The client sends nothing more, and the connection closes when what has come is carried out.
+    private var isInputClosed = false
+    /// Nobody will read replies: the connection has closed, and the last that has come is being carried out.
+    private(set) var isUnread = false
     @exclusivity(unchecked) private var arrivals = CommandArrivals()
     @exclusivity(unchecked) private var takes = PlainTakes()
     @exclusivity(unchecked) private var lastService: (name: [UInt8], version: Int, reference: ServiceReference)?
@@ -76,7 +87,11 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     /// What the client has told of itself, and may do.
     var session: RESPSession {
-        didSet { if (session.caller == nil) != (oldValue.caller == nil) { awaitLogin() } }
+        didSet {
+            guard session.caller != oldValue.caller else { return }
+            turn.party = session.caller?.party ?? ""
+            if (session.caller == nil) != (oldValue.caller == nil) { awaitLogin() }
+        }
     }
 
     /// - Parameter isSecured: `false`: a TLS handshake comes first.
@@ -84,6 +99,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         self.door = door
         writer = RESPWriter(speaksRESP3: false, countingIn: door.errors)
         session = RESPSession(id: door.nextConnectionID(), caller: door.access.anonymous, isSecured: isSecured)
+        turn = ClientTurn(door.turns)
     }
 
     var speaksRESP3: Bool {
@@ -343,12 +359,46 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     // MARK: Commands
 
+    /// Takes commands for as long as the slice lasts; the rest waits for the next one.
     private func process(_ context: ChannelHandlerContext) {
+        guard turn.begin() else { return goOnLater() }
+        takeAll(context)
+    }
+
+    private func takeAll(_ context: ChannelHandlerContext) {
         isReading = true
-        now = door.commands.calls.now()
-        while !isClosing, mayTakeMore, input.readableBytes > 0, takeOne(context) { isRelieved = false }
+        commandsUntilLook = Self.commandsBetweenLooks
+        while !isClosing, mayTakeMore, input.readableBytes > 0, takeOne(context) {
+            isRelieved = false
+            commandsUntilLook -= 1
+            guard commandsUntilLook <= 0 else { continue }
+            commandsUntilLook = Self.commandsBetweenLooks
+            guard !turn.mayGoOn else { continue }
+            if !isClosing, mayTakeMore, input.readableBytes > 0 { goOnLater() }
+            break
+        }
         submitTakes()
         isReading = false
+    }
+
+    /// Has the clock looked at behind the command that is being taken: it may take long.
+    func isLong() { commandsUntilLook = 0 }
+
+    private func goOnLater() {
+        guard !isTurnAwaited else { return }
+        isTurnAwaited = true
+        turn.later { [self] in
+            isTurnAwaited = false
+            goOn()
+        }
+    }
+
+    /// The turn of this connection has come.
+    private func goOn() {
+        guard let context else { return }
+        if !isClosing { takeAll(context) }
+        flushNow()
+        if isInputClosed, !isTurnAwaited { context.close(promise: nil) }
     }
 
     private var mayTakeMore: Bool {
@@ -412,12 +462,14 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     }
 
     private func resume(_ context: ChannelHandlerContext) {
-        guard mayTakeMore, !isReading else { return }
+        guard mayTakeMore, !isReading, !isTurnAwaited else { return }
         if input.readableBytes > 0 {
+            now = door.commands.calls.now()
             process(context)
+            turn.end()
             if writer.buffer.count > 0 { planFlush() }
         }
-        if isReadHeldBack, mayTakeMore {
+        if isReadHeldBack, mayTakeMore, !isTurnAwaited {
             isReadHeldBack = false
             context.read()
         }
@@ -436,6 +488,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 extension RESPConnection {
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
+        turn.party = session.caller?.party ?? ""
         completions = RESPCompletions(connection: self)
         PeerLiveness.watch(context.channel)
         door.connected(self)
@@ -451,6 +504,9 @@ extension RESPConnection {
             session.isSecured = true
             awaitLogin()
         }
+        if case ChannelEvent.inputClosed = event {
+            if isTurnAwaited { isInputClosed = true } else { context.close(promise: nil) }
+        }
         context.fireUserInboundEventTriggered(event)
     }
 
@@ -458,11 +514,14 @@ extension RESPConnection {
         var buffer = unwrapInboundIn(data)
         guard !isClosing else { return }
         if input.readableBytes == 0 { input = buffer } else { input.writeBuffer(&buffer) }
+        guard !isTurnAwaited else { return }
+        now = door.commands.calls.now()
         process(context)
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
         if writer.buffer.count > 0 || isClosing { flushNow() }
+        turn.end()
         if input.readableBytes == 0, input.capacity > Self.flushThreshold { input = ByteBuffer() }
     }
 
@@ -470,7 +529,7 @@ extension RESPConnection {
     func read(context: ChannelHandlerContext) {
         // What comes now is thrown away, and only its end is of interest: who goes on sending is not read as fast as it can.
         guard !isClosing else { return planRelief(context) }
-        guard mayTakeMore else { return isReadHeldBack = true }
+        guard mayTakeMore, !isTurnAwaited else { return isReadHeldBack = true }
         context.read()
     }
 
@@ -504,8 +563,16 @@ extension RESPConnection {
 
     /// The client has left: its waits are given up.
     private func ended() {
-        guard context != nil else { return }
-        context = nil
+        guard let context else { return }
+        if isTurnAwaited, !isClosing {
+            // What had come before the end counts, as it would have without a wait for the turn.
+            isUnread = true
+            while !isClosing, mayTakeMore, input.readableBytes > 0, takeOne(context) {}
+            submitTakes()
+        }
+        turn.cancel()
+        turn.end()
+        self.context = nil
         // What was read already and not taken is not taken any more.
         isClosing = true
         completions = nil

@@ -25,6 +25,7 @@ package struct RESPDoor: Service {
     private let probe: ProbeReadings.Lookup
     private let live: NIOLoopBound<LiveHub>
     private let tracer: NIOLoopBound<Tracer>?
+    private let turns: NIOLoopBound<ClientTurns>?
     private let onBound: @Sendable (Int) -> Void
 
     /// - Parameters:
@@ -33,12 +34,13 @@ package struct RESPDoor: Service {
     ///   - probe: what is known of a service's probes.
     ///   - live: what `LIVE.VIEW` shows.
     ///   - tracer: begins the spans of commands; `nil`: none is traced.
+    ///   - turns: shares the event loop's time with the other listeners; `nil`: this one shares it among its own connections.
     ///   - onBound: called with the TCP port once it listens.
     package init(
         coordinator: Coordinator, access: AccessControl, certificate: DoorCertificate?, listen: ListenSettings,
         metrics: PrometheusRegistry, logger: Logger,
         probe: @escaping ProbeReadings.Lookup = { _ in nil }, live: NIOLoopBound<LiveHub>,
-        tracer: NIOLoopBound<Tracer>? = nil,
+        tracer: NIOLoopBound<Tracer>? = nil, turns: NIOLoopBound<ClientTurns>? = nil,
         onBound: @escaping @Sendable (Int) -> Void = { _ in }
     ) {
         self.coordinator = coordinator
@@ -50,6 +52,7 @@ package struct RESPDoor: Service {
         self.probe = probe
         self.live = live
         self.tracer = tracer
+        self.turns = turns
         self.onBound = onBound
     }
 
@@ -62,7 +65,7 @@ package struct RESPDoor: Service {
                 RESPDoorContext(
                     coordinator: coordinator, access: access, maximumConnections: listen.maximumConnections,
                     stallTimeout: TimeAmount(stallTimeout), loginTimeout: TimeAmount(loginTimeout), logger: logger, probe: probe,
-                    live: live.value, metrics: metrics, tracer: tracer?.value),
+                    live: live.value, metrics: metrics, tracer: tracer?.value, turns: turns?.value),
                 eventLoop: eventLoop)
         }.get()
         let registration = access.observe { eventLoop.execute { context.value.checkLogins() } }
@@ -104,6 +107,8 @@ package struct RESPDoor: Service {
             }
             // A turn of one connection is short: however much it has sent, the others are served before the rest of it.
             .childChannelOption(.maxMessagesPerRead, value: 1)
+            // What came before the end may still wait for its turn.
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelOption(
                 .recvAllocator, value: AdaptiveRecvByteBufferAllocator(minimum: 1024, initial: 1024, maximum: Self.longestRead)
             )

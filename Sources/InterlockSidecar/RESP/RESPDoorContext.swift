@@ -7,6 +7,7 @@ package final class RESPDoorContext {
     let access: AccessControl
     let logger: Logger
     let flushes: DoorFlushes
+    let turns: ClientTurns
     let commands: RESPCommands
     let errors = RESPErrorCounters()
     /// After this time without reading a single byte of its replies a client is dropped.
@@ -23,7 +24,8 @@ package final class RESPDoorContext {
     package init(
         coordinator: Coordinator, access: AccessControl, maximumConnections: Int, stallTimeout: TimeAmount,
         loginTimeout: TimeAmount = .seconds(10), logger: Logger, probe: @escaping ProbeReadings.Lookup = { _ in nil },
-        live: LiveHub? = nil, metrics: PrometheusRegistry = PrometheusRegistry(), tracer: Tracer? = nil
+        live: LiveHub? = nil, metrics: PrometheusRegistry = PrometheusRegistry(), tracer: Tracer? = nil,
+        turns: ClientTurns? = nil
     ) {
         self.access = access
         self.logger = logger
@@ -32,6 +34,7 @@ package final class RESPDoorContext {
         self.stallTimeout = stallTimeout
         self.loginTimeout = loginTimeout
         flushes = DoorFlushes(eventLoop: coordinator.eventLoop)
+        self.turns = turns ?? ClientTurns(of: coordinator)
         commands = RESPCommands(
             coordinator: coordinator, probe: probe, live: live ?? LiveHub(coordinator: coordinator), metrics: metrics,
             tracer: tracer)
@@ -49,8 +52,12 @@ package final class RESPDoorContext {
             channel.writeAndFlush(refusal).whenComplete { _ in channel.close(promise: nil) }
             return
         }
-        try tls?()
-        try channel.pipeline.syncOperations.addHandler(RESPConnection(door: self, isSecured: tls == nil))
+        let connection = RESPConnection(door: self, isSecured: tls == nil)
+        if let tls {
+            try channel.pipeline.syncOperations.addHandler(TurnGate(connection.turn, .handshake))
+            try tls()
+        }
+        try channel.pipeline.syncOperations.addHandler(connection)
     }
 
     /// The keys have changed: whoever came in with one that is there no more has to leave.

@@ -37,7 +37,7 @@ enum DoorPromises {
         }
         do {
             try channel.connect(to: SocketAddress(unixDomainSocketPath: "/fuzz")).wait()
-            try door().serve(channel)
+            try door(on: channel.embeddedEventLoop).serve(channel)
         } catch {
             throw FuzzFinding("the door does not open: \(error)")
         }
@@ -55,7 +55,7 @@ enum DoorPromises {
     }
 
     /// A door that answers with what it was sent: at `/echo` when that is whole, below `/proxy` as it comes.
-    private static func door() -> HTTPDoorContext {
+    private static func door(on eventLoop: any EventLoop) -> HTTPDoorContext {
         let metrics = PrometheusRegistry()
         let routes = [
             HTTPRoute(.POST, "/echo", for: .anyone) { call, reply in
@@ -67,6 +67,8 @@ enum DoorPromises {
             router: HTTPRouter(routes: routes, metrics: metrics),
             gate: HTTPGate(access: AccessControl(keys: []), hosts: ["a"]), isTLS: false, maximumConnections: 4,
             firstRequestTimeout: .seconds(10), idleTimeout: .seconds(60), metrics: metrics,
+            // A clock that stands still: no slice ends, and all is answered at once.
+            turns: ClientTurns(eventLoop: eventLoop) { 0 },
             logger: Logger(label: "fuzz") { _ in SwiftLogNoOpLogHandler() })
     }
 

@@ -72,10 +72,21 @@ final class SidecarHost {
             coordinator.assumeIsolated { $0.start() }
             return RESPDoorContext(
                 coordinator: coordinator, access: AccessControl(keys: []), maximumConnections: 10_000,
-                stallTimeout: .seconds(10), logger: logger)
+                stallTimeout: .seconds(10), logger: logger, turns: ClientTurns(eventLoop: loop, clock: workClock(of: loop)))
         }
         process = Process(loop: loop, coordinator: coordinator, door: door)
         isStopped = false
+    }
+
+    /// A clock on which work takes time: the world's stands still while a process runs, and no slice of a client would ever end.
+    private func workClock(of loop: SimulatedEventLoop) -> () -> Int64 {
+        var random = SeededRandom(seed: UInt64(number) &+ UInt64(bitPattern: loop.localNow))
+        var worked: Int64 = 0
+        return {
+            // Eight commands, or one that takes long, between two looks.
+            worked += Int64.random(in: 1_000...200_000, using: &random)
+            return loop.localNow + worked
+        }
     }
 
     /// SIGKILL, or a power cut.

@@ -1,0 +1,156 @@
+internal import DequeModule
+package import Interlock
+internal import InterlockCore
+package import NIOCore
+
+/// Shares the event loop's time among the connections of all listeners, by a `TickBudget`. Confined to the loop.
+///
+/// A connection that used up its last slice waits behind those that did not, so an occasional client never waits behind a hundred
+/// busy ones. Among those that wait, API keys take turns, and so do the connections of one key; all connections that have shown
+/// no key count as one key. Each tick runs at least one slice of each kind, so nobody waits forever.
+package final class ClientTurns {
+    /// Between two ticks with work left: any time at all lets the loop read its sockets.
+    private static let pause = TimeAmount.microseconds(10)
+    /// With less than this spent, the end of the tick goes unnoticed: planning it would cost more than it limits.
+    private static let negligible: Int64 = 100_000
+
+    private let eventLoop: any EventLoop
+    private let clock: () -> Int64
+    @exclusivity(unchecked) private var budget = TickBudget()
+    private var light = TurnLine<String, ClientTurn>()
+    private var heavy = TurnLine<String, ClientTurn>()
+    @exclusivity(unchecked) fileprivate private(set) var current: ClientTurn?
+    private var isPlanned = false
+
+    /// - Parameter clock: a monotonic clock that advances while work is done, in nanoseconds.
+    package init(eventLoop: any EventLoop, clock: @escaping () -> Int64) {
+        self.eventLoop = eventLoop
+        self.clock = clock
+    }
+
+    /// Measures by the system's clock.
+    package convenience init(of coordinator: Coordinator) {
+        self.init(eventLoop: coordinator.eventLoop) { Int64(NIODeadline.now().uptimeNanoseconds) }
+    }
+
+    /// Makes one for the listeners of a coordinator, on its event loop.
+    package static func shared(by coordinator: Coordinator) async throws -> NIOLoopBound<ClientTurns> {
+        let eventLoop = coordinator.eventLoop
+        return try await eventLoop.submit { NIOLoopBound(ClientTurns(of: coordinator), eventLoop: eventLoop) }.get()
+    }
+
+    /// Begins a slice if there is time for one and nobody waits who comes first.
+    fileprivate func begin(_ turn: ClientTurn) -> Bool {
+        if let current {
+            if current === turn { return true }
+            // The slice was left open: its connection closed within it.
+            end(current)
+        }
+        guard budget.hasRoom, !turn.isHeavy, light.isEmpty else { return false }
+        current = turn
+        budget.begin(now: clock())
+        return true
+    }
+
+    fileprivate func mayGoOn(_ turn: ClientTurn) -> Bool { current === turn && budget.mayGoOn(now: clock()) }
+
+    fileprivate func end(_ turn: ClientTurn) {
+        guard current === turn else { return }
+        current = nil
+        turn.isHeavy = budget.end(now: clock())
+        if budget.spent >= Self.negligible { planTick() }
+    }
+
+    fileprivate func charge(_ nanoseconds: Int64) {
+        budget.charge(nanoseconds)
+        planTick()
+    }
+
+    fileprivate func wait(_ turn: ClientTurn) {
+        if turn.isHeavy { heavy.append(turn, of: turn.party) } else { light.append(turn, of: turn.party) }
+        planTick()
+    }
+
+    private func planTick() {
+        guard !isPlanned else { return }
+        isPlanned = true
+        eventLoop.assumeIsolated().execute { [self] in endTick() }
+    }
+
+    /// Runs after all that the tick has read: whoever waits goes on while there is time.
+    private func endTick() {
+        if let current { end(current) }
+        var hasRunHeavy = false
+        if let turn = light.popFirst() { run(turn) }
+        while budget.hasRoom, let turn = light.popFirst() { run(turn) }
+        while budget.hasRoom || !hasRunHeavy, let turn = heavy.popFirst() {
+            hasRunHeavy = true
+            run(turn)
+        }
+        budget.tickEnded()
+        isPlanned = !light.isEmpty || !heavy.isEmpty
+        if isPlanned { eventLoop.assumeIsolated().scheduleTask(in: Self.pause) { [self] in endTick() } }
+    }
+
+    private func run(_ turn: ClientTurn) {
+        current = turn
+        budget.begin(now: clock())
+        turn.goOn()
+    }
+}
+
+/// One connection's part in `ClientTurns`. Confined to the event loop.
+final class ClientTurn {
+    private let turns: ClientTurns
+    /// The name of the API key that the connection has shown; empty: none.
+    var party = ""
+    /// The last slice was used up.
+    fileprivate(set) var isHeavy = false
+    /// The work that waits, in order. The connection holds a bounded number: one piece for itself and one for each of its streams.
+    private var left: Deque<() -> Void> = []
+    private var isInLine = false
+
+    init(_ turns: ClientTurns) {
+        self.turns = turns
+    }
+
+    /// Begins a slice; `end` must follow.
+    /// - Returns: `false`: there is no time for it now, and the work goes to `later`.
+    func begin() -> Bool { left.isEmpty && turns.begin(self) }
+
+    /// Whether the slice that has begun may go on.
+    var mayGoOn: Bool { turns.mayGoOn(self) }
+
+    func end() { turns.end(self) }
+
+    /// Counts work that the connection causes and that runs outside of its slice.
+    func charge(_ time: TimeAmount) { turns.charge(time.nanoseconds) }
+
+    /// Does this in a later slice, behind all that waits already. It may ask `mayGoOn`, and call `later` again.
+    func later(_ work: @escaping () -> Void) {
+        left.append(work)
+        enterLine()
+    }
+
+    /// Drops all that waits: the connection has closed.
+    func cancel() { left.removeAll() }
+
+    private func enterLine() {
+        guard !isInLine else { return }
+        isInLine = true
+        turns.wait(self)
+    }
+
+    fileprivate func goOn() {
+        // It enters the line again at the end, as what it is by then.
+        var most = left.count
+        while most > 0, let work = left.popFirst() {
+            most -= 1
+            work()
+            guard mayGoOn else { break }
+        }
+        turns.end(self)
+        isInLine = false
+        if !left.isEmpty { enterLine() }
+    }
+}

@@ -1,0 +1,97 @@
+import InterlockCore
+import Testing
+
+@Suite("The time budget of a tick")
+struct TickBudgetTests {
+    private static let microsecond: Int64 = 1_000
+
+    @Test("A slice ends after 250 microseconds")
+    func sliceEnds() {
+        var budget = TickBudget()
+        budget.begin(now: 0)
+        #expect(budget.mayGoOn(now: 249 * Self.microsecond))
+        #expect(!budget.mayGoOn(now: 250 * Self.microsecond))
+        let isUsedUp = budget.end(now: 250 * Self.microsecond)
+        #expect(isUsedUp)
+    }
+
+    @Test("A slice that ends early is not counted as used up")
+    func lightSlice() {
+        var budget = TickBudget()
+        budget.begin(now: 0)
+        let isUsedUp = budget.end(now: 249 * Self.microsecond)
+        #expect(!isUsedUp)
+    }
+
+    @Test("All slices of a tick have a millisecond together")
+    func tickEnds() {
+        var budget = TickBudget()
+        var now: Int64 = 0
+        var slices = 0
+        while budget.hasRoom {
+            budget.begin(now: now)
+            now += 100 * Self.microsecond
+            _ = budget.end(now: now)
+            slices += 1
+        }
+        #expect((9...10).contains(slices))
+        budget.tickEnded()
+        #expect(budget.hasRoom)
+    }
+
+    @Test("A slice ends with its tick")
+    func sliceEndsWithTick() {
+        var budget = TickBudget()
+        budget.charge(900 * Self.microsecond)
+        budget.begin(now: 0)
+        #expect(budget.mayGoOn(now: 99 * Self.microsecond))
+        #expect(!budget.mayGoOn(now: 100 * Self.microsecond))
+        // The client is not to blame for what others used.
+        let isUsedUp = budget.end(now: 100 * Self.microsecond)
+        #expect(!isUsedUp)
+    }
+
+    @Test("A clock that stands still or goes back takes nothing away")
+    func clockGoesBack() {
+        var budget = TickBudget()
+        budget.begin(now: 1_000)
+        #expect(budget.mayGoOn(now: 0))
+        _ = budget.end(now: 0)
+        #expect(budget.hasRoom)
+    }
+
+    @Test("Without a slice nothing goes on")
+    func noSlice() {
+        var budget = TickBudget()
+        #expect(!budget.mayGoOn(now: 0))
+        let isUsedUp = budget.end(now: 0)
+        #expect(!isUsedUp)
+    }
+}
+
+@Suite("The line of those that wait for their turn")
+struct TurnLineTests {
+    @Test("Parties take turns, and so do the members of one")
+    func partiesTakeTurns() {
+        var line = TurnLine<String, Int>()
+        for member in 1...4 { line.append(member, of: "many") }
+        line.append(10, of: "few")
+        line.append(5, of: "many")
+        line.append(20, of: "other")
+        var order: [Int] = []
+        while let member = line.popFirst() { order.append(member) }
+        #expect(order == [1, 10, 20, 2, 3, 4, 5])
+        #expect(line.isEmpty)
+    }
+
+    @Test("A member that comes again waits behind the other parties")
+    func comesAgain() {
+        var line = TurnLine<String, Int>()
+        line.append(1, of: "a")
+        line.append(2, of: "b")
+        var order = [line.popFirst()]
+        line.append(1, of: "a")
+        for _ in 0..<3 { order.append(line.popFirst()) }
+        #expect(order == [1, 2, 1, nil])
+    }
+}

@@ -1,0 +1,152 @@
+import NIOCore
+import NIOEmbedded
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Turns of clients on the event loop")
+struct ClientTurnsTests {
+    /// A loop on whose clock each piece of work takes as long as it says.
+    private final class Loop {
+        let events = EmbeddedEventLoop()
+        var now: Int64 = 0
+        private(set) var done: [String] = []
+        /// Pieces of work done in each tick.
+        private(set) var ticks: [Int] = []
+        private lazy var turns = ClientTurns(eventLoop: events) { [unowned self] in now }
+
+        /// A connection with this many pieces of work, each of so many microseconds.
+        final class Client {
+            let name: String
+            let loop: Loop
+            let turn: ClientTurn
+            let cost: Int64
+            private var pieces = 0
+            private var isWaiting = false
+
+            init(_ name: String, of party: String = "", cost: Int64, on loop: Loop) {
+                self.name = name
+                self.loop = loop
+                self.cost = cost
+                turn = ClientTurn(loop.turns)
+                turn.party = party
+            }
+
+            /// Its socket brings so many pieces.
+            func receive(_ count: Int) {
+                pieces += count
+                guard !isWaiting else { return }
+                guard turn.begin() else { return goOnLater() }
+                work()
+                turn.end()
+            }
+
+            private func goOnLater() {
+                isWaiting = true
+                turn.later { [self] in
+                    isWaiting = false
+                    work()
+                }
+            }
+
+            private func work() {
+                repeat {
+                    pieces -= 1
+                    loop.now += cost * 1_000
+                    loop.done.append(name)
+                } while pieces > 0 && turn.mayGoOn
+                if pieces > 0 { goOnLater() }
+            }
+        }
+
+        func client(_ name: String, of party: String = "", cost: Int64) -> Client {
+            Client(name, of: party, cost: cost, on: self)
+        }
+
+        /// Lets one tick end, and the next one begin.
+        func tick() {
+            let before = done.count
+            events.run()
+            events.advanceTime(by: .microseconds(10))
+            ticks.append(done.count - before)
+        }
+
+        func forget() { done = [] }
+    }
+
+    @Test("A client that comes alone is served at once")
+    func alone() {
+        let loop = Loop()
+        loop.client("a", cost: 50).receive(3)
+        #expect(loop.done == ["a", "a", "a"])
+    }
+
+    @Test("A slice of a busy client ends after a quarter of a millisecond, and goes on in a later tick")
+    func sliced() {
+        let loop = Loop()
+        loop.client("a", cost: 100).receive(30)
+        #expect(loop.done.count == 3)
+        var ticks = 0
+        while loop.done.count < 30 {
+            let before = loop.now
+            loop.tick()
+            // What was used at once is 300 µs; each run of the line at most a millisecond and one slice.
+            #expect(loop.now - before <= 2 * 1_300_000)
+            ticks += 1
+            #expect(ticks < 20)
+        }
+        #expect(loop.done.count == 30)
+    }
+
+    @Test("An occasional client goes before a hundred busy ones")
+    func lightFirst() {
+        let loop = Loop()
+        let busy = (0..<100).map { loop.client("busy\($0)", cost: 100) }
+        for client in busy { client.receive(1000) }
+        for _ in 0..<60 { loop.tick() }
+        let occasional = loop.client("occasional", cost: 10)
+        loop.forget()
+        occasional.receive(1)
+        if loop.done.isEmpty { loop.tick() }
+        let place = loop.done.firstIndex(of: "occasional")
+        // It is behind one tick of the others at most.
+        #expect(place.map { $0 <= 16 } ?? false)
+    }
+
+    @Test("A busy client goes on while occasional ones take all the time there is")
+    func heavyIsNotStarved() {
+        let loop = Loop()
+        let busy = loop.client("busy", cost: 100)
+        busy.receive(1000)
+        loop.forget()
+        let others = (0..<100).map { loop.client("other\($0)", of: "others", cost: 100) }
+        for _ in 0..<20 {
+            for other in others { other.receive(1) }
+            loop.tick()
+        }
+        #expect(loop.done.contains("busy"))
+    }
+
+    @Test("Connections of one key take turns as one")
+    func partiesTakeTurns() {
+        let loop = Loop()
+        let many = (0..<50).map { loop.client("many", of: "many\($0 / 50)", cost: 100) }
+        let one = loop.client("one", of: "one", cost: 100)
+        for client in many { client.receive(1000) }
+        one.receive(1000)
+        for _ in 0..<100 { loop.tick() }
+        loop.forget()
+        for _ in 0..<100 { loop.tick() }
+        let share = loop.done.count { $0 == "one" }
+        #expect(share * 5 >= loop.done.count * 2, "\(share) of \(loop.done.count)")
+    }
+
+    @Test("A slice that is left open by a connection that closed within it ends with the next one")
+    func leftOpen() {
+        let loop = Loop()
+        let closed = loop.client("closed", cost: 1)
+        #expect(closed.turn.begin())
+        loop.client("next", cost: 1).receive(1)
+        #expect(loop.done == ["next"])
+    }
+}
