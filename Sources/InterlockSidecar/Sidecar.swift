@@ -118,9 +118,9 @@ package struct Sidecar: Sendable {
             eventLoopGroup: coordinator.eventLoop, reports: OutageReports(to: coordinator), logger: logger)
         services.append(monitor)
         let probe: ProbeReadings.Lookup = { monitor.reading(ofService: $0) }
-        let live = try await LiveHub.begun(for: coordinator, probe: probe)
-        let tracer = try await tracer(&services)
         let turns = try await ClientTurns.shared(by: coordinator)
+        let live = try await LiveHub.begun(for: coordinator, probe: probe, turns: turns)
+        let tracer = try await tracer(&services)
         services.append(
             RESPDoor(
                 coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,

@@ -1,3 +1,4 @@
+internal import DequeModule
 package import Interlock
 internal import InterlockCore
 package import NIOCore
@@ -28,23 +29,38 @@ package final class LiveHub {
     /// Also those that nobody follows any more: what was known is known.
     private var topics: [LivePart: LiveTopic] = [:]
     private var followers: [ObjectIdentifier: LiveFollower] = [:]
+    /// The steps of this round that are left. A round that finds the last one unfinished is skipped: the loop is busy.
+    private var round: Deque<Step> = []
+    /// Consoles are brought up to date in slices, all of them together as one connection.
+    private let turn: ClientTurn
     private var ticker: RepeatedTask?
     private var sampler: RepeatedTask?
 
-    /// - Parameter probe: what is known of a service's probes.
-    package init(coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil }) {
+    private enum Step {
+        case refresh(LiveTopic)
+        case tell(ObjectIdentifier)
+    }
+
+    /// - Parameters:
+    ///   - probe: what is known of a service's probes.
+    ///   - turns: shares the event loop's time with clients; `nil`: nobody else has part in it.
+    package init(
+        coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil }, turns: ClientTurns? = nil
+    ) {
         eventLoop = coordinator.eventLoop
+        turn = ClientTurn(turns ?? ClientTurns(of: coordinator))
         calls = coordinator.callsOnEventLoop()
         parts = LiveParts(calls: calls, probe: probe, rates: rates, events: events, budget: budget)
     }
 
     /// Makes one where it lives, which begins to remember what is decided.
     package static func begun(
-        for coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil }
+        for coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil },
+        turns: NIOLoopBound<ClientTurns>? = nil
     ) async throws -> NIOLoopBound<LiveHub> {
         let eventLoop = coordinator.eventLoop
         return try await eventLoop.submit {
-            let hub = LiveHub(coordinator: coordinator, probe: probe)
+            let hub = LiveHub(coordinator: coordinator, probe: probe, turns: turns?.value)
             hub.begin()
             return NIOLoopBound(hub, eventLoop: eventLoop)
         }.get()
@@ -168,13 +184,29 @@ package final class LiveHub {
             follower.end()
             left(id)
         }
+        guard round.isEmpty else { return }
         readInTurn()
-        for topic in followed { parts.refresh(topic) }
-        for follower in followers.values {
-            follower.greet(wall: calls.wallTime())
-            follower.tellNews()
-            follower.tellThatThereIsNone(after: Self.heartbeat)
+        round.append(contentsOf: followed.map(Step.refresh))
+        round.append(contentsOf: followers.keys.map(Step.tell))
+        goOnLater()
+    }
+
+    private func goOnLater() { turn.later { [weak self] in self?.goOn() } }
+
+    /// Takes the steps that the slice has time for.
+    private func goOn() {
+        while let step = round.popFirst() {
+            switch step {
+            case .refresh(let topic): parts.refresh(topic)
+            case .tell(let id):
+                guard let follower = followers[id] else { continue }
+                follower.greet(wall: calls.wallTime())
+                follower.tellNews()
+                follower.tellThatThereIsNone(after: Self.heartbeat)
+            }
+            guard turn.mayGoOn else { break }
         }
+        if !round.isEmpty { goOnLater() }
     }
 
     /// Each once.

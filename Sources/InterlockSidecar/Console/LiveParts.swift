@@ -10,6 +10,17 @@ struct LiveParts {
     let rates: RateHistory
     let events: EventHistory
     let budget: ReadBudget
+    private let services = ServiceTexts()
+
+    init(
+        calls: CoordinatorCalls, probe: @escaping ProbeReadings.Lookup, rates: RateHistory, events: EventHistory, budget: ReadBudget
+    ) {
+        self.calls = calls
+        self.probe = probe
+        self.rates = rates
+        self.events = events
+        self.budget = budget
+    }
 
     /// How long what was read of Redis will do, in milliseconds.
     private enum Lifetime {
@@ -55,7 +66,7 @@ struct LiveParts {
         case .domains:
             topic.show(DomainListReply.members(calls.allDomains()))
         case .services(let search, let from):
-            topic.show(services(search, from: from))
+            topic.show { write(servicesMatching: search, from: from, into: &$0) }
         case .service(let name):
             topic.show(service(name.text))
         case .limits:
@@ -140,13 +151,15 @@ struct LiveParts {
         ]
     }
 
-    private func services(_ search: ExactText, from: Int) -> [String: JSONValue] {
-        let found = calls.allBreakers().filter { search.isPart(of: $0.service) }
-        let page = found.dropFirst(from).prefix(Self.servicesOfPage)
-        return [
-            "from": .integer(Int64(from)), "services": .list(page.map { .object(members($0)) }),
-            "total": .integer(Int64(found.count)),
-        ]
+    private func write(servicesMatching search: ExactText, from: Int, into buffer: inout ByteBuffer) {
+        services.update(at: calls.now(), calls.allBreakers)
+        let found = services.statuses.indices.filter { search.isPart(of: services.statuses[$0].service) }
+        buffer.writeString("{\"from\":\(from),\"services\":[")
+        for (offset, index) in found.dropFirst(from).prefix(Self.servicesOfPage).enumerated() {
+            if offset > 0 { buffer.writeInteger(UInt8(ascii: ",")) }
+            buffer.writeImmutableBuffer(services.text(index) { .object(members($0)) })
+        }
+        buffer.writeString("],\"total\":\(found.count)}")
     }
 
     private func service(_ name: String) -> [String: JSONValue] {
@@ -171,6 +184,32 @@ struct LiveParts {
         members["places"] = activity?.places.map { .integer(Int64($0)) } ?? .null
         members["minute"] = .object(rates.minute(ofService: status.service))
         return members
+    }
+}
+
+/// The services as JSON, each written once for all pages that show it at about the same time. Confined to the coordinator's event
+/// loop.
+private final class ServiceTexts {
+    /// How long what was written will do, in milliseconds.
+    private static let lifetime: Int64 = 20
+
+    private(set) var statuses: [BreakerStatus] = []
+    private var texts: [ByteBuffer?] = []
+    private var expiry = Instant(nanoseconds: .min)
+
+    func update(at now: Instant, _ read: () -> [BreakerStatus]) {
+        guard now >= expiry else { return }
+        expiry = now.advanced(byMilliseconds: Self.lifetime)
+        statuses = read()
+        texts = Array(repeating: nil, count: statuses.count)
+    }
+
+    func text(_ index: Int, _ members: (BreakerStatus) -> JSONValue) -> ByteBuffer {
+        if let text = texts[index] { return text }
+        var text = ByteBuffer()
+        members(statuses[index]).write(into: &text)
+        texts[index] = text
+        return text
     }
 }
 

@@ -110,7 +110,8 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     ) throws -> HTTPConnection {
         let door = parent.door
         let stream = HTTPConnection(
-            door: door, place: place, turn: parent.turn, parent: parent, firstRequestBy: .now() + door.firstRequestTimeout(at: place))
+            door: door, place: place, turn: parent.turn, parent: parent,
+            firstRequestBy: .now() + door.firstRequestTimeout(at: place))
         try channel.pipeline.syncOperations.addHandlers(
             HTTP2EndOfStream(), HTTP2FramePayloadToHTTP1ServerCodec(), stream)
         return stream

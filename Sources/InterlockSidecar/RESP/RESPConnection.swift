@@ -584,9 +584,7 @@ extension RESPConnection {
         for case .pending(let call?) in slots { door.cancel(call) }
         slots.removeAll()
         waitingBytes = 0
-        for (follower, isLinked) in followed.sorted(by: { $0.key < $1.key }) {
-            door.unfollow(follower, releasing: isLinked && !isEndedHere)
-        }
+        door.unfollow(followed.sorted { $0.key < $1.key }.map { ($0.key, $0.value && !isEndedHere) })
         followed = [:]
         if let follower = session.follower { door.unfollow(follower) }
         session.follower = nil

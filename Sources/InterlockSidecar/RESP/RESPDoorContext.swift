@@ -18,6 +18,8 @@ package final class RESPDoorContext {
     private let maximumConnections: Int
     /// So many more may come from this host's Unix socket when all places are taken.
     private static let localPlaces = 16
+    /// Leases of a client that has left, between two looks at the clock.
+    private static let mostUnfollowedAtOnce = 16
     private var connections: [Int64: RESPConnection] = [:]
     private var lastConnectionID: Int64 = 0
 
@@ -94,6 +96,25 @@ package final class RESPDoorContext {
     /// The client of a lease has left, or this side has closed its connection.
     func unfollow(_ follower: LeaseFollower, releasing: Bool) {
         if releasing { commands.calls.releaseFollowedLease(follower) } else { commands.calls.unfollowLease(follower) }
+    }
+
+    /// The client of these leases has left. There may be ten thousand: they are given up in slices.
+    /// - Parameter leases: each with whether it is released.
+    func unfollow(_ leases: [(follower: LeaseFollower, isReleased: Bool)]) {
+        guard leases.count > Self.mostUnfollowedAtOnce else {
+            for lease in leases { unfollow(lease.follower, releasing: lease.isReleased) }
+            return
+        }
+        let turn = ClientTurn(turns)
+        var left = leases[...]
+        func goOn() {
+            repeat {
+                for lease in left.prefix(Self.mostUnfollowedAtOnce) { unfollow(lease.follower, releasing: lease.isReleased) }
+                left = left.dropFirst(Self.mostUnfollowedAtOnce)
+            } while !left.isEmpty && turn.mayGoOn
+            if !left.isEmpty { turn.later(goOn) }
+        }
+        turn.later(goOn)
     }
 
     func unfollow(_ follower: UInt64) {
