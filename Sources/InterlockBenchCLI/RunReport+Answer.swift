@@ -2,6 +2,7 @@ import Glibc
 import InterlockCommandLine
 import InterlockJudge
 import InterlockLoad
+import InterlockSidecar
 import NIOConcurrencyHelpers
 
 extension RunReport: Answer {
@@ -115,7 +116,8 @@ final class ProgressLine: Sendable {
             defer { isOpen = false }
             return isOpen
         }
-        if wasOpen { Self.write("\n") }
+        guard wasOpen else { return }
+        LineWriter.standardError.add("", waiting: .milliseconds(100))
     }
 
     private static func text(_ progress: LoadProgress) -> String {
@@ -132,9 +134,5 @@ final class ProgressLine: Sendable {
         return parts.joined(separator: "  ")
     }
 
-    private static func write(_ text: String) {
-        var text = text
-        // A closed standard error must not fail the run.
-        text.withUTF8 { _ = Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
-    }
+    private static func write(_ text: String) { LineWriter.standardError.add(bytes: Array(text.utf8)) }
 }

@@ -1,6 +1,5 @@
 import ArgumentParser
 import CoreMetrics
-import Glibc
 import InterlockCommandLine
 import InterlockSidecar
 import Logging
@@ -93,7 +92,6 @@ struct Serve: AsyncParsableCommand {
         if let socket = addresses.privateRedis {
             lines.append("  Redis  redis-cli -s \(socket)    (private, for this machine; stops with the sidecar)")
         }
-        print(lines.joined(separator: "\n"))
-        fflush(nil)
+        LineWriter.standardOutput.add(lines.joined(separator: "\n"))
     }
 }

@@ -1,14 +1,19 @@
 internal import ArgumentParser
 import Glibc
+import InterlockSidecar
 
 /// Answers go to standard output, everything else to standard error. Control characters never pass.
 package enum Terminal {
-    /// Prints an answer, at once.
-    /// - Returns: `false` when the reader has closed the pipe.
-    @discardableResult
-    package static func show(_ text: String) -> Bool {
+    /// Prints an answer, at once. Blocks while nobody reads: for commands that print and end.
+    package static func show(_ text: String) {
         print(lines(text))
-        return fflush(nil) == 0
+        fflush(nil)
+    }
+
+    /// Prints one of many answers, and suspends the task until it is written: for commands that go on and must still end on a signal.
+    /// - Returns: `false` when the reader has closed the pipe, or the task was cancelled.
+    package static func showNext(_ text: String) async -> Bool {
+        await LineWriter.standardOutput.write(lines(text))
     }
 
     /// Prints an answer: a table for people, one line of JSON for programs.
@@ -16,14 +21,18 @@ package enum Terminal {
         show(try asJSON ? JSONOutput.text(answer) : answer.table)
     }
 
-    /// Prints what is no answer, to standard error.
+    /// Prints a message that is no answer, to standard error. Does not block longer than a moment, whoever reads it or does not.
     package static func tell(_ text: String) {
-        var message = lines(text) + "\n"
-        message.withUTF8 { bytes in
-            // A closed standard error must not fail the command.
-            _ = write(STDERR_FILENO, bytes.baseAddress, bytes.count)
-        }
+        LineWriter.standardError.add(lines(text), waiting: moment)
     }
+
+    /// Writes what still waits to be printed, if it can be written soon. The last act of a process.
+    package static func flush() {
+        for writer in [LineWriter.standardOutput, .standardError] where writer.isBusy { writer.flush(within: .milliseconds(500)) }
+    }
+
+    /// The longest that a message holds up its sender, so that it comes before what is printed next elsewhere.
+    private static let moment = Duration.milliseconds(100)
 
     private static func lines(_ text: String) -> String {
         text.split(separator: "\n", omittingEmptySubsequences: false).map(\.printable).joined(separator: "\n")

@@ -118,7 +118,7 @@ package struct BenchRun: Sendable {
         let rules = HistoryRules(
             services: plan.services.rules, sidecars: plan.sidecars.count, patience: plan.patience.wholeMilliseconds,
             recovery: Self.recovery.wholeMilliseconds, keepsLocks: fleet?.keepsLocks ?? false)
-        let log = try historyPath.map { try HistoryLog(path: $0, rules: rules, eventLoop: loop) }
+        let log = try historyPath.map { try HistoryLog(path: $0, rules: rules) }
         let recorder = HistoryRecorder(eventLoop: loop, rules: rules, sinks: log.map { log in [{ log.append($0) }] } ?? [])
         var patient = plan
         // An answer that comes too late is a violation; one that never comes must not hold its client up for ever.

@@ -1,19 +1,33 @@
+internal import CoreMetrics
 internal import Glibc
 internal import Hiredis
 internal import InterlockCore
 package import Logging
 
-/// Writes each message as one line of standard error: as logfmt, or as a JSON object.
+/// Writes each message as one line of standard error: as logfmt, or as a JSON object. Never blocks: see `LineWriter`.
 ///
 /// Both have the same fields in the same order: time, level, event, message, then the others by name.
 package struct LineLogHandler: LogHandler {
     private let format: LogSettings.Format
+    private let writer: LineWriter
     package var logLevel: Logger.Level
     package var metadata: Logger.Metadata = [:]
 
-    package init(_ settings: LogSettings) {
+    /// The process has one: it decides how the writer reports and counts the lines that it drops.
+    package init(_ settings: LogSettings, writer: LineWriter = .standardError) {
         format = settings.format
+        self.writer = writer
         logLevel = Logger.Level(rawValue: settings.level.rawValue) ?? .info
+        let dropped = Counter(label: "interlock_log_lines_dropped_total")
+        let format = format
+        writer.reportDrops(
+            as: { count in
+                let event = SidecarLogEvent.logDropped
+                return LogLine.now(
+                    event.line.level, event.line.message,
+                    [Logger.eventKey: .string(event.rawValue), "lines": .string("\(count)")]
+                ).text(in: format)
+            }, onDrop: { dropped.increment() })
     }
 
     package subscript(metadataKey key: String) -> Logger.Metadata.Value? {
@@ -22,14 +36,9 @@ package struct LineLogHandler: LogHandler {
     }
 
     package func log(event: LogEvent) {
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
-        let line = LogLine(
-            seconds: time.tv_sec, milliseconds: time.tv_nsec / 1_000_000, level: event.level, message: "\(event.message)",
-            metadata: metadata.merging(event.metadata ?? [:]) { _, new in new })
-        let bytes = Array((line.text(in: format) + "\n").utf8)
-        // One call for the whole line, so that lines of several threads do not mix.
-        _ = bytes.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
+        let line = LogLine.now(
+            event.level, "\(event.message)", metadata.merging(event.metadata ?? [:]) { _, new in new })
+        writer.add(line.text(in: format))
     }
 }
 
@@ -51,6 +60,14 @@ package struct LogLine {
                 ("time", Self.rfc3339(seconds: seconds, milliseconds: milliseconds)), ("level", level.rawValue), ("event", event),
                 ("message", message),
             ] + others.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
+    }
+
+    /// A line of this moment.
+    fileprivate static func now(_ level: Logger.Level, _ message: String, _ metadata: Logger.Metadata) -> LogLine {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return LogLine(
+            seconds: time.tv_sec, milliseconds: time.tv_nsec / 1_000_000, level: level, message: message, metadata: metadata)
     }
 
     package func text(in format: LogSettings.Format) -> String {

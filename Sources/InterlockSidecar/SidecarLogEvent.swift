@@ -8,6 +8,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
     case failed = "sidecar.failed"
     case doorOpened = "door.opened"
     case openFiles = "process.open_files"
+    case logDropped = "log.dropped"
     case configurationDoubtful = "configuration.doubtful"
     case configurationRefused = "configuration.refused"
     case restartNeeded = "configuration.restart_needed"
@@ -45,6 +46,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
                 "Fewer files may be open than listen.max_connections wants at all doors: connections beyond will wait "
                     + "unanswered. Raise the bound (ulimit -Hn), or lower listen.max_connections"
             )
+        case .logDropped: (.warning, "Lines of the log were dropped: standard error was not read")
         case .configurationDoubtful: (.warning, "The configuration is accepted, and something in it may be a mistake")
         case .configurationRefused: (.error, "The configuration was not reloaded; the old one stays")
         case .restartNeeded: (.warning, "The configuration was reloaded, but for what takes a new start of the sidecar")

@@ -28,11 +28,12 @@ final class InterlockProcess: Sendable {
     ])
 
     /// Starts `interlock` with these words.
+    /// - Parameter wrapper: another program with its first arguments, which executes the words that follow them.
     static func start(
-        _ arguments: [String], environment: Environment = InterlockProcess.environment
+        _ arguments: [String], environment: Environment = InterlockProcess.environment, through wrapper: [String] = []
     ) async throws -> InterlockProcess {
         let process = InterlockProcess()
-        let words = ["--pdeathsig", "KILL", "--", try program()] + arguments
+        let words = ["--pdeathsig", "KILL", "--"] + wrapper + [try program()] + arguments
         Task {
             let end: Result<TerminationStatus, any Error>
             do {
@@ -75,9 +76,9 @@ final class InterlockProcess: Sendable {
 
     /// Runs `interlock` with these words to its end, which has to come within 30 s.
     static func outcome(
-        _ arguments: [String], environment: Environment = InterlockProcess.environment
+        _ arguments: [String], environment: Environment = InterlockProcess.environment, through wrapper: [String] = []
     ) async throws -> CommandOutcome {
-        let process = try await start(arguments, environment: environment)
+        let process = try await start(arguments, environment: environment, through: wrapper)
         do {
             let status = try await process.end(within: .seconds(30))
             return CommandOutcome(status: status, output: process.output, errors: process.errors)

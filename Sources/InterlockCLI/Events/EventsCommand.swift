@@ -72,7 +72,7 @@ struct EventsCommand: AsyncParsableCommand {
                 guard let line = asJSON ? JSONOutput.line(message.json) : InterlockEvent(json: event.json)?.line else {
                     continue
                 }
-                guard Terminal.show(line) else { return }
+                guard await Terminal.showNext(line) else { return }
             }
         }
     }

@@ -104,10 +104,11 @@ struct TopCommand: AsyncParsableCommand {
                 repeat {
                     let text = try await client.look(screen.query.words)
                     if isJSON {
-                        guard Terminal.show(JSONOutput.line(text)) else { return }
+                        guard await Terminal.showNext(JSONOutput.line(text)) else { return }
                     } else {
                         screen.show(try TopFrame(text))
-                        guard Terminal.show(screen.page(columns: TopTerminal.columns).joined(separator: "\n")) else { return }
+                        let page = screen.page(columns: TopTerminal.columns).joined(separator: "\n")
+                        guard await Terminal.showNext(page) else { return }
                     }
                     // The pause between two frames is what `--every` asks for.
                     if !once { try await Task.sleep(for: pause) }

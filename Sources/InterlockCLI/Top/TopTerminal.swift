@@ -1,5 +1,6 @@
 import Glibc
 import InterlockCommandLine
+import InterlockSidecar
 
 /// The terminal while `interlock top` has it: another screen, without echo and cursor. It is left as it was found.
 struct TopTerminal {
@@ -16,21 +17,22 @@ struct TopTerminal {
         withUnsafeMutableBytes(of: &raw.c_cc) { $0[Int(VSUSP)] = 0 }
         guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw) == 0 else { throw Failure("the terminal cannot be used", .usage) }
         // The other screen; no cursor; what is too wide is cut and not wrapped.
-        write("\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l")
+        Self.write("\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l")
         return TopTerminal(settings: settings)
     }
 
     /// Gives it back.
     func leave() {
         Self.write("\u{1B}[0m\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l")
+        Terminal.flush()
         var settings = settings
-        tcsetattr(STDIN_FILENO, TCSAFLUSH, &settings)
+        // Waiting for the output of a terminal that is held would be waiting for ever.
+        tcsetattr(STDIN_FILENO, LineWriter.standardOutput.isBusy ? TCSANOW : TCSAFLUSH, &settings)
     }
 
     func draw(_ screen: inout TopScreen) {
-        // One that is held (Ctrl-S), or behind a network that is, is not waited for.
-        var output = pollfd(fd: STDOUT_FILENO, events: Int16(POLLOUT), revents: 0)
-        guard poll(&output, 1, Self.patience) > 0 else { return }
+        // A terminal that is held (Ctrl-S), or is behind a network that hangs, has not taken the frame before: this one is left out.
+        guard !LineWriter.standardOutput.isBusy else { return }
         let (columns, rows) = Self.size
         var text = ""
         for (place, line) in screen.lines(columns: columns, rows: rows).enumerated() {
@@ -45,9 +47,6 @@ struct TopTerminal {
         }
         Self.write(text)
     }
-
-    /// In milliseconds.
-    private static let patience: Int32 = 100
 
     /// As it is now; what does not tell its size is taken for the common one.
     static var size: (columns: Int, rows: Int) {
@@ -66,17 +65,7 @@ struct TopTerminal {
         return Array(bytes.prefix(max(0, count)))
     }
 
-    private static func write(_ text: String) {
-        var text = text
-        text.withUTF8 { bytes in
-            var rest = UnsafeRawBufferPointer(bytes)
-            while !rest.isEmpty {
-                let count = Glibc.write(STDOUT_FILENO, rest.baseAddress, rest.count)
-                guard count > 0 || errno == EINTR else { return }
-                if count > 0 { rest = UnsafeRawBufferPointer(rebasing: rest.dropFirst(count)) }
-            }
-        }
-    }
+    private static func write(_ text: String) { LineWriter.standardOutput.add(bytes: Array(text.utf8)) }
 
     /// How many cells of a terminal a text takes.
     static func width(_ text: String) -> Int {

@@ -1,6 +1,8 @@
+internal import Dispatch
 package import Interlock
 package import InterlockCore
 package import InterlockJudge
+internal import NIOConcurrencyHelpers
 package import NIOCore
 
 /// Stamps what happens with the time, has it checked, and hands it on, in order. Lives on a run's event loop, as everything
@@ -75,7 +77,7 @@ package final class HistoryRecorder: Sendable {
     var violationCount: Int { state.value.check?.violationCount ?? 0 }
 }
 
-/// Writes a history down while it is made, on the event loop on which it is recorded.
+/// Writes a history down while it is made, on a queue of its own: a disk or a pipe that takes nothing holds up no client of the run.
 final class HistoryLog: Sendable {
     private struct State {
         /// `nil`: it could not be written any more.
@@ -83,32 +85,76 @@ final class HistoryLog: Sendable {
         var failure: (any Error)?
     }
 
-    private let eventLoop: any EventLoop
-    private let state: NIOLoopBoundBox<State>
+    /// The most events that wait to be written.
+    private static let limit = 200_000
+    /// How long the last of them may take.
+    private static let patience = Duration.seconds(10)
+
+    private let path: String
+    private let queue = DispatchQueue(label: "interlock.history")
+    /// How many wait; `nil`: once there were too many.
+    private let waiting = NIOLockedValueBox<Int?>(0)
+    /// Only the queue takes it for longer than a moment.
+    private let state: NIOLockedValueBox<State>
 
     /// - Throws: when the file cannot be written.
-    init(path: String, rules: HistoryRules, eventLoop: any EventLoop) throws {
-        self.eventLoop = eventLoop
-        state = .makeBoxSendingValue(State(writer: try HistoryWriter(path: path, rules: rules)), eventLoop: eventLoop)
+    init(path: String, rules: HistoryRules) throws {
+        self.path = path
+        state = NIOLockedValueBox(State(writer: try HistoryWriter(path: path, rules: rules)))
     }
 
-    /// Called on the event loop. The run goes on when the file cannot be written; `close` says so.
+    /// Never waits. The run goes on when the file cannot be written; `close` says so.
     func append(_ event: HistoryEvent) {
-        do {
-            try state.value.writer?.write(event)
-        } catch {
-            state.value.failure = error
-            state.value.writer = nil
+        let isAccepted = waiting.withLockedValue { waiting in
+            guard let count = waiting, count < Self.limit else {
+                // The history has a gap: nothing more of it is of use.
+                waiting = nil
+                return false
+            }
+            waiting = count + 1
+            return true
+        }
+        guard isAccepted else { return }
+        queue.async { [self] in
+            waiting.withLockedValue { $0 = $0.map { $0 - 1 } }
+            state.withLockedValue { state in
+                do {
+                    try state.writer?.write(event)
+                } catch {
+                    state.failure = error
+                    state.writer = nil
+                }
+            }
         }
     }
 
     /// - Parameter end: when the history was over.
     /// - Throws: why the file is not whole.
     func close(at end: Instant?) async throws {
-        try await eventLoop.submit { [self] in
-            if let failure = state.value.failure { throw failure }
-            try state.value.writer?.close(at: end)
-            state.value.writer = nil
-        }.get()
+        let (results, continuation) = AsyncStream<Result<Void, any Error>>.makeStream()
+        queue.async { [self] in
+            continuation.yield(
+                state.withLockedValue { state in
+                    Result {
+                        if let failure = state.failure { throw failure }
+                        guard waiting.withLockedValue({ $0 }) != nil else { throw HistoryLogError(path: path) }
+                        try state.writer?.close(at: end)
+                        state.writer = nil
+                    }
+                })
+        }
+        DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(Int(Self.patience.wholeMilliseconds))) { [path] in
+            continuation.yield(.failure(HistoryLogError(path: path)))
+        }
+        for await result in results { return try result.get() }
+    }
+}
+
+/// The file of a history takes less than the run makes.
+private struct HistoryLogError: Error, CustomStringConvertible {
+    let path: String
+
+    var description: String {
+        "the history \"\(path)\": is written more slowly than it grows; name a file on a faster disk, or lower --rate"
     }
 }

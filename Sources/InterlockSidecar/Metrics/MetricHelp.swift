@@ -39,6 +39,7 @@ enum MetricHelp {
         "interlock_lock_releases_total": "Answers to releases of locks.",
         "interlock_locks_held": "Leases granted here that stand.",
         "interlock_locks_waiting": "Callers that wait for a lock here.",
+        "interlock_log_lines_dropped_total": "Lines of the log that were not written because nobody read standard error.",
         "interlock_metrics_dropped_total": "Metrics not kept because there are too many, or one of another type has the name.",
         "interlock_outcomes_total": "Outcomes of permitted calls, as the breaker took what was reported.",
         "interlock_permit_decisions_total": "Answers to requests for permits.",

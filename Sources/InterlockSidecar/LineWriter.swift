@@ -1,0 +1,136 @@
+internal import Dispatch
+internal import Glibc
+internal import InterlockCore
+internal import NIOConcurrencyHelpers
+
+/// Writes lines to a descriptor from a queue of its own, in order: a pipe that nobody reads blocks that queue and no caller.
+///
+/// Everything that a sidecar or a long-running command prints goes through one of these. What is more than the backlog holds is
+/// dropped and counted.
+package final class LineWriter: Sendable {
+    fileprivate struct State {
+        var backlog = LineBacklog(limit: LineWriter.limit)
+        /// Whether the queue is at work, and takes what is added.
+        var isWriting = false
+        /// Whether the last caller waited in vain, and nothing was written since.
+        var isStuck = false
+        /// Whether the last line could not be written, as to a pipe whose reader has gone.
+        var isClosed = false
+        var report: @Sendable (Int) -> String = { "interlock: \($0) lines were dropped, because nobody read them" }
+        var onDrop: @Sendable () -> Void = {}
+    }
+
+    package static let standardOutput = LineWriter(STDOUT_FILENO)
+    package static let standardError = LineWriter(STDERR_FILENO)
+
+    /// The most bytes that wait for a descriptor.
+    package static let limit = 1 << 20
+
+    private let descriptor: Int32
+    private let queue: DispatchQueue
+    private let state = NIOLockedValueBox(State())
+
+    /// - Parameter descriptor: stays open for as long as the process lives.
+    package init(_ descriptor: Int32) {
+        self.descriptor = descriptor
+        queue = DispatchQueue(label: "interlock.lines.\(descriptor)")
+    }
+
+    /// Determines how dropped lines are reported among the others, and counted.
+    package func reportDrops(as report: @escaping @Sendable (Int) -> String, onDrop: @escaping @Sendable () -> Void) {
+        state.withLockedValue { state in
+            state.report = report
+            state.onDrop = onDrop
+        }
+    }
+
+    /// Adds a line, to be written soon. Never waits.
+    package func add(_ line: String) { add(bytes: Array((line + "\n").utf8)) }
+
+    /// Adds bytes that need not end a line, such as a progress line that is drawn over.
+    package func add(bytes: [UInt8]) {
+        let (dropped, begins) = state.withLockedValue { state -> ((@Sendable () -> Void)?, Bool) in
+            let isAccepted = state.backlog.add(bytes, report: Self.line(state.report))
+            defer { state.isWriting = true }
+            return (isAccepted ? nil : state.onDrop, !state.isWriting)
+        }
+        dropped?()
+        if begins { queue.async { self.write() } }
+    }
+
+    /// Adds a line, and waits for a moment until it is written, so that it comes before what another process or descriptor prints
+    /// next. Waits at most once in a row for a descriptor that takes nothing.
+    package func add(_ line: String, waiting patience: Duration) {
+        add(line)
+        guard !state.withLockedValue({ $0.isStuck }) else { return }
+        flush(within: patience)
+    }
+
+    /// Writes a line, and suspends the task until that is done.
+    /// - Returns: `false` when it could not be written, or the task was cancelled meanwhile.
+    package func write(_ line: String) async -> Bool {
+        add(line)
+        let (written, continuation) = AsyncStream<Void>.makeStream()
+        queue.async { continuation.yield() }
+        for await _ in written { return !state.withLockedValue { $0.isClosed } }
+        return false
+    }
+
+    /// Whether something still waits to be written.
+    package var isBusy: Bool { state.withLockedValue { $0.isWriting } }
+
+    /// Waits until everything that was added before is written, or the time is over. Never on an event loop.
+    package func flush(within patience: Duration) {
+        let written = DispatchSemaphore(value: 0)
+        queue.async { written.signal() }
+        let timeout = DispatchTimeInterval.milliseconds(Int(clamping: patience.wholeMilliseconds))
+        let isLate = written.wait(timeout: .now() + timeout) == .timedOut
+        state.withLockedValue { $0.isStuck = isLate }
+    }
+
+    /// On the queue: writes until nothing waits.
+    private func write() {
+        while let line = state.withLockedValue({ $0.next() }) {
+            let isWritten = Self.write(line, to: descriptor)
+            let lost = state.withLockedValue { state in
+                state.isStuck = false
+                state.isClosed = !isWritten
+                return isWritten ? nil : state.onDrop
+            }
+            lost?()
+        }
+    }
+
+    /// - Returns: whether all of it was written.
+    private static func write(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
+        bytes.withUnsafeBytes { bytes in
+            var rest = bytes[...]
+            while !rest.isEmpty {
+                // One call for the whole line where possible, so that lines of several processes do not mix.
+                let count = Glibc.write(descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
+                if count > 0 {
+                    rest = rest.dropFirst(count)
+                } else if count < 0, errno == EAGAIN {
+                    // Somebody made the descriptor non-blocking: all processes that share it are affected.
+                    var writable = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+                    poll(&writable, 1, -1)
+                } else if count == 0 || errno != EINTR {
+                    return false
+                }
+            }
+            return true
+        }
+    }
+
+    fileprivate static func line(_ report: @escaping (Int) -> String) -> (Int) -> [UInt8] {
+        { Array((report($0) + "\n").utf8) }
+    }
+}
+
+extension LineWriter.State {
+    fileprivate mutating func next() -> [UInt8]? {
+        let line = backlog.next(report: LineWriter.line(report))
+        if line == nil { isWriting = false }
+        return line
+    }
+}

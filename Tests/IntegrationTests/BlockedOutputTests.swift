@@ -1,0 +1,164 @@
+import FoundationEssentials
+import Glibc
+import Hiredis
+import InterlockProcesses
+import Subprocess
+import Testing
+
+/// Standard output and error are pipes that nobody reads, as when a log collector was stopped.
+@Suite("Output that nobody reads", .serialized, .timeLimit(.minutes(3)))
+struct BlockedOutputTests {
+    private static func withPipe(_ body: (BlockedPipe, TemporaryFolder) async throws -> Void) async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        try await body(BlockedPipe(at: "\(folder.path)/pipe"), folder)
+    }
+
+    private static func serve(
+        _ folder: TemporaryFolder, descriptor: Int32, into pipe: BlockedPipe
+    ) async throws -> InterlockProcess {
+        let file = "\(folder.path)/interlock.yaml"
+        try Data("redis: { embedded: true, timeout: 10s }\n".utf8).write(to: URL(filePath: file))
+        return try await InterlockProcess.start(
+            SidecarProcess.serveArguments(file: file, folder: folder.path) + ["--unix", "\(folder.path)/door.sock"],
+            through: pipe.wrapper(descriptor: descriptor))
+    }
+
+    private static func client(_ folder: TemporaryFolder) -> RedisClient {
+        var address = RedisConfiguration(address: .unixSocket(path: "\(folder.path)/door.sock"))
+        address.connectTimeout = .seconds(10)
+        address.commandTimeout = .seconds(10)
+        return RedisClient(configuration: address)
+    }
+
+    private static func end(_ process: InterlockProcess) async throws {
+        process.send(signal: SIGTERM)
+        let status = try? await process.end(within: .seconds(10))
+        if status == nil { process.send(signal: SIGKILL) }
+        #expect(status == .exited(0), "SIGTERM ends the sidecar within 10 s")
+    }
+
+    @Test("E8: a log that nobody reads stops neither answers nor leases nor the end; lines beyond the buffer are counted")
+    func log() async throws {
+        try await Self.withPipe { pipe, folder in
+            let sidecar = try await Self.serve(folder, descriptor: STDERR_FILENO, into: pipe)
+            defer { sidecar.send(signal: SIGKILL) }
+            try await eventually(within: .seconds(20), "the sidecar is ready") { sidecar.output.contains("is ready.") }
+            let client = Self.client(folder)
+            try await client.connect()
+            // Each break is a line of about 350 bytes: 1.4 MB in all, more than the backlog and the pipe hold.
+            let name = String(repeating: "n", count: 250)
+            for _ in 0..<40 {
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    for number in 0..<100 {
+                        group.addTask {
+                            _ = try await client.send(AnyCommand(["LOCK.ACQUIRE", "\(name)\(number)", "60000"]))
+                            _ = try await client.send(AnyCommand(["LOCK.BREAK", "\(name)\(number)"]))
+                        }
+                    }
+                    try await group.waitForAll()
+                }
+            }
+            #expect(try await Self.dropped(sidecar) > 0)
+            // Nothing but the filling is in the pipe; what comes now is in order, with a gap that is named.
+            var heard = pipe.read()
+            try await eventually("it flows again, and the gap is named") {
+                heard += pipe.read()
+                return heard.contains("event=log.dropped")
+            }
+            let lines = heard.split(separator: "\n").filter { !$0.hasPrefix("....") }
+            #expect(lines.first?.contains("event=sidecar.started") == true)
+            let times = lines.compactMap { $0.split(separator: " ").first.map(String.init) }
+            #expect(times == times.sorted())
+            await client.close()
+            try await Self.end(sidecar)
+            #expect(pipe.read().contains("event=sidecar.stopped"))
+        }
+    }
+
+    /// `interlock_log_lines_dropped_total`.
+    private static func dropped(_ sidecar: InterlockProcess) async throws -> Int {
+        let url = try #require(
+            sidecar.output.split(separator: "\n").first { $0.contains("/readyz") }?.split(separator: " ").last)
+        let result = try await run(
+            .name("curl"),
+            arguments: ["--silent", "--max-time", "10", "http://\(url.dropLast("readyz".count))metrics"],
+            output: .string(limit: 1 << 20), error: .discarded)
+        let line = result.standardOutput.split(separator: "\n").first {
+            $0.hasPrefix("interlock_log_lines_dropped_total ")
+        }
+        return try #require(line?.split(separator: " ").last.flatMap { Int($0) })
+    }
+
+    @Test("E8: with its log blocked throughout, SIGTERM ends a sidecar within its time")
+    func blockedEnd() async throws {
+        try await Self.withPipe { pipe, folder in
+            let sidecar = try await Self.serve(folder, descriptor: STDERR_FILENO, into: pipe)
+            defer { sidecar.send(signal: SIGKILL) }
+            try await eventually(within: .seconds(20), "the sidecar is ready") { sidecar.output.contains("is ready.") }
+            try await Self.end(sidecar)
+        }
+    }
+
+    @Test("E8: an announcement that nobody reads stops neither answers nor the end")
+    func announcement() async throws {
+        try await Self.withPipe { pipe, folder in
+            let sidecar = try await Self.serve(folder, descriptor: STDOUT_FILENO, into: pipe)
+            defer { sidecar.send(signal: SIGKILL) }
+            try await eventually(within: .seconds(20), "Redis is connected") {
+                sidecar.errors.contains("event=redis.connected")
+            }
+            let client = Self.client(folder)
+            try await client.connect()
+            _ = try await client.send(AnyCommand(["LOCK.ACQUIRE", "orders", "60000"]))
+            await client.close()
+            try await Self.end(sidecar)
+        }
+    }
+
+    @Test("E8: `interlock run` renews, ends and runs its command although nobody reads its messages")
+    func leader() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            try await Self.withPipe { pipe, _ in
+                let leader = try await InterlockProcess.start(
+                    ["run", "--lead", "orders", "--ttl", "2s", "--", "sh", "-c", "echo $$; exec sleep 600"],
+                    environment: sidecar.environment(), through: pipe.wrapper(descriptor: STDERR_FILENO))
+                defer { leader.send(signal: SIGKILL) }
+                try await eventually("it leads") { leader.output.contains("\n") }
+                _ = try await sidecar.interlock("lock", "break", "orders")
+                try await eventually("it leads again") { leader.output.split(separator: "\n").count == 2 }
+                leader.send(signal: SIGTERM)
+                #expect(try await leader.end(within: .seconds(10)) == .exited(128 + SIGTERM))
+            }
+        }
+    }
+
+    @Test(
+        "E8: SIGTERM ends a command whose answers nobody reads", arguments: [["top", "--json", "--every", "100ms"], ["events"]])
+    func answers(words: [String]) async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            try await Self.withPipe { pipe, _ in
+                let command = try await InterlockProcess.start(
+                    words, environment: sidecar.environment(), through: pipe.wrapper(descriptor: STDOUT_FILENO))
+                defer { command.send(signal: SIGKILL) }
+                try await eventually("a thread of it waits for the pipe") {
+                    _ = try await sidecar.interlock("lock", "acquire", "orders")
+                    _ = try await sidecar.interlock("lock", "break", "orders")
+                    return Self.waitsForPipe(try #require(command.pid))
+                }
+                command.send(signal: SIGTERM)
+                let status = try? await command.end(within: .seconds(5))
+                #expect(status != nil)
+            }
+        }
+    }
+
+    /// Whether a thread of the process is in a write to standard output (Linux' call number 1 on x86-64, 64 on arm64).
+    private static func waitsForPipe(_ process: pid_t) -> Bool {
+        let threads = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(process)/task")) ?? []
+        return threads.contains { thread in
+            let call = (try? String(contentsOfFile: "/proc/\(process)/task/\(thread)/syscall", encoding: .utf8)) ?? ""
+            return call.hasPrefix("1 0x1 ") || call.hasPrefix("64 0x1 ")
+        }
+    }
+}

@@ -1,0 +1,38 @@
+import Glibc
+import InterlockProcesses
+
+/// A pipe in the file system that is full and that nobody reads, as that of a log collector that was stopped.
+final class BlockedPipe: Sendable {
+    let path: String
+    /// Open for reading and writing, so that opening the other end never waits.
+    private let descriptor: Int32
+
+    /// Creates the pipe at `path` and fills it.
+    init(at path: String) throws {
+        self.path = path
+        guard mkfifo(path, 0o600) == 0 else { throw InterlockProcess.Problem(reason: "mkfifo: errno \(errno)") }
+        descriptor = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)
+        guard descriptor >= 0 else { throw InterlockProcess.Problem(reason: "open: errno \(errno)") }
+        let filling = [UInt8](repeating: UInt8(ascii: "."), count: 4095) + [UInt8(ascii: "\n")]
+        while write(descriptor, filling, filling.count) > 0 {}
+    }
+
+    deinit {
+        close(descriptor)
+        unlink(path)
+    }
+
+    /// The words that execute others with this pipe as a descriptor of theirs.
+    func wrapper(descriptor: Int32) -> [String] { ["sh", "-c", "exec \"$@\" \(descriptor)>'\(path)'", "sh"] }
+
+    /// Reads what is in the pipe now.
+    func read() -> String {
+        var bytes: [UInt8] = []
+        var part = [UInt8](repeating: 0, count: 1 << 16)
+        while true {
+            let count = Glibc.read(descriptor, &part, part.count)
+            guard count > 0 else { return String(decoding: bytes, as: UTF8.self) }
+            bytes += part.prefix(count)
+        }
+    }
+}
