@@ -58,6 +58,7 @@ let package = Package(
         ),
         .systemLibrary(name: "CLibMD", providers: [.apt(["libmd-dev"])]),
         .systemLibrary(name: "CLibYAML", providers: [.apt(["libyaml-dev"])]),
+        .target(name: "CArguments"),
         .target(name: "InterlockCore", dependencies: [deque], swiftSettings: houseRules),
         .target(
             name: "Hiredis",
@@ -155,7 +156,7 @@ let package = Package(
         .target(
             name: "InterlockCommandLine",
             dependencies: [
-                "InterlockSidecar", "InterlockClient", "InterlockCore",
+                "CArguments", "Interlock", "InterlockSidecar", "InterlockClient", "InterlockCore",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: houseRules

@@ -44,7 +44,7 @@ struct InterlockCommand: AsyncParsableCommand {
     /// Runs a command on this very thread.
     static func main(synchronously command: any ParsableCommand.Type) -> Never {
         do {
-            var command = try command.parseAsRoot(Array(CommandLine.arguments.dropFirst(2)))
+            var command = try command.parseAsRoot(Array(ProgramArguments.words.dropFirst(2)))
             try command.run()
             exit()
         } catch {
@@ -75,7 +75,7 @@ enum InterlockProgram {
     /// asked for one thread, and only that one can execute the command without forgetting it. Everything else is
     /// asynchronous, and leaves that thread.
     static func main() {
-        if CommandLine.arguments.dropFirst().first == RunChild.name {
+        if ProgramArguments.words.dropFirst().first == RunChild.name {
             InterlockCommand.main(synchronously: RunChild.self)
         }
         InterlockCommand.begin { $0 is Run }

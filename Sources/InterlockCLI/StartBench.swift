@@ -14,8 +14,8 @@ struct StartBench: ParsableCommand {
     var words: [String] = []
 
     func run() throws {
-        // The words as they came, which need not be UTF-8. Behind the last of them is the zero that ends all arguments.
-        let words = CommandLine.unsafeArgv + (Int(CommandLine.argc) - words.count - 1)
+        // The words as they came, which need not be UTF-8, with `bench` as the program's own name.
+        let words = ProgramArguments.pointer(toLast: words.count + 1)
         if let path = OwnFolder.program(named: Self.program) { execv(path, words) } else { execvp(Self.program, words) }
         let reason = String(cString: strerror(errno))
         throw Failure(

@@ -1,6 +1,7 @@
 package import ArgumentParser
 import Dispatch
 import Glibc
+import Interlock
 import InterlockSidecar
 
 /// A program of commands: each failure is one message on standard error and an exit code.
@@ -8,6 +9,13 @@ extension AsyncParsableCommand {
     /// Runs the command that the words of this process name, away from the thread that this is called on.
     /// - Parameter isRun: whether a command is `interlock run`, which has exit codes of its own.
     package static func begin(isRun: @escaping @Sendable (any ParsableCommand) -> Bool = { _ in false }) -> Never {
+        StandardStreams.openMissing()
+        // libdispatch looks at its threads in /proc, and crashes without: nothing that uses it may come before this.
+        guard access("/proc/self/stat", R_OK) == 0 else {
+            let message = "interlock: /proc cannot be read, and no command works without it: mount it\n"
+            _ = message.withCString { write(STDERR_FILENO, $0, strlen($0)) }
+            exit(withError: ExitCode(.unavailable))
+        }
         Task { await main(isRun: isRun) }
         dispatchMain()
     }
@@ -15,14 +23,20 @@ extension AsyncParsableCommand {
     private static func main(isRun: @Sendable (any ParsableCommand) -> Bool) async {
         var isOfRun = false
         do {
-            if let failure = misnamedCommand(in: Array(CommandLine.arguments.dropFirst())) { throw failure }
-            var command = try await asyncParseAsRoot()
+            let words = Array(ProgramArguments.words.dropFirst())
+            if let failure = misnamedCommand(in: words) { throw failure }
+            var command = try await asyncParseAsRoot(words)
             isOfRun = isRun(command)
+            if command.isGroup {
+                throw Failure("expected a command, got none\n\n\(helpMessage(for: type(of: command)))", .usage)
+            }
+            try OpenFileBound.checkLeast()
             if var asynchronous = command as? any AsyncParsableCommand {
                 try await asynchronous.run()
             } else {
                 try command.run()
             }
+            Terminal.flush()
             exit()
         } catch {
             exit(failure: error, isOfRun: isOfRun)
@@ -30,11 +44,33 @@ extension AsyncParsableCommand {
     }
 }
 
+extension OpenFileBound {
+    /// The fewest descriptors with which a command can start its threads and connect.
+    private static let least = 64
+
+    /// - Throws: `Failure` when this process may not have that many.
+    fileprivate static func checkLeast() throws(Failure) {
+        guard let current, current < least, let bound = raised(), bound < least else { return }
+        throw Failure(
+            "this process may open \(bound) files, and needs \(least): raise the limit with `ulimit -n \(least)`", .unavailable)
+    }
+}
+
 extension ParsableCommand {
+    /// Whether this names commands and does nothing itself.
+    fileprivate var isGroup: Bool {
+        let configuration = Self.configuration
+        return !configuration.subcommands.isEmpty && configuration.defaultSubcommand == nil
+    }
+
     /// Ends the process after an error.
     package static func exit(failure error: any Error, isOfRun: Bool) -> Never {
-        guard let failure = error as? Failure else { exit(withError: error) }
+        guard let failure = error as? Failure else {
+            Terminal.flush()
+            exit(withError: error)
+        }
         Terminal.tell("interlock: \(failure)")
+        Terminal.flush()
         exit(withError: ExitCode(failure.status, isOfRun: isOfRun))
     }
 

@@ -46,19 +46,10 @@ struct GuardedCommand: Sendable {
         if JobTerminal.isOurs { words.append("--foreground") }
         for signal in ignoredSignals { words += ["--ignoring", "\(signal)"] }
         words.append("--")
-        let all: [[UInt8]] = words.map { Array($0.utf8) } + Self.lastWords(wordCount)
+        // The command's own words byte for byte: not everything that is an argument is UTF-8.
+        let all: [[UInt8]] = words.map { Array($0.utf8) } + ProgramArguments.bytes(ofLast: wordCount)
         // Each is read up to its zero byte.
         return all.map { $0 + [0] }
-    }
-
-    /// Byte for byte: not everything that is an argument is UTF-8.
-    private static func lastWords(_ count: Int) -> [[UInt8]] {
-        let end = Int(CommandLine.argc)
-        return (end - count..<end).map { index in
-            // Nothing writes there, and below argc each entry is a string that ends with a zero byte.
-            guard let word = CommandLine.unsafeArgv[index] else { return [] }
-            return Array(UnsafeRawBufferPointer(start: word, count: strlen(word)))
-        }
     }
 }
 

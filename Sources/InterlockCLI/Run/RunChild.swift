@@ -39,8 +39,8 @@ struct RunChild: ParsableCommand {
         var none = sigset_t()
         sigemptyset(&none)
         pthread_sigmask(SIG_SETMASK, &none, nil)
-        // The words as they came, which need not be UTF-8. Behind the last of them is the zero that ends all arguments.
-        execv(program, CommandLine.unsafeArgv + (Int(CommandLine.argc) - words.count))
+        // The words as they came, which need not be UTF-8.
+        execv(program, ProgramArguments.pointer(toLast: words.count))
         let reason = errno
         throw Failure(
             "cannot execute \(words.first ?? program): \(String(cString: strerror(reason)))",
