@@ -100,6 +100,7 @@ package final class CoordinatorCalls {
     package var status: CoordinatorStatus {
         CoordinatorStatus(
             id: runtime.id, host: runtime.host, version: fleet.version, redis: runtime.redisName,
+            redisScope: runtime.redisScope,
             isRedisUp: runtime.pipeline.isUp, redisFailure: redisFailure,
             primary: runtime.topology.primary.map(PrimaryStatus.init),
             cluster: runtime.topology.cluster.map { ClusterStatus($0, connections: runtime.pipeline.connections) },

@@ -1,5 +1,5 @@
 internal import Hiredis
-internal import InterlockCore
+package import InterlockCore
 
 /// A sidecar at a glance.
 package struct CoordinatorStatus: Sendable {
@@ -9,6 +9,8 @@ package struct CoordinatorStatus: Sendable {
     package var version: String
     /// Which Redis, without credentials.
     package var redis: String
+    /// Which hosts can share it.
+    package var redisScope: RedisScope
     package var isRedisUp: Bool
     /// Why Redis is not up, or what it has refused in the last ten seconds (at `maxmemory`, by its ACL); `nil`: neither.
     package var redisFailure: String?

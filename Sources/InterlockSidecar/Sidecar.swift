@@ -63,8 +63,10 @@ package struct Sidecar: Sendable {
             privateRedis = server
             url = "unix://\(server.socketPath)"
         }
+        var coordinatorConfiguration = try configuration.coordinatorConfiguration(redisURL: url)
+        coordinatorConfiguration.hasPrivateRedis = privateRedis != nil
         coordinator = Coordinator(
-            configuration: try configuration.coordinatorConfiguration(redisURL: url),
+            configuration: coordinatorConfiguration,
             eventLoop: MultiThreadedEventLoopGroup(numberOfThreads: 1).next(), logger: logger)
         notifier = ServiceNotifier(environment: environment, coordinator: coordinator, logger: logger)
     }

@@ -18,6 +18,8 @@ final class CoordinatorRuntime {
     let redis: RedisConfiguration
     /// Which Redis, without credentials.
     let redisName: String
+    /// Which hosts can share it.
+    let redisScope: RedisScope
     let time: TimeSource
     let wallClock: WallClock
     /// What people's clocks are ahead of this coordinator's, in nanoseconds.
@@ -47,6 +49,7 @@ final class CoordinatorRuntime {
         // Owners are called so who give no label of their own.
         host = LockMode.isReserved(label: configuration.host) ? "host-" + configuration.host : configuration.host
         redisName = configuration.redis.displayName
+        redisScope = RedisScope(configuration)
         var redis = Self.named(configuration.redis, id: id)
         redis.knowsTimeAfter = Self.clockDelay
         self.redis = redis
@@ -131,5 +134,26 @@ package struct Completion<Answer> {
     @discardableResult
     func callAsFunction(_ answer: Answer, offset: Int = 0) -> Bool {
         deliver(tag &+ UInt64(offset), answer)
+    }
+}
+
+extension RedisScope {
+    /// The scope of the servers that a coordinator uses. A Redis behind Sentinels and a cluster are for the network: their servers
+    /// announce addresses of their own.
+    init(_ configuration: InterlockConfiguration) {
+        let addresses = ([configuration.redis] + configuration.quorum).map(\.address)
+        if configuration.hasPrivateRedis {
+            self = .host
+        } else {
+            self = addresses.allSatisfy(Self.isLocal) ? .loopback : .network
+        }
+    }
+
+    private static func isLocal(_ address: RedisConfiguration.Address) -> Bool {
+        switch address {
+        case .unixSocket: true
+        case .host(let host, _): ["localhost", "::1"].contains(host.lowercased()) || host.hasPrefix("127.")
+        case .primary, .cluster: false
+        }
     }
 }

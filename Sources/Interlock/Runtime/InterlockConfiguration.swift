@@ -8,6 +8,8 @@ public struct InterlockConfiguration: Sendable {
     package var redis: RedisConfiguration
     /// Independent servers of which a majority grants each lock, at least three; empty: locks are in `redis`.
     package var quorum: [RedisConfiguration]
+    /// Whether `redis` was started for this coordinator, and no other host can reach it.
+    package var hasPrivateRedis = false
     /// The prefix of all keys unless another is given.
     public static let defaultPrefix = "interlock:"
     package static let quorumSizes = 3...15

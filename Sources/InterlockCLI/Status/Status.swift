@@ -53,6 +53,8 @@ struct SidecarReading: Answer {
     struct Redis: Encodable {
         /// Without credentials.
         var address: String
+        /// `nil`: an older sidecar, which does not say.
+        var scope: String?
         var isUp: Bool
         /// Why it is not up; empty while it is.
         var failure: String
@@ -68,8 +70,11 @@ struct SidecarReading: Answer {
         /// How many of them have a lock before it is handed out.
         var waitReplicas: Int64?
 
+        /// Of a Redis that other hosts may not share.
+        var notice: String? { scope.flatMap { RedisScope(rawValue: $0)?.notice } }
+
         private enum CodingKeys: String, CodingKey {
-            case address, failure, version, primary, cluster, replicas
+            case address, scope, failure, version, primary, cluster, replicas
             case waitReplicas = "wait_replicas"
             case isUp = "up"
             case evictionPolicy = "maxmemory_policy"
@@ -242,7 +247,7 @@ struct SidecarReading: Answer {
         let summary = Table([
             "Sidecar": "\(sidecar.version) at \(sidecar.address), ID \(sidecar.id), on \(sidecar.host)"
                 + (sidecar.process.map { ", process \($0)" } ?? ""),
-            "Redis": ([redisSummary] + [redis.primary?.summary, redis.cluster?.summary].compactMap(\.self)).joined(
+            "Redis": ([redisSummary] + [redis.notice, redis.primary?.summary, redis.cluster?.summary].compactMap(\.self)).joined(
                 separator: "; "),
             "Fleet": "\(fleet.count): \(fleet.joined(separator: ", "))",
             "Locks": "\(locksInFleet); through this sidecar \(locks.held) held, \(locks.waiting) waiting",
@@ -279,7 +284,8 @@ extension SidecarReading {
             address: address, id: status.id, version: status.version, host: status.host,
             process: status.processID.map { Int64($0) }, connections: status.connections)
         redis = Redis(
-            address: status.redis.address, isUp: status.redis.isUp, failure: status.redis.failure ?? "",
+            address: status.redis.address, scope: status.redis.scope?.rawValue, isUp: status.redis.isUp,
+            failure: status.redis.failure ?? "",
             version: status.redis.version ?? "", evictionPolicy: status.redis.evictionPolicy ?? "",
             primary: status.redis.primary.map { Primary($0) }, cluster: status.redis.cluster.map { Cluster($0) },
             replicas: status.redis.replicas, waitReplicas: status.redis.waitReplicas)

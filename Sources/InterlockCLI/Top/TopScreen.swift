@@ -1,4 +1,5 @@
 import InterlockCommandLine
+import InterlockCore
 import InterlockSidecar
 
 /// What `interlock top` shows, and what its keys do. It does not know the terminal but for its size.
@@ -256,13 +257,14 @@ extension TopScreen {
         let redis = sidecar["redis"]
         let isUp = redis["up"].flag
         let failure = redis["failure"].text.map { ": \($0)" } ?? ""
+        let scope = redis["scope"].text.flatMap { RedisScope(rawValue: $0)?.notice }.map { "; \($0)" } ?? ""
         func count(_ name: String) -> Int64 { sidecar[name].integer ?? 0 }
         let who =
             "Interlock \(sidecar["version"].text ?? ""), sidecar \(sidecar["id"].text ?? "") on \(sidecar["host"].text ?? "")"
         var lines = [
             Line(text: "\(who), \(TopTables.time(now))".printable, style: .bold),
             Line(
-                text: "Redis \(isUp ? "up" : "AWAY") at \(redis["address"].text ?? "")\(failure)".printable,
+                text: "Redis \(isUp ? "up" : "AWAY") at \(redis["address"].text ?? "")\(failure)\(scope)".printable,
                 style: isUp ? .plain : .bold),
             Line(
                 text:

@@ -1,4 +1,5 @@
 package import Hiredis
+package import InterlockCore
 
 /// What a sidecar says of itself, its Redis and its fleet.
 public struct SidecarStatus: Hashable, Sendable {
@@ -6,6 +7,8 @@ public struct SidecarStatus: Hashable, Sendable {
     public struct Redis: Hashable, Sendable {
         /// Without credentials.
         public var address: String
+        /// Which hosts can share it; `nil`: an older sidecar, which does not say.
+        package var scope: RedisScope?
         /// Whether the connection stands.
         public var isUp: Bool
         /// Why it is not up; `nil` while it is.
@@ -107,7 +110,8 @@ public struct SidecarStatus: Hashable, Sendable {
         processID = number("process_id").flatMap { Int32(exactly: $0) }
         connections = number("connected_clients")
         redis = Redis(
-            address: report["redis"] ?? "", isUp: isUp == 1, failure: text("redis_failure"), version: text("redis_version"),
+            address: report["redis"] ?? "", scope: text("redis_scope").flatMap { RedisScope(rawValue: $0) }, isUp: isUp == 1,
+            failure: text("redis_failure"), version: text("redis_version"),
             evictionPolicy: text("maxmemory_policy"), commandsSent: number("redis_commands"),
             primary: text("redis_primary_name").map { name in
                 Primary(

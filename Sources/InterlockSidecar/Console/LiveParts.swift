@@ -142,7 +142,7 @@ struct LiveParts {
             "locks_waiting": .integer(Int64(status.locksWaiting)),
             "permits_under_way": .integer(Int64(status.permitsUnderWay)),
             "redis": .object([
-                "address": .text(status.redis), "up": .flag(status.isRedisUp),
+                "address": .text(status.redis), "scope": .text(status.redisScope.rawValue), "up": .flag(status.isRedisUp),
                 "failure": status.redisFailure.map { .text($0) } ?? .null,
             ]),
             "services": .integer(Int64(status.services)),

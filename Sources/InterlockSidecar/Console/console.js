@@ -80,7 +80,7 @@ const views = {
       if (server) {
         const primary = server.primary;
         redis.show([
-          ["Address", server.address], ["Connected", server.up ? "yes" : "no"], ["Trouble", server.failure],
+          ["Address", server.address], ["Shared with", sharing[server.scope]], ["Connected", server.up ? "yes" : "no"], ["Trouble", server.failure],
           ["Version", server.version], ["Topology", server.topology],
           ["Primary", primary && `${primary.address ?? "not known"} (${primary.name}), ${primary.sentinels_answering} of ${primary.sentinels} Sentinels answer`],
           ["Slots served", server.cluster && `${number(server.cluster.slots_covered)} of 16,384`],
@@ -476,10 +476,18 @@ function received(message) {
   plan();
 }
 
+/** Which hosts can share a Redis, by its scope. */
+const sharing = {
+  host: "nobody: private Redis: this host only",
+  loopback: "this host only, unless other hosts reach it by another address than this loopback address",
+  network: "every host that names it",
+};
+
 function told(sidecar) {
   main.classList.remove("stale");
   $("link").className = sidecar.redis.up ? "dot up" : "dot away";
-  setText($("link-text"), sidecar.redis.up ? `live, sidecar ${sidecar.id}` : "Redis is away");
+  setText($("link-text"), sidecar.redis.up
+    ? `live, sidecar ${sidecar.id}${sidecar.redis.scope === "host" ? ", private Redis: this host only" : ""}` : "Redis is away");
   trouble(sidecar.redis.up ? ""
     : `This sidecar cannot reach its Redis at ${sidecar.redis.address}: ${sidecar.redis.failure ?? "not connected"}. What is shown of it is as old as it says.`);
 }

@@ -6,6 +6,7 @@ enum RedisStatusReply {
     static func members(_ status: CoordinatorStatus) -> [String: JSONValue] {
         [
             "address": .text(status.redis),
+            "scope": .text(status.redisScope.rawValue),
             "up": .flag(status.isRedisUp),
             "failure": status.redisFailure.map { .text($0) } ?? .null,
             "version": status.redisVersion.map { .text($0) } ?? .null,

@@ -278,7 +278,8 @@ struct SidecarReport {
         var lines = [
             "# Sidecar", "interlock_version:\(status.version)", "id:\(status.id)", "host:\(status.host)",
             "process_id:\(getpid())", "connected_clients:\(connections)", "",
-            "# Redis", "redis:\(status.redis)", "redis_up:\(status.isRedisUp ? 1 : 0)",
+            "# Redis", "redis:\(status.redis)", "redis_scope:\(status.redisScope.rawValue)",
+            "redis_up:\(status.isRedisUp ? 1 : 0)",
             "redis_failure:\(status.redisFailure ?? "")", "redis_version:\(status.redisVersion ?? "")",
             "maxmemory_policy:\(status.evictionPolicy ?? "")", "redis_commands:\(status.redisCommands)",
         ]

@@ -1,0 +1,18 @@
+/// Which hosts can share the Redis that a sidecar uses, as far as its address shows.
+package enum RedisScope: String, Sendable {
+    /// The sidecar started this Redis for itself: its locks and limits hold for this host alone.
+    case host
+    /// A loopback address or a Unix socket. Other hosts share this Redis only if they reach it by another address, or if the
+    /// address is that of a local proxy.
+    case loopback
+    case network
+
+    /// A warning for people; `nil`: nothing to warn of.
+    package var notice: String? {
+        switch self {
+        case .host: "private Redis: this host only"
+        case .loopback: "Redis at a loopback address: this host only, unless other hosts reach it by another address"
+        case .network: nil
+        }
+    }
+}
