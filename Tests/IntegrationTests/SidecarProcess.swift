@@ -26,14 +26,15 @@ struct SidecarProcess: Sendable {
     /// - Parameters:
     ///   - configuration: in YAML.
     ///   - arguments: further words for `interlock serve`.
+    ///   - redisTimeout: patient by default: these tests share a small machine with many servers.
     static func withSidecar<Result>(
-        configuration: String = "", arguments: [String] = [], _ body: (SidecarProcess) async throws -> Result
+        configuration: String = "", arguments: [String] = [], redisTimeout: String = "10s",
+        _ body: (SidecarProcess) async throws -> Result
     ) async throws -> Result {
         let temporary = try TemporaryFolder()
         defer { temporary.remove() }
         let file = "\(temporary.path)/interlock.yaml"
-        // Patient: these tests share a small machine with many servers.
-        try Data("redis: { timeout: 10s }\n\(configuration)".utf8).write(to: URL(filePath: file))
+        try Data("redis: { timeout: \(redisTimeout) }\n\(configuration)".utf8).write(to: URL(filePath: file))
         let process = try await InterlockProcess.start(
             serveArguments(file: file, folder: temporary.path) + ["--unix", "\(temporary.path)/door.sock"] + arguments)
         do {

@@ -52,6 +52,11 @@ struct LeaseWatch: Equatable, Sendable {
         if case .held(let deadline, _) = state { now < deadline } else { false }
     }
 
+    /// When the lease ends unless it is renewed; `nil`: it is lost.
+    var deadline: Instant? {
+        if case .held(let deadline, _) = state { deadline } else { nil }
+    }
+
     /// Whether the lease was lost.
     var isLost: Bool {
         if case .held = state { false } else { true }

@@ -11,7 +11,7 @@ struct Run: AsyncParsableCommand {
         discussion: """
             Acquires the lock, runs the command without a shell, renews the lease while it runs, and releases the lock when it \
             ends. Signals are passed on to the command. Its environment has INTERLOCK_LOCK, INTERLOCK_TOKEN and \
-            INTERLOCK_FENCE: show the fence to what the lock guards.
+            INTERLOCK_FENCE, and not INTERLOCK_API_KEY: show the fence to what the lock guards.
 
             When the lease is lost, the command gets SIGTERM and, 5 seconds later, SIGKILL; with --strict it gets SIGKILL as \
             soon as the lease ends. With --lead it runs again each time the lock is acquired, until it ends by itself.
@@ -19,7 +19,7 @@ struct Run: AsyncParsableCommand {
             EXIT CODES
               the command's own; 128 and the signal's number when a signal ended it
               64   the command line cannot be understood
-              65   refused as invalid: a --ttl out of bounds, a label that cannot be
+              65   refused as invalid: a --ttl or --at-least out of bounds; nothing was run
               69   the sidecar or its Redis cannot be reached, or is no sidecar
               74   the lease was lost while the command ran
               75   another holds the lock; --held-exit-code chooses another code
@@ -72,6 +72,9 @@ struct Run: AsyncParsableCommand {
     @Flag(help: "Never let the command run without a lease: end it with SIGKILL.")
     var strict = false
 
+    @Flag(help: "Leave INTERLOCK_API_KEY in the command's environment, for a command that uses interlock itself.")
+    var passApiKey = false
+
     @Option(help: ArgumentHelp("What others see of the holder, without spaces; by default the host name.", valueName: "name"))
     var label: String?
 
@@ -103,7 +106,7 @@ struct Run: AsyncParsableCommand {
         let plan = RunPlan(
             name: name, purpose: try purpose(), mode: sharing.mode, ttl: ttl.duration,
             atLeast: atLeast?.duration ?? .zero, isStrict: strict, label: label,
-            heldExitCode: heldExitCode, sidecar: sidecar)
+            heldExitCode: heldExitCode, passesAPIKey: passApiKey, sidecar: sidecar)
         let command = GuardedCommand(
             program: try Program.find(words.first ?? ""), wordCount: words.count, ignoredSignals: ignored)
         let mailbox = Mailbox()
@@ -166,6 +169,8 @@ struct RunPlan: Sendable {
     var label: String?
     /// The code to exit with when another holds the lock; with 0 nothing is said.
     var heldExitCode: Int32
+    /// Whether the command gets this process' API key.
+    var passesAPIKey: Bool
     var sidecar: SidecarOptions
 
     /// The shortest lease that a renewal over a network can be expected to keep.

@@ -18,7 +18,8 @@ struct RunSession {
         /// A signal came before the lock was acquired.
         case stopped(by: Int32)
         /// Another holds the lock.
-        case held
+        /// - Parameter lock: what is known of it.
+        case held(SidecarLock?)
     }
 
     /// The outcome of the requests for a lease.
@@ -35,6 +36,8 @@ struct RunSession {
 
     /// How long releasing the lock may take, in milliseconds. Otherwise it expires.
     private static let releaseTimeout: Int64 = 3000
+    /// From a renewal for `--at-least` that failed to the next, in milliseconds.
+    private static let renewalPause: Int64 = 250
 
     init(plan: RunPlan, command: GuardedCommand, mailbox: Mailbox) {
         self.plan = plan
@@ -52,8 +55,8 @@ struct RunSession {
             switch try await term() {
             case .finished(let code): return code
             case .stopped(let signal): return .ended(bySignal: signal)
-            case .held:
-                if plan.heldExitCode != 0 { Terminal.tell("interlock: \(refusal)") }
+            case .held(let lock):
+                if plan.heldExitCode != 0 { Terminal.tell("interlock: \(refusal(lock))") }
                 return ExitCode(plan.heldExitCode)
             case .lost(let signal):
                 guard plan.purpose == .lead else { return ExitCode(.leaseLost) }
@@ -103,10 +106,14 @@ struct RunSession {
     private func term(
         token: String, candidacy: inout Candidacy, over client: SidecarClient
     ) async throws -> Term {
+        let notice = await RedisNotice.text(from: client)
+        try await checkAtLeast(token: token, over: client)
         switch try await acquire(token: token, candidacy: &candidacy, over: client) {
         case .stopped(let signal): return .stopped(by: signal)
-        case .held: return .held
-        case .granted(let grant, let sentAt): return try await serve(grant, sentAt: sentAt, over: client)
+        case .held: return .held(try? await client.inspectLock(plan.name))
+        case .granted(let grant, let sentAt):
+            if let notice { Terminal.tell("interlock: warning: \(notice)") }
+            return try await serve(grant, sentAt: sentAt, over: client)
         }
     }
 
@@ -137,6 +144,21 @@ struct RunSession {
         }
     }
 
+    /// Finds out whether the sidecar lets a lease last for `--at-least`, before the command runs. Every version checks the ttl of a
+    /// renewal first, and this one renews nothing: the token holds no lock yet.
+    /// - Throws: `Failure` when it does not.
+    private func checkAtLeast(token: String, over client: SidecarClient) async throws {
+        guard plan.atLeast > plan.ttl else { return }
+        do {
+            _ = try await client.renewLock(plan.name, token: token, ttl: plan.atLeast)
+        } catch let error as SidecarClientError where error.code == .invalid {
+            throw Failure(
+                "--at-least \(DurationText.shortest(plan.atLeast)): the sidecar at \(client.configuration.address) lets no lock last "
+                    + "that long (\(error.message)); raise its locks.max_ttl, or lower --at-least. Nothing was run",
+                .invalid)
+        }
+    }
+
     /// Asks for the lease; the answer goes into the mailbox. Closing the client withdraws the request.
     private func send(
         _ request: Candidacy.Request, token: String, sentAt: Instant, over client: SidecarClient
@@ -163,9 +185,7 @@ struct RunSession {
         let end: Supervision.End
         do {
             end = try await JobTerminal.withoutStops {
-                try await command.run(environment: [
-                    "INTERLOCK_LOCK": plan.name, "INTERLOCK_TOKEN": grant.token, "INTERLOCK_FENCE": "\(grant.fence)",
-                ]) { process in
+                try await command.run(environment: environment(of: grant)) { process in
                     var supervision = Supervision(
                         process: process, lease: grant, ttl: plan.ttl, client: client, mailbox: mailbox, watch: watch)
                     return await supervision.run()
@@ -178,10 +198,11 @@ struct RunSession {
         switch end {
         case .lost(let signal):
             return .lost(stoppedBy: signal)
-        case .ended(let status):
-            if status.isSuccess, let rest = plan.atLeast.milliseconds(after: sentAt, now: clock.now()) {
-                return .finished(
-                    await keep(grant.token, forMilliseconds: rest, over: client) ? ExitCode(status) : ExitCode(.leaseLost))
+        case .ended(let status, let deadline):
+            let keepUntil = sentAt.advanced(byMilliseconds: plan.atLeast.wholeMilliseconds)
+            if status.isSuccess, clock.now() < keepUntil {
+                let isHeld = await keep(grant.token, until: keepUntil, leaseEndsAt: deadline, over: client)
+                return .finished(isHeld ? ExitCode(status) : ExitCode(.leaseLost))
             }
             guard await release(grant.token, over: client) == false else { return .finished(ExitCode(status)) }
             Terminal.tell("interlock: the lease of \(plan.name) was lost before the command ended")
@@ -189,17 +210,61 @@ struct RunSession {
         }
     }
 
-    /// Lets the lease expire by itself, this long from now.
-    /// - Returns: whether it was held.
-    private func keep(_ token: String, forMilliseconds rest: Int64, over client: SidecarClient) async -> Bool {
-        do {
-            if try await client.renewLock(plan.name, token: token, ttl: .milliseconds(rest)) != nil { return true }
-            Terminal.tell("interlock: the lease of \(plan.name) was lost before the command ended")
-            return false
-        } catch {
-            Terminal.tell("interlock: the lease of \(plan.name) may expire before --at-least is over: \(error)")
-            return true
+    /// The command's variables; `nil`: removed.
+    private func environment(of grant: SidecarLease) -> [Environment.Key: String?] {
+        var variables: [Environment.Key: String?] = [
+            "INTERLOCK_LOCK": plan.name, "INTERLOCK_TOKEN": grant.token, "INTERLOCK_FENCE": "\(grant.fence)",
+        ]
+        if !plan.passesAPIKey { variables["INTERLOCK_API_KEY"] = .some(nil) }
+        return variables
+    }
+
+    /// Lets the lease expire by itself at `end`. While the sidecar or its Redis is away, it is asked again until the lease that there is
+    /// ends, or a signal comes.
+    /// - Returns: whether it was held, as far as is known.
+    private func keep(_ token: String, until end: Instant, leaseEndsAt deadline: Instant, over client: SidecarClient) async
+        -> Bool
+    {
+        var attempt = 0
+        while true {
+            attempt += 1
+            do {
+                let rest = Duration.milliseconds(max(1, end.millisecondsRoundedUp(since: clock.now())))
+                // The connection may be what is broken.
+                let isHeld =
+                    if attempt == 1 {
+                        try await renew(token, for: rest, over: client)
+                    } else {
+                        try await plan.sidecar.withClient("lock renew \(plan.name)") {
+                            try await renew(token, for: rest, over: $0)
+                        }
+                    }
+                if isHeld { return true }
+                Terminal.tell("interlock: the lease of \(plan.name) was lost before the command ended")
+                return false
+            } catch {
+                let next = clock.now().advanced(byMilliseconds: Self.renewalPause)
+                guard next < deadline else {
+                    return reportUnkept(deadline, "\(error)")
+                }
+                if let signal = await endingSignal(until: next) { return reportUnkept(deadline, "signal \(signal) came") }
+            }
         }
+    }
+
+    private func renew(_ token: String, for rest: Duration, over client: SidecarClient) async throws -> Bool {
+        do {
+            return try await client.renewLock(plan.name, token: token, ttl: rest) != nil
+        } catch let error as SidecarClientError where error.code == .invalid && rest < plan.ttl {
+            // Below the sidecar's locks.min_ttl. `--ttl` is within its bounds: the lock was acquired with it.
+            return try await client.renewLock(plan.name, token: token, ttl: plan.ttl) != nil
+        }
+    }
+
+    private func reportUnkept(_ deadline: Instant, _ reason: String) -> Bool {
+        let rest = ReadableText.span(milliseconds: max(0, deadline.millisecondsRoundedUp(since: clock.now())))
+        Terminal.tell("interlock: the lock \(plan.name) may be free in \(rest), before --at-least is over: \(reason)")
+        return true
     }
 
     /// Releases the lease, over another connection when this one is lost.
@@ -241,20 +306,42 @@ struct RunSession {
     }
 
     /// Why the command did not run.
-    private var refusal: String {
-        let look = "see `interlock lock show \(plan.name)`"
-        guard case .once(let wait) = plan.purpose, wait > .zero else {
-            return "the lock \(plan.name) is held by another: wait for it with --wait, or \(look)"
+    private func refusal(_ lock: SidecarLock?) -> String {
+        var waited = ""
+        if case .once(let wait) = plan.purpose, wait > .zero {
+            waited = ", and was during the \(DurationText.shortest(wait)) waited for it"
         }
-        return "the lock \(plan.name) is held by another, and was during the \(DurationText.shortest(wait)) waited for it: "
-            + "wait longer with --wait, or \(look)"
+        return "the lock \(plan.name) is held by \(RunHolder.words(lock))\(waited); nothing was run"
     }
 }
 
-extension Duration {
-    /// What is left of this long after `start`, in milliseconds; `nil`: nothing is.
-    fileprivate func milliseconds(after start: Instant, now: Instant) -> Int64? {
-        let rest = start.advanced(byMilliseconds: wholeMilliseconds).millisecondsRoundedUp(since: now)
-        return rest > 0 ? rest : nil
+/// The holder of a lock that the command needs.
+enum RunHolder {
+    /// `web-1 for another 9m 58s`; a holder that still works renews its lease, and has the lock for longer.
+    static func words(_ lock: SidecarLock?) -> String {
+        // A lock that was freed meanwhile has no holder to name.
+        guard let lock, lock.isHeld else { return "another" }
+        // Several that hold it together have a label as a group, which says nothing to people.
+        let name = lock.mode == .exclusive ? lock.label : lock.leases.first?.label
+        let others = lock.holders > 1 ? " and \(lock.holders - 1) more" : ""
+        let time = lock.timeLeft.map {
+            " for another \(ReadableText.span(milliseconds: $0.wholeMilliseconds)), or longer if renewed"
+        }
+        return (name ?? "another") + others + (time ?? "")
+    }
+}
+
+/// What `interlock run` says of a Redis that other hosts may not share: there the same job may run at the same time.
+enum RedisNotice {
+    /// `nil`: nothing, as of a sidecar that does not say or does not answer.
+    static func text(from client: SidecarClient) async -> String? {
+        guard let status = try? await client.status(), let scope = status.redis.scope, let notice = scope.notice else {
+            return nil
+        }
+        // Other hosts are there: the address is that of a local proxy, or theirs is another one.
+        if scope == .loopback, let fleet = try? await client.fleet(), fleet.contains(where: { $0.host != status.host }) {
+            return nil
+        }
+        return "the lock excludes jobs of this host alone (\(notice)); name the Redis that all hosts share as redis.url"
     }
 }

@@ -11,7 +11,8 @@ import Subprocess
 struct Supervision {
     enum End: Sendable {
         /// The command ended by itself, and the lease was held as far as is known.
-        case ended(TerminationStatus)
+        /// - Parameter deadline: when the lease ends.
+        case ended(TerminationStatus, deadline: Instant)
         /// The lease was lost, and nothing of the command runs any more.
         /// - Parameter stoppedBy: the last signal that was to end the command, and was passed on to it.
         case lost(stoppedBy: Int32?)
@@ -48,7 +49,7 @@ struct Supervision {
         CommandWait.start(group.id, postingTo: mailbox)
         defer { if JobTerminal.isHeld(by: group.id) { JobTerminal.give(to: getpgrp()) } }
         while true {
-            if let status, !watch.isLost { return .ended(status) }
+            if let status, let deadline = watch.deadline { return .ended(status, deadline: deadline) }
             let now = clock.now()
             switch watch.next(now: now) {
             case .renew(let sentAt):
@@ -120,6 +121,9 @@ struct Supervision {
 }
 
 /// Waits for the stops and the end of a command, on a thread of its own: only `waitid` reports them.
+///
+/// Other children are orphans whose parents ended before them: the first process of a container becomes their parent, and must
+/// reap them.
 enum CommandWait {
     /// Posts every stop of the process and finally its end. The process is left to be reaped.
     static func start(_ process: pid_t, postingTo mailbox: Mailbox) {
@@ -128,16 +132,21 @@ enum CommandWait {
         }
     }
 
-    /// Waits until the process stops or ends, and posts it.
+    /// Waits until the process stops or ends, and posts it, or until an orphan does, and reaps it.
     /// - Returns: whether more is to come.
     private static func isStopped(_ process: pid_t, _ mailbox: Mailbox) -> Bool {
         var information = siginfo_t()
-        while waitid(P_PID, id_t(process), &information, WEXITED | WSTOPPED | WNOWAIT) != 0 {
+        while waitid(P_ALL, 0, &information, WEXITED | WSTOPPED | WNOWAIT) != 0 {
             guard errno == EINTR else {
                 // The process is not reaped before its end was posted; if it was, it has ended.
                 mailbox.post(.commandEnded(.exited(EXIT_FAILURE)))
                 return false
             }
+        }
+        let child = information._sifields._sigchld.si_pid
+        guard child == process else {
+            _ = waitid(P_PID, id_t(child), &information, WEXITED | WSTOPPED | WNOHANG)
+            return true
         }
         let status = information._sifields._sigchld.si_status
         switch information.si_code {

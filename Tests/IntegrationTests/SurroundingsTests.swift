@@ -1,0 +1,116 @@
+import FoundationEssentials
+import Glibc
+import InterlockProcesses
+import Subprocess
+import Testing
+
+/// What the system gives a process, or does not: `/proc`, open descriptors, room for more of them, children of others.
+@Suite("The surroundings of a process", .serialized, .timeLimit(.minutes(2)))
+struct SurroundingsTests {
+    /// Executes what follows in mounts of its own, after `preparation`.
+    private static func mounts(_ preparation: String) -> [String] {
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", "\(preparation) && exec \"$@\"", "sh"]
+    }
+
+    /// Whether this system lets a process have mounts of its own.
+    private static let hasMounts =
+        system("unshare --map-root-user --mount sh -c 'mount -t tmpfs none /proc' 2>/dev/null") == 0
+
+    @Test("K10: where /proc/self/cmdline cannot be read, a command still has its arguments", .enabled(if: hasMounts))
+    func arguments() async throws {
+        let hidden = Self.mounts("mount --bind /dev/null /proc/$$/cmdline")
+        let checked = try await InterlockProcess.outcome(["check-config", "/nonexistent.yaml"], through: hidden)
+        #expect(checked.status == .exited(1))
+        #expect((checked.output + checked.errors).contains("/nonexistent.yaml"))
+        let version = try await InterlockProcess.outcome(["version"], through: hidden)
+        #expect(version.status == .exited(0))
+        #expect(!version.output.contains("EXIT CODES"))
+        let job = try await InterlockProcess.outcome(
+            ["run", "--sidecar", "127.0.0.1:1", "--lock", "a", "--", "true"], through: hidden)
+        #expect(job.status == .exited(69))
+        #expect(job.errors.contains("no sidecar answers at 127.0.0.1:1"))
+        let bench = try await InterlockProcess.outcome(["bench", "lock", "--rate", "0"], through: hidden)
+        #expect(bench.status == .exited(64))
+    }
+
+    @Test(
+        "K10: without /proc every command fails and says so", .enabled(if: hasMounts),
+        arguments: [
+            ["check-config", "/nonexistent.yaml"], ["version"], ["run", "--lock", "a", "--", "true"], ["bench", "lock"], [],
+        ])
+    func withoutProc(words: [String]) async throws {
+        let outcome = try await InterlockProcess.outcome(words, through: Self.mounts("mount -t tmpfs none /proc"))
+        #expect(outcome.status == .exited(69))
+        #expect(outcome.errors.contains("/proc"))
+        #expect(outcome.output.isEmpty)
+    }
+
+    @Test("K10: a command without the words that it needs fails", arguments: [[], ["lock"], ["config"], ["bench"]])
+    func noWords(words: [String]) async throws {
+        let outcome = try await InterlockProcess.outcome(words)
+        #expect(outcome.status == .exited(64))
+        #expect((outcome.output + outcome.errors).contains("SUBCOMMANDS"))
+    }
+
+    @Test("K8: the command of `run` has no descriptor of interlock's where standard streams were closed")
+    func closedStreams() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let file = "\(sidecar.folder)/streams"
+            let process = try await InterlockProcess.start(
+                [
+                    "run", "--lock", "orders", "--", "sh", "-c",
+                    "for stream in 0 1 2; do found=$found$(readlink /proc/$$/fd/$stream),; done; echo $found > \(file); exit 3",
+                ], environment: sidecar.environment(), through: ["sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh"])
+            #expect(try await process.end(within: .seconds(20)) == .exited(3))
+            let streams = try String(contentsOfFile: file, encoding: .utf8)
+            #expect(streams == "/dev/null,/dev/null,/dev/null,\n")
+        }
+    }
+
+    @Test("K9: with too few descriptors a command says so")
+    func fewDescriptors() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let outcome = try await InterlockProcess.outcome(
+                ["run", "--lock", "orders", "--", "echo", "ran"], environment: sidecar.environment(),
+                through: ["sh", "-c", "ulimit -n 16; exec \"$@\"", "sh"])
+            #expect(outcome.status == .exited(69))
+            #expect(outcome.errors.contains("ulimit -n"))
+            #expect(outcome.output.isEmpty)
+        }
+    }
+
+    @Test("K6: `interlock run` reaps the orphans that fall to it, as PID 1 does")
+    func orphans() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            // Like PID 1 of a container, a subreaper is the new parent of its descendants' orphans.
+            let subreaper = [
+                "python3", "-c",
+                "import ctypes, os, sys; ctypes.CDLL(None).prctl(36, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])",
+            ]
+            let process = try await InterlockProcess.start(
+                ["run", "--lock", "orders", "--", "sh", "-c", "sh -c 'sleep 0.1 & echo $!'; exec sleep 600"],
+                environment: sidecar.environment(), through: subreaper)
+            defer { process.send(signal: SIGKILL) }
+            try await eventually("the orphan runs") { process.output.hasSuffix("\n") }
+            let orphan = try #require(pid_t(process.output.dropLast()))
+            // A zombie can still be signaled.
+            try await eventually(within: .seconds(10), "the orphan is gone") { kill(orphan, 0) != 0 }
+            process.send(signal: SIGTERM)
+            #expect(try await process.end(within: .seconds(20)) == .exited(128 + SIGTERM))
+        }
+    }
+
+    @Test("S5: the command of `run` does not get the API key, unless that is asked for")
+    func apiKey() async throws {
+        let key = "ops-of-32-letters-and-more-than-that"
+        let keys = "auth: { keys: [ { name: ops, key: \(key), role: admin } ] }"
+        try await SidecarProcess.withSidecar(configuration: keys) { sidecar in
+            let words = ["run", "--lock", "orders", "--", "sh", "-c", "echo \"[$INTERLOCK_API_KEY]\""]
+            let plain = try await InterlockProcess.outcome(words, environment: sidecar.environment(apiKey: key))
+            #expect(plain.output == "[]\n")
+            let passed = try await InterlockProcess.outcome(
+                ["run", "--pass-api-key"] + words.dropFirst(), environment: sidecar.environment(apiKey: key))
+            #expect(passed.output == "[\(key)]\n")
+        }
+    }
+}
