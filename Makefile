@@ -109,7 +109,7 @@ contract: setup $(VENV)/contract.installed ## Send valid and invalid HTTP reques
 	swift build --product interlock
 	$(PYTHON) Tests/Contract/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
-documents: setup ## Run the examples of docs/clients and docs/recipes; they must print what the pages show. ARGS='docs/clients/go.md'.
+documents: setup ## Run what README and all pages of docs/ show; it must print the same, or the page says why it is not run. ARGS='docs/clients/go.md'.
 	swift build --product interlock
 	swift build --product interlock-bench
 	python3 Tests/Documents/names.py --binary "$$(swift build --show-bin-path)/interlock"

@@ -7,12 +7,17 @@ A comment on a line of its own says what becomes of the block below it:
     <!-- run: exits 75 -->      … with 75
     <!-- run: needs redis -->   … where there is that program, or package for Node; otherwise it is skipped, and told so
     <!-- prints -->             what the block that ran last must have printed
-    <!-- not run: REASON -->    only shown
+    <!-- checked -->            a configuration, or a part of one: `interlock check-config` must find it good
+    <!-- not run: REASON -->    only shown; `make documents` lists it with its reason
 
 `console` blocks are sessions of a shell: lines that begin with `$ ` are commands, `> ` continues one, and what is below
-them is what they print. They are always run. A comment with no block below it changes the world:
+them is what they print. They are run unless a comment says otherwise. A session in another kind of block is a mistake. A
+comment with no block below it changes the world:
 
     <!-- redis: away -->  <!-- redis: back -->  <!-- upstream: down -->  <!-- upstream: up -->
+    <!-- sidecar: FILE -->      starts a sidecar with this file of the repository
+    <!-- make: run -->          starts a sidecar as `make run` does, with its private Redis
+    <!-- page not run: REASON -->   nothing of this page can be run; its blocks need no comments
 """
 
 import re
@@ -20,11 +25,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-COMMENT = re.compile(r"<!-- (file|run|prints|not run|redis|upstream)(?:: (.+?))? -->")
+COMMENT = re.compile(
+    r"<!-- (file|run|prints|checked|not run|page not run|redis|upstream|sidecar|make)(?:: (.+?))? -->"
+)
 FENCE = re.compile(r"(```+)(\w*)")
 #: Languages of which no block may stand there without a word on what becomes of it.
 CODE = {"python", "js", "go", "sh", "yaml", "toml"}
-EVENTS = {"redis": {"away", "back"}, "upstream": {"down", "up"}}
+EVENTS = {"redis": {"away", "back"}, "upstream": {"down", "up"}, "make": {"run"}}
 
 
 class PageError(Exception):
@@ -38,6 +45,22 @@ class File:
     line: int
     name: str
     text: str
+
+
+@dataclass
+class Check:
+    """A configuration that must be good."""
+
+    line: int
+    text: str
+
+
+@dataclass
+class Shown:
+    """Something that is not run, and why."""
+
+    line: int
+    reason: str
 
 
 @dataclass
@@ -69,7 +92,7 @@ class Session:
     commands: list[tuple[str, str]] = field(default_factory=list)
 
 
-Step = File | Event | Program | Session
+Step = File | Event | Program | Session | Check | Shown
 
 
 @dataclass
@@ -79,7 +102,13 @@ class Page:
 
 
 def read(path: Path) -> Page:
-    return Page(path, list(steps(path.read_text())))
+    text = path.read_text()
+    for number, line in enumerate(text.splitlines(), 1):
+        if (found := COMMENT.fullmatch(line)) and found[1] == "page not run":
+            if not found[2]:
+                raise PageError(f"line {number}: say why this page is not run")
+            return Page(path, [Shown(number, found[2])])
+    return Page(path, list(steps(text)))
 
 
 def steps(text: str) -> Iterator[Step]:
@@ -98,8 +127,8 @@ def steps(text: str) -> Iterator[Step]:
         elif found := COMMENT.fullmatch(line):
             if comment:
                 raise PageError(f"line {number}: the comment before has no block")
-            if found[1] in EVENTS:
-                if found[2] not in EVENTS[found[1]]:
+            if found[1] in EVENTS or found[1] == "sidecar":
+                if found[1] in EVENTS and found[2] not in EVENTS[found[1]]:
                     raise PageError(f"line {number}: {line}: nothing is known of that")
                 yield Event(number, found[1], found[2])
             else:
@@ -122,7 +151,11 @@ def made(line: int, language: str, comment: re.Match[str] | None, body: str, bef
     """The step that a block is; None if nothing is to be done for it."""
     kind, words = (comment[1], comment[2] or "") if comment else ("", "")
     if kind == "not run":
-        return None
+        if not words:
+            raise PageError(f"line {line}: say why this block is not run")
+        return Shown(line, words)
+    if kind == "checked":
+        return Check(line, body)
     if kind == "file":
         return File(line, words, body)
     if kind == "prints":
@@ -145,7 +178,9 @@ def made(line: int, language: str, comment: re.Match[str] | None, body: str, bef
     if language == "console":
         return session(line, body)
     if language in CODE:
-        raise PageError(f"line {line}: say what becomes of this block: file, run or not run")
+        raise PageError(f"line {line}: say what becomes of this block: file, run, checked or not run")
+    if any(text.startswith("$ ") for text in body.splitlines()):
+        raise PageError(f"line {line}: a session is a `console` block, or says why it is not run")
     return None
 
 

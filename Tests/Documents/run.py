@@ -1,8 +1,8 @@
-"""Runs what the client pages and the recipes tell a reader to do, and compares what it prints with what they show.
+"""Runs what README and all pages tell a reader to do, and compares what it prints with what they show.
 
 `make documents` runs it. Each page has a Redis, a sidecar and an upstream of its own, on free ports that stand in for
 those of the page. A page with Python is run with each redis-py that `make setup` installs. What a page may say is in
-pages.py.
+pages.py. Whatever is not run is listed with its reason.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import pages
 from servers import Failure, World
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("docs/clients/*.md", "docs/recipes/*.md")
+PAGES = ("README.md", "docs/**/*.md")
 VENV = ROOT / ".venv"
 #: The longest that a block, and the whole run, may take, in seconds.
 BLOCK, WHOLE = 30.0, 240.0
@@ -50,6 +50,8 @@ class Tally:
     #: What failed, for people.
     failures: list[str] = field(default_factory=list)
     skipped: set[str] = field(default_factory=set)
+    #: What the page itself says is not run.
+    shown: list[str] = field(default_factory=list)
 
 
 def editions(page: pages.Page) -> list[Edition]:
@@ -103,6 +105,15 @@ class Run:
                     self.world.start_sidecar(path)
                 elif step.text.startswith("#!"):
                     path.chmod(0o755)
+            case pages.Check():
+                self.check(step)
+                tally.run += 1
+            case pages.Shown():
+                tally.shown.append(f"{self.name}, line {step.line}: {step.reason}")
+            case pages.Event(server="make"):
+                self.world.start_private_sidecar(self.sample(ROOT / "docs/sample.yaml"))
+            case pages.Event(server="sidecar"):
+                self.world.start_sidecar(self.sample(ROOT / step.what))
             case pages.Event():
                 self.sidecar()
                 self.world.happen(step.server, step.what)
@@ -117,6 +128,19 @@ class Run:
                 else:
                     self.program(step)
                     tally.run += 1
+
+    def sample(self, path: Path) -> Path:
+        """A file of the repository with the ports of this run."""
+        copy = self.work / path.name
+        copy.write_text(self.world.here(path.read_text()))
+        return copy
+
+    def check(self, check: pages.Check) -> None:
+        path = self.work / f"block-{check.line}.yaml"
+        path.write_text(check.text)
+        status, printed = self.command(["interlock", "check-config", "--without-secrets", str(path)])
+        if status != 0:
+            raise Failure(f"check-config exits with {status}\n{expected.difference('', printed)}")
 
     def sidecar(self) -> None:
         if self.world.sidecar is None:
@@ -223,8 +247,14 @@ def main() -> int:
         except pages.PageError as error:
             whole.failures.append(f"{path}: {error}")
             continue
-        if any(isinstance(step, pages.Program | pages.Session) for step in page.steps):
+        if any(isinstance(step, pages.Program | pages.Session | pages.Check) for step in page.steps):
             runs += [(page, edition) for edition in editions(page)]
+        else:
+            whole.shown += [
+                f"{path.resolve().relative_to(ROOT)}, line {step.line}: {step.reason}"
+                for step in page.steps
+                if isinstance(step, pages.Shown)
+            ]
 
     def play(which: tuple[pages.Page, Edition]) -> Tally:
         since = time.monotonic()
@@ -243,8 +273,11 @@ def main() -> int:
             whole.run += tally.run
             whole.failures += tally.failures
             whole.skipped |= tally.skipped
+            whole.shown += tally.shown
     for reason in sorted(whole.skipped):
         print(f"SKIPPED {reason}")
+    for reason in dict.fromkeys(sorted(whole.shown)):
+        print(f"NOT RUN {reason}")
     print("\n".join(whole.failures))
     verdict = "not all is as the pages say" if whole.failures else "all is as the pages say"
     print(f"documents: {verdict}; {whole.run} blocks, {len(whole.skipped)} skipped, {time.monotonic() - begin:.0f} s")

@@ -21,6 +21,9 @@ PATIENCE = 15.0
 #: Ports and addresses as the pages have them.
 RESP, HTTP, REDIS, UPSTREAM, GATEWAY = 7379, 7380, 6379, 8080, 8000
 API = "https://api.example.com"
+#: The Redis that all hosts share. Linux reaches this host by 0.0.0.0 as well, and a sidecar takes that for no loopback address:
+#: so the commands of a page print what they print for a shared Redis.
+SHARED, SHARED_HERE = "redis.example.com", "0.0.0.0"
 
 
 class Failure(Exception):
@@ -128,7 +131,7 @@ class World:
 
     def here(self, text: str) -> str:
         """A page's text with the ports of this run."""
-        text = text.replace(API, f"http://127.0.0.1:{UPSTREAM}")
+        text = text.replace(API, f"http://127.0.0.1:{UPSTREAM}").replace(SHARED, SHARED_HERE)
         return re.sub(
             rf"(?<!\d)({'|'.join(map(str, self.ports))})(?!\d)", lambda found: str(self.ports[int(found[1])]), text
         )
@@ -137,7 +140,7 @@ class World:
         """What was printed, with the ports of the page."""
         back = {str(port): str(shown) for shown, port in self.ports.items()}
         text = re.sub(rf"(?<!\d)({'|'.join(back)})(?!\d)", lambda found: back[found[1]], text)
-        return text.replace(f"http://127.0.0.1:{UPSTREAM}", API)
+        return text.replace(f"http://127.0.0.1:{UPSTREAM}", API).replace(SHARED_HERE, SHARED)
 
     # ---- Redis
 
@@ -165,12 +168,24 @@ class World:
 
     def start_sidecar(self, configuration: Path | None) -> None:
         """Starts the sidecar, or another one with a new configuration."""
+        words = ["--redis", f"redis://{SHARED_HERE}:{self.ports[REDIS]}"]
+        if configuration is not None:
+            # A Redis that is named takes the place of a private one.
+            text = configuration.read_text().replace("redis: { embedded: true }\n", "")
+            configuration.write_text(text)
+            words += ["--config", str(configuration)]
+        self.serve(words)
+
+    def start_private_sidecar(self, configuration: Path) -> None:
+        """Starts a sidecar with a Redis of its own, in its standard folder."""
+        self.serve(["--config", str(configuration)])
+
+    def serve(self, words: list[str]) -> None:
         if self.sidecar:
             self.stop(self.sidecar)
-        words = [] if configuration is None else ["--config", str(configuration)]
         # fmt: off
         self.sidecar = self.start(
-            str(self.binary), "serve", *words, "--redis", f"redis://127.0.0.1:{self.ports[REDIS]}",
+            str(self.binary), "serve", *words,
             "--resp", f"127.0.0.1:{self.ports[RESP]}", "--http", f"127.0.0.1:{self.ports[HTTP]}",
         )
         # fmt: on

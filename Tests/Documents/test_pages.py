@@ -1,6 +1,8 @@
 """How a page is read, and how output is compared."""
 
+import tempfile
 import unittest
+from pathlib import Path
 
 import expected
 import pages
@@ -49,12 +51,30 @@ class Pages(unittest.TestCase):
             "<!-- redis: gone -->\n",
             "```console\nno command\n```\n",
             "<!-- run -->\n```sh\n",
+            "<!-- not run -->\n```sh\n```\n",
+            "```text\n$ a session\n```\n",
+            "<!-- make: bench -->\n",
         ):
             with self.assertRaises(pages.PageError, msg=text):
                 list(pages.steps(text))
 
-    def test_what_is_only_shown_is_no_step(self) -> None:
-        self.assertEqual(list(pages.steps("<!-- not run: it needs a cluster -->\n```go\n```\n\n```text\n```\n")), [])
+    def test_what_is_only_shown_is_listed_with_its_reason(self) -> None:
+        text = "<!-- not run: it needs a cluster -->\n```go\n```\n\n```text\n```\n"
+        self.assertEqual(list(pages.steps(text)), [pages.Shown(2, "it needs a cluster")])
+
+    def test_a_configuration_is_checked(self) -> None:
+        self.assertEqual(
+            list(pages.steps("<!-- checked -->\n```yaml\nservices: {}\n```\n")), [pages.Check(2, "services: {}\n")]
+        )
+
+    def test_a_page_that_is_not_run_says_why(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder) / "page.md"
+            page.write_text("# A page\n\n<!-- page not run: it kills servers -->\n\n```sh\nkill\n```\n")
+            self.assertEqual(pages.read(page).steps, [pages.Shown(3, "it kills servers")])
+            page.write_text("# A page\n\n<!-- page not run -->\n")
+            with self.assertRaises(pages.PageError):
+                pages.read(page)
 
 
 class Expected(unittest.TestCase):

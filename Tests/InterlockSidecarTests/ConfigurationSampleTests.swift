@@ -13,8 +13,10 @@ struct ConfigurationSampleTests {
     func machine() throws {
         let read = try SidecarConfiguration.load(file: project + "/docs/sample.yaml", environment: [:])
         #expect(read.redis.isEmbedded)
-        #expect(read.services.map(\.name) == ["catalog", "search", "shop"])
-        #expect(read.services.first?.onLimit.action == .trip)
+        #expect(read.services.map(\.name) == ["catalog", "search", "shop", "partner"])
+        // The first limit that a newcomer tries is per tenant and refuses; it opens no breaker.
+        #expect(read.services.first?.limits.first?.isPerSubject == true)
+        #expect(read.services.first?.onLimit.action == .deny)
         #expect(read.warnings.isEmpty)
     }
 
