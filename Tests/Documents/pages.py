@@ -11,8 +11,8 @@ A comment on a line of its own says what becomes of the block below it:
     <!-- not run: REASON -->    only shown; `make documents` lists it with its reason
 
 `console` blocks are sessions of a shell: lines that begin with `$ ` are commands, `> ` continues one, and what is below
-them is what they print. They are run unless a comment says otherwise. A session in another kind of block is a mistake. A
-comment with no block below it changes the world:
+them is what they print. They are run unless a comment says otherwise. A session in another kind of block is a mistake.
+A comment with no block below it changes the world:
 
     <!-- redis: away -->  <!-- redis: back -->  <!-- upstream: down -->  <!-- upstream: up -->
     <!-- sidecar: FILE -->      starts a sidecar with this file of the repository
@@ -25,9 +25,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-COMMENT = re.compile(
-    r"<!-- (file|run|prints|checked|not run|page not run|redis|upstream|sidecar|make)(?:: (.+?))? -->"
-)
+COMMENT = re.compile(r"<!-- (file|run|prints|checked|not run|page not run|redis|upstream|sidecar|make)(?:: (.+?))? -->")
 FENCE = re.compile(r"(```+)(\w*)")
 #: Languages of which no block may stand there without a word on what becomes of it.
 CODE = {"python", "js", "go", "sh", "yaml", "toml"}

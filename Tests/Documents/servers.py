@@ -21,8 +21,8 @@ PATIENCE = 15.0
 #: Ports and addresses as the pages have them.
 RESP, HTTP, REDIS, UPSTREAM, GATEWAY = 7379, 7380, 6379, 8080, 8000
 API = "https://api.example.com"
-#: The Redis that all hosts share. Linux reaches this host by 0.0.0.0 as well, and a sidecar takes that for no loopback address:
-#: so the commands of a page print what they print for a shared Redis.
+#: The Redis that all hosts share. Linux reaches this host by 0.0.0.0 as well, which a sidecar does not count as a
+#: loopback address: so the commands of a page print what they print for a shared Redis.
 SHARED, SHARED_HERE = "redis.example.com", "0.0.0.0"
 
 
