@@ -106,13 +106,14 @@ struct RunSession {
     private func term(
         token: String, candidacy: inout Candidacy, over client: SidecarClient
     ) async throws -> Term {
-        let notice = await RedisNotice.text(from: client)
+        // Asked for first and on the same connection, so its answer is there when the lock is granted. Meanwhile signals are heard.
+        let notice = Task { await RedisNotice.text(from: client) }
         try await checkAtLeast(token: token, over: client)
         switch try await acquire(token: token, candidacy: &candidacy, over: client) {
         case .stopped(let signal): return .stopped(by: signal)
         case .held: return .held(try? await client.inspectLock(plan.name))
         case .granted(let grant, let sentAt):
-            if let notice { Terminal.tell("interlock: warning: \(notice)") }
+            if let notice = await notice.value { Terminal.tell("interlock: warning: \(notice)") }
             return try await serve(grant, sentAt: sentAt, over: client)
         }
     }
