@@ -1,281 +1,154 @@
-"""Clients that exceed their own bounds, and what another client of the same sidecar notices."""
+"""Clients that ask for more than their due, and what others notice: latency, leases, and the liveness probe."""
 
 import multiprocessing
-import socket
+import os
+import pathlib
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
+from typing import NamedTuple
 
+from abuses import commands, requests, upkeep
+from abuses.target import TAKEN, Case, Target, start
 from figures.table import Table
-from rig.bystander import CALLS, PACE, Bystander
-from rig.client import Client, encode
-from rig.servers import Rig, Sidecar, say
+from rig.crowd import raise_open_files
+from rig.servers import BINARY, Rig, say
+from rig.witness import PACE, PROBE_PACE, PROBE_TIMEOUT, Latencies, Port, caller, holder, latencies, prober
 
-#: For how many seconds the bystander is watched before and during each abuse.
+CASES = [*requests.CASES, *commands.CASES, *upkeep.CASES]
+#: For how many seconds the witnesses are watched before and during each abuse.
 WATCH = 2
-#: p99 during the abuse ÷ p99 before it.
-BOUND = 5
-CONNECTIONS = 300
-SUBJECTS = 1_000
-WAITING = 50
-CONFIGURATION = f"""
-listen: {{ max_connections: {CONNECTIONS} }}
-services:
-  each:
-    max_subjects: {SUBJECTS}
-    limits: [ {{ limit: 2, per: 60s, per_subject: true }} ]
-  line:
-    limits: [ {{ limit: 1, per: 30s }} ]
-    on_limit: {{ max_waiting: {WAITING} }}
-  calls:
-    limits: [ {{ limit: 1000000000, per: 1s }} ]
-"""
+#: Milliseconds of another client's p99: at most so many, and `FACTOR` times as many as before or `SMALL`.
+MOST, FACTOR, SMALL = 20.0, 5, 5.0
+#: The sidecar has the first core for itself; everything else shares the others.
+CORE = 0
+#: Of the rig. The sidecars have their own configuration.
+CONFIGURATION = ""
 EXPLANATION = f"""\
-**Abuse**: one client exceeds one of its own bounds for {WATCH} seconds, over and over. Another client, in its own
-process, meanwhile sends `PING`, `LOCK.ACQUIRE` and `LOCK.RELEASE` at most {1 / PACE:,.0f} times a second. The figures
-are the p99 of its acquires before and during the abuse (medians of the rounds), and the median of the rounds' ratios.
-No other client may be refused."""
+**Abuse**: some clients do the same over and over for {WATCH} seconds. The sidecar has 404 services and one core for
+itself; all others share the rest of the machine. Other clients, in processes of their own, meanwhile send `LIMIT.TAKE`
+every {PACE * 1000:.0f} ms, keep a linked lease, and probe `/healthz` every {PROBE_PACE * 1000:.0f} ms over a new
+connection. Their p99 may be {FACTOR} times that before the abuse, or {SMALL:.0f} ms if that is more, and at most
+{MOST:.0f} ms; each probe is answered within {PROBE_TIMEOUT:.0f} s, no lease is lost, and no call is refused. What
+another client of Redis itself notices meanwhile shows what the machine adds. Latencies are medians of the rounds."""
 
 
-def connect(port: int) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port), timeout=5)
-    connection.setblocking(False)
-    return connection
+class Round(NamedTuple):
+    before: Latencies
+    during: Latencies
+    #: Of the client of Redis.
+    redis: Latencies
+    probes: Latencies
+    errors: list[str]
 
 
-def push(connection: socket.socket, data: bytes) -> bytes | None:
-    """Sends what the socket takes, and reads nothing. Returns the rest; None if the connection was closed."""
-    try:
-        return data[connection.send(data) :]
-    except BlockingIOError:
-        time.sleep(0.001)
-        return data
-    except OSError:
-        return None
+def cores() -> tuple[Sequence[object], set[int]]:
+    """The words that start the sidecar on its core, and the other cores."""
+    mine = os.sched_getaffinity(0)
+    if len(mine) < 2:
+        return (), mine
+    first = sorted(mine)[CORE]
+    return ("taskset", "--cpu-list", first), mine - {first}
 
 
-def drain(connection: socket.socket) -> None:
-    """Reads what has arrived."""
-    try:
-        while connection.recv(1 << 20):
-            pass
-    except OSError:
-        # Nothing more for now, or the connection is closed.
-        pass
-
-
-def pour(port: int, data: bytes, is_read: bool = False) -> Iterator[None]:
-    """Sends the same whole commands in a loop, over a new connection when the old one is closed."""
-    connection, left = connect(port), data
-    while True:
-        rest = push(connection, left)
-        if rest is None:
-            connection.close()
-            connection = connect(port)
-        if is_read:
-            drain(connection)
-        left = rest or data
-        yield
-
-
-def unread_replies(sidecar: Sidecar) -> Iterator[None]:
-    yield from pour(sidecar.port, encode("INFO") * 50)
-
-
-def long_pipeline(sidecar: Sidecar) -> Iterator[None]:
-    yield from pour(sidecar.port, encode("PING") * 2048, is_read=True)
-
-
-def huge_command(sidecar: Sidecar) -> Iterator[None]:
-    yield from pour(sidecar.port, encode("LOCK.ACQUIRE", b"x" * (1 << 20), 1000))
-
-
-def nonsense(sidecar: Sidecar) -> Iterator[None]:
-    yield from pour(sidecar.port, b"\x00" * 70_000)
-
-
-def nonsense_behind_a_wait(sidecar: Sidecar) -> Iterator[None]:
-    """The error for the nonsense comes after the wait. The nonsense goes on meanwhile."""
-    connection = connect(sidecar.port)
-    push(connection, encode("LIMIT.TAKE", "line") * 2 + encode("LIMIT.TAKE", "line", "WAIT", 60_000) + b"*x\r\n")
-    while push(connection, b"x" * 70_000) is not None:
-        yield
-
-
-def half_commands(sidecar: Sidecar) -> Iterator[None]:
-    """Abandons its calls: the bytes behind them are no command, so the connection ends."""
-    connection = connect(sidecar.port)
-    while True:
-        if push(connection, encode("PERMIT.ACQUIRE", "calls") * 1024 + b"*x\r\n") != b"":
-            connection.close()
-            connection = connect(sidecar.port)
-        yield
-
-
-def numbered(port: int, command: Callable[[int], bytes]) -> Iterator[None]:
-    """Sends commands that are all about something else, 64 at a time."""
-    connection, number = connect(port), 0
-    left: bytes | None = b""
-    while True:
-        if not left:
-            left = b"".join(command(number + offset) for offset in range(64))
-            number += 64
-        left = push(connection, left)
-        if left is None:
-            connection.close()
-            connection, left = connect(port), b""
-        drain(connection)
-        yield
-
-
-def made_up_subjects(sidecar: Sidecar) -> Iterator[None]:
-    yield from numbered(sidecar.port, lambda number: encode("LIMIT.TAKE", "each", "SUBJECT", f"made-up-{number}"))
-
-
-def crowded_line(sidecar: Sidecar) -> Iterator[None]:
-    """One subject asks for more than its share of a queue, and goes on asking."""
-    yield from pour(sidecar.port, encode("LIMIT.TAKE", "line", "WAIT", 60_000) * (WAITING + 1), is_read=True)
-
-
-def unreported_permits(sidecar: Sidecar) -> Iterator[None]:
-    yield from pour(sidecar.port, encode("PERMIT.ACQUIRE", "calls") * 256, is_read=True)
-
-
-def too_many_connections(sidecar: Sidecar) -> Iterator[None]:
-    connections: list[socket.socket] = []
-    while True:
-        # Some send nothing, some half a command.
-        if len(connections) < CONNECTIONS - 20:
-            connections.append(connect(sidecar.port))
-            push(connections[-1], b"*3\r\n$12\r\nLOCK.AC")
-        else:
-            connect(sidecar.port).close()
-            time.sleep(0.002)
-        yield
-
-
-def too_many_requests(sidecar: Sidecar) -> Iterator[None]:
-    """Opens more HTTP connections than there are places. None of them sends a whole request."""
-    connections: list[socket.socket] = []
-    while True:
-        if len(connections) > CONNECTIONS + 20:
-            connections.pop(0).close()
-            time.sleep(0.002)
-        connections.append(connect(sidecar.http_port))
-        push(connections[-1], b"POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 70000\r\n")
-        yield
-
-
-def large_bodies(sidecar: Sidecar) -> Iterator[None]:
-    head = b"POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65537\r\n\r\n"
-    while True:
-        connection = connect(sidecar.http_port)
-        push(connection, head + b"x" * 65_537)
-        connection.close()
-        yield
-
-
-def deaf_followers(sidecar: Sidecar) -> Iterator[None]:
-    """Followers that do not read the events, while events are published."""
-    followers = [connect(sidecar.port) for _ in range(20)]
-    for follower in followers:
-        push(follower, encode("SUBSCRIBE", "interlock:events"))
-    client, number = Client(sidecar.port), 0
-    while True:
-        client.command("BREAKER.FORCE", "calls", ("DISABLED", "AUTO")[number % 2])
-        number += 1
-        yield
-
-
-def linked_leases(sidecar: Sidecar) -> Iterator[None]:
-    yield from numbered(sidecar.port, lambda number: encode("LOCK.ACQUIRE", f"linked-{number}", 60_000, "LINKED"))
-
-
-#: The abuses, by what is abused.
-ABUSES = {
-    "replies that are not read": unread_replies,
-    "2,048 commands at a time": long_pipeline,
-    "commands of 1 MiB and more": huge_command,
-    "bytes that are no command": nonsense,
-    "the same, behind a wait": nonsense_behind_a_wait,
-    "calls that are left behind": half_commands,
-    "subjects beyond max_subjects": made_up_subjects,
-    "waits beyond max_waiting": crowded_line,
-    "permits that nobody reports": unreported_permits,
-    "linked leases": linked_leases,
-    "followers that read nothing": deaf_followers,
-    "half commands on all connections": too_many_connections,
-    "half requests on all connections": too_many_requests,
-    "bodies of 64 KiB and one byte": large_bodies,
-}
-
-
-def abuse(kind: str, sidecar: Sidecar, orders: Connection) -> None:
+def run(case: Case, target: Target, orders: Connection) -> None:
     """Runs in its own process until it is told to stop."""
-    steps = 0
+    # Witnesses that are due go before the abuser, which has a core to share with them.
+    os.nice(10)
     try:
-        for _ in ABUSES[kind](sidecar):
-            steps += 1
+        for number, _ in enumerate(case.abuse(target)):
+            if number == 0:
+                orders.send("")
             if orders.poll(0):
                 break
-        else:
-            orders.send(f"it came to its end after {steps} steps")
-            return
+        orders.send("")
     except (OSError, RuntimeError) as error:
-        orders.send(f"after {steps} steps: {error!r}")
-        return
-    orders.send("")
+        orders.send(repr(error))
+        orders.send(repr(error))
 
 
-def measure(rig: Rig, table: Table, rounds: int, scale: int) -> None:
-    watch = WATCH * scale / 100
+def watch(case: Case, target: Target, redis_port: int, seconds: float) -> Round:
+    other = caller(target.witness, "LIMIT.TAKE", TAKEN)
+    redis = caller(Port(redis_port), "GET", "nothing")
+    probes, lease = prober(target.web), holder(target.witness)
+    time.sleep(0.4)
+    begin = time.monotonic_ns()
+    time.sleep(seconds)
+    quiet = time.monotonic_ns()
     processes = multiprocessing.get_context("fork")
-    for kind in ABUSES:
-        sidecar = rig.start_sidecar()
-        before, during, errors, lost = [], [], 0, 0
-        for _ in range(rounds):
-            bystander = Bystander(sidecar.port)
-            time.sleep(0.2)
-            begin = time.monotonic_ns()
-            time.sleep(watch)
-            quiet = time.monotonic_ns()
-            ours, theirs = processes.Pipe()
-            abuser = processes.Process(target=abuse, args=(kind, sidecar, theirs), daemon=True)
-            abuser.start()
-            # By now the abuse is in progress.
-            time.sleep(0.2)
-            middle = time.monotonic_ns()
-            time.sleep(watch)
-            end = time.monotonic_ns()
-            ours.send("stop")
-            if trouble := ours.recv():
-                say(f"  {kind}: {trouble}")
-            abuser.terminate()
-            abuser.join()
-            bystander.stop()
-            errors, lost = errors + len(bystander.errors), lost + bystander.lost
-            for error in bystander.errors[:1]:
-                say(f"  {kind}: the other client met {error}")
-            before.append(bystander.figures(CALLS[1], begin, quiet).p99)
-            during.append(bystander.figures(CALLS[1], middle, end).p99)
-        ratio = statistics.median(
-            late / early if early and late else float("inf") for early, late in zip(before, during, strict=True)
+    ours, theirs = processes.Pipe()
+    abuser = processes.Process(target=run, args=(case, target, theirs), daemon=True)
+    abuser.start()
+    troubles = {ours.recv()}
+    middle = time.monotonic_ns()
+    time.sleep(seconds)
+    end = time.monotonic_ns()
+    # The abuse goes on until the witnesses have been heard.
+    heard = [witness.stop() for witness in (other, redis, probes, lease)]
+    ours.send("stop")
+    if ours.poll(15):
+        troubles.add(ours.recv())
+    abuser.kill()
+    abuser.join()
+    for trouble in troubles - {""}:
+        say(f"  {case.name}: the abuse ended early: {trouble}")
+    return Round(
+        latencies(heard[0][0], begin, quiet),
+        latencies(heard[0][0], middle, end),
+        latencies(heard[1][0], middle, end),
+        latencies(heard[2][0], middle, end),
+        [error for _, errors in heard for error in errors],
+    )
+
+
+def measure(
+    rig: Rig, table: Table, rounds: int, scale: int, cases: Sequence[Case] = CASES, binary: pathlib.Path = BINARY
+) -> None:
+    raise_open_files()
+    before, others = cores()
+    # Everything that is started from here on stays away from the sidecar's core.
+    mine = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, others)
+    os.sched_setaffinity(rig.redis.pid, others)
+    try:
+        for case in cases:
+            target = start(rig, binary, case.world, before)
+            judge(table, case, [watch(case, target, rig.redis_port, WATCH * scale / 100) for _ in range(rounds)])
+            rig.stop(target.process)
+    finally:
+        os.sched_setaffinity(0, mine)
+
+
+def judge(table: Table, case: Case, seen: Sequence[Round]) -> None:
+    before, p50, p99, redis = (
+        statistics.median(values)
+        for values in (
+            [one.before.p99 for one in seen],
+            [one.during.p50 for one in seen],
+            [one.during.p99 for one in seen],
+            [one.redis.p99 for one in seen],
         )
-        table.add(
-            f"abuse, {kind}: p99 of another's locks, before and during",
-            f"{statistics.median(during):,.0f} µs",
-            f"{statistics.median(before):,.0f} µs",
-            f"{ratio:.2f}",
-            f"≤ {BOUND}",
-            ratio <= BOUND,
-        )
-        table.add(
-            f"abuse, {kind}: of the other, refused or lost",
-            f"{errors + lost}",
-            "–",
-            f"{errors + lost}",
-            "0",
-            errors + lost == 0,
-        )
-        rig.stop(sidecar.process)
+    )
+    most = max(one.during.most for one in seen)
+    bound = min(MOST, max(FACTOR * before, SMALL))
+    table.add(
+        f"abuse, {case.what}: p99 of another's `LIMIT.TAKE`",
+        f"{p99:.2f} ms; p50 {p50:.2f}, most {most:.0f}",
+        f"before {before:.2f} ms; Redis' client {redis:.2f}",
+        f"{p99:.2f} ms",
+        f"≤ {bound:.1f} ms",
+        p99 <= bound,
+    )
+    slowest = max(one.probes.most for one in seen)
+    errors = [error for one in seen for error in one.errors]
+    for error in sorted(set(errors))[:3]:
+        say(f"  {case.name}: another client met {error} ({errors.count(error)} times)")
+    table.add(
+        f"abuse, {case.what}: slowest liveness probe; errors and lost leases of others",
+        f"{slowest:.0f} ms; {len(errors)}",
+        "–",
+        f"{slowest:.0f} ms; {len(errors)}",
+        f"≤ {PROBE_TIMEOUT * 1000:.0f} ms; 0",
+        slowest <= PROBE_TIMEOUT * 1000 and not errors,
+    )

@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Runs single cases of the part `abuse` against any binary, and writes no page.
+
+  Benchmarks/abuse.py --list
+  Benchmarks/abuse.py --binary .build/debug/interlock live-1 ping-1000
+  Benchmarks/abuse.py --rounds 5                      all cases, as `make bench ARGS='--only abuse'`
+
+Exit codes: 0, every bound holds. 1, a bound is missed. 64, the command line is wrong.
+"""
+
+import argparse
+import pathlib
+import sys
+
+from figures import abuse
+from figures.table import Table
+from rig.servers import BINARY, Rig
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="a case by name; default: all")
+    parser.add_argument("--list", action="store_true", help="list the cases")
+    parser.add_argument("--binary", type=pathlib.Path, default=BINARY, help="the sidecar, default %(default)s")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds of each case, default %(default)s")
+    parser.add_argument("--scale", type=int, default=100, help="length of each round in percent, default %(default)s")
+    options = parser.parse_args()
+    known = {case.name: case for case in abuse.CASES}
+    if options.list:
+        for case in abuse.CASES:
+            print(f"{case.name:20}{case.what}")
+        return 0
+    if unknown := [name for name in options.cases if name not in known]:
+        parser.error(f"no case {', '.join(unknown)}; --list shows all")
+    cases = [known[name] for name in options.cases] or abuse.CASES
+    table = Table()
+    with Rig(abuse.CONFIGURATION) as rig:
+        abuse.measure(rig, table, options.rounds, options.scale, cases, options.binary.resolve())
+    return 0 if table.holds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Requests of HTTP that need no Redis, pipelined or multiplexed."""
+
+import socket
+from collections.abc import Callable, Iterator
+
+from abuses.target import ABUSER, CONNECTIONS, CROWDED, Abuse, Case, Target
+from rig import http2
+from rig.hose import Hose, connect, repeated
+from rig.http2 import Streams
+
+#: Streams that the sidecar allows on one connection, or a few less.
+STREAMS = 250
+#: The most who may follow what the console shows.
+CONSOLES = 64
+
+
+def get(path: str, *lines: str, key: str = ABUSER) -> bytes:
+    shown = [f"X-Api-Key: {key}"] if key else []
+    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: localhost", *shown, *lines, "", ""]).encode()
+
+
+def pipelined(path: str, count: int, key: str = "") -> Abuse:
+    def abuse(target: Target) -> Iterator[None]:
+        hose = Hose(target.http_port, count, repeated(get(path, key=key)))
+        while True:
+            yield
+            hose.turn()
+
+    return abuse
+
+
+def multiplexed(path: str, count: int, key: str = "") -> Abuse:
+    def abuse(target: Target) -> Iterator[None]:
+        shown = [("x-api-key", key)] if key else []
+        connections = [Streams(target.http_port, http2.fields(path, *shown), STREAMS) for _ in range(count)]
+        while True:
+            yield
+            for connection in connections:
+                connection.turn(0.02 / count)
+
+    return abuse
+
+
+def consoles(target: Target) -> Iterator[None]:
+    """Each follows another page."""
+
+    def page(number: int) -> bytes:
+        return get(f"/v1/live?view=services&from={number}", "Accept: text/event-stream")
+
+    hose = Hose(target.http_port, CONSOLES, b"", greeting=page)
+    while True:
+        yield
+        hose.turn()
+
+
+def consoles_of_locks(target: Target) -> Iterator[None]:
+    def page(number: int) -> bytes:
+        return get(f"/v1/live?view=locks&search=held-{number}", "Accept: text/event-stream")
+
+    hose = Hose(target.http_port, CONSOLES, b"", greeting=page)
+    while True:
+        yield
+        hose.turn()
+
+
+def unknown_frames(count: int, port: Callable[[Target], int]) -> Abuse:
+    def abuse(target: Target) -> Iterator[None]:
+        frames = repeated(http2.frame(http2.UNKNOWN))
+        hose = Hose(port(target), count, frames, greeting=http2.GREETING)
+        while True:
+            yield
+            hose.turn()
+
+    return abuse
+
+
+def too_many_requests(target: Target) -> Iterator[None]:
+    """Opens more HTTP connections than there are places. None of them sends a whole request."""
+    head = b"POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 70000\r\n"
+    connections: list[socket.socket] = []
+    while True:
+        yield
+        if len(connections) > CONNECTIONS + 20:
+            connections.pop(0).close()
+        connections.append(connect(target.http_port))
+        connections[-1].send(head)
+
+
+def large_bodies(target: Target) -> Iterator[None]:
+    head = f"POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: {ABUSER}\r\nContent-Length: 65537\r\n\r\n"
+    request = head.encode() + b"x" * 65_537
+    hose = Hose(target.http_port, 8, request)
+    while True:
+        yield
+        hose.turn()
+
+
+LIVE = "/v1/live?view=services"
+CASES = [
+    Case("live-1", "GET /v1/live?view=services, pipelined on 1 connection", pipelined(LIVE, 1, ABUSER)),
+    Case("live-8", "the same on 8", pipelined(LIVE, 8, ABUSER)),
+    Case("services-4", "GET /v1/services, pipelined on 4", pipelined("/v1/services", 4, ABUSER)),
+    Case("metrics-4", "GET /metrics, pipelined on 4", pipelined("/metrics", 4, ABUSER)),
+    Case("healthz-64", "GET /healthz without a key, pipelined on 64", pipelined("/healthz", 64)),
+    Case("healthz-1000", "GET /healthz without a key, pipelined on 1,000", pipelined("/healthz", 1_000)),
+    Case("401-8", "requests without a key that need one, on 8", pipelined("/v1/services", 8)),
+    Case("404-64", "unknown paths without a key, on 64", pipelined("/nothing/here", 64)),
+    Case("console-64", "GET /console without a key, on 64", pipelined("/console", 64)),
+    Case("openapi-8", "GET /openapi.yaml with a key, on 8", pipelined("/openapi.yaml", 8, ABUSER)),
+    Case("consoles-64", "64 consoles on different pages of services", consoles),
+    Case("consoles-locks-64", "64 consoles on different searches for locks", consoles_of_locks),
+    Case("h2-live", f"GET /v1/live?view=services, {STREAMS} streams of HTTP/2", multiplexed(LIVE, 1, ABUSER)),
+    Case("h2-401", f"requests without a key, {STREAMS} streams on each of 8", multiplexed("/v1/services", 8)),
+    Case("h2-console", f"GET /console, {STREAMS} streams on each of 4", multiplexed("/console", 4)),
+    Case("h2-unknown-8", "frames of an unknown type, on 8 to the HTTP API", unknown_frames(8, lambda t: t.http_port)),
+    Case("grpc-unknown-8", "frames of an unknown type, on 8 to the gRPC API", unknown_frames(8, lambda t: t.grpc_port)),
+    Case("half-requests", "half requests on all connections", too_many_requests, CROWDED),
+    Case("large-bodies", "bodies of 64 KiB and one byte, on 8", large_bodies),
+]

@@ -1,0 +1,98 @@
+"""Work that comes in one piece: connections that begin and end, handshakes, reloads."""
+
+import contextlib
+import signal
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Iterator
+
+from abuses.target import ENCRYPTED, LOGIN, Abuse, Case, Target, configuration
+from rig.client import Client, encode
+from rig.hose import connect
+
+#: Linked leases of the client that leaves; one connection may have no more.
+LEASES = 10_000
+#: Leases that are asked for before their replies are read.
+AT_ONCE = 500
+
+
+def arrivals(is_web: bool) -> Abuse:
+    def abuse(target: Target) -> Iterator[None]:
+        port = target.http_port if is_web else target.port
+        while True:
+            yield
+            connect(port).close()
+
+    return abuse
+
+
+def client_hello() -> bytes:
+    """What a client of TLS says first. A server answers it each time, with a signature."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()
+
+
+def handshakes(target: Target) -> Iterator[None]:
+    """Begins handshakes, each of which costs the sidecar a signature, and leaves when the answer is there."""
+    hello = client_hello()
+    ports = [target.port, target.http_port, target.grpc_port]
+    number = 0
+    while True:
+        yield
+        connections = [connect(ports[(number + place) % 3]) for place in range(16)]
+        number += 16
+        for connection in connections:
+            connection.send(hello)
+        for connection in connections:
+            connection.settimeout(0.05)
+            with contextlib.suppress(OSError):
+                connection.recv(1 << 14)
+            connection.close()
+
+
+def departures(target: Target) -> Iterator[None]:
+    """A client that has as many linked leases as it may, and leaves without a word."""
+    while True:
+        client = Client(target.port)
+        client.socket.settimeout(60)
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.socket.sendall(LOGIN)
+        client.reply()
+        for begin in range(0, LEASES, AT_ONCE):
+            names = range(begin, begin + AT_ONCE)
+            client.socket.sendall(
+                b"".join(encode("LOCK.ACQUIRE", f"linked-{name}", 60_000, "LINKED") for name in names)
+            )
+            for _ in names:
+                client.reply()
+        yield
+        client.close()
+        # The leases are released before they are taken again.
+        time.sleep(0.3)
+
+
+def reloads(target: Target) -> Iterator[None]:
+    """Changes the limits of all services, again and again."""
+    ports = target.port, target.http_port, target.grpc_port
+    limit = 1_000_000
+    while True:
+        yield
+        limit += 1
+        target.configuration.write_text(configuration(target.world, target.configuration.parent, *ports, limit))
+        target.process.send_signal(signal.SIGHUP)
+        time.sleep(0.2)
+
+
+CASES = [
+    Case("connections-resp", "connections to the RESP API, opened and closed in a loop", arrivals(is_web=False)),
+    Case("connections-http", "the same to the HTTP API", arrivals(is_web=True)),
+    Case("handshakes", "TLS handshakes in a loop", handshakes, ENCRYPTED),
+    Case("leases", f"a client with {LEASES:,} linked leases that leaves", departures),
+    Case("reload", "reloads that change 400 services", reloads),
+]
