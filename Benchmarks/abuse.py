@@ -12,6 +12,8 @@ import argparse
 import pathlib
 import sys
 
+from abuses.target import Case
+from abuses.trial import Trial
 from figures import abuse
 from figures.table import Table
 from rig.servers import BINARY, Rig
@@ -25,17 +27,18 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1, help="rounds of each case, default %(default)s")
     parser.add_argument("--scale", type=int, default=100, help="length of each round in percent, default %(default)s")
     options = parser.parse_args()
-    known = {case.name: case for case in abuse.CASES}
+    everything: list[Case | Trial] = [*abuse.CASES, *abuse.TRIALS]
     if options.list:
-        for case in abuse.CASES:
-            print(f"{case.name:20}{case.what}")
+        for one in everything:
+            print(f"{one.name:20}{one.what}")
         return 0
-    if unknown := [name for name in options.cases if name not in known]:
+    if unknown := set(options.cases) - {one.name for one in everything}:
         parser.error(f"no case {', '.join(unknown)}; --list shows all")
-    cases = [known[name] for name in options.cases] or abuse.CASES
+    cases = [case for case in abuse.CASES if not options.cases or case.name in options.cases]
+    trials = [trial for trial in abuse.TRIALS if not options.cases or trial.name in options.cases]
     table = Table()
     with Rig(abuse.CONFIGURATION) as rig:
-        abuse.measure(rig, table, options.rounds, options.scale, cases, options.binary.resolve())
+        abuse.measure(rig, table, options.rounds, options.scale, cases, trials, options.binary.resolve())
     return 0 if table.holds else 1
 
 

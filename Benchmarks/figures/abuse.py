@@ -1,28 +1,25 @@
 """Clients that ask for more than their due, and what others notice: latency, leases, and the liveness probe."""
 
-import multiprocessing
 import os
 import pathlib
 import statistics
-import time
 from collections.abc import Sequence
-from multiprocessing.connection import Connection
-from typing import NamedTuple
 
-from abuses import commands, requests, upkeep
-from abuses.target import TAKEN, Case, Target, start
+from abuses import bodies, commands, descriptors, logs, quotas, requests, upkeep
+from abuses.target import Case, start
+from abuses.trial import Stage, Trial
+from abuses.watch import Round, cores, watch
 from figures.table import Table
 from rig.crowd import raise_open_files
 from rig.servers import BINARY, Rig, say
-from rig.witness import PACE, PROBE_PACE, PROBE_TIMEOUT, Latencies, Port, caller, holder, latencies, prober
+from rig.witness import PACE, PROBE_PACE, PROBE_TIMEOUT
 
 CASES = [*requests.CASES, *commands.CASES, *upkeep.CASES]
+TRIALS = [*quotas.TRIALS, *descriptors.TRIALS, *bodies.TRIALS, *logs.TRIALS]
 #: For how many seconds the witnesses are watched before and during each abuse.
 WATCH = 2
 #: Milliseconds of another client's p99: at most so many, and `FACTOR` times as many as before or `SMALL`.
 MOST, FACTOR, SMALL = 20.0, 5, 5.0
-#: The sidecar has the first core for itself; everything else shares the others.
-CORE = 0
 #: Of the rig. The sidecars have their own configuration.
 CONFIGURATION = ""
 EXPLANATION = f"""\
@@ -34,76 +31,14 @@ connection. Their p99 may be {FACTOR} times that before the abuse, or {SMALL:.0f
 another client of Redis itself notices meanwhile shows what the machine adds. Latencies are medians of the rounds."""
 
 
-class Round(NamedTuple):
-    before: Latencies
-    during: Latencies
-    #: Of the client of Redis.
-    redis: Latencies
-    probes: Latencies
-    errors: list[str]
-
-
-def cores() -> tuple[Sequence[object], set[int]]:
-    """The words that start the sidecar on its core, and the other cores."""
-    mine = os.sched_getaffinity(0)
-    if len(mine) < 2:
-        return (), mine
-    first = sorted(mine)[CORE]
-    return ("taskset", "--cpu-list", first), mine - {first}
-
-
-def run(case: Case, target: Target, orders: Connection) -> None:
-    """Runs in its own process until it is told to stop."""
-    # Witnesses that are due go before the abuser, which has a core to share with them.
-    os.nice(10)
-    try:
-        for number, _ in enumerate(case.abuse(target)):
-            if number == 0:
-                orders.send("")
-            if orders.poll(0):
-                break
-        orders.send("")
-    except (OSError, RuntimeError) as error:
-        orders.send(repr(error))
-        orders.send(repr(error))
-
-
-def watch(case: Case, target: Target, redis_port: int, seconds: float) -> Round:
-    other = caller(target.witness, "LIMIT.TAKE", TAKEN)
-    redis = caller(Port(redis_port), "GET", "nothing")
-    probes, lease = prober(target.web), holder(target.witness)
-    time.sleep(0.4)
-    begin = time.monotonic_ns()
-    time.sleep(seconds)
-    quiet = time.monotonic_ns()
-    processes = multiprocessing.get_context("fork")
-    ours, theirs = processes.Pipe()
-    abuser = processes.Process(target=run, args=(case, target, theirs), daemon=True)
-    abuser.start()
-    troubles = {ours.recv()}
-    middle = time.monotonic_ns()
-    time.sleep(seconds)
-    end = time.monotonic_ns()
-    # The abuse goes on until the witnesses have been heard.
-    heard = [witness.stop() for witness in (other, redis, probes, lease)]
-    ours.send("stop")
-    if ours.poll(15):
-        troubles.add(ours.recv())
-    abuser.kill()
-    abuser.join()
-    for trouble in troubles - {""}:
-        say(f"  {case.name}: the abuse ended early: {trouble}")
-    return Round(
-        latencies(heard[0][0], begin, quiet),
-        latencies(heard[0][0], middle, end),
-        latencies(heard[1][0], middle, end),
-        latencies(heard[2][0], middle, end),
-        [error for _, errors in heard for error in errors],
-    )
-
-
 def measure(
-    rig: Rig, table: Table, rounds: int, scale: int, cases: Sequence[Case] = CASES, binary: pathlib.Path = BINARY
+    rig: Rig,
+    table: Table,
+    rounds: int,
+    scale: int,
+    cases: Sequence[Case] = CASES,
+    trials: Sequence[Trial] = TRIALS,
+    binary: pathlib.Path = BINARY,
 ) -> None:
     raise_open_files()
     before, others = cores()
@@ -116,6 +51,10 @@ def measure(
             target = start(rig, binary, case.world, before)
             judge(table, case, [watch(case, target, rig.redis_port, WATCH * scale / 100) for _ in range(rounds)])
             rig.stop(target.process)
+        for trial in trials:
+            for found in trial.run(Stage(rig, binary, before, scale)):
+                what = f"abuse, {trial.what}: {found.what}"
+                table.add(what, found.figure, found.beside, found.figure, found.bound, found.holds)
     finally:
         os.sched_setaffinity(0, mine)
 
@@ -143,7 +82,7 @@ def judge(table: Table, case: Case, seen: Sequence[Round]) -> None:
     slowest = max(one.probes.most for one in seen)
     errors = [error for one in seen for error in one.errors]
     for error in sorted(set(errors))[:3]:
-        say(f"  {case.name}: another client met {error} ({errors.count(error)} times)")
+        say(f"  {case.name}: of the others, {error} ({errors.count(error)} times)")
     table.add(
         f"abuse, {case.what}: slowest liveness probe; errors and lost leases of others",
         f"{slowest:.0f} ms; {len(errors)}",

@@ -1,0 +1,118 @@
+"""Bodies that go on after an early answer: how much of them is read."""
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator
+
+from abuses.target import USUAL, WITNESS, Target, start
+from abuses.trial import Finding, Stage, Trial, bytes_read
+from rig import http2
+from rig.hose import BLOCK
+
+MOST = 64 << 10
+SIZE = 64 << 20
+#: The sidecar's other business meanwhile: heartbeats and answers of Redis.
+OTHERS = 8 << 10
+SECONDS = 5
+
+
+def head(path: str, *lines: str) -> bytes:
+    return "\r\n".join([f"POST {path} HTTP/1.1", "Host: localhost", *lines, "", ""]).encode()
+
+
+LENGTH, KEY = f"Content-Length: {SIZE}", f"X-Api-Key: {WITNESS}"
+CHUNKED = "Transfer-Encoding: chunked"
+REQUESTS = {
+    "401": head("/v1/locks/a", LENGTH),
+    "401, chunked": head("/v1/locks/a", CHUNKED),
+    "404": head("/nothing", LENGTH, KEY),
+    "413": head("/v1/locks/a", LENGTH, KEY),
+    "413, chunked": head("/v1/locks/a", CHUNKED, KEY),
+    "421": head("/v1/locks/a", LENGTH, KEY).replace(b"Host: localhost", b"Host: example.com"),
+}
+
+
+def read_after(target: Target, first: bytes, block: bytes, waits: bool) -> tuple[bytes, int]:
+    """What was answered to `first`, and how many bytes of the blocks behind it were read."""
+    with socket.create_connection(("127.0.0.1", target.http_port), timeout=5) as connection:
+        connection.sendall(first)
+        if not waits:
+            # The answer comes once too much of the body has.
+            connection.sendall(block)
+        answer = connection.recv(1 << 16)
+        begun = bytes_read(target)
+        connection.setblocking(False)
+        left = memoryview(block)
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            readable, writable, _ = select.select([connection], [connection], [], 0.05)
+            try:
+                if readable and not connection.recv(1 << 16):
+                    break
+                if writable:
+                    left = left[connection.send(left) :] or memoryview(block)
+            except BlockingIOError:
+                continue
+            except OSError:
+                break
+        return answer, bytes_read(target) - begun
+
+
+def multiplexed(target: Target) -> int:
+    """The same for a stream of HTTP/2, as far as its windows go."""
+    fields = http2.fields("/v1/locks/a", ("content-length", str(SIZE)), method="POST")
+    begin = http2.GREETING + http2.frame(http2.HEADERS, http2.END_HEADERS, 1, fields)
+    with socket.create_connection(("127.0.0.1", target.http_port), timeout=5) as connection:
+        connection.sendall(begin)
+        time.sleep(0.2)
+        begun = bytes_read(target)
+        connection.setblocking(False)
+        window, rest, sent = http2.FIRST_WINDOW, b"", 0
+        data = http2.frame(http2.DATA, 0, 1, bytes(1 << 14))
+        left = memoryview(b"")
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end and sent < SIZE:
+            if not left and window >= 1 << 14:
+                left, window, sent = memoryview(data), window - (1 << 14), sent + (1 << 14)
+            readable, writable, _ = select.select([connection], [connection] if left else [], [], 0.05)
+            try:
+                if readable:
+                    more = connection.recv(1 << 16)
+                    if not more:
+                        break
+                    rest += more
+                    while len(rest) >= 9:
+                        high, low, kind, _, stream = http2.HEAD.unpack_from(rest)
+                        size = 9 + (high << 16 | low)
+                        if len(rest) < size:
+                            break
+                        if kind == http2.WINDOW_UPDATE and stream == 0:
+                            window += struct.unpack("!I", rest[9:13])[0]
+                        rest = rest[size:]
+                if writable:
+                    left = left[connection.send(left) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                break
+        return bytes_read(target) - begun
+
+
+def run(stage: Stage) -> Iterator[Finding]:
+    target = start(stage.rig, stage.binary, USUAL, stage.before)
+    time.sleep(1)
+    for name, request in REQUESTS.items():
+        block = (b"10000\r\n" + bytes(1 << 16) + b"\r\n") * 4 if "chunked" in name else bytes(BLOCK)
+        answer, count = read_after(target, request, block, waits=name != "413, chunked")
+        holds = count <= MOST + OTHERS and answer[9:12] == name[:3].encode()
+        yield Finding(
+            f"read after {name}", f"{count / 1024:,.0f} KiB", f"≤ {MOST >> 10} KiB", holds, answer[9:12].decode()
+        )
+    count = multiplexed(target)
+    yield Finding("read after 401 of HTTP/2", f"{count / 1024:,.0f} KiB", f"≤ {MOST >> 10} KiB", count <= MOST + OTHERS)
+    stage.rig.stop(target.process)
+
+
+TRIALS = [Trial("bodies", f"bodies of {SIZE >> 20} MiB after an early answer", run)]

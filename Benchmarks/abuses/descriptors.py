@@ -1,0 +1,70 @@
+"""Silent connections that use up the sidecar's file descriptors: the paths of probes answer, and the log says so."""
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+
+from abuses.target import FEW_FILES, WITNESS, World, start
+from abuses.trial import Finding, Stage, Trial, log
+from rig.client import Client
+from rig.hose import connect
+from rig.servers import say
+from rig.witness import Port, ask
+
+WORLD = World(files=FEW_FILES)
+PATHS = "/healthz", "/readyz", "/metrics"
+#: Seconds of the trial, and from one request to the next.
+SECONDS, PACE = 60, 0.5
+#: A line about it, however it is worded.
+LINE = re.compile(r"descriptor|open.files|too many open|EMFILE", re.IGNORECASE)
+
+
+def run(stage: Stage) -> Iterator[Finding]:
+    target = start(stage.rig, stage.binary, WORLD, stage.before)
+    begun = len(log(stage, target))
+    silent: list[socket.socket] = []
+    slowest = failed = count = 0.0
+    begin = time.monotonic()
+    while time.monotonic() < begin + stage.seconds(SECONDS):
+        for connection in silent:
+            try:
+                if connection.recv(1 << 16) == b"":
+                    raise ConnectionResetError
+            except BlockingIOError:
+                continue
+            except OSError:
+                connection.close()
+        silent = [connection for connection in silent if connection.fileno() >= 0]
+        while len(silent) < 2 * FEW_FILES:
+            silent.append(connect(target.port))
+        for path in PATHS:
+            asked = time.monotonic()
+            count += 1
+            try:
+                failed += ask(Port(target.http_port, WITNESS), path) != 200
+            except OSError:
+                failed += 1
+            slowest = max(slowest, time.monotonic() - asked)
+        time.sleep(PACE)
+    lines = [line for line in log(stage, target)[begun:].splitlines() if LINE.search(line)]
+    for line in lines[:3]:
+        say(f"  logged: {line}")
+    for connection in silent:
+        connection.close()
+    answered = f"{count - failed:.0f} of {count:.0f}, the slowest in {slowest * 1000:.0f} ms"
+    yield Finding("answers of the three paths", answered, "all, ≤ 1,000 ms", not failed and slowest <= 1)
+    most = 1 + int(stage.seconds(SECONDS) // 60)
+    yield Finding("lines of the log", f"{len(lines)}", f"1 to {most}", 1 <= len(lines) <= most)
+    time.sleep(0.5)
+    try:
+        client = Client(target.port)
+        client.command("AUTH", WITNESS)
+        is_back = client.command("PING") == b"PONG"
+    except (OSError, RuntimeError):
+        is_back = False
+    yield Finding("a new client afterwards", "served" if is_back else "not served", "served", is_back)
+    stage.rig.stop(target.process)
+
+
+TRIALS = [Trial("descriptors", f"{2 * FEW_FILES} silent connections, with {FEW_FILES} descriptors", run)]

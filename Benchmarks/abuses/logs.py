@@ -1,0 +1,83 @@
+"""A log that nobody reads: everything answers as before, the end comes in time, and what was dropped is counted."""
+
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+
+from abuses.target import OPERATOR, USUAL, WITNESS, Case, Target, start
+from abuses.trial import Finding, Stage, Trial
+from abuses.watch import watch
+from rig.client import Client
+
+#: Seconds for which the log is blocked, and until the sidecar has ended.
+SECONDS, END = 60, 10
+#: Bytes of the pipe.
+PIPE = 4096
+DROPPED = re.compile(r"^(interlock_\w*log\w*dropped\w*)(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
+
+
+def force(target: Target) -> Iterator[None]:
+    """Each change of a breaker is a line of the log."""
+    client = Client(target.port)
+    client.socket.settimeout(30)
+    client.command("AUTH", OPERATOR)
+    number = 0
+    while True:
+        yield
+        client.command("BREAKER.FORCE", f"service-{number % 400:03}", ("DISABLED", "AUTO")[number // 400 % 2])
+        number += 1
+
+
+def dropped(target: Target) -> float:
+    """Lines that the sidecar says it has dropped; -1: no metric says so."""
+    request = urllib.request.Request(f"http://127.0.0.1:{target.http_port}/metrics", headers={"X-Api-Key": WITNESS})
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            found = DROPPED.findall(answer.read().decode())
+    except OSError:
+        return -1
+    return sum(float(value) for _, value in found) if found else -1
+
+
+def run(stage: Stage) -> Iterator[Finding]:
+    unread, stderr = os.pipe()
+    fcntl.fcntl(stderr, fcntl.F_SETPIPE_SZ, PIPE)
+    target = start(stage.rig, stage.binary, USUAL, stage.before, stdout=subprocess.DEVNULL, stderr=stderr)
+    os.close(stderr)
+    case = Case("log", "breakers that are forced back and forth", force)
+    seen = watch(case, target, stage.rig.redis_port, stage.seconds(SECONDS))
+    most = max(5 * seen.before.p99, 5.0)
+    yield Finding(
+        "p99 of another's `LIMIT.TAKE`",
+        f"{seen.during.p99:.2f} ms",
+        f"≤ {min(most, 20):.1f} ms",
+        seen.during.p99 <= min(most, 20),
+        f"before {seen.before.p99:.2f} ms; Redis' client {seen.redis.p99:.2f}",
+    )
+    errors = f"{seen.probes.most:.0f} ms; {len(seen.errors)}"
+    yield Finding(
+        "slowest liveness probe; errors and lost leases of others",
+        errors,
+        "≤ 1,000 ms; 0",
+        seen.probes.most <= 1000 and not seen.errors,
+    )
+    count = dropped(target)
+    yield Finding("lines that were dropped, by the metric", f"{count:,.0f}", "> 0", count > 0)
+    begin = time.monotonic()
+    target.process.send_signal(signal.SIGTERM)
+    try:
+        target.process.wait(END + 5)
+    except subprocess.TimeoutExpired:
+        target.process.kill()
+    took = time.monotonic() - begin
+    yield Finding("its end after SIGTERM", f"{took:.1f} s", f"≤ {END} s", took <= END)
+    os.close(unread)
+    stage.rig.stop(target.process)
+
+
+TRIALS = [Trial("log", "a log that nobody reads", run)]
