@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Callable, Iterator
 
-from abuses.target import CONNECTIONS, CROWDED, LOGIN, OPERATOR, WAITING, Abuse, Case, Target
+from abuses.target import ABUSER, CONNECTIONS, CROWDED, LOGIN, OPERATOR, WAITING, Abuse, Case, Target
 from rig.client import Client, encode
 from rig.hose import Hose, connect, repeated
 
@@ -70,7 +70,7 @@ def deaf_followers(target: Target) -> Iterator[None]:
     """Followers that do not read the events, while events are published."""
     followers = [connect(target.port) for _ in range(20)]
     for follower in followers:
-        follower.send(LOGIN + encode("SUBSCRIBE", "interlock:events"))
+        follower.send(LOGIN + SUBSCRIBE)
     client, number = Client(target.port), 0
     client.command("AUTH", OPERATOR)
     while True:
@@ -81,6 +81,8 @@ def deaf_followers(target: Target) -> Iterator[None]:
 
 PING, INFO, VIEW, LIST = encode("PING"), encode("INFO"), encode("LIVE.VIEW", "services"), encode("BREAKER.LIST")
 NAMES = [f"name-{number}" for number in range(1_000)]
+CHANNEL = "interlock:events"
+SUBSCRIBE, UNSUBSCRIBE = encode("SUBSCRIBE", CHANNEL), encode("UNSUBSCRIBE", CHANNEL)
 #: Words of one command are 1,024 at most.
 MANY_GET, MANY_DOCS = encode("MGET", *NAMES), encode("COMMAND", "INFO", *["LOCK.ACQUIRE"] * 1_000)
 CASES = [
@@ -93,6 +95,12 @@ CASES = [
     Case("ping-1000", "the same on 1,000", pipelined(PING, 1_000, has_key=False)),
     Case("ping-key-1000", "PING with a key, on 1,000", pipelined(PING, 1_000)),
     Case("auth-8", "AUTH with wrong keys, on 8", pipelined(encode("AUTH", "guessed"), 8, has_key=False)),
+    Case("hello-8", "HELLO 3 with a key, on 8", pipelined(encode("HELLO", 3, "AUTH", "abuser", ABUSER), 8)),
+    Case("subscribe-8", "SUBSCRIBE and UNSUBSCRIBE in turn, on 8", pipelined(SUBSCRIBE + UNSUBSCRIBE, 8)),
+    Case("unknown-8", "unknown commands, on 8", pipelined(encode("NOTHING", "a", "b"), 8)),
+    Case("takes-8", "LIMIT.TAKE of another service, on 8", pipelined(encode("LIMIT.TAKE", "calls"), 8)),
+    Case("takes-1000", "the same on 1,000", pipelined(encode("LIMIT.TAKE", "calls"), 1_000)),
+    Case("acquires-8", "LOCK.ACQUIRE of a held lock, on 8", pipelined(encode("LOCK.ACQUIRE", "wanted", 60_000), 8)),
     Case("mget-8", "MGET of 1,000 names, on 8", pipelined(MANY_GET, 8)),
     Case("command-info-8", "COMMAND INFO of 1,000 names, on 8", pipelined(MANY_DOCS, 8)),
     Case("grants-8", "LOCK.GRANTS on 8", pipelined(encode("LOCK.GRANTS"), 8)),

@@ -1,7 +1,7 @@
 """Requests of HTTP that need no Redis, pipelined or multiplexed."""
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from abuses.target import ABUSER, CONNECTIONS, CROWDED, Abuse, Case, Target
 from rig import http2
@@ -20,8 +20,12 @@ def get(path: str, *lines: str, key: str = ABUSER) -> bytes:
 
 
 def pipelined(path: str, count: int, key: str = "") -> Abuse:
+    return pipelined_bytes(get(path, key=key), count)
+
+
+def pipelined_bytes(request: bytes, count: int) -> Abuse:
     def abuse(target: Target) -> Iterator[None]:
-        hose = Hose(target.http_port, count, repeated(get(path, key=key)))
+        hose = Hose(target.http_port, count, repeated(request))
         while True:
             yield
             hose.turn()
@@ -29,10 +33,14 @@ def pipelined(path: str, count: int, key: str = "") -> Abuse:
     return abuse
 
 
-def multiplexed(path: str, count: int, key: str = "") -> Abuse:
+def multiplexed(path: str, count: int, key: str = "", is_grpc: bool = False) -> Abuse:
     def abuse(target: Target) -> Iterator[None]:
         shown = [("x-api-key", key)] if key else []
-        connections = [Streams(target.http_port, http2.fields(path, *shown), STREAMS) for _ in range(count)]
+        if is_grpc:
+            shown += [("content-type", "application/grpc"), ("te", "trailers")]
+        fields = http2.fields(path, *shown, method="POST" if is_grpc else "GET")
+        port = target.grpc_port if is_grpc else target.http_port
+        connections = [Streams(port, fields, STREAMS) for _ in range(count)]
         while True:
             yield
             for connection in connections:
@@ -63,17 +71,6 @@ def consoles_of_locks(target: Target) -> Iterator[None]:
         hose.turn()
 
 
-def unknown_frames(count: int, port: Callable[[Target], int]) -> Abuse:
-    def abuse(target: Target) -> Iterator[None]:
-        frames = repeated(http2.frame(http2.UNKNOWN))
-        hose = Hose(port(target), count, frames, greeting=http2.GREETING)
-        while True:
-            yield
-            hose.turn()
-
-    return abuse
-
-
 def too_many_requests(target: Target) -> Iterator[None]:
     """Opens more HTTP connections than there are places. None of them sends a whole request."""
     head = b"POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 70000\r\n"
@@ -96,6 +93,7 @@ def large_bodies(target: Target) -> Iterator[None]:
 
 
 LIVE = "/v1/live?view=services"
+SHOULD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 CASES = [
     Case("live-1", "GET /v1/live?view=services, pipelined on 1 connection", pipelined(LIVE, 1, ABUSER)),
     Case("live-8", "the same on 8", pipelined(LIVE, 8, ABUSER)),
@@ -112,8 +110,10 @@ CASES = [
     Case("h2-live", f"GET /v1/live?view=services, {STREAMS} streams of HTTP/2", multiplexed(LIVE, 1, ABUSER)),
     Case("h2-401", f"requests without a key, {STREAMS} streams on each of 8", multiplexed("/v1/services", 8)),
     Case("h2-console", f"GET /console, {STREAMS} streams on each of 4", multiplexed("/console", 4)),
-    Case("h2-unknown-8", "frames of an unknown type, on 8 to the HTTP API", unknown_frames(8, lambda t: t.http_port)),
-    Case("grpc-unknown-8", "frames of an unknown type, on 8 to the gRPC API", unknown_frames(8, lambda t: t.grpc_port)),
+    Case(
+        "grpc-401", f"calls of gRPC without a key, {STREAMS} streams on each of 8", multiplexed(SHOULD, 8, is_grpc=True)
+    ),
+    Case("bad-64", "bytes that are no HTTP, on 64", pipelined_bytes(b"GET  HTTP\r\n\r\n", 64)),
     Case("half-requests", "half requests on all connections", too_many_requests, CROWDED),
     Case("large-bodies", "bodies of 64 KiB and one byte, on 8", large_bodies),
 ]

@@ -5,7 +5,7 @@ import pathlib
 import statistics
 from collections.abc import Sequence
 
-from abuses import bodies, commands, descriptors, logs, quotas, requests, upkeep
+from abuses import bodies, commands, descriptors, frames, logs, quotas, requests, upkeep
 from abuses.target import Case, start
 from abuses.trial import Stage, Trial
 from abuses.watch import Round, cores, watch
@@ -14,7 +14,7 @@ from rig.crowd import raise_open_files
 from rig.servers import BINARY, Rig, say
 from rig.witness import PACE, PROBE_PACE, PROBE_TIMEOUT
 
-CASES = [*requests.CASES, *commands.CASES, *upkeep.CASES]
+CASES = [*requests.CASES, *frames.CASES, *commands.CASES, *upkeep.CASES]
 TRIALS = [*quotas.TRIALS, *descriptors.TRIALS, *bodies.TRIALS, *logs.TRIALS]
 #: For how many seconds the witnesses are watched before and during each abuse.
 WATCH = 2

@@ -6,7 +6,7 @@ import struct
 
 from rig.hose import PATIENCE, READ, connect
 
-DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
+DATA, HEADERS, PRIORITY, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 2, 3, 4, 6, 7, 8
 #: A type of frame that is not defined. Receivers ignore it.
 UNKNOWN = 0xEE
 ACK = END_STREAM = 1
