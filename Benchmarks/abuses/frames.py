@@ -60,7 +60,7 @@ def resets(count: int) -> Abuse:
 UNKNOWN = http2.frame(http2.UNKNOWN)
 CASES = [
     Case("h2-unknown-8", "frames of an unknown type, on 8 to the HTTP API", flood(UNKNOWN, 8)),
-    Case("grpc-unknown-8", "the same to the gRPC API", flood(UNKNOWN, 8, grpc)),
+    Case("grpc-unknown-8", "frames of an unknown type, on 8 to the gRPC API", flood(UNKNOWN, 8, grpc)),
     Case("h2-ping-8", "PING frames, on 8", flood(http2.frame(http2.PING, 0, 0, bytes(8)), 8)),
     Case("h2-settings-8", "empty SETTINGS frames, on 8", flood(http2.frame(http2.SETTINGS), 8)),
     Case("h2-priority-8", "PRIORITY frames, on 8", flood(http2.frame(http2.PRIORITY, 0, 1, bytes(5)), 8)),

@@ -96,7 +96,7 @@ LIVE = "/v1/live?view=services"
 SHOULD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 CASES = [
     Case("live-1", "GET /v1/live?view=services, pipelined on 1 connection", pipelined(LIVE, 1, ABUSER)),
-    Case("live-8", "the same on 8", pipelined(LIVE, 8, ABUSER)),
+    Case("live-8", "GET /v1/live?view=services, pipelined on 8 connections", pipelined(LIVE, 8, ABUSER)),
     Case("services-4", "GET /v1/services, pipelined on 4", pipelined("/v1/services", 4, ABUSER)),
     Case("metrics-4", "GET /metrics, pipelined on 4", pipelined("/metrics", 4, ABUSER)),
     Case("healthz-64", "GET /healthz without a key, pipelined on 64", pipelined("/healthz", 64)),

@@ -91,7 +91,7 @@ def reloads(target: Target) -> Iterator[None]:
 
 CASES = [
     Case("connections-resp", "connections to the RESP API, opened and closed in a loop", arrivals(is_web=False)),
-    Case("connections-http", "the same to the HTTP API", arrivals(is_web=True)),
+    Case("connections-http", "connections to the HTTP API, opened and closed in a loop", arrivals(is_web=True)),
     Case("handshakes", "TLS handshakes in a loop", handshakes, ENCRYPTED),
     Case("leases", f"a client with {LEASES:,} linked leases that leaves", departures),
     Case("reload", "reloads that change 400 services", reloads),

@@ -13,6 +13,8 @@ from rig.witness import Latencies, Port, caller, holder, latencies, prober
 
 #: The sidecar has the first core for itself; everything else shares the others.
 CORE = 0
+#: Milliseconds of another client's p99: at most so many, and `FACTOR` times as many as before or `SMALL`.
+MOST, FACTOR, SMALL = 20.0, 5, 5.0
 
 
 class Round(NamedTuple):
@@ -47,6 +49,11 @@ def run(case: Case, target: Target, orders: Connection) -> None:
     except (OSError, RuntimeError) as error:
         orders.send(repr(error))
         orders.send(repr(error))
+
+
+def bound(before: float) -> float:
+    """The most milliseconds of another client's p99, which was `before`."""
+    return min(MOST, max(FACTOR * before, SMALL))
 
 
 def watch(case: Case, target: Target, redis_port: int, seconds: float) -> Round:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from abuses import bodies, commands, descriptors, frames, logs, quotas, requests, upkeep
 from abuses.target import Case, start
 from abuses.trial import Stage, Trial
-from abuses.watch import Round, cores, watch
+from abuses.watch import FACTOR, MOST, SMALL, Round, bound, cores, watch
 from figures.table import Table
 from rig.crowd import raise_open_files
 from rig.servers import BINARY, Rig, say
@@ -18,8 +18,6 @@ CASES = [*requests.CASES, *frames.CASES, *commands.CASES, *upkeep.CASES]
 TRIALS = [*quotas.TRIALS, *descriptors.TRIALS, *bodies.TRIALS, *logs.TRIALS]
 #: For how many seconds the witnesses are watched before and during each abuse.
 WATCH = 2
-#: Milliseconds of another client's p99: at most so many, and `FACTOR` times as many as before or `SMALL`.
-MOST, FACTOR, SMALL = 20.0, 5, 5.0
 #: Of the rig. The sidecars have their own configuration.
 CONFIGURATION = ""
 EXPLANATION = f"""\
@@ -70,14 +68,13 @@ def judge(table: Table, case: Case, seen: Sequence[Round]) -> None:
         )
     )
     most = max(one.during.most for one in seen)
-    bound = min(MOST, max(FACTOR * before, SMALL))
     table.add(
         f"abuse, {case.what}: p99 of another's `LIMIT.TAKE`",
         f"{p99:.2f} ms; p50 {p50:.2f}, most {most:.0f}",
         f"before {before:.2f} ms; Redis' client {redis:.2f}",
         f"{p99:.2f} ms",
-        f"≤ {bound:.1f} ms",
-        p99 <= bound,
+        f"≤ {bound(before):.1f} ms",
+        p99 <= bound(before),
     )
     slowest = max(one.probes.most for one in seen)
     errors = [error for one in seen for error in one.errors]
