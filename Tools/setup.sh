@@ -5,6 +5,7 @@
 #   Tools/setup.sh bench     install wrk and h2load for the benchmarks
 #   Tools/setup.sh etcd      install etcd for the benchmarks; fails where the system has no such package
 #   Tools/setup.sh traces    install protoc, which reads the declarations of what is sent to a collector
+#   Tools/setup.sh interop   install other Redis clients and proxies, which the sidecar is tried with
 #   Tools/setup.sh console   install Chromium and tmux, in which the console and `interlock top` are looked at
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -55,6 +56,10 @@ has_haproxy() {
 
 has_browser() {
     has chromium || has chromium-browser || has google-chrome
+}
+
+has_go_library() {
+    [[ -d "/usr/share/gocode/src/$1" ]]
 }
 
 has_redis_tools() {
@@ -109,6 +114,21 @@ traces)
 console)
     need chromium has_browser
     need tmux has tmux
+    ;;
+interop)
+    need nghttp2-proxy has nghttpx
+    need erlang-base has escript
+    need erlang-redis-client compgen -G '/usr/lib/erlang/lib/redis_client-*'
+    need php-cli has php
+    need php-redis compgen -G '/usr/lib/php/*/redis.so'
+    need php-predis test -e /usr/share/php/Predis/autoload.php
+    need ruby-redis compgen -G '/usr/share/rubygems-integration/*/gems/redis-4*'
+    need libredis-perl test -e /usr/share/perl5/Redis.pm
+    need golang-go has go
+    need golang-github-gomodule-redigo-dev has_go_library github.com/gomodule/redigo
+    need golang-github-fatih-color-dev has_go_library github.com/fatih/color
+    need golang-github-spf13-cobra-dev has_go_library github.com/spf13/cobra
+    need golang-golang-x-net-dev has_go_library golang.org/x/net
     ;;
 etcd)
     need etcd-server has etcd

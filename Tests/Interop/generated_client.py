@@ -1,0 +1,29 @@
+"""A client of the HTTP API that openapi-python-client generates from openapi.yaml, used with its own defaults."""
+
+from pathlib import Path
+
+from parts import HTTP, KEY, ROOT, Part, Skipped, expect, output, sidecar
+
+CONTRACT = ROOT / "Sources/InterlockSidecar/HTTP/openapi.yaml"
+PROGRAM = Path(__file__).parent / "programs/generated_calls.py"
+FOLDER = ROOT / ".venv/interop/bin"
+
+
+def check(binary: Path) -> None:
+    if not (FOLDER / "openapi-python-client").exists():
+        raise Skipped("openapi-python-client is not installed in .venv/interop; `make interop` does that from PyPI")
+    with sidecar(binary, has_key=True) as world:
+        generated = world.folder / "generated"
+        words = ["generate", "--path", CONTRACT, "--output-path", generated, "--meta", "none"]
+        # It formats what it has generated.
+        path = f"{FOLDER}:{world.environment['PATH']}"
+        printed = output(world, FOLDER / "openapi-python-client", *words, PATH=path)
+        expect("Unable" not in printed and "Error" not in printed, f"the contract was not understood: {printed}")
+        # Names that a generator makes up for a schema without one.
+        made_up = sorted(file.stem for file in (generated / "models").glob("*_type_*.py"))
+        expect(not made_up, f"schemas without names of their own: {', '.join(made_up)}")
+        address = f"http://127.0.0.1:{world.ports[HTTP]}"
+        output(world, FOLDER / "python", PROGRAM, address, KEY, PYTHONPATH=str(world.folder))
+
+
+PARTS = [Part("openapi-python-client", check)]

@@ -1,0 +1,54 @@
+"""Tries the sidecar with other software: Redis clients, proxies, a generated HTTP client, and h2spec.
+
+`make interop` runs it. Each part is one piece of software that is installed here, or is skipped with the reason. With
+CI set in the environment, a part that Debian or PyPI provides must not be skipped.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+import fronts
+import generated_client
+import h2spec
+import redis_clients
+import upstreams
+from parts import Failure, Part, Skipped
+
+PARTS = [*redis_clients.PARTS, *generated_client.PARTS, *fronts.PARTS, *upstreams.PARTS, *h2spec.PARTS]
+
+
+def verdict(part: Part, binary: Path) -> bool:
+    """Tries one part and says what came of it. Returns False if the run has failed."""
+    begin = time.monotonic()
+    try:
+        part.check(binary)
+    except Skipped as reason:
+        is_fault = part.is_provided and bool(os.environ.get("CI"))
+        print(f"interop: {part.name}: SKIPPED: {reason}", flush=True)
+        return not is_fault
+    except Failure as failure:
+        print(f"interop: {part.name}: FAILED: {failure}", flush=True)
+        return False
+    print(f"interop: {part.name}: ok, {time.monotonic() - begin:.1f} s", flush=True)
+    return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", type=Path, required=True, help="the sidecar")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="only parts with such a word in their name")
+    options = parser.parse_args()
+    chosen = [part for part in PARTS if not options.parts or any(word in part.name for word in options.parts)]
+    if not chosen:
+        parser.error(f"no such part; there are: {', '.join(part.name for part in PARTS)}")
+    binary = options.binary.resolve()
+    verdicts = [verdict(part, binary) for part in chosen]
+    if not all(verdicts):
+        sys.exit("interop: a part failed, or one that Debian or PyPI provides was skipped in CI")
+
+
+if __name__ == "__main__":
+    main()
