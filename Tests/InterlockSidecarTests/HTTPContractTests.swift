@@ -63,6 +63,28 @@ struct HTTPContractTests {
         }
     }
 
+    /// Generated clients send a parameter's default with every request: with the field of the same meaning it is refused as given twice,
+    /// and with a view that does not take it as unknown.
+    @Test("no parameter of the contract has a default, which a generated client would send (C6)")
+    func parameterDefaults() {
+        let lines = HealthRoutes.contract.split(separator: "\n")
+        let offending = lines.filter { ($0.contains("in: query") || $0.contains("in: header")) && $0.contains("default:") }
+        #expect(offending.isEmpty)
+    }
+
+    /// A generator makes up names for the others, such as LockModeType2Type1.
+    @Test("every enumeration of the contract is a schema with a name, and null is none of its values (C6)")
+    func enumerations() {
+        let lines = HealthRoutes.contract.split(separator: "\n")
+        let offending = lines.filter { line in
+            guard line.contains("enum:") else { return false }
+            // The schemas' names are indented by four, their members by six.
+            let indentation = line.prefix { $0 == " " }.count
+            return indentation > 6 || line.contains("null")
+        }
+        #expect(offending.isEmpty)
+    }
+
     @Test("a lease that too few replicas have is a problem of its own")
     func unreplicated() {
         let problem = HTTPProblem(InterlockError(.unreplicated, "only 0 of 1 replicas acknowledged the lock in time"))
@@ -73,7 +95,7 @@ struct HTTPContractTests {
     @Test("every code that a problem can have is in the contract")
     func codes() {
         for code in HTTPProblem.Code.allCases {
-            #expect(HealthRoutes.contract.contains("            - \(code.rawValue)\n"), "\(code)")
+            #expect(HealthRoutes.contract.contains("        - \(code.rawValue)\n"), "\(code)")
         }
     }
 }
