@@ -110,6 +110,28 @@ struct RESPProtocolTests {
         }
     }
 
+    @Test("INFO has the role of a primary, which clients such as valkey-glide ask for before anything else (C4)")
+    func role() async throws {
+        try await RESPTestDoor.with { door in
+            let report = try await door.cli("INFO", "REPLICATION").text ?? ""
+            #expect(report.split(separator: "\r\n").contains("role:master"))
+        }
+    }
+
+    @Test("inline commands take quoted words, as Redis does: eredis sends AUTH so (C5)")
+    func quotedWords() async throws {
+        let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
+        try await RESPTestDoor.with(keys: keys) { door in
+            let bytes =
+                "AUTH \"correct-horse-battery-staple\"\r\nECHO 'two words'\r\nECHO \"\\x41\\r\\\"\"\r\n"
+                + "ECHO 'it\\'s'\r\nPING a\"b c\"\r\nECHO \"\"\r\nECHO \"open\r\nPING\r\n"
+            let replies = try await door.exchange(bytes)
+            #expect(
+                replies == "+OK\r\n$9\r\ntwo words\r\n$3\r\nA\r\"\r\n$4\r\nit's\r\n$4\r\nab c\r\n$0\r\n\r\n"
+                    + "-ERR Protocol error: unbalanced quotes in request\r\n")
+        }
+    }
+
     @Test("TLS older than 1.2 is refused (D14)", arguments: [(TLSVersion.tlsv11, false), (.tlsv12, true)])
     func oldTLS(version: TLSVersion, isServed: Bool) async throws {
         let folder = try TemporaryFolder()

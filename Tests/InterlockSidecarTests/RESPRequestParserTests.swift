@@ -10,8 +10,12 @@ struct RESPRequestParserTests {
         return bytes.withUnsafeBytes { bytes in
             let outcome = parser.next(bytes)
             guard case .command = outcome else { return (outcome, []) }
-            let request = RESPRequest(bytes: bytes, arguments: parser.arguments)
-            return (outcome, (0..<request.count).map(request.text))
+            let words = parser.unquoted
+            let texts = { (bytes: UnsafeRawBufferPointer) in
+                let request = RESPRequest(bytes: bytes, arguments: parser.arguments)
+                return (0..<request.count).map(request.text)
+            }
+            return (outcome, words.isEmpty ? texts(bytes) : words.withUnsafeBytes(texts))
         }
     }
 
@@ -30,6 +34,29 @@ struct RESPRequestParserTests {
         let (outcome, read) = parse(text)
         #expect(outcome == .command(consumed: text.utf8.count))
         #expect(read == words)
+    }
+
+    @Test(
+        "an inline line is split as Redis splits it (C5)",
+        arguments: [
+            (#"AUTH "key""#, ["AUTH", "key"]), (#"ECHO "two words""#, ["ECHO", "two words"]), ("ECHO ''", ["ECHO", ""]),
+            (#""PING""#, ["PING"]), (#"ECHO a"b c""#, ["ECHO", "ab c"]),
+            (#"ECHO "\x41\x0a\n\r\t\b\a\q\"""#, ["ECHO", "A\n\n\r\t\u{8}\u{7}q\""]),
+            (#"ECHO '\n\''"#, ["ECHO", #"\n'"#]), (#"ECHO "\x4""#, ["ECHO", "x4"]), (#"ECHO "\x+1""#, ["ECHO", "x+1"]),
+            ("\"\"", [""]),
+            (#"ECHO 'a"b' "c'd""#, ["ECHO", #"a"b"#, "c'd"]),
+        ])
+    func quotes(line: String, words: [String]) {
+        let (outcome, read) = parse(line + "\r\n")
+        #expect(outcome == .command(consumed: line.utf8.count + 2))
+        #expect(read == words)
+    }
+
+    @Test(
+        "a quote that is not closed, or that ends within a word, is refused (C5)",
+        arguments: [#"ECHO "a"#, "ECHO 'a", #"ECHO "a"b"#, "ECHO 'a'b", #"ECHO "a\"#, #"ECHO "a\""#, #"ECHO a""#])
+    func unbalanced(line: String) {
+        #expect(parse(line + "\r\n").0 == .malformed("unbalanced quotes in request"))
     }
 
     @Test("split anywhere, a command is incomplete until its last byte")
@@ -72,7 +99,7 @@ struct RESPRequestParserTests {
     @Test("random bytes never crash it")
     func randomBytes() {
         var generator = SystemRandomNumberGenerator()
-        let alphabet = Array("*$\r\n0123456789-abGETx :".utf8)
+        let alphabet = Array("*$\r\n0123456789-abGETx :'\"\\".utf8)
         for _ in 0..<20_000 {
             let bytes = (0..<Int.random(in: 0...60)).map { _ in alphabet.randomElement(using: &generator) ?? 0 }
             _ = parse(String(decoding: bytes, as: UTF8.self))

@@ -429,7 +429,12 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             guard case .command(let length) = outcome else { return outcome }
             let tag = firstTag + UInt64(slots.count)
             slots.append(.pending(nil))
-            door.commands.run(RESPRequest(bytes: bytes, arguments: parser.arguments), tag: tag, on: self)
+            if parser.unquoted.isEmpty {
+                door.commands.run(RESPRequest(bytes: bytes, arguments: parser.arguments), tag: tag, on: self)
+            } else {
+                let (words, arguments) = (parser.unquoted, parser.arguments)
+                words.withUnsafeBytes { door.commands.run(RESPRequest(bytes: $0, arguments: arguments), tag: tag, on: self) }
+            }
             let repeats = takes.appendRepeats(of: tag, length: length, in: bytes, most: Self.longestPipeline - slots.count)
             for _ in 0..<repeats { slots.append(.pending(nil)) }
             arrivals.cameAgain(repeats)

@@ -36,11 +36,16 @@ package struct RESPRequestParser {
     /// Where the arguments of the last command lie. Kept so that parsing allocates nothing once warm.
     package private(set) var arguments: [Range<Int>] = []
 
+    /// The words of the last command without their quotes and escapes, if it was an inline line that had any. The arguments lie in these
+    /// bytes then; otherwise it is empty, and they lie in the connection's.
+    package private(set) var unquoted: [UInt8] = []
+
     package init() {}
 
     /// Reads one command from the start of `bytes`.
     package mutating func next(_ bytes: UnsafeRawBufferPointer) -> Outcome {
         guard let first = bytes.first else { return .incomplete }
+        if !unquoted.isEmpty { unquoted = [] }
         return first == UInt8(ascii: "*") ? array(bytes) : inline(bytes)
     }
 
@@ -128,20 +133,98 @@ package struct RESPRequestParser {
         }
         guard end <= longest else { return .malformed("an inline command is longer than \(longest) bytes") }
         guard !Self.looksLikeHTTP(bytes) else { return .http }
-        var start: Int?
-        for index in 0...end {
-            let isSpace = bytes[index] <= UInt8(ascii: " ")
-            if let word = start, isSpace {
-                arguments.append(word..<index)
-                start = nil
-            } else if start == nil, !isSpace {
-                start = index
-            }
+        let line = UnsafeRawBufferPointer(rebasing: bytes[..<end])
+        if line.contains(where: Self.isQuote) {
+            guard splitQuoted(line) else { return .malformed("unbalanced quotes in request") }
+        } else {
+            split(line)
         }
         guard arguments.count <= bounds.array else {
             return .malformed("an inline command has more than \(bounds.array) words")
         }
         return arguments.isEmpty ? .nothing(consumed: end + 1) : .command(consumed: end + 1)
+    }
+
+    private mutating func split(_ line: UnsafeRawBufferPointer) {
+        var start: Int?
+        for (index, byte) in line.enumerated() {
+            if let word = start, Self.isSpace(byte) {
+                arguments.append(word..<index)
+                start = nil
+            } else if start == nil, !Self.isSpace(byte) {
+                start = index
+            }
+        }
+        if let start { arguments.append(start..<line.count) }
+    }
+
+    /// Splits a line as Redis does: "…" may have the escapes \n, \r, \t, \b, \a, \xHH and a backslash before any other byte; '…' may
+    /// have \' alone.
+    /// - Returns: `false` if a quote is not closed, or is followed by something else than a space.
+    private mutating func splitQuoted(_ line: UnsafeRawBufferPointer) -> Bool {
+        var index = 0
+        while index < line.count {
+            guard !Self.isSpace(line[index]) else {
+                index += 1
+                continue
+            }
+            let start = unquoted.count
+            while index < line.count, !Self.isSpace(line[index]) {
+                let byte = line[index]
+                index += 1
+                if !Self.isQuote(byte) {
+                    unquoted.append(byte)
+                } else if !takeQuoted(line, &index, upTo: byte) {
+                    return false
+                }
+            }
+            arguments.append(start..<unquoted.count)
+        }
+        return true
+    }
+
+    private mutating func takeQuoted(_ line: UnsafeRawBufferPointer, _ index: inout Int, upTo quote: UInt8) -> Bool {
+        while index < line.count {
+            let byte = line[index]
+            index += 1
+            if byte == quote { return index == line.count || Self.isSpace(line[index]) }
+            guard byte == UInt8(ascii: "\\"), index < line.count else {
+                unquoted.append(byte)
+                continue
+            }
+            let escaped = line[index]
+            if quote == UInt8(ascii: "'") {
+                guard escaped == quote else {
+                    unquoted.append(byte)
+                    continue
+                }
+                unquoted.append(escaped)
+            } else if escaped == UInt8(ascii: "x"), let value = Self.hexadecimal(line.dropFirst(index + 1).prefix(2)) {
+                unquoted.append(value)
+                index += 2
+            } else {
+                unquoted.append(Self.escapes[escaped] ?? escaped)
+            }
+            index += 1
+        }
+        return false
+    }
+
+    private static let escapes: [UInt8: UInt8] = [
+        UInt8(ascii: "n"): 0x0A, UInt8(ascii: "r"): 0x0D, UInt8(ascii: "t"): 0x09, UInt8(ascii: "b"): 0x08,
+        UInt8(ascii: "a"): 0x07,
+    ]
+
+    private static func isSpace(_ byte: UInt8) -> Bool { byte <= UInt8(ascii: " ") }
+
+    private static func isQuote(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "'") }
+
+    /// The value of two hexadecimal digits; `nil`: they are not two digits.
+    private static func hexadecimal(_ digits: Slice<UnsafeRawBufferPointer>) -> UInt8? {
+        guard digits.count == 2 else { return nil }
+        // A sign would be a digit to UInt8.
+        guard digits.allSatisfy({ $0 != UInt8(ascii: "+") && $0 != UInt8(ascii: "-") }) else { return nil }
+        return UInt8(String(decoding: digits, as: UTF8.self), radix: 16)
     }
 
     /// A browser can be made to send a request here; its first line must not be taken for a command, nor its body be read.

@@ -144,7 +144,8 @@ struct RequestReading: Equatable {
             switch outcome {
             case .command(let consumed):
                 try expect((1...(pending.count - start)).contains(consumed), "a command has \(consumed) bytes")
-                commands.append(try arguments(parser.arguments, in: pending[start..<(start + consumed)]))
+                let words = parser.unquoted.isEmpty ? pending[start..<(start + consumed)] : parser.unquoted[...]
+                commands.append(try arguments(parser.arguments, in: words))
                 start += consumed
             case .nothing(let consumed):
                 try expect((1...(pending.count - start)).contains(consumed), "nothing has \(consumed) bytes")
