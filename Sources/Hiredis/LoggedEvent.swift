@@ -25,6 +25,8 @@ extension Logger {
 package enum RedisLogEvent: String, LoggedEvent {
     case refused = "redis.refused"
     case retried = "redis.retried"
+    case moved = "redis.moved"
+    case severalServers = "redis.several_servers"
     case primaryFound = "redis.primary"
     case switched = "redis.switched"
     case formerPrimary = "redis.former_primary"
@@ -35,6 +37,9 @@ package enum RedisLogEvent: String, LoggedEvent {
         switch self {
         case .refused: (.error, "Redis refuses what it is asked")
         case .retried: (.debug, "The connection to Redis is down; it will be tried again")
+        case .moved: (.notice, "One connection to Redis found another server, or a demoted one; the others leave it too")
+        case .severalServers:
+            (.error, "The address of Redis leads to several servers in turn: name one primary, or Sentinels, or a cluster")
         case .primaryFound: (.info, "Sentinels name the primary")
         case .switched: (.notice, "Sentinels name another primary; all connections are there now")
         case .formerPrimary: (.warning, "A Sentinel names a former primary, of an older epoch; it is not followed")

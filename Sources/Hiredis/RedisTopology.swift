@@ -5,19 +5,25 @@ package import NIOCore
 package final class RedisTopology {
     private let configuration: RedisConfiguration
     private let environment: RedisEnvironment
+    /// Keeps connections to one address at one server; `nil`: Sentinels or a cluster say where to go.
+    private let server: ServerDirectory?
     /// Where the primary is, by Sentinels; `nil`: nobody asks them.
     package let primary: PrimaryDirectory?
     /// Which primary serves what; `nil`: Redis is no cluster.
     package let cluster: ClusterDirectory?
 
     package init(configuration: RedisConfiguration, environment: RedisEnvironment) {
+        let configuration = configuration.withReplaceableSecrets(on: environment.eventLoop)
         self.configuration = configuration
         self.environment = environment
-        // Whoever is only asked where Redis is, is not asked what time it is.
+        // Peers that are only asked where Redis is need neither tell the time nor run scripts.
         var asked = configuration
         asked.knowsTimeAfter = nil
+        asked.checksPeer = false
         primary = PrimaryDirectory(following: asked, environment: environment)
         cluster = ClusterDirectory(following: asked, environment: environment)
+        let isElsewhere = primary != nil || cluster != nil
+        server = isElsewhere ? nil : ServerDirectory(address: configuration.address, environment: environment)
     }
 
     /// Connections that commands go by.
@@ -25,7 +31,7 @@ package final class RedisTopology {
     ///   first sender that allows it are.
     package func sender(tellsOfServers: Bool = true) -> any RedisSender {
         guard let cluster else {
-            return RedisPipeline(configuration: configuration, environment: environment, directory: primary)
+            return RedisPipeline(configuration: configuration, environment: environment, directory: directory)
         }
         return ClusterPipeline(
             configuration: configuration, environment: environment, directory: cluster, tellsOfServers: tellsOfServers)
@@ -38,10 +44,18 @@ package final class RedisTopology {
         guard let cluster else {
             return RedisSubscriber(
                 configuration: configuration, channels: channels, hearsInvalidations: true, environment: environment,
-                directory: primary)
+                directory: directory)
         }
         return ClusterSubscriber(
             configuration: configuration, channels: channels, environment: environment, directory: cluster)
+    }
+
+    /// Of a Redis that is no cluster.
+    private var directory: (any RedisDirectory)? { if let primary { primary } else { server } }
+
+    /// Connections that are made from now on, to Sentinels too, show the passwords and certificates of `new`.
+    package func replaceSecrets(by new: RedisConfiguration) {
+        configuration.replaceSecrets(by: new)
     }
 
     /// The most replicas that a primary has; `nil`: nobody says.

@@ -309,8 +309,8 @@ BUGS = [
     Bug(
         "sentinel-role-forgotten",
         "RedisLink.swift",
-        "        if directory != nil {\n",
-        "        if directory != nil, configuration.database < 0 {\n",
+        "        if directory?.asksForRole ?? false {\n",
+        "        if directory?.asksForRole ?? false, configuration.database < 0 {\n",
         (*TWO_HOLDERS, "free-locks", "answers", "recovery"),
         story="SimulationTests.SentinelStoryTests/writableReplica\\(",
     ),
@@ -321,6 +321,15 @@ BUGS = [
         "        guard named != primary else {\n",
         (*TWO_HOLDERS, "free-locks", "limits", "recovery"),
         story="SimulationTests.SentinelStoryTests/olderEpoch\\(",
+    ),
+    # A connection that is refused as by a replica moves alone.
+    Bug(
+        "siblings-stay-with-a-demoted-server",
+        "ServerAgreement.swift",
+        "        guard isDemoted, place != nil || runID != nil else { return [] }\n",
+        "        guard isDemoted, place != nil || runID != nil, places.isEmpty else { return [] }\n",
+        ("kept-leases", "free-locks"),
+        story="SimulationTests.MovedServerStoryTests/linkedLease\\(",
     ),
     # On a cluster PUBLISH counts those who listen at one server.
     Bug(

@@ -31,6 +31,9 @@ package final class ClusterDirectory {
     /// When the last change was heard of, until every connection is where it belongs.
     private var changing: (since: NIODeadline, primaries: [Address])?
 
+    /// Keep the connections to each address at one server.
+    private var servers: [Address: ServerDirectory] = [:]
+
     package private(set) var view = ClusterView()
     /// Called with slots that have another primary now, or one where they had none, when the connections have been told.
     package var onSlotsMoved: ((Set<HashSlot>) -> Void)?
@@ -73,6 +76,15 @@ package final class ClusterDirectory {
 
     func add(_ follower: any ClusterFollower) {
         followers.append(Follower(connection: follower))
+    }
+
+    /// What connections to a server of the cluster move together by.
+    func directory(of address: Address) -> any RedisDirectory {
+        if let known = servers[address] { return known }
+        servers = servers.filter { !$0.value.isEmpty }
+        let server = ServerDirectory(address: address, environment: environment)
+        servers[address] = server
+        return server
     }
 
     /// Something speaks for a change: some are asked, soon.

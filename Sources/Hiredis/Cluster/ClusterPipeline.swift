@@ -413,7 +413,8 @@ package final class ClusterPipeline: RedisSender {
             guard !known.isUp, known.serverName != configuration.serverName else { return known }
             retire(known)
         }
-        let server = RedisPipeline(configuration: configuration, environment: environment)
+        let server = RedisPipeline(
+            configuration: configuration, environment: environment, directory: directory.directory(of: address))
         servers[address] = server
         server.onUp = { [weak self] server in
             guard let self else { return }

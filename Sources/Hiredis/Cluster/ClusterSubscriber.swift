@@ -48,7 +48,7 @@ package final class ClusterSubscriber: RedisListener {
     private func open(_ address: RedisConfiguration.Address) -> RedisSubscriber {
         let subscriber = RedisSubscriber(
             configuration: configuration.server(at: address, of: directory.view), channels: [], hearsInvalidations: true,
-            environment: environment)
+            environment: environment, directory: directory.directory(of: address))
         subscriber.onMessage = { [weak self] in self?.onMessage?($0, $1) }
         subscriber.onInvalidated = { [weak self] in self?.onInvalidated?($0) }
         subscriber.onSubscribed = { [weak self] in self?.onSubscribed?() }

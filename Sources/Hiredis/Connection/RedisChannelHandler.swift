@@ -30,6 +30,9 @@ final class RedisChannelHandler: ChannelInboundHandler {
         exchange.clock = configuration.knowsTimeAfter.map { ServerClock(delay: TimeAmount($0)) }
     }
 
+    /// The peer has said something.
+    private(set) var hasRead = false
+
     var isOpen: Bool { context != nil && exchange.closeReason == nil }
 
     /// How long ago the last bytes came.
@@ -41,6 +44,12 @@ final class RedisChannelHandler: ChannelInboundHandler {
     var commandsSent: Int64 {
         get { exchange.commandsSent }
         set { exchange.commandsSent = newValue }
+    }
+
+    /// See `RedisExchange.endsWhenDemoted`.
+    var endsWhenDemoted: Bool {
+        get { exchange.endsWhenDemoted }
+        set { exchange.endsWhenDemoted = newValue }
     }
 
     /// See `RedisExchange.onPush`.
@@ -200,6 +209,7 @@ extension RedisChannelHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let now = eventLoop.now
+        hasRead = true
         unwrapInboundIn(data).withUnsafeReadableBytes { exchange.receive($0, now: now) }
         afterExchange()
     }

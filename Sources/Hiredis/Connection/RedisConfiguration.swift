@@ -37,8 +37,15 @@ package struct RedisConfiguration: Sendable {
     /// `CommandEncoder.appendServerTime`. `nil`: it never does.
     package var knowsTimeAfter: Duration?
 
+    /// Whether a login finds out if the peer is a Redis that can serve a coordinator: see `PeerCheck`.
+    package var checksPeer = false
+
     /// Whether it is one server of a cluster.
     var isOfCluster = false
+    /// Whether it is a Sentinel.
+    var isSentinel = false
+    /// What takes the place of password and certificates; `nil`: nothing does.
+    var secrets: NIOLoopBoundBox<RedisSecrets>?
 
     package init(address: Address) {
         self.address = address

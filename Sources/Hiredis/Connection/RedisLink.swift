@@ -20,6 +20,9 @@ final class RedisLink {
     private let directory: (any RedisDirectory)?
     /// The configuration, with the address that the last attempt went to.
     private var server: RedisConfiguration
+    /// When that was, and what was found out there.
+    private var dialedAt = NIODeadline.uptimeNanoseconds(0)
+    private var runID: String?
     private var state = State.idle
     /// How many channels are open or being dialled, given up ones among them.
     private var channels = 0
@@ -66,6 +69,7 @@ final class RedisLink {
         let promise = closePromise ?? eventLoop.makePromise(of: Void.self)
         guard closePromise == nil else { return promise.futureResult }
         closePromise = promise
+        directory?.remove(self)
         let previous = state
         state = .closed
         switch previous {
@@ -94,6 +98,9 @@ final class RedisLink {
     }
 
     private func connect() {
+        server = configuration.current
+        dialedAt = eventLoop.now
+        runID = nil
         do throws(RedisError) {
             if let directory {
                 guard let address = try directory.server() else { return state = .waiting }
@@ -134,11 +141,16 @@ final class RedisLink {
             if let failure { return handler.close(reason: failure) }
             guard isCurrent(handler) else { return }
             handler.onRefusal = { [self] in refused($0) }
+            handler.endsWhenDemoted = true
             state = .up(handler, since: eventLoop.now)
+            // Before anything is sent here: others may have to leave a server of the past.
+            directory?.reached(self, arrival)
+            guard isCurrent(handler), handler.isOpen else { return }
             onUp?(handler)
-            directory?.reached()
         }
     }
+
+    private var arrival: RedisArrival { RedisArrival(name: server.displayName, runID: runID, dialedAt: dialedAt) }
 
     /// Whether `handler` is the present attempt's: not of one that was given up.
     private func isCurrent(_ handler: RedisChannelHandler) -> Bool {
@@ -166,25 +178,47 @@ final class RedisLink {
         environment.logger.log(.refused, ["redis": server.displayName, "error": error.message])
     }
 
-    /// `AUTH`, `SELECT`, `CLIENT SETNAME`, with a directory `ROLE`, `PING`, and where it is wanted `TIME` leave together; the first
-    /// failure is reported, but for those of the name and the time.
+    /// `AUTH`, `SELECT`, `CLIENT SETNAME`, what `PeerCheck` judges by, with Sentinels `ROLE`, `PING`, and where it is wanted `TIME` leave
+    /// together; the first failure is reported, but for those of the name and the time. A peer that is something else comes first.
     private func login(
         _ handler: RedisChannelHandler, timeout: TimeAmount, completion: @escaping (RedisError?) -> Void
     ) {
+        handler.endsWhenDemoted = false
         var failure: RedisError?
         func note<Reply>(_ result: Result<Reply, RedisError>) {
             guard failure == nil, case .failure(let error) = result else { return }
             failure = RedisError(.connectionFailed, "\(server.displayName) refused the login: \(error.message)")
             if case .server = error.code { failure?.code = error.code }
+            if error.code == .timedOut, server.tls != nil, !handler.hasRead {
+                let patience = TimeAmount(configuration.connectTimeout).nanoseconds / 1_000_000
+                failure?.message = "no answer over TLS within \(patience) ms: does \(server.displayName) speak TLS?"
+            }
         }
-        if let password = configuration.password {
-            handler.send(Auth(username: configuration.username, password: password), timeout: timeout) { note($0) }
+        if let password = server.password {
+            handler.send(Auth(username: server.username, password: password), timeout: timeout) { note($0) }
         }
         if configuration.database != 0 {
             handler.send(Select(database: configuration.database), timeout: timeout) { note($0) }
         }
         if let name = configuration.clientName { handler.send(SetClientName(name: name), timeout: timeout) { _ in } }
-        if directory != nil {
+        var check = PeerCheck()
+        check.refusesReplicas = !configuration.isOfCluster && !(directory?.asksForRole ?? false)
+        if configuration.checksPeer {
+            handler.send(Hello(), timeout: timeout) { check.hello = (try? $0.get()) ?? [:] }
+            if directory != nil {
+                handler.send(Info(section: "server"), timeout: timeout) { [self] result in
+                    check.info = (try? result.get()) ?? [:]
+                    if isCurrent(handler) { runID = check.runID }
+                }
+            }
+            // With its source first, so that the server knows its digest.
+            func noteScript(_ result: Result<Void, RedisError>) {
+                if check.scriptFailure == nil, case .failure(let error) = result { check.scriptFailure = error }
+            }
+            handler.send(source: LeastScript(), timeout: timeout) { noteScript($0) }
+            handler.send(script: LeastScript(), timeout: timeout) { noteScript($0) }
+        }
+        if directory?.asksForRole ?? false {
             // A server that was the primary may still be named by whoever has not heard.
             handler.send(ServerRole(), timeout: timeout) { [self] result in
                 note(result)
@@ -192,9 +226,11 @@ final class RedisLink {
                 failure = RedisError(.connectionFailed, "\(server.displayName) is no primary; its role is \(role)")
             }
         }
-        handler.send(Ping(), timeout: timeout) { result in
+        handler.send(Ping(), timeout: timeout) { [self] result in
             note(result)
-            completion(failure)
+            guard configuration.checksPeer else { return completion(failure) }
+            let name = server.displayName
+            completion(check.otherPeer(at: name) ?? failure ?? check.failure(at: name))
         }
         // Without an answer scripts look for themselves.
         if configuration.knowsTimeAfter != nil { handler.lookAtClock(timeout: timeout) }
@@ -227,7 +263,7 @@ final class RedisLink {
         }
         state = .pausing(attempt)
         onDown?(error)
-        directory?.doubts()
+        directory?.lost(self, because: error, at: arrival)
     }
 }
 
@@ -266,7 +302,10 @@ extension RedisLink: RedisDirectoryFollower {
 }
 
 /// Knows which server connections go to where that changes. Confined to the event loop of its followers.
-package protocol RedisDirectory: AnyObject {
+protocol RedisDirectory: AnyObject {
+    /// Whether a login asks the server for its role, and refuses one that is no primary.
+    var asksForRole: Bool { get }
+
     /// Where the next attempt goes.
     /// - Returns: `nil` while that is still being found out: the follower is told to dial when it is known.
     /// - Throws: `RedisError` when it cannot be found out for now. It is tried again meanwhile.
@@ -275,15 +314,18 @@ package protocol RedisDirectory: AnyObject {
     /// From now on `follower` is told; it is not kept alive.
     func add(_ follower: any RedisDirectoryFollower)
 
-    /// A follower's connection is up, at `server()`.
-    func reached()
+    /// `follower` is closed for good.
+    func remove(_ follower: any RedisDirectoryFollower)
 
-    /// A follower lost the server, or found it to be no primary: it is asked at once whether there is another one.
-    func doubts()
+    /// A follower's connection is up, at `server()`.
+    func reached(_ follower: any RedisDirectoryFollower, _ arrival: RedisArrival)
+
+    /// A follower lost the server, or could not reach it, or found it to be no primary.
+    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival)
 }
 
 /// A connection whose server a directory names.
-package protocol RedisDirectoryFollower: AnyObject {
+protocol RedisDirectoryFollower: AnyObject {
     /// Whether it is up, or not wanted.
     var isSettled: Bool { get }
 

@@ -48,10 +48,12 @@ package final class RedisPipeline: RedisSender {
         self.init(configuration: configuration, environment: RedisEnvironment(eventLoop: eventLoop, logger: logger))
     }
 
+    package convenience init(configuration: RedisConfiguration, environment: RedisEnvironment) {
+        self.init(configuration: configuration, environment: environment, directory: nil)
+    }
+
     /// - Parameter directory: names the server, and another one later; `nil`: it is the configuration's.
-    package init(
-        configuration: RedisConfiguration, environment: RedisEnvironment, directory: (any RedisDirectory)? = nil
-    ) {
+    init(configuration: RedisConfiguration, environment: RedisEnvironment, directory: (any RedisDirectory)?) {
         address = configuration.address
         serverName = configuration.serverName
         eventLoop = environment.eventLoop

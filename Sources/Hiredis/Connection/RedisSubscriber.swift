@@ -67,15 +67,23 @@ package final class RedisSubscriber: RedisListener {
     /// - Parameters:
     ///   - channels: none: it hears invalidations only.
     ///   - hearsInvalidations: see `onInvalidated`.
-    ///   - directory: names the server, and another one later; `nil`: it is the configuration's.
     ///   - checkInterval: how often the peer is asked for a sign of life; after two without one the connection is given up.
-    package init(
+    package convenience init(
         configuration: RedisConfiguration,
         channels: [String],
         hearsInvalidations: Bool = false,
         environment: RedisEnvironment,
-        directory: (any RedisDirectory)? = nil,
         checkInterval: Duration = RedisSubscriber.defaultCheckInterval
+    ) {
+        self.init(
+            configuration: configuration, channels: channels, hearsInvalidations: hearsInvalidations, environment: environment,
+            directory: nil, checkInterval: checkInterval)
+    }
+
+    /// - Parameter directory: names the server, and another one later; `nil`: it is the configuration's.
+    init(
+        configuration: RedisConfiguration, channels: [String], hearsInvalidations: Bool, environment: RedisEnvironment,
+        directory: (any RedisDirectory)?, checkInterval: Duration = RedisSubscriber.defaultCheckInterval
     ) {
         address = configuration.address
         serverName = configuration.serverName

@@ -53,6 +53,12 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// The server says that it is a replica, or is reading a data set as one that becomes a replica does.
+    package var isDemotion: Bool {
+        guard case .server(let condition) = code else { return false }
+        return condition == .readOnly || condition == .primaryDown || condition == .loading
+    }
+
     /// Redis could not be reached or is not able to serve for now; the same command may succeed later.
     package var isUnavailability: Bool {
         switch code {

@@ -97,6 +97,8 @@ final class RedisExchange {
     var clock: ServerClock?
     /// A command has told the server's clock, or would have, and it is to be looked at again.
     var isClockOld = false
+    /// An answer that only a replica gives ends the connection: not while it logs in, where the link itself says why it ends.
+    var endsWhenDemoted = true
     /// Called with each reply that answers no command: what a subscription brings.
     var onPush: ((RedisReply) -> Void)?
     /// Called with each error by which Redis says that it cannot, or may not, serve.
@@ -262,7 +264,7 @@ final class RedisExchange {
         guard case .error(let error) = reply, case .server(let condition) = error.code else { return }
         if condition.isUnavailability { onRefusal?(error) }
         // A replica that was a primary before: the next connection may find the new primary.
-        if condition == .readOnly { close(reason: error) }
+        if error.isDemotion, endsWhenDemoted { close(reason: error) }
     }
 
     private func note(_ reply: RedisReply, _ command: Pending) {

@@ -9,14 +9,10 @@ package import NIOCore
 ///
 /// Source: "Guidelines for Redis clients with support for Redis Sentinel".
 package final class PrimaryDirectory {
-    private struct Follower {
-        weak var connection: (any RedisDirectoryFollower)?
-    }
-
     private let settings: SentinelSettings
     private let environment: RedisEnvironment
     private var sentinels: [SentinelConnection] = []
-    private var followers: [Follower] = []
+    private let followers: ServerGroup
     private var choice: PrimaryChoice
     /// When the last switch began, until every follower is there.
     private var switching: (from: PrimaryChoice.Primary, since: NIODeadline)?
@@ -43,9 +39,11 @@ package final class PrimaryDirectory {
         self.settings = settings
         self.environment = environment
         choice = PrimaryChoice(sentinels: settings.sentinels.count)
+        followers = ServerGroup(environment: environment)
         sentinels = settings.sentinels.enumerated().map { number, address in
             var sentinel = configuration
             sentinel.address = address
+            sentinel.isSentinel = true
             sentinel.database = 0
             sentinel.username = settings.username
             sentinel.password = settings.password
@@ -90,7 +88,7 @@ package final class PrimaryDirectory {
         guard case .success(let named) = answer else {
             choice.lost(number)
             // Whoever waits for a majority is told that there is none, once: it asks again by itself.
-            if choice.primary == nil, isOutOfReach, !wasOutOfReach { tell { $0.dialAgain() } }
+            if choice.primary == nil, isOutOfReach, !wasOutOfReach { followers.tell { $0.dialAgain() } }
             wasOutOfReach = isOutOfReach
             return
         }
@@ -100,7 +98,7 @@ package final class PrimaryDirectory {
         case .found(let primary):
             nextComplaint = environment.eventLoop.now + Self.newsTime
             environment.logger.log(.primaryFound, fields(of: primary))
-            tell { $0.dialAgain() }
+            followers.tell { $0.dialAgain() }
         case .moved(let former, let primary): move(from: former, to: primary)
         case .former(let former): refuse(former, namedBy: number)
         }
@@ -114,7 +112,7 @@ package final class PrimaryDirectory {
         nextComplaint = environment.eventLoop.now + Self.newsTime
         switching = (switching?.from ?? former, environment.eventLoop.now)
         let reason = RedisError(.answerLost, "\(primary.address) is the primary now, and \(former.address) is none any more")
-        tell { $0.leave(because: reason) }
+        followers.tell { $0.leave(because: reason) }
     }
 
     private func refuse(_ former: PrimaryChoice.Primary, namedBy number: Int) {
@@ -131,15 +129,12 @@ package final class PrimaryDirectory {
     private func fields(of primary: PrimaryChoice.Primary) -> [String: String] {
         ["name": settings.primary, "primary": "\(primary.address)", "epoch": "\(primary.epoch)"]
     }
-
-    private func tell(_ message: (any RedisDirectoryFollower) -> Void) {
-        followers.removeAll { $0.connection == nil }
-        for follower in followers { follower.connection.map(message) }
-    }
 }
 
 extension PrimaryDirectory: RedisDirectory {
-    package func server() throws(RedisError) -> RedisConfiguration.Address? {
+    var asksForRole: Bool { true }
+
+    func server() throws(RedisError) -> RedisConfiguration.Address? {
         if let primary = choice.primary { return primary.address }
         guard isOutOfReach else { return nil }
         throw RedisError(
@@ -148,12 +143,12 @@ extension PrimaryDirectory: RedisDirectory {
                 + (sentinels.lazy.compactMap(\.failure).first?.message ?? "the others do not answer"))
     }
 
-    package func add(_ follower: any RedisDirectoryFollower) {
-        followers.append(Follower(connection: follower))
-    }
+    func add(_ follower: any RedisDirectoryFollower) { followers.add(follower) }
+    func remove(_ follower: any RedisDirectoryFollower) { followers.remove(follower) }
 
-    package func reached() {
-        guard let (former, since) = switching, followers.allSatisfy({ $0.connection?.isSettled ?? true }) else { return }
+    func reached(_ follower: any RedisDirectoryFollower, _ arrival: RedisArrival) {
+        followers.reached(follower, arrival)
+        guard let (former, since) = switching, followers.isSettled else { return }
         switching = nil
         let took = environment.eventLoop.now - since
         lastSwitch = .nanoseconds(took.nanoseconds)
@@ -163,7 +158,9 @@ extension PrimaryDirectory: RedisDirectory {
             fields(of: primary).merging(["former": "\(former.address)", "took_ms": "\(took.nanoseconds / 1_000_000)"]) { $1 })
     }
 
-    package func doubts() {
+    /// The Sentinels are asked at once whether there is another primary.
+    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival) {
+        followers.lost(follower, because: error, at: arrival)
         for sentinel in sentinels { sentinel.ask() }
     }
 }
@@ -236,6 +233,9 @@ private final class SentinelConnection {
         _ address: Result<RedisConfiguration.Address?, RedisError>, _ description: Result<PrimaryDescription.Reply, RedisError>?
     ) -> Result<PrimaryChoice.Primary, RedisError>? {
         switch (address, description) {
+        case (.failure(let error), _) where error.message.contains("unknown command"):
+            .failure(
+                RedisError(.connectionFailed, "it is no Sentinel (\(error.message)); a server is named as redis://HOST:PORT"))
         case (.failure(let error), _): .failure(error)
         case (.success(nil), _): .failure(RedisError(.connectionFailed, "it knows no primary of that name"))
         case (.success(let address?), .success(let description)?):

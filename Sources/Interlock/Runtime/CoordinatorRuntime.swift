@@ -76,10 +76,12 @@ final class CoordinatorRuntime {
 
     private static let clockPrecision: Int64.Magnitude = 20_000_000
 
-    /// `CLIENT LIST` at a server shows which sidecar a connection is of.
+    /// As a coordinator connects to a server: `CLIENT LIST` there shows which sidecar a connection is of, and a peer that cannot run
+    /// scripts counts as down.
     static func named(_ server: RedisConfiguration, id: String) -> RedisConfiguration {
         var server = server
         server.clientName = "interlock/\(id)"
+        server.checksPeer = true
         return server
     }
 }

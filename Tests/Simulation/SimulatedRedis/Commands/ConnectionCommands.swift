@@ -4,6 +4,7 @@ enum ConnectionCommands {
         Command("echo", 2, [.whileLoading]) { _, call in .bulk(call[1]) },
         // Accepts any password.
         Command("auth", -2, [.noScript, .whileLoading, .whileBusy]) { _, _ in .ok },
+        Command("hello", -1, [.noScript, .whileLoading, .whileBusy], .none, hello),
         Command("select", 2, [.whileLoading]) { (server, call) throws(CommandError) in
             guard try call.integer(1) == 0 else {
                 throw CommandError(
@@ -33,6 +34,19 @@ enum ConnectionCommands {
         guard call.count <= 2 else { throw .wrongNumberOfArguments("ping") }
         if call.connection.isSubscribed { return .bulks(["pong", call.count == 2 ? call[1] : ""]) }
         return call.count == 2 ? .bulk(call[1]) : .status("PONG")
+    }
+
+    /// Without a user, and in RESP2 alone.
+    private static func hello(_ server: SimulatedServer, _ call: Invocation) throws(CommandError) -> Reply {
+        guard call.count == 1 || (call.count == 2 && call[1].isWord("2")) else {
+            throw CommandError("NOPROTO unsupported protocol version")
+        }
+        let mode = server.cluster == nil ? "standalone" : "cluster"
+        return .array([
+            .bulk("server"), .bulk("redis"), .bulk("version"), .bulk(Bytes(SimulatedServer.version)), .bulk("proto"), .integer(2),
+            .bulk("id"), .integer(call.connection.id), .bulk("mode"), .bulk(Bytes(mode)), .bulk("role"),
+            .bulk(server.isReplica ? "replica" : "master"), .bulk("modules"), .array([]),
+        ])
     }
 
     private static func tracking(_ server: SimulatedServer, _ call: Invocation) throws(CommandError) -> Reply {

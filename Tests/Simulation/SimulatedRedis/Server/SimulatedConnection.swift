@@ -22,7 +22,8 @@ package final class SimulatedConnection {
         var offset: Int64
     }
 
-    private unowned let server: SimulatedServer
+    /// Another one after `SimulatedServer.handOver`.
+    unowned var server: SimulatedServer
     private let output: ([UInt8]) -> Void
     private var parser = RequestParser()
     /// Written but not sent yet.

@@ -50,6 +50,7 @@ package final class SimulatedServer {
     private let now: () -> Int64
     private var tracking = TrackingTable()
     private var lastConnectionID: Int64 = 0
+    private var restarts = 0
     /// Connections with output, in order.
     private var writers: [SimulatedConnection] = []
     /// The sender of the running command.
@@ -64,6 +65,19 @@ package final class SimulatedServer {
     }
 
     var milliseconds: Int64 { microseconds / 1000 }
+    package var connectionCount: Int { connections.count }
+
+    /// The first connection with subscriptions is reset.
+    package func closeSubscriber() { connections.first { $0.isSubscribed }?.closeByServer() }
+
+    /// 40 hexadecimal digits, other ones for each server and after each restart. Worlds compare them and draw nothing from them.
+    var runID: String {
+        func digits(_ number: UInt, _ count: Int) -> String {
+            let text = String(number, radix: 16)
+            return String(repeating: "0", count: max(0, count - text.count)) + text
+        }
+        return digits(UInt(bitPattern: ObjectIdentifier(self)), 20) + digits(UInt(restarts), 20)
+    }
 
     // MARK: Life
 
@@ -84,9 +98,26 @@ package final class SimulatedServer {
         tracking.forgetAll()
         flushScripts()
         lastConnectionID = 0
+        restarts += 1
         let ended = connections
         connections = []
         for connection in ended { connection.closeByServer() }
+    }
+
+    /// Another server takes over the address, with all data: from now on this is that one. Standing connections stay with the former
+    /// server, a replica that receives nothing from now on.
+    /// - Returns: the former server, which lives for as long as it is kept.
+    package func handOver() -> SimulatedServer {
+        let former = SimulatedServer(commands: commands, now: now)
+        former.keyspace = keyspace
+        former.condition = .readOnly
+        former.lastConnectionID = lastConnectionID
+        (former.connections, former.subscriptions, former.tracking) = (connections, subscriptions, tracking)
+        for connection in connections { connection.server = former }
+        (connections, subscriptions, tracking) = ([], Subscriptions(), TrackingTable())
+        flushScripts()
+        restarts += 1
+        return former
     }
 
     /// Drops all scripts, as `SCRIPT FLUSH` does.

@@ -27,6 +27,8 @@ final class RedisHost {
     private var waiting: [() -> Void] = []
     private var cuts: [Int: () -> Void] = [:]
     private var lastConnection = 0
+    /// Those that had the address before; connections may still be there.
+    private(set) var formerServers: [SimulatedServer] = []
     /// Receives everything that the server reads and writes, with the connection's number.
     var onTraffic: ((String, [UInt8]) -> Void)?
 
@@ -125,6 +127,10 @@ final class RedisHost {
         lives += 1
         isUp = true
     }
+
+    /// A planned failover behind one address: new connections reach another server, which has all data, and standing ones stay with
+    /// the demoted one.
+    func handOver() { formerServers.append(server.handOver()) }
 
     /// Another program sends `FLUSHALL`.
     func wipe() {

@@ -1,0 +1,100 @@
+/// What a peer answers while a connection logs in, and whether it is a Redis that can serve a coordinator. Decides alone.
+///
+/// A Sentinel, a sidecar's RESP API and a server that runs no scripts answer PING as a Redis does.
+struct PeerCheck {
+    /// The oldest Redis whose commands the scripts use.
+    private static let leastVersion = (major: 6, minor: 2)
+
+    /// The reply of `HELLO`, which any user may send; empty: the peer does not know it.
+    var hello: [String: String] = [:]
+    /// Of `INFO server`; empty: this user may not ask, or was not to.
+    var info: [String: String] = [:]
+    /// Why the least script did not run; `nil`: it did.
+    var scriptFailure: RedisError?
+    /// Whether a replica cannot serve: not where the server was asked for its role, nor in a cluster, where a replica names the
+    /// primary of each key.
+    var refusesReplicas = true
+
+    var runID: String? { info["run_id"] }
+
+    /// Why the peer at `name` is no Redis server at all; `nil`: it may be one.
+    func otherPeer(at name: String) -> RedisError? {
+        if hello["server"] == "interlock" {
+            return RedisError(
+                .connectionFailed,
+                "\(name) is the RESP API of an Interlock sidecar, not a Redis server: name the Redis that the sidecars share")
+        }
+        if [hello["mode"], info["redis_mode"]].contains("sentinel") {
+            return RedisError(
+                .connectionFailed,
+                "\(name) is a Sentinel, not a Redis server: name it as redis+sentinel://HOST:PORT/NAME, "
+                    + "or in redis.sentinels beside redis.primary")
+        }
+        return nil
+    }
+
+    /// Why the server at `name` cannot serve; `nil`: it can.
+    func failure(at name: String) -> RedisError? {
+        if let version = tooOldVersion {
+            return RedisError(
+                .connectionFailed, "\(name) is Redis \(version): expected Redis 6.2 or Valkey 7.2, or newer")
+        }
+        if refusesReplicas, hello["role"] == "replica" {
+            return RedisError(
+                .server(.readOnly), "\(name) is a replica, which takes no writes: name its primary, or Sentinels or the cluster")
+        }
+        guard let scriptFailure else { return nil }
+        switch scriptFailure.code {
+        case .server(.noPermission):
+            return RedisError(
+                scriptFailure.code,
+                "\(name) does not let this user run scripts (\(scriptFailure.message)): allow +eval and +evalsha")
+        case .server(let condition) where condition.isUnavailability || condition.isRedirection:
+            return RedisError(scriptFailure.code, "\(name) refused the login: \(scriptFailure.message)")
+        case .server, .unexpectedReply:
+            return RedisError(
+                .connectionFailed,
+                "\(name) cannot run scripts (\(scriptFailure.message)): Interlock needs EVAL and EVALSHA under these names")
+        case .notConnected, .overloaded, .timedOut, .answerLost, .protocolViolation, .connectionFailed:
+            return RedisError(scriptFailure.code, "\(name) refused the login: \(scriptFailure.message)")
+        }
+    }
+
+    /// Of a Redis that is too old; `nil`: it is not, or does not say.
+    private var tooOldVersion: String? {
+        guard info["valkey_version"] == nil, let version = info["redis_version"] ?? hello["version"] else { return nil }
+        let numbers = version.split(separator: ".").map { Int($0) }
+        guard numbers.count >= 2, let major = numbers[0], let minor = numbers[1] else { return nil }
+        return (major, minor) < (Self.leastVersion.major, Self.leastVersion.minor) ? version : nil
+    }
+}
+
+/// `HELLO`: what the peer says that it is.
+struct Hello: RedisCommand {
+    func encode(into encoder: inout CommandEncoder) {
+        encoder.append("HELLO")
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) -> [String: String] {
+        guard let flat = reply.array else { throw reply.unexpected(for: "HELLO") }
+        var fields: [String: String] = [:]
+        for index in stride(from: 0, to: flat.count - 1, by: 2) {
+            if let name = flat[index].text, let value = flat[index + 1].text { fields[name] = value }
+        }
+        return fields
+    }
+}
+
+/// The least script: whether it runs tells whether the server runs scripts for this user.
+struct LeastScript: ScriptCommand {
+    private static let shared = RedisScript(name: "the least script", source: Array("return 1".utf8))
+
+    var script: RedisScript { Self.shared }
+    var keyCount: Int { 0 }
+
+    func encodeArguments(into encoder: inout CommandEncoder) {}
+
+    func decode(_ reply: RedisReply) throws(RedisError) {
+        guard reply.integer == 1 else { throw reply.unexpected(for: script.name) }
+    }
+}

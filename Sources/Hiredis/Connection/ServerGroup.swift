@@ -1,0 +1,108 @@
+package import NIOCore
+
+/// The connections of one client to one server. They move together: when one of them learns that the address leads to another server,
+/// or that its server is no primary any more, the others are dialed anew. Confined to its event loop.
+///
+/// `ServerAgreement` decides; this carries it out.
+final class ServerGroup {
+    private struct Member {
+        let number: ServerAgreement.Member
+        weak var connection: (any RedisDirectoryFollower)?
+    }
+
+    private let environment: RedisEnvironment
+    private var members: [Member] = []
+    private var lastNumber = 0
+    private var agreement = ServerAgreement()
+    private var nextComplaint = NIODeadline.uptimeNanoseconds(0)
+
+    init(environment: RedisEnvironment) {
+        self.environment = environment
+    }
+
+    var isEmpty: Bool { members.allSatisfy { $0.connection == nil } }
+    /// Every connection is up, or not wanted.
+    var isSettled: Bool { members.allSatisfy { $0.connection?.isSettled ?? true } }
+
+    func add(_ follower: any RedisDirectoryFollower) {
+        lastNumber += 1
+        members.append(Member(number: lastNumber, connection: follower))
+    }
+
+    func remove(_ follower: any RedisDirectoryFollower) {
+        guard let number = number(of: follower) else { return }
+        agreement.removed(number)
+        members.removeAll { $0.number == number || $0.connection == nil }
+    }
+
+    /// Calls `message` with each connection.
+    func tell(_ message: (any RedisDirectoryFollower) -> Void) {
+        members.removeAll { $0.connection == nil }
+        for member in members { member.connection.map(message) }
+    }
+
+    func reached(_ follower: any RedisDirectoryFollower, _ arrival: RedisArrival) {
+        guard let number = number(of: follower) else { return }
+        let wasGivenUp = agreement.isGivenUp
+        let leaving = agreement.reached(
+            number, runID: arrival.runID, dialedAt: arrival.dialedAt, areOthersUp: isSettled)
+        if agreement.isGivenUp, !wasGivenUp { complain(arrival) }
+        move(leaving, because: RedisError(.answerLost, "\(arrival.name) leads to another server now"), arrival.name)
+    }
+
+    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival) {
+        guard let number = number(of: follower) else { return }
+        let leaving = agreement.lost(number, isDemoted: error.isDemotion, runID: arrival.runID)
+        move(leaving, because: RedisError(.answerLost, "\(arrival.name) serves no more: \(error.message)"), arrival.name)
+    }
+
+    private func number(of follower: any RedisDirectoryFollower) -> ServerAgreement.Member? {
+        members.first { $0.connection === follower }?.number
+    }
+
+    private func move(_ leaving: [ServerAgreement.Member], because reason: RedisError, _ name: String) {
+        guard !leaving.isEmpty else { return }
+        environment.logger.log(
+            .moved, ["redis": name, "reason": reason.message, "connections": "\(leaving.count)"])
+        for member in members where leaving.contains(member.number) { member.connection?.leave(because: reason) }
+    }
+
+    private func complain(_ arrival: RedisArrival) {
+        let now = environment.eventLoop.now
+        guard now >= nextComplaint else { return }
+        nextComplaint = now + .minutes(1)
+        environment.logger.log(.severalServers, ["redis": arrival.name])
+    }
+}
+
+/// The server that a connection has reached, or has tried to.
+struct RedisArrival {
+    /// The address without credentials, for messages.
+    var name: String
+    /// Of the server's process, where it tells: after a restart, and at another server, it is another.
+    var runID: String?
+    var dialedAt: NIODeadline
+}
+
+/// One server at one address, whichever that is at the moment. Confined to its event loop.
+final class ServerDirectory: RedisDirectory {
+    private let address: RedisConfiguration.Address
+    private let group: ServerGroup
+
+    init(address: RedisConfiguration.Address, environment: RedisEnvironment) {
+        self.address = address
+        group = ServerGroup(environment: environment)
+    }
+
+    var isEmpty: Bool { group.isEmpty }
+    var asksForRole: Bool { false }
+
+    func server() throws(RedisError) -> RedisConfiguration.Address? { address }
+    func add(_ follower: any RedisDirectoryFollower) { group.add(follower) }
+    func remove(_ follower: any RedisDirectoryFollower) { group.remove(follower) }
+    func reached(_ follower: any RedisDirectoryFollower, _ arrival: RedisArrival) { group.reached(follower, arrival) }
+
+    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival) {
+        group.lost(follower, because: error, at: arrival)
+    }
+}

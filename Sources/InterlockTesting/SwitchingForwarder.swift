@@ -1,0 +1,107 @@
+internal import NIOConcurrencyHelpers
+internal import NIOCore
+internal import NIOPosix
+
+/// A TCP forwarder on 127.0.0.1, as a service IP or a DNS name whose server changes: new connections go to the target of the moment,
+/// and standing ones stay where they are.
+///
+/// At most 256 connections are forwarded at a time; further ones are closed.
+package final class SwitchingForwarder: Sendable {
+    private struct State {
+        var target: Int
+        var open: [ObjectIdentifier: any Channel] = [:]
+        var listener: (any Channel)?
+    }
+
+    private static let connectionLimit = 256
+
+    private let state: NIOLockedValueBox<State>
+
+    private init(target: Int) {
+        state = NIOLockedValueBox(State(target: target))
+    }
+
+    /// Runs `body` with a forwarder to the port `target`, and closes the forwarder afterwards.
+    package static func withForwarder<Result>(
+        to target: Int, _ body: (SwitchingForwarder) async throws -> Result
+    ) async throws -> Result {
+        let forwarder = SwitchingForwarder(target: target)
+        try await forwarder.listen()
+        do {
+            let result = try await body(forwarder)
+            await forwarder.close()
+            return result
+        } catch {
+            await forwarder.close()
+            throw error
+        }
+    }
+
+    /// Where clients connect.
+    package var port: Int { state.withLockedValue { $0.listener?.localAddress?.port ?? 0 } }
+
+    /// New connections go to this port from now on.
+    package func redirect(to target: Int) {
+        state.withLockedValue { $0.target = target }
+    }
+
+    private func listen() async throws {
+        let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .childChannelInitializer { self.accepted($0) }
+            .bind(host: "127.0.0.1", port: 0).get()
+        state.withLockedValue { $0.listener = channel }
+    }
+
+    private func accepted(_ client: any Channel) -> EventLoopFuture<Void> {
+        let target = state.withLockedValue { state -> Int? in
+            guard state.open.count < Self.connectionLimit else { return nil }
+            state.open[ObjectIdentifier(client)] = client
+            return state.target
+        }
+        client.closeFuture.whenComplete { _ in
+            self.state.withLockedValue { $0.open[ObjectIdentifier(client)] = nil }
+        }
+        guard let target else { return client.eventLoop.makeFailedFuture(ChannelError.operationUnsupported) }
+        return ClientBootstrap(group: client.eventLoop)
+            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .channelInitializer { server in
+                server.eventLoop.makeCompletedFuture { try server.pipeline.syncOperations.addHandler(Passage(to: client)) }
+            }
+            .connect(host: "127.0.0.1", port: target)
+            .flatMapThrowing { server in try client.pipeline.syncOperations.addHandler(Passage(to: server)) }
+    }
+
+    private func close() async {
+        let (listener, open) = state.withLockedValue { ($0.listener, Array($0.open.values)) }
+        // Either may be closed already, which is fine.
+        try? await listener?.close()
+        for channel in open { try? await channel.close() }
+    }
+}
+
+/// Passes what one side says on to the other, and closes it with the first. Both live on one event loop.
+private final class Passage: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private let other: any Channel
+
+    init(to other: any Channel) {
+        self.other = other
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        other.writeAndFlush(unwrapInboundIn(data), promise: nil)
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        other.close(promise: nil)
+        context.fireChannelInactive()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        context.close(promise: nil)
+    }
+}

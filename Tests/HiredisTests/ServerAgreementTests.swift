@@ -1,0 +1,135 @@
+import NIOCore
+import Testing
+
+@testable import Hiredis
+
+@Suite("Connections to one address agree about the server (C1)")
+struct ServerAgreementTests {
+    private static func at(_ milliseconds: UInt64) -> NIODeadline { .uptimeNanoseconds(milliseconds * 1_000_000) }
+
+    /// Connections 1, 2 and 3 at the server `a`, dialed at 1, 2 and 3 ms.
+    private static var three: ServerAgreement {
+        var agreement = ServerAgreement()
+        for member in 1...3 {
+            _ = agreement.reached(member, runID: "a", dialedAt: at(UInt64(member)), areOthersUp: member == 3)
+        }
+        return agreement
+    }
+
+    @Test("a connection that comes back at another server sends the others away, which were dialed before")
+    func newServer() {
+        var agreement = Self.three
+        #expect(agreement.lost(2, isDemoted: false, runID: nil).isEmpty)
+        #expect(agreement.reached(2, runID: "b", dialedAt: Self.at(10), areOthersUp: true) == [1, 3])
+    }
+
+    @Test("a login that was begun before the address changed leads nobody back: it leaves itself")
+    func lateLogin() {
+        var agreement = Self.three
+        for member in [1, 2] { _ = agreement.lost(member, isDemoted: false, runID: nil) }
+        #expect(agreement.reached(1, runID: "b", dialedAt: Self.at(20), areOthersUp: false) == [3])
+        _ = agreement.lost(3, isDemoted: false, runID: nil)
+        #expect(agreement.reached(2, runID: "a", dialedAt: Self.at(10), areOthersUp: false) == [2])
+    }
+
+    @Test("what one connection is refused as by a replica moves all that are at that server, and nobody else")
+    func demoted() {
+        var agreement = Self.three
+        #expect(agreement.lost(1, isDemoted: true, runID: "a") == [2, 3])
+        var others = Self.three
+        _ = others.lost(3, isDemoted: false, runID: nil)
+        _ = others.reached(3, runID: nil, dialedAt: Self.at(9), areOthersUp: true)
+        // Of which it is not known goes too.
+        #expect(others.lost(1, isDemoted: true, runID: nil) == [2, 3])
+    }
+
+    @Test("an attempt that finds a replica moves only those that are at that very server")
+    func replicaFound() {
+        var agreement = Self.three
+        _ = agreement.lost(1, isDemoted: false, runID: nil)
+        #expect(agreement.lost(1, isDemoted: true, runID: "b").isEmpty)
+        #expect(agreement.lost(1, isDemoted: true, runID: nil).isEmpty)
+        #expect(agreement.lost(1, isDemoted: true, runID: "a") == [2, 3])
+    }
+
+    @Test("an address that leads to two servers in turn moves connections only so often")
+    func severalServers() {
+        var agreement = Self.three
+        var moves = 0
+        for round in 0..<100 {
+            _ = agreement.lost(1, isDemoted: false, runID: nil)
+            let leaving = agreement.reached(
+                1, runID: round.isMultiple(of: 2) ? "b" : "a", dialedAt: Self.at(UInt64(100 + round)), areOthersUp: false)
+            for member in leaving {
+                moves += 1
+                _ = agreement.lost(member, isDemoted: false, runID: nil)
+                _ = agreement.reached(
+                    member, runID: round.isMultiple(of: 2) ? "a" : "b", dialedAt: Self.at(UInt64(100 + round)), areOthersUp: false
+                )
+            }
+        }
+        #expect(agreement.isGivenUp)
+        #expect(moves <= 3 * ServerAgreement.mostRounds)
+        // All of them at one server: they are compared again.
+        for member in 1...3 {
+            _ = agreement.lost(member, isDemoted: false, runID: nil)
+        }
+        for member in 1...3 {
+            _ = agreement.reached(member, runID: "c", dialedAt: Self.at(1000), areOthersUp: member == 3)
+        }
+        #expect(!agreement.isGivenUp)
+    }
+
+    @Test("without run IDs nobody is sent away by one who has arrived")
+    func untold() {
+        var agreement = ServerAgreement()
+        _ = agreement.reached(1, runID: nil, dialedAt: Self.at(1), areOthersUp: false)
+        #expect(agreement.reached(2, runID: "a", dialedAt: Self.at(2), areOthersUp: true).isEmpty)
+        #expect(agreement.reached(3, runID: nil, dialedAt: Self.at(3), areOthersUp: true).isEmpty)
+    }
+}
+
+@Suite("What a peer is, by its answers at the login (C2)")
+struct PeerCheckTests {
+    private static let name = "redis://h:6379/0"
+
+    private static func check(
+        hello: [String: String] = [:], info: [String: String] = [:], script: RedisError? = nil, refusesReplicas: Bool = true
+    ) -> String? {
+        let check = PeerCheck(hello: hello, info: info, scriptFailure: script, refusesReplicas: refusesReplicas)
+        return (check.otherPeer(at: name) ?? check.failure(at: name))?.message
+    }
+
+    @Test(
+        "a Redis, a Valkey, and a server that tells nothing but runs scripts can serve",
+        arguments: [
+            [:], ["version": "6.2.0", "role": "master", "mode": "standalone"],
+            ["server": "redis", "version": "7.0.15", "role": "master"],
+            ["server": "valkey", "version": "8.1.0", "role": "master", "mode": "standalone"],
+            ["role": "active-replica", "version": "6.3.4"],
+        ])
+    func good(hello: [String: String]) {
+        #expect(Self.check(hello: hello) == nil)
+    }
+
+    @Test("everything else is named")
+    func others() {
+        #expect(Self.check(hello: ["server": "interlock", "version": "0.2.0"])?.contains("Interlock sidecar") ?? false)
+        #expect(Self.check(hello: ["mode": "sentinel"])?.contains("is a Sentinel") ?? false)
+        #expect(Self.check(info: ["redis_mode": "sentinel"])?.contains("is a Sentinel") ?? false)
+        #expect(Self.check(hello: ["version": "6.0.20"])?.contains("is Redis 6.0.20") ?? false)
+        #expect(Self.check(info: ["redis_version": "5.0.7"])?.contains("is Redis 5.0.7") ?? false)
+        #expect(Self.check(hello: ["role": "replica"])?.contains("is a replica") ?? false)
+        #expect(Self.check(hello: ["role": "replica"], refusesReplicas: false) == nil)
+        #expect(Self.check(script: RedisError(reply: "NOPERM no"))?.contains("does not let this user run scripts") ?? false)
+        #expect(Self.check(script: RedisError(reply: "ERR unknown command 'EVALSHA'"))?.contains("cannot run scripts") ?? false)
+        #expect(Self.check(script: RedisError(.unexpectedReply, "a status"))?.contains("cannot run scripts") ?? false)
+        #expect(Self.check(script: RedisError(reply: "LOADING soon"))?.contains("refused the login: LOADING") ?? false)
+    }
+
+    @Test("a demoted server is told from one that is only full", arguments: ["READONLY x", "MASTERDOWN x", "LOADING x"])
+    func demotion(reply: String) {
+        #expect(RedisError(reply: reply).isDemotion)
+        for other in ["OOM x", "MISCONF x", "NOREPLICAS x", "BUSY x", "ERR x"] { #expect(!RedisError(reply: other).isDemotion) }
+    }
+}

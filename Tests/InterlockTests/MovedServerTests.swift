@@ -1,0 +1,202 @@
+import FoundationEssentials
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import InterlockTesting
+import Logging
+import NIOPosix
+import Testing
+
+/// One address whose server changes, as a managed failover behind a DNS name or a service IP does it: new connections reach the
+/// promoted server, and standing ones stay with the demoted one.
+@Suite("One address, and another server behind it (C1)", .serialized, .timeLimit(.minutes(4)))
+struct MovedServerTests {
+    /// How many failovers: `INTERLOCK_TEST_MOVES`, by default few enough for every run of the tests.
+    private static var moves: Int { ProcessInfo.processInfo.environment["INTERLOCK_TEST_MOVES"].flatMap { Int($0) } ?? 5 }
+    /// A sidecar's connections: commands, subscriptions, watch.
+    private static let connections = 3
+    /// In milliseconds: more than twice what `FAILOVER` holds writes back for, which is a second.
+    private static let ttl: Int64 = 4500
+    /// How long a connection may stay behind after the first has moved.
+    private static let longestMove = Duration.seconds(1)
+
+    private struct Stage {
+        let servers: [RedisServer]
+        let forwarder: SwitchingForwarder
+        let coordinator: Coordinator
+
+        /// How many of the coordinator's connections are at this server.
+        func connections(at server: RedisServer) async throws -> Int {
+            let list = try await server.ask(["CLIENT", "LIST"]).text ?? ""
+            return list.split(separator: "\n").count { $0.contains(" name=interlock/\(coordinator.id) ") }
+        }
+
+        /// Waits for the first connection at `server`, and then, for as long as is allowed, for the others.
+        func untilAllMoved(to server: RedisServer) async throws {
+            try await eventually(within: .seconds(20), "a first connection is at the new server") {
+                try await connections(at: server) > 0
+            }
+            try await eventually(within: MovedServerTests.longestMove, "every connection is at the new server") {
+                try await connections(at: server) == MovedServerTests.connections
+            }
+        }
+    }
+
+    /// Runs `body` with two servers, a forwarder to the first of them, and a coordinator that knows the forwarder alone.
+    private static func withStage(_ body: (Stage) async throws -> Void) async throws {
+        try await RedisServer.withServer(arguments: ["--repl-diskless-sync-delay", "0"]) { first in
+            try await RedisServer.withServer(arguments: ["--repl-diskless-sync-delay", "0"]) { second in
+                try await SwitchingForwarder.withForwarder(to: try #require(first.port)) { forwarder in
+                    var redis = try RedisConfiguration(url: "redis://127.0.0.1:\(forwarder.port)")
+                    redis.commandTimeout = .seconds(2)
+                    redis.connectTimeout = .seconds(2)
+                    let coordinator = Coordinator(
+                        configuration: InterlockConfiguration(redis: redis, host: "test"),
+                        eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+                        logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+                    await coordinator.start()
+                    await coordinator.untilReady(atMost: .seconds(20))
+                    let stage = Stage(servers: [first, second], forwarder: forwarder, coordinator: coordinator)
+                    let result: Result<Void, any Error>
+                    do {
+                        try await stage.untilAllMoved(to: first)
+                        try await body(stage)
+                        result = .success(())
+                    } catch {
+                        result = .failure(error)
+                    }
+                    await coordinator.stop()
+                    try result.get()
+                }
+            }
+        }
+    }
+
+    /// `replica` has everything that `primary` has, and follows it.
+    private static func follow(_ primary: RedisServer, by replica: RedisServer) async throws {
+        _ = try await replica.ask(["REPLICAOF", "127.0.0.1", "\(try #require(primary.port))"])
+        try await eventually("the replica has caught up") {
+            let report = try await primary.ask(["INFO", "replication"]).text ?? ""
+            return report.contains("state=online")
+        }
+    }
+
+    /// A planned failover: the primary waits until the replica has everything, and they change roles.
+    private static func failOver(from primary: RedisServer, to replica: RedisServer) async throws {
+        _ = try await primary.ask(["FAILOVER", "TO", "127.0.0.1", "\(try #require(replica.port))"])
+        try await eventually("the roles have changed") {
+            let roles = [try await primary.ask(["ROLE"]), try await replica.ask(["ROLE"])].map { $0.array?.first?.text }
+            return roles == ["slave", "master"]
+        }
+    }
+
+    private static func lossSoFar(of followed: FollowedLease) async -> LeaseLoss? {
+        let reader = Task { () -> LeaseLoss? in
+            for await loss in followed.losses { return loss }
+            return nil
+        }
+        // A stream that is cancelled still hands out what it has.
+        reader.cancel()
+        return await reader.value
+    }
+
+    @Test("after each planned failover every connection follows within a second, and no linked lease is reported lost")
+    func failovers() async throws {
+        try await Self.withStage { stage in
+            let coordinator = stage.coordinator
+            try await Self.follow(stage.servers[0], by: stage.servers[1])
+            var followed: [(lease: Lease, followed: FollowedLease)] = []
+            for number in 0..<10 {
+                let lease = try #require(try await coordinator.acquireLock(try LockRequest("job-\(number)", ttl: Self.ttl)))
+                followed.append((lease, try await coordinator.followLease(lease, isLinked: true)))
+            }
+            for move in 0..<Self.moves {
+                let (primary, replica) = (stage.servers[move % 2], stage.servers[(move + 1) % 2])
+                if move > 0 { try await Self.follow(primary, by: replica) }
+                try await Self.failOver(from: primary, to: replica)
+                // The demoted server stops replicating: what it has grows old there.
+                _ = try await primary.ask(["REPLICAOF", "127.0.0.1", "1"])
+                stage.forwarder.redirect(to: try #require(replica.port))
+                do {
+                    try await stage.untilAllMoved(to: replica)
+                } catch {
+                    // Goes on, to see what becomes of the leases.
+                    Issue.record("move \(move + 1): \(error); \(try await stage.connections(at: replica)) have moved")
+                    break
+                }
+            }
+            // The leases would have ended twice by now, and their keys at a server that follows nobody have.
+            let began = ContinuousClock.now
+            try await eventually("two lengths have passed") { ContinuousClock.now - began >= .milliseconds(2 * Self.ttl) }
+            var losses: [LeaseLoss] = []
+            for lease in followed {
+                if let loss = await Self.lossSoFar(of: lease.followed) { losses.append(loss) }
+            }
+            #expect(losses.isEmpty, "\(losses.count) of \(followed.count) linked leases are reported lost: \(losses)")
+        }
+    }
+
+    @Test("a subscription that comes back at another server takes commands and watch along")
+    func subscriptionLearns() async throws {
+        try await Self.withStage { stage in
+            let (first, second) = (stage.servers[0], stage.servers[1])
+            stage.forwarder.redirect(to: try #require(second.port))
+            _ = try await first.ask(["CLIENT", "KILL", "TYPE", "pubsub"])
+            try await stage.untilAllMoved(to: second)
+            #expect(try await stage.connections(at: first) == 0)
+        }
+    }
+
+    @Test("what is deleted at the new server is noticed there: tracking has moved along")
+    func tracking() async throws {
+        try await Self.withStage { stage in
+            let (first, second) = (stage.servers[0], stage.servers[1])
+            stage.forwarder.redirect(to: try #require(second.port))
+            _ = try await first.ask(["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+            try await stage.untilAllMoved(to: second)
+            let lease = try #require(try await stage.coordinator.acquireLock(try LockRequest("job", ttl: 600_000)))
+            let followed = try await stage.coordinator.followLease(lease, isLinked: false)
+            try await second.untilItTracks(1)
+            _ = try await second.ask(["DEL", stage.coordinator.keys.lock("job")])
+            var loss: LeaseLoss?
+            for await found in followed.losses {
+                loss = found
+                break
+            }
+            #expect(loss == .deleted)
+        }
+    }
+
+    @Test("with Sentinels: a primary that was demoted by hand is left by every connection, not only by the one that it refused")
+    func sentinels() async throws {
+        try await SentinelFleet.withFleet(replicas: 1, sentinels: 1) { fleet in
+            var redis = fleet.configuration
+            redis.reconnectDelay = .milliseconds(20) ... .milliseconds(200)
+            let coordinator = Coordinator(
+                configuration: InterlockConfiguration(redis: redis, host: "test"),
+                eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            await coordinator.start()
+            await coordinator.untilReady(atMost: .seconds(20))
+            let primary = fleet.servers[0]
+            let channel = coordinator.keys.events
+            func listeners() async throws -> Int64? {
+                try await primary.ask(["PUBSUB", "NUMSUB", channel]).array?.last?.integer
+            }
+            try await eventually("it has subscribed") { try await listeners() == 1 }
+            // Nobody says where to go.
+            await fleet.sentinels[0].kill()
+            _ = try await primary.ask(["REPLICAOF", "127.0.0.1", "\(try #require(fleet.servers[1].port))"])
+            _ = try? await coordinator.acquireLock(try LockRequest("job"))
+            var isLeft = true
+            do {
+                try await eventually(within: Self.longestMove, "it listens to the demoted server no more") {
+                    try await listeners() == 0
+                }
+            } catch { isLeft = false }
+            #expect(isLeft, "the subscriptions stay with a server that refuses writes")
+            await coordinator.stop()
+        }
+    }
+}

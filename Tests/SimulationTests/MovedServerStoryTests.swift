@@ -1,0 +1,52 @@
+import Interlock
+import InterlockCore
+import SimulatedRedis
+import Testing
+
+@testable import Simulation
+
+/// What a planned failover behind one address means. Each test is the shortest story that shows it.
+@Suite("Another server behind one address", .timeLimit(.minutes(1)))
+struct MovedServerStoryTests {
+    private static let connections = 3
+
+    @Test("a linked lease is not reported lost, however often the server changes, and every connection moves within a second")
+    func linkedLease() throws {
+        let stage = Stage(sidecars: 2)
+        let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 1500)))?.lease)
+        var losses: [LeaseLoss?] = []
+        stage.sidecars[0].call { calls in _ = calls.followLease(lease, isLinked: true) { losses.append($0.loss) } }
+        stage.run(milliseconds: 100)
+        for _ in 0..<20 {
+            stage.redis.handOver()
+            // The first sign comes with the next extension, or of an idle sidecar with its sign of life.
+            let all = 2 * Self.connections
+            #expect(stage.run(upTo: 6000) { !stage.redis.server.hasNoConnections })
+            #expect(stage.run(upTo: 6000) { stage.redis.formerServers.allSatisfy(\.hasNoConnections) })
+            #expect(stage.run(upTo: 1000) { stage.redis.server.connectionCount == all })
+            stage.run(milliseconds: 3000)
+            #expect(losses.isEmpty, "\(losses)")
+            guard losses.isEmpty else { return }
+        }
+        #expect(stage.cli("EXISTS", "interlock:lock:{orders}") == ":1")
+        // Tracking works at the last server too.
+        stage.cli("DEL", "interlock:lock:{orders}")
+        #expect(stage.run(upTo: 1000) { losses == [.deleted] })
+    }
+
+    @Test("a sidecar whose subscriptions come back at another server takes its other connections there")
+    func runID() throws {
+        let stage = Stage()
+        let former = stage.redis.server.connectionCount
+        #expect(former == Self.connections)
+        stage.redis.handOver()
+        // Only one connection breaks, and it is not refused anything.
+        stage.redis.formerServers[0].closeSubscriber()
+        #expect(stage.run(upTo: 1000) { stage.redis.server.connectionCount == Self.connections })
+        #expect(stage.redis.formerServers[0].hasNoConnections)
+    }
+}
+
+extension SimulatedServer {
+    fileprivate var hasNoConnections: Bool { connectionCount == 0 }
+}
