@@ -260,6 +260,13 @@ public actor Coordinator: Service {
         runtime.logger.log(.servicesReloaded, ["services": "\(guarded.count)"])
     }
 
+    /// Connections to Redis that are made from now on show the passwords and certificates of `configuration`, whose servers are the same
+    /// as before. Standing connections keep what they have.
+    package func reload(secretsOf configuration: InterlockConfiguration) {
+        runtime.topology.replaceSecrets(by: configuration.redis)
+        calls.quorum?.servers.replaceSecrets(by: configuration.quorum)
+    }
+
     /// Takes over new rules of domains.
     package func reload(domains: [RateLimitDomain]) {
         calls.domains.redefine(domains)

@@ -3,8 +3,8 @@ internal import Logging
 internal import ServiceLifecycle
 internal import UnixSignals
 
-/// Reads the configuration again on SIGHUP: services, API keys, and the doors' certificate. One with mistakes changes nothing; of
-/// what takes a new start to change is said so.
+/// Reads the configuration again on SIGHUP: services, API keys, the listeners' certificate, and the files of passwords and certificates
+/// that connections to Redis are made with. One with mistakes changes nothing; the log names what takes a restart to change.
 struct ConfigurationReloader: Service {
     /// What this process was started with.
     let started: SidecarConfiguration
@@ -28,8 +28,10 @@ struct ConfigurationReloader: Service {
                 // What may be refused comes before anything is taken over.
                 try started.refuseToServe(keys: configuration.keys)
                 try configuration.services.check()
+                let servers = try started.redis.url.map { try started.coordinatorConfiguration(redisURL: $0) }
                 if let tls = configuration.listen.tls { try certificate?.reload(tls) }
                 access.replace(keys: configuration.keys)
+                if let servers { await coordinator.reload(secretsOf: servers) }
                 try await coordinator.reload(services: configuration.services)
                 await coordinator.reload(domains: configuration.domains.definitions)
                 monitor.reload(services: configuration.services)

@@ -21,6 +21,7 @@ final class QuorumServers {
     private static let leftoverCapacity = 10_000
 
     private let runtime: CoordinatorRuntime
+    private let configurations: [RedisConfiguration]
     private let pipelines: [RedisPipeline]
     /// Which servers, without credentials.
     let names: [String]
@@ -30,9 +31,10 @@ final class QuorumServers {
 
     init(runtime: CoordinatorRuntime, configurations: [RedisConfiguration]) {
         self.runtime = runtime
-        pipelines = configurations.map {
-            RedisPipeline(configuration: CoordinatorRuntime.named($0, id: runtime.id), environment: runtime.redisEnvironment)
+        self.configurations = configurations.map {
+            CoordinatorRuntime.named($0, id: runtime.id).withReplaceableSecrets(on: runtime.eventLoop)
         }
+        pipelines = self.configurations.map { RedisPipeline(configuration: $0, environment: runtime.redisEnvironment) }
         names = configurations.map(\.displayName)
         leftovers = Array(repeating: [], count: configurations.count)
     }
@@ -55,6 +57,11 @@ final class QuorumServers {
             pipeline.onDown = { [unowned self] in isDown(server, $0) }
             pipeline.start()
         }
+    }
+
+    /// Connections that are made from now on show the passwords and certificates of `new`, in the order of the servers.
+    func replaceSecrets(by new: [RedisConfiguration]) {
+        for (known, new) in zip(configurations, new) { known.replaceSecrets(by: new) }
     }
 
     /// Disconnects for good; what is pending fails.
