@@ -214,7 +214,7 @@ public actor Coordinator: Service {
     package func drain() {
         calls.isGoingDown = true
         readinessIsDecided()
-        calls.locks.failWaiters(RedisError(.notConnected, "this sidecar is going down"))
+        calls.locks.failWaiters(.goingDown)
         calls.locks.keeper.goDown()
         calls.locks.goDown()
         calls.quorum?.drain()

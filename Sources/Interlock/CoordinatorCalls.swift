@@ -105,7 +105,7 @@ package final class CoordinatorCalls {
             primary: runtime.topology.primary.map(PrimaryStatus.init),
             cluster: runtime.topology.cluster.map { ClusterStatus($0, connections: runtime.pipeline.connections) },
             replicas: runtime.topology.replicas, waitReplicas: locks.settings.waitReplicas,
-            redisVersion: fleet.server["redis_version"], evictionPolicy: fleet.server["maxmemory_policy"],
+            redisVersion: fleet.redisVersion, evictionPolicy: fleet.server["maxmemory_policy"],
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: locksHeld(),
             locksWaiting: provider.waiting, longestWait: longestWait, services: services.count,
             servicesDiffering: fleet.differences.map(\.service),

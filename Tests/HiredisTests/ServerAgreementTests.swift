@@ -132,4 +132,11 @@ struct PeerCheckTests {
         #expect(RedisError(reply: reply).isDemotion)
         for other in ["OOM x", "MISCONF x", "NOREPLICAS x", "BUSY x", "ERR x"] { #expect(!RedisError(reply: other).isDemotion) }
     }
+
+    @Test("C9: what a script was refused does not name the script")
+    func script() {
+        let reply = "WRONGTYPE Operation against a key script: 98613eb3c4ab0ae2bb0ff6aee3ea1e8e64b4e8b8, on @user_script:2."
+        #expect(RedisError(reply: reply).message == "WRONGTYPE Operation against a key")
+        #expect(RedisError(reply: "ERR no script: of that name").message == "ERR no script: of that name")
+    }
 }

@@ -70,7 +70,16 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
 
     /// An error reply, as Redis worded it: `CODE message`.
     init(reply: String) {
-        self.init(.server(ServerCondition(ofReply: reply)), reply)
+        self.init(.server(ServerCondition(ofReply: reply)), Self.withoutScript(reply))
+    }
+
+    /// Without the digest and the line of the script that met the error, which Redis 7 appends and Redis 6.2 puts before it.
+    private static func withoutScript(_ reply: String) -> String {
+        if reply.hasPrefix("ERR Error running script "), let mark = reply.firstRange(of: ": -") {
+            return String(reply[mark.upperBound...])
+        }
+        guard let place = reply.firstRange(of: " script: "), reply[place.upperBound...].contains(", on @") else { return reply }
+        return String(reply[..<place.lowerBound])
     }
 }
 

@@ -38,6 +38,8 @@ final class FleetCoordinator {
     private var isLeaving = false
     /// What Redis says of itself: version and eviction policy.
     private(set) var server: [String: String] = [:]
+    /// What the server calls its version, not the Redis that it is compatible with; `nil`: not known.
+    var redisVersion: String? { server["valkey_version"].map { "Valkey \($0)" } ?? server["redis_version"] }
     /// Why this sidecar cannot work with what it talks to; `nil`: it can.
     var refusal: String? {
         server["cluster_enabled"] == "1" && !runtime.keys.isOnCluster ? CoordinatorLogEvent.redisIsCluster.line.message : nil

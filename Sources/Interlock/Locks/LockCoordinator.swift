@@ -486,14 +486,14 @@ final class LockCoordinator {
 
     /// Redis has been away for too long, or a part of it: nobody is left waiting without an answer.
     func failUnreachable(_ error: RedisError) {
-        failWaiters(error) { [self] name in
+        failWaiters(InterlockError(error)) { [self] name in
             let key = runtime.keys.lock(name)
             return !pipeline.reaches(key) || !runtime.pipeline.reaches(key)
         }
     }
 
     /// Nobody is left waiting for the locks that `isConcerned`, by their names.
-    func failWaiters(_ error: RedisError, where isConcerned: (String) -> Bool = { _ in true }) {
+    func failWaiters(_ error: InterlockError, where isConcerned: (String) -> Bool = { _ in true }) {
         let all = (Array(waiters.values) + Array(trying.values)).sorted { $0.id < $1.id }
         let failed = all.filter { isConcerned($0.request.name.text) }
         for waiter in failed {
@@ -508,7 +508,7 @@ final class LockCoordinator {
         for waiter in failed {
             waiter.standing = .left
             waiter.timeout?.cancel()
-            fail(waiter, InterlockError(error))
+            fail(waiter, error)
             if waiter.mayHold { remember(waiter) }
         }
     }

@@ -42,6 +42,13 @@ extension InterlockError {
     /// What a failed command means to the caller: Redis' own conditions are named, everything else keeps its words.
     init(_ error: RedisError) {
         switch error.code {
+        case .server(.wrongType):
+            self.init(
+                .other,
+                "Redis: the key of that name holds another type: other software uses it; choose another name or prefix")
+        // However a version words it, and whether it refused a script or a command.
+        case .server(.readOnly):
+            self.init(.unavailable, "Redis cannot serve: the server is a replica, which takes no writes")
         case .server(let condition) where condition.isUnavailability:
             self.init(.unavailable, "Redis cannot serve: \(error.message)")
         case _ where error.isUnavailability:

@@ -85,7 +85,7 @@ final class QuorumLocks: LockProvider {
 
     /// Nobody is left waiting.
     func drain() {
-        failWaiters(RedisError(.notConnected, "this sidecar is going down"))
+        failWaiters(.goingDown)
     }
 
     /// Disconnects for good.
@@ -274,7 +274,7 @@ final class QuorumLocks: LockProvider {
     }
 
     /// Nobody is left waiting without an answer. Attempts under way come to their end, and free what they are granted.
-    func failWaiters(_ error: RedisError) {
+    func failWaiters(_ error: InterlockError) {
         let failed = (Array(waiters) + Array(trying)).sorted { $0.key < $1.key }
         waiters = [:]
         trying = [:]
@@ -282,7 +282,7 @@ final class QuorumLocks: LockProvider {
         lines = [:]
         for (_, waiter) in failed {
             waiter.timeout?.cancel()
-            fail(waiter, InterlockError(error))
+            fail(waiter, error)
         }
     }
 
