@@ -248,7 +248,7 @@ struct LoadOptions: ParsableArguments {
 
     private func httpAddress(_ text: String) throws(LoadArgumentError) -> SidecarEndpoint.HTTPAddress {
         guard case .tcp(let host, let port) = SidecarAddress(argument: text) else {
-            throw LoadArgumentError(expected: "HOST:PORT of an HTTP door", found: text)
+            throw LoadArgumentError(expected: "HOST:PORT of an HTTP door", found: "\(RedactedURL(text))")
         }
         return SidecarEndpoint.HTTPAddress(host: host, port: port)
     }

@@ -78,11 +78,17 @@ struct Serve: AsyncParsableCommand {
                 dataDirectory: dataDir))
     }
 
+    /// What redis-cli has to be told of another host than its own default; nothing of one that 127.0.0.1 leads to.
+    private static func host(of endpoint: SocketEndpoint) -> String {
+        ["127.0.0.1", "0.0.0.0", "localhost"].contains(endpoint.host)
+            ? "" : "-h \(endpoint.host == "::" ? "::1" : endpoint.host) "
+    }
+
     /// What a person needs next, on standard output.
     private static func announce(_ addresses: Sidecar.Addresses, _ configuration: SidecarConfiguration) {
         var lines = [
             "Interlock \(SidecarVersion.current) is ready.",
-            "  RESP   redis-cli -p \(addresses.respPort) PING",
+            "  RESP   redis-cli \(host(of: configuration.listen.resp))-p \(addresses.respPort) PING",
             "  HTTP   curl -s localhost:\(addresses.httpPort)/readyz",
         ]
         if let port = addresses.grpcPort {

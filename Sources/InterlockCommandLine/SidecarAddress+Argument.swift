@@ -5,8 +5,9 @@ import InterlockSidecar
 extension SidecarAddress: ExpressibleByArgument {
     private static let unixPrefix = "unix:"
     private static let tlsPrefix = "rediss://"
+    private static let plainPrefix = "redis://"
 
-    /// `HOST:PORT`, `rediss://HOST:PORT` or `unix:PATH`.
+    /// `HOST:PORT`, `redis://HOST:PORT`, `rediss://HOST:PORT` or `unix:PATH`.
     package init?(argument: String) {
         if argument.hasPrefix(Self.unixPrefix) {
             let path = argument.dropFirst(Self.unixPrefix.count)
@@ -16,7 +17,8 @@ extension SidecarAddress: ExpressibleByArgument {
             guard let endpoint = Self.endpoint(argument.dropFirst(Self.tlsPrefix.count)) else { return nil }
             self = .tls(host: endpoint.host, port: endpoint.port)
         } else {
-            guard let endpoint = Self.endpoint(argument[...]) else { return nil }
+            let isURL = argument.hasPrefix(Self.plainPrefix)
+            guard let endpoint = Self.endpoint(argument.dropFirst(isURL ? Self.plainPrefix.count : 0)) else { return nil }
             self = .tcp(host: endpoint.host, port: endpoint.port)
         }
     }
@@ -26,6 +28,17 @@ extension SidecarAddress: ExpressibleByArgument {
     private static func endpoint(_ text: Substring) -> SocketEndpoint? {
         guard let endpoint = try? SocketEndpoint(parsing: String(text)), endpoint.port > 0 else { return nil }
         return endpoint
+    }
+
+    /// Reads what `name`, an option or a variable, says of the sidecar's address.
+    /// - Throws: `Failure`, which does not repeat a key that was put into the address.
+    package static func read(_ text: String, from name: String) throws(Failure) -> SidecarAddress {
+        if let address = SidecarAddress(argument: text) { return address }
+        let remedy = text.contains("@") ? "; put an API key in INTERLOCK_API_KEY" : ""
+        throw Failure(
+            "\(name): expected HOST:PORT such as \(standard), redis://HOST:PORT, rediss://HOST:PORT or unix:PATH; got "
+                + "\"\(RedactedURL(text))\"\(remedy)",
+            .usage)
     }
 
     /// Whether others can read on the way what is sent there.

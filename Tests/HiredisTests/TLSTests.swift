@@ -77,4 +77,16 @@ struct TLSTests {
             #expect(await failureCode { try await withClient(configuration) { _ in } } == .connectionFailed)
         }
     }
+
+    @Test("C8: a server that never answers the handshake is called that, and is not said to refuse the login")
+    func handshake() async throws {
+        try await RedisServer.withServer { server in
+            var configuration = try configuration(of: server, host: "127.0.0.1")
+            configuration.connectTimeout = .milliseconds(200)
+            let error = try await #require(throws: RedisError.self) { try await withClient(configuration) { _ in } }
+            #expect(
+                error.message
+                    == "no answer over TLS within 200 ms: does rediss://127.0.0.1:\(try #require(server.port))/0 speak TLS?")
+        }
+    }
 }

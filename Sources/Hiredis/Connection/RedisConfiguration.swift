@@ -55,6 +55,7 @@ package struct RedisConfiguration: Sendable {
     /// `unix://[[user]:password@]/path[?db=database]`, or a URL of Sentinels or of a cluster (see `SentinelSettings`, `ClusterSettings`).
     /// - Parameter isWhole: whether a user without a password is a mistake; if not, the password is said elsewhere.
     package init(url: String, isWhole: Bool = true) throws(RedisURLError) {
+        try Self.checkEscapes(of: url)
         if let sentinels = try HostListURL(url, schemes: ["redis+sentinel", "rediss+sentinel"]) {
             self = try SentinelSettings.configuration(sentinels)
         } else if let cluster = try HostListURL(url, schemes: ["redis+cluster", "rediss+cluster"]) {
@@ -70,6 +71,24 @@ package struct RedisConfiguration: Sendable {
         guard username == nil || password != nil else { throw RedisURLError(reason: "it names a user but no password") }
         guard case .primary(let sentinels) = address, sentinels.username != nil, sentinels.password == nil else { return }
         throw RedisURLError(reason: "it names a user of the Sentinels but no password")
+    }
+
+    /// A URL with percent escapes is read as one alone if all of it is one: otherwise the parser escapes the percent signs once more,
+    /// and a password silently becomes another.
+    private static func checkEscapes(of url: String) throws(RedisURLError) {
+        let bytes = Array(url.utf8)
+        func isHexadecimal(_ place: Int) -> Bool {
+            bytes.indices.contains(place) && Character(Unicode.Scalar(bytes[place])).isHexDigit
+        }
+        for place in bytes.indices where bytes[place] == UInt8(ascii: "%") {
+            guard isHexadecimal(place + 1), isHexadecimal(place + 2) else {
+                throw RedisURLError(reason: "a percent sign in it escapes nothing; a password's own percent sign is %25")
+            }
+        }
+        let isOutside = { (byte: UInt8) in "\"<>\\^`{|}".utf8.contains(byte) || byte > 0x7e }
+        guard bytes.contains(UInt8(ascii: "%")), bytes.contains(where: isOutside) else { return }
+        throw RedisURLError(
+            reason: "it has percent escapes and characters that no URL has; percent-encode all special characters of a password")
     }
 
     private init(oneServer url: String) throws(RedisURLError) {
@@ -108,7 +127,9 @@ package struct RedisConfiguration: Sendable {
         password = components.password
         if !text.isEmpty {
             guard let number = Int(text), number >= 0 else {
-                throw RedisURLError(reason: "the database must be a number from 0, not \"\(text)\"")
+                // Not repeated: it may be the end of a password.
+                throw RedisURLError(
+                    reason: "the database behind the host must be a number from 0; percent-encode @ : / ? # % in a password")
             }
             database = number
         }

@@ -7,10 +7,11 @@ import InterlockSidecar
 struct SidecarOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The sidecar's RESP door: HOST:PORT, rediss://HOST:PORT or unix:PATH.",
+            "The sidecar's RESP door: HOST:PORT, redis://HOST:PORT, rediss://HOST:PORT or unix:PATH.",
             discussion: "Otherwise INTERLOCK_SIDECAR, otherwise \(SidecarAddress.standard). INTERLOCK_API_KEY holds the API key.",
             valueName: "address"))
-    var sidecar: SidecarAddress?
+    // A text: a parser's error would repeat a key that was put into it.
+    var sidecar: String?
 
     @Option(
         help: ArgumentHelp(
@@ -54,7 +55,8 @@ struct SidecarOptions: ParsableArguments {
     /// - Throws: `Failure` when the environment names it in a way that cannot be understood.
     private func configuration() throws(Failure) -> SidecarClientConfiguration {
         let environment = ProcessEnvironment.variables
-        let address = if let sidecar { sidecar } else { try Self.address(from: environment) }
+        let address =
+            if let sidecar { try SidecarAddress.read(sidecar, from: "--sidecar") } else { try Self.address(from: environment) }
         var configuration = SidecarClientConfiguration(
             address: address, apiKey: Self.value(of: "INTERLOCK_API_KEY", in: environment))
         let allowsPlaintext = allowPlaintext || Self.value(of: "INTERLOCK_ALLOW_PLAINTEXT", in: environment) == "1"
@@ -76,13 +78,7 @@ struct SidecarOptions: ParsableArguments {
 
     private static func address(from environment: [String: String]) throws(Failure) -> SidecarAddress {
         guard let text = value(of: "INTERLOCK_SIDECAR", in: environment) else { return .standard }
-        guard let address = SidecarAddress(argument: text) else {
-            throw Failure(
-                "INTERLOCK_SIDECAR: expected HOST:PORT such as \(SidecarAddress.standard), rediss://HOST:PORT or unix:PATH; got "
-                    + "\"\(text)\"",
-                .usage)
-        }
-        return address
+        return try SidecarAddress.read(text, from: "INTERLOCK_SIDECAR")
     }
 
     /// A variable that is set but empty counts as not set, as it does for `interlock serve`.

@@ -50,19 +50,20 @@ package struct SidecarEndpoint: Sendable {
             return door(at: .unixSocket(path: path))
         }
         let isURL = argument.contains("://")
+        // A URL, or what was to be one, may hold a key: it is not repeated.
+        let shown = isURL || argument.contains("@") ? nil : argument
         let url: RedisConfiguration
         do {
             url = try RedisConfiguration(url: isURL ? argument : "redis://" + argument)
         } catch {
-            // A URL may hold a key: it is not repeated.
-            throw LoadArgumentError(expected: "\(expectation); \(error.reason)", found: isURL ? nil : argument)
+            throw LoadArgumentError(expected: "\(expectation); \(error.reason)", found: shown)
         }
         guard url.database == 0, isURL || url.password == nil else {
             throw LoadArgumentError(expected: "\(expectation), without a database", found: nil)
         }
         // Redis' own port, which a URL without one would mean, is no sidecar's.
         guard namesPort(argument, url) else {
-            throw LoadArgumentError(expected: "\(expectation), with its port", found: isURL ? nil : argument)
+            throw LoadArgumentError(expected: "\(expectation), with its port", found: shown)
         }
         var door =
             switch url.address {

@@ -35,7 +35,7 @@ struct ConfigurationValue {
         let message = expectation.message(got: shown)
         guard let shorthand, let text = word, !isConcealed, !text.isEmpty else { return refuse(message) }
         let key = path.split(separator: ".").last.map(String.init) ?? path
-        refuse("\(message); write \(key): { \(shorthand): \(Self.cut(Self.masked(text))) }")
+        refuse("\(message); write \(key): { \(shorthand): \(Self.cut("\(RedactedURL(text))")) }")
     }
 
     /// What stands here, for a message.
@@ -65,23 +65,7 @@ struct ConfigurationValue {
 
 extension ConfigurationValue {
     /// A value in a message: in quotes, not too long, without a password.
-    static func quoted(_ text: String) -> String { "\"\(cut(masked(text)))\"" }
-
-    /// What may be a password in a URL is replaced: all between `//` and the last `@`, and the query; all there is when an `@` stands in
-    /// what may be a query or a password.
-    static func masked(_ text: String) -> String {
-        let scheme = text.firstRange(of: "://")
-        let start = scheme?.upperBound ?? text.startIndex
-        var rest = text[start...]
-        if scheme != nil, let query = rest.firstIndex(of: "?"), rest[query...].contains("@") { return text[..<start] + "***" }
-        var mask = ""
-        if let at = rest.lastIndex(of: "@") {
-            rest = rest[at...]
-            mask = "***"
-        }
-        if scheme != nil, let query = rest.firstIndex(of: "?") { rest = rest[..<query] + "?***" }
-        return text[..<start] + mask + rest
-    }
+    static func quoted(_ text: String) -> String { "\"\(cut("\(RedactedURL(text))"))\"" }
 
     static func cut(_ text: String) -> String { Excerpt(text, length: 80).description }
 }

@@ -58,7 +58,7 @@ package struct EffectiveConfiguration {
 
     /// A URL without its secrets that is still one.
     private static func readable(_ url: String) -> String {
-        let masked = ConfigurationValue.masked(url)
+        let masked = "\(RedactedURL(url))"
         guard masked != url, let server = try? RedisConfiguration(url: url, isWhole: false) else { return masked }
         var text = server.displayName
         if server.password != nil { text = text.replacing("://", with: "://:\(hidden)@", maxReplacements: 1) }

@@ -42,9 +42,9 @@ extension RedisSettings: CustomStringConvertible, CustomReflectable {
     }
 
     /// The URL without user name, password and query: for logs. `nil` when embedded.
-    package var maskedURL: String? { url.map(ConfigurationValue.masked) }
+    package var maskedURL: String? { url.map { "\(RedactedURL($0))" } }
 
-    private var maskedURLs: [String] { urls.map(ConfigurationValue.masked) }
+    private var maskedURLs: [String] { urls.map { "\(RedactedURL($0))" } }
 }
 
 extension RedisSettings {
@@ -75,6 +75,9 @@ extension RedisSettings {
                 $0.parsed { ResourceName.expectedPrefix(insteadOf: $0, isEmptyAllowed: false) }
             }
             section.read("timeout", into: &timeout) { $0.duration(in: InterlockConfiguration.timeouts) }
+            if url != nil, isEmbeddedOnPurpose {
+                section.read("embedded") { $0.refuse("true, and a Redis is named besides: expected one of the two") }
+            }
             section.refuse(["nodes"], "is called redis.cluster")
             section.refuse(["sentinel"], "is called redis.sentinels")
         }
@@ -168,7 +171,8 @@ extension RedisSettings {
             // A password may be in a file.
             _ = try RedisConfiguration(url: text, isWhole: false)
         } catch {
-            throw ConfigurationExpectation("a URL that can be used (\(error.reason))")
+            let remedy = text.contains("@") ? "; or put the password in a file and name it as redis.password_file" : ""
+            throw ConfigurationExpectation("a URL that can be used (\(error.reason)\(remedy))")
         }
         return text
     }

@@ -193,7 +193,11 @@ extension SidecarConfiguration {
             if endpoint != nil { findings.places[path] = place(setting) }
             return endpoint
         }
-        redis.url = parsed(overrides.redisURL, .redisURL, RedisSettings.checkedURL) ?? redis.url
+        if let url = parsed(overrides.redisURL, .redisURL, RedisSettings.checkedURL) {
+            redis.url = url
+            // A server that was named outside the file takes the place of the private one.
+            redis.isEmbeddedOnPurpose = false
+        }
         listen.resp = endpoint(overrides.resp, .resp, ListenSettings.respPath) ?? listen.resp
         listen.http = endpoint(overrides.http, .http, ListenSettings.httpPath) ?? listen.http
         listen.unix = parsed(overrides.unix, .unix, ListenSettings.checkedSocketPath) ?? listen.unix

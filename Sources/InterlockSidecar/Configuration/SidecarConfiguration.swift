@@ -140,9 +140,10 @@ extension SidecarConfiguration {
         if isURLKnown, redis.sentinelPasswordFile != nil, redis.url?.lowercased().contains("+sentinel://") != true {
             findings.refuse(at: findings.wholeFile, path: "redis.sentinel_password_file", "means nothing without Sentinels")
         }
-        if !redis.isEmbedded, redis.isEmbeddedOnPurpose {
-            findings.refuse(
-                at: findings.wholeFile, path: "redis.embedded", "true, and a Redis is named besides: expected one of the two")
+        for key in keys where findings.readsSecrets && key.secret.count < APIKey.shortestSafe {
+            findings.warn(
+                "auth.keys: the key \"\(key.name)\" has \(key.secret.count) character\(key.secret.count == 1 ? "" : "s") and can be guessed; "
+                    + "make one of \(APIKey.shortestSafe) or more, as by openssl rand -hex 16")
         }
     }
 

@@ -109,6 +109,9 @@ package struct APIKey: Sendable, Equatable {
     /// `role`: `use` or `admin`.
     package var role: Role
 
+    /// A key of fewer characters is warned of.
+    static let shortestSafe = 16
+
     package init(name: String, secret: String, role: Role) {
         self.name = name
         self.secret = secret

@@ -1,0 +1,176 @@
+import FoundationEssentials
+import Glibc
+import Hiredis
+import InterlockProcesses
+import Subprocess
+import Testing
+
+/// How a whole sidecar, and the command line, get at Redis and at each other.
+@Suite("Passwords, certificates and addresses of Redis and sidecars", .serialized, .timeLimit(.minutes(2)))
+struct RedisAccessTests {
+    private static let key = "ops-of-32-letters-and-more-than-that"
+
+    @Test("C3: a new password in redis.password_file is used after SIGHUP")
+    func passwordFile() async throws {
+        try await RedisServer.withServer(arguments: ["--requirepass", "first"]) { server in
+            let folder = try TemporaryFolder()
+            defer { folder.remove() }
+            let file = "\(folder.path)/password"
+            try Data("first\n".utf8).write(to: URL(filePath: file))
+            let configuration = "redis: { url: \"unix://\(server.socketPath)\", password_file: \"\(file)\", timeout: 2s }"
+            try await Self.withSidecar(configuration) { sidecar in
+                _ = try await server.ask(["CONFIG", "SET", "requirepass", "second"])
+                try Data("second\n".utf8).write(to: URL(filePath: file))
+                sidecar.process.send(signal: SIGHUP)
+                try await eventually(within: .seconds(10), "it was reloaded") {
+                    sidecar.process.errors.contains("services.reloaded")
+                }
+                var second = server.configuration
+                second.password = "second"
+                // Those that stand stay; whoever connects anew shows what the file says now.
+                _ = try await RedisClient.ask(["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"], at: second)
+                _ = try await RedisClient.ask(["CLIENT", "KILL", "TYPE", "pubsub"], at: second)
+                try await eventually(within: .seconds(10), "all three connections are back") {
+                    let list = try await RedisClient.ask(["CLIENT", "LIST"], at: second).text ?? ""
+                    return list.split(separator: "\n").count { $0.contains(" name=interlock/") } == 3
+                }
+                #expect(try await sidecar.get("/readyz").hasSuffix(" 200"))
+            }
+        }
+    }
+
+    @Test("C3: a password file that is gone refuses the reload, and changes nothing")
+    func missingFile() async throws {
+        try await RedisServer.withServer(arguments: ["--requirepass", "first"]) { server in
+            let folder = try TemporaryFolder()
+            defer { folder.remove() }
+            let file = "\(folder.path)/password"
+            try Data("first\n".utf8).write(to: URL(filePath: file))
+            let configuration = "redis: { url: \"unix://\(server.socketPath)\", password_file: \"\(file)\", timeout: 2s }"
+            try await Self.withSidecar(configuration) { sidecar in
+                try FileManager.default.removeItem(atPath: file)
+                sidecar.process.send(signal: SIGHUP)
+                try await eventually(within: .seconds(10), "the reload is refused") {
+                    sidecar.process.errors.contains("redis.password_file \(file): there is no such file")
+                }
+            }
+        }
+    }
+
+    @Test(
+        "C3: a new authority in redis.tls.ca is used after SIGHUP",
+        .enabled("this redis-server speaks TLS") { try await RedisProgram.current.speaksTLS })
+    func authority() async throws {
+        try await RedisServer.withServer(listener: .tls) { server in
+            let folder = try TemporaryFolder()
+            defer { folder.remove() }
+            let first = try #require(server.certificate)
+            mkdir("\(folder.path)/second", 0o700)
+            let second = try await TestCertificate.selfSigned(in: "\(folder.path)/second")
+            let file = "\(folder.path)/ca.pem"
+            try FileManager.default.copyItem(atPath: first.certificatePath, toPath: file)
+            let url = "rediss://localhost:\(try #require(server.port))"
+            let configuration = "redis: { url: \"\(url)\", tls: { ca: \"\(file)\" }, timeout: 2s }"
+            try await Self.withSidecar(configuration) { sidecar in
+                _ = try await server.ask([
+                    "CONFIG", "SET", "tls-cert-file", second.certificatePath, "tls-key-file", second.keyPath,
+                ])
+                try Data(contentsOf: URL(filePath: second.certificatePath)).write(to: URL(filePath: file))
+                sidecar.process.send(signal: SIGHUP)
+                try await eventually(within: .seconds(10), "it was reloaded") {
+                    sidecar.process.errors.contains("services.reloaded")
+                }
+                _ = try await server.ask(["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+                try await eventually(within: .seconds(10), "Redis is connected") {
+                    let list = try await server.ask(["CLIENT", "LIST"]).text ?? ""
+                    return list.split(separator: "\n").count { $0.contains(" name=interlock/") } == 3
+                }
+            }
+        }
+    }
+
+    @Test("S4, C8: an address of a sidecar may be a URL, and an error never shows the key in it")
+    func sidecarURL() async throws {
+        let configuration = "auth: { keys: [ { name: ops, key: \(Self.key), role: admin } ] }"
+        try await SidecarProcess.withSidecar(configuration: configuration) { sidecar in
+            let environment = InterlockProcess.environment
+            func status(_ address: String, by variable: Bool) async throws -> CommandOutcome {
+                try await InterlockProcess.outcome(
+                    variable ? ["status"] : ["status", "--sidecar", address],
+                    environment: environment.updating([
+                        "INTERLOCK_SIDECAR": variable ? address : nil, "INTERLOCK_API_KEY": Self.key,
+                    ]))
+            }
+            for variable in [false, true] {
+                let plain = try await status("redis://\(sidecar.address)", by: variable)
+                #expect(plain.status == .exited(0), "\(plain.errors)")
+                for address in [
+                    "redis://:SECRET@\(sidecar.address)", "rediss://u:p@SECRET/x@\(sidecar.address)", "SECRET@\(sidecar.address)",
+                    "http://u:SECRET@\(sidecar.address)",
+                ] {
+                    let refused = try await status(address, by: variable)
+                    #expect(refused.status == .exited(64), "\(address): \(refused.errors)")
+                    #expect(!refused.errors.contains("SECRET"), "\(refused.errors)")
+                    #expect(!refused.output.contains("SECRET"), "\(refused.output)")
+                }
+                let withKey = try await status("redis://:SECRET@\(sidecar.address)", by: variable)
+                #expect(withKey.errors.contains("INTERLOCK_API_KEY"), "\(withKey.errors)")
+            }
+        }
+    }
+
+    @Test("C2: with a Redis that renames EVALSHA /readyz is not 200, the metric is 0, and the log says why")
+    func unfit() async throws {
+        try await RedisServer.withServer(arguments: ["--rename-command", "EVALSHA", "RUN"]) { server in
+            let configuration = "redis: { url: \"unix://\(server.socketPath)\", timeout: 500ms }"
+            try await Self.withSidecar(configuration) { sidecar in
+                try await eventually(within: .seconds(10), "the log says why") {
+                    sidecar.process.errors.contains("cannot run scripts")
+                }
+                let metrics = try await sidecar.get("/metrics")
+                #expect(metrics.contains("interlock_redis_connected 0"))
+                #expect(try await sidecar.get("/readyz").hasSuffix(" 503"))
+            }
+        }
+    }
+
+    /// A sidecar whose Redis may not be there: this waits for its listeners alone.
+    private static func withSidecar(_ configuration: String, _ body: (Listening) async throws -> Void) async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let file = "\(folder.path)/interlock.yaml"
+        try Data(configuration.utf8).write(to: URL(filePath: file))
+        try await LocalPort.withUnused { port in
+            let process = try await InterlockProcess.start([
+                "serve", "--config", file, "--resp", "127.0.0.1:0", "--http", "127.0.0.1:\(port)", "--data-dir", folder.path,
+            ])
+            let listening = Listening(process: process, port: port)
+            let result: Result<Void, any Error>
+            do {
+                try await eventually(within: .seconds(30), "it listens") { try await listening.get("/healthz").hasSuffix(" 200") }
+                try await body(listening)
+                result = .success(())
+            } catch {
+                print("What the sidecar said whose test failed with \(error):\n\(process.output)\n\(process.errors)")
+                result = .failure(error)
+            }
+            process.send(signal: SIGKILL)
+            try await eventually("it has ended") { process.hasEnded }
+            try result.get()
+        }
+    }
+
+    private struct Listening {
+        let process: InterlockProcess
+        let port: Int
+
+        /// The status of what the HTTP listener answers, behind its body.
+        func get(_ path: String) async throws -> String {
+            let result = try await run(
+                .name("curl"),
+                arguments: ["--silent", "--max-time", "10", "--write-out", " %{http_code}", "http://127.0.0.1:\(port)\(path)"],
+                output: .string(limit: 1 << 20), error: .discarded)
+            return result.standardOutput
+        }
+    }
+}

@@ -1,0 +1,107 @@
+import FoundationEssentials
+import Hiredis
+import Interlock
+import InterlockSidecar
+import Logging
+import NIOPosix
+import Testing
+
+/// Messages about a URL never show a part of its password (S4), and secrets that cannot be meant are refused or warned of (S5).
+@Suite("Configuration: secrets in messages (S4, S5)")
+struct ConfigurationSecretsTests {
+    @Test(
+        "no message about a Redis URL shows a part of its password",
+        arguments: [
+            "redis://u:p@SECRET/word@h:6379", "redis://u:p@ss/SECRET@h:6379", "redis://u:p/SECRET@h:6379",
+            "redis://u:SECRET?x@h:6379", "redis://u:SECRET#x@h",
+            "redis://:SECRET@h:6379/x", "tcp://u:SECRET@h", "redis://u:p@SECRET@h/x", "redis+sentinel://u:p@SECRET/x@s1/main",
+            "redis+sentinel://s1/main?sentinel_password=SECRET&x=1", "redis+cluster://u:p@SECRET/word@c1",
+            "unix://u:p@SECRET@/run/x?y=1", "redis://u:%zzSECRET@h", "redis://u:SECRET%@h", "u:SECRET@h:6379",
+        ])
+    func redis(url: String) {
+        let quoted = "\"\(url)\""
+        let quorum = "redis: { url: redis://a, urls: [redis://b, redis://c, \(quoted)] }"
+        for yaml in ["redis: { url: \(quoted) }", "redis: \(quoted)", quorum] {
+            let refused = refusals(of: yaml)
+            #expect(!refused.isEmpty, "\(yaml)")
+            for problem in refused { #expect(!problem.contains("SECRET"), "\(problem)") }
+        }
+        for problem in refusals(of: "", environment: ["INTERLOCK_REDIS_URL": url]) + refusals(of: "", flags: .init(redisURL: url))
+        {
+            #expect(!problem.contains("SECRET"), "\(problem)")
+        }
+    }
+
+    @Test(
+        "nor does one about any other address",
+        arguments: [
+            "services: { a: { url: \"http://u:p@SECRET/word@h\" } }", "services: { a: { url: \"ftp://u:SECRET@h/x\" } }",
+            "services: { a: { url: \"http://h/x?key=SECRET\" } }", "services: { a: \"http://u:p@SECRET/w@h\" }",
+            "listen: { resp: \"redis://:SECRET@127.0.0.1:7379\" }", "listen: { http: \"u:p@SECRET/x@127.0.0.1:80\" }",
+            "listen: { grpc: \"http://:SECRET@h:1\" }", "tracing: { endpoint: \"http://u:p@SECRET/x@h:4318\" }",
+            "tracing: { endpoint: \"http://h:4318/v1?api-key=SECRET\" }",
+            "services: { a: { url: \"http://h\", probe: { url: \"ftp://u:p@SECRET/x@h/\" } } }",
+        ])
+    func others(yaml: String) {
+        let refused = refusals(of: yaml)
+        #expect(!refused.isEmpty, "\(yaml)")
+        for problem in refused { #expect(!problem.contains("SECRET"), "\(problem)") }
+    }
+
+    @Test("a password with an @ and a slash is answered with what to do")
+    func remedy() {
+        let refused = refusals(of: "redis: { url: \"redis://u:p@ss/word@h:6379\" }")
+        #expect(refused.first?.contains("percent-encode") ?? false, "\(refused)")
+        #expect(refused.first?.contains("redis.password_file") ?? false, "\(refused)")
+    }
+
+    @Test("S5: a percent sign that escapes nothing is refused, in a password too", arguments: ["p%zz", "p%", "p%4", "100%sure"])
+    func escapes(password: String) throws {
+        let error = #expect(throws: RedisURLError.self) { try RedisConfiguration(url: "redis://u:\(password)@h") }
+        #expect(error?.reason.contains("%25") ?? false, "\(String(describing: error))")
+        #expect(try RedisConfiguration(url: "redis://u:p%25zz%40@h").password == "p%zz@")
+    }
+
+    @Test("S5: a key that is shorter than 16 characters is warned of by its name, and never shown")
+    func shortKeys() throws {
+        let long = "0123456789abcdef"
+        let read = try configuration(
+            "auth: { keys: [ { name: ops, key: x, role: admin }, { name: web, key: \(long), role: use } ] }")
+        #expect(read.warnings.count == 1)
+        #expect(read.warnings.first?.contains("\"ops\" has 1 character") ?? false, "\(read.warnings)")
+    }
+
+    @Test("W4: a Redis that a flag or a variable names wins over redis.embedded: true")
+    func overrides() throws {
+        let file = "redis: { embedded: true }"
+        #expect(try configuration(file, flags: .init(redisURL: "redis://flag")).redis.url == "redis://flag")
+        #expect(try configuration(file, environment: ["INTERLOCK_REDIS_URL": "redis://variable"]).redis.url == "redis://variable")
+        // Two in one file are a mistake.
+        #expect(refusals(of: "redis: { url: redis://h, embedded: true }").count == 1)
+        #expect(refusals(of: "redis: { url: redis://h, embedded: true }", flags: .init(redisURL: "redis://flag")).count == 1)
+    }
+
+    @Test("C2: a sidecar's own RESP API is no Redis", .timeLimit(.minutes(1)))
+    func sidecarAsRedis() async throws {
+        for keys in [[], [APIKey(name: "ops", secret: "0123456789abcdef", role: .admin)]] {
+            try await RESPTestDoor.with(keys: keys) { door in
+                var redis = try RedisConfiguration(url: "redis://127.0.0.1:\(door.port)")
+                redis.password = keys.first?.secret
+                redis.connectTimeout = .seconds(2)
+                let coordinator = Coordinator(
+                    configuration: InterlockConfiguration(redis: redis, host: "test"),
+                    eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+                    logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+                await coordinator.start()
+                await coordinator.untilReady(atMost: .seconds(1))
+                let status = await coordinator.status
+                #expect(await !coordinator.isReady)
+                #expect(!status.isRedisUp)
+                #expect(
+                    status.redisFailure?.contains("is the RESP API of an Interlock sidecar, not a Redis server") ?? false,
+                    "\(status.redisFailure ?? "no failure")")
+                await coordinator.stop()
+            }
+        }
+    }
+}
