@@ -24,7 +24,7 @@ struct ConfigurationSampleTests {
     func compose() throws {
         let read = try SidecarConfiguration.load(
             file: project + "/docker/interlock.yaml",
-            environment: ["INTERLOCK_OPS_KEY": "one", "INTERLOCK_WEB_KEY": "two"]
+            environment: ["INTERLOCK_OPS_KEY": "one-of-16-letters", "INTERLOCK_WEB_KEY": "two-of-16-letters"]
         )
         #expect(read.redis.url == "redis://redis:6379")
         #expect(read.keys.map(\.name) == ["ops", "web"])

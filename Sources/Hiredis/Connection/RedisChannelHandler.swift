@@ -46,10 +46,10 @@ final class RedisChannelHandler: ChannelInboundHandler {
         set { exchange.commandsSent = newValue }
     }
 
-    /// See `RedisExchange.endsWhenDemoted`.
-    var endsWhenDemoted: Bool {
-        get { exchange.endsWhenDemoted }
-        set { exchange.endsWhenDemoted = newValue }
+    /// See `RedisExchange.isLoggingIn`.
+    var isLoggingIn: Bool {
+        get { exchange.isLoggingIn }
+        set { exchange.isLoggingIn = newValue }
     }
 
     /// See `RedisExchange.onPush`.

@@ -141,7 +141,7 @@ final class RedisLink {
             if let failure { return handler.close(reason: failure) }
             guard isCurrent(handler) else { return }
             handler.onRefusal = { [self] in refused($0) }
-            handler.endsWhenDemoted = true
+            handler.isLoggingIn = false
             state = .up(handler, since: eventLoop.now)
             // Before anything is sent here: others may have to leave a server of the past.
             directory?.reached(self, arrival)
@@ -183,7 +183,7 @@ final class RedisLink {
     private func login(
         _ handler: RedisChannelHandler, timeout: TimeAmount, completion: @escaping (RedisError?) -> Void
     ) {
-        handler.endsWhenDemoted = false
+        handler.isLoggingIn = true
         var failure: RedisError?
         func note<Reply>(_ result: Result<Reply, RedisError>) {
             guard failure == nil, case .failure(let error) = result else { return }

@@ -75,8 +75,10 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
 
     /// Without the digest and the line of the script that met the error, which Redis 7 appends and Redis 6.2 puts before it.
     private static func withoutScript(_ reply: String) -> String {
-        if reply.hasPrefix("ERR Error running script "), let mark = reply.firstRange(of: ": -") {
-            return String(reply[mark.upperBound...])
+        if reply.hasPrefix("ERR Error running script ") {
+            if let mark = reply.firstRange(of: ": -") { return String(reply[mark.upperBound...]) }
+            let line = reply.ranges(of: "@user_script:").last.map { reply[$0.upperBound...] }
+            return line?.firstRange(of: ": ").map { "ERR \(reply[$0.upperBound...])" } ?? reply
         }
         guard let place = reply.firstRange(of: " script: "), reply[place.upperBound...].contains(", on @") else { return reply }
         return String(reply[..<place.lowerBound])

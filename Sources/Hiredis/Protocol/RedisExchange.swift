@@ -97,8 +97,8 @@ final class RedisExchange {
     var clock: ServerClock?
     /// A command has told the server's clock, or would have, and it is to be looked at again.
     var isClockOld = false
-    /// An answer that only a replica gives ends the connection: not while it logs in, where the link itself says why it ends.
-    var endsWhenDemoted = true
+    /// Whether the link logs in: how many commands that takes is its own affair, and the link says why a replica will not do.
+    var isLoggingIn = false
     /// Called with each reply that answers no command: what a subscription brings.
     var onPush: ((RedisReply) -> Void)?
     /// Called with each error by which Redis says that it cannot, or may not, serve.
@@ -181,7 +181,7 @@ final class RedisExchange {
     }
 
     private func admit<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) -> Bool {
-        guard closeReason != nil || pending.count >= maximumPending else { return true }
+        guard closeReason != nil || pending.count >= maximumPending && !isLoggingIn else { return true }
         refuse(completion)
         return false
     }
@@ -264,7 +264,7 @@ final class RedisExchange {
         guard case .error(let error) = reply, case .server(let condition) = error.code else { return }
         if condition.isUnavailability { onRefusal?(error) }
         // A replica that was a primary before: the next connection may find the new primary.
-        if error.isDemotion, endsWhenDemoted { close(reason: error) }
+        if error.isDemotion, !isLoggingIn { close(reason: error) }
     }
 
     private func note(_ reply: RedisReply, _ command: Pending) {
