@@ -19,7 +19,7 @@ package final class RedisTopology {
         // Peers that are only asked where Redis is need neither tell the time nor run scripts.
         var asked = configuration
         asked.knowsTimeAfter = nil
-        asked.checksPeer = false
+        asked.peerCheckKey = nil
         primary = PrimaryDirectory(following: asked, environment: environment)
         cluster = ClusterDirectory(following: asked, environment: environment)
         let isElsewhere = primary != nil || cluster != nil

@@ -104,6 +104,23 @@ struct UnfitServerTests {
         }
     }
 
+    @Test("a proxy that knows neither HELLO nor INFO, and scripts only with a key, is as good as a Redis")
+    func proxy() async throws {
+        try await MisbehavingRedis.withServer { command in
+            let words = command.text
+            let isScript = words[0] == "EVAL" || words[0] == "EVALSHA"
+            return .text(isScript && words[2] == "1" && words[3].hasPrefix("interlock:") ? ":1\r\n" : "-ERR unknown command\r\n")
+        } _: { server in
+            let coordinator = Coordinator(
+                configuration: InterlockConfiguration(redis: server.configuration, host: "test"),
+                eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
+                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+            await coordinator.start()
+            #expect(await coordinator.untilReady(atMost: .seconds(10)))
+            await coordinator.stop()
+        }
+    }
+
     @Test("of a quorum, a server that runs no scripts counts as one that is down")
     func quorum() async throws {
         try await RedisServer.withServer { main in

@@ -49,7 +49,9 @@ struct PeerCheck {
             return RedisError(
                 scriptFailure.code,
                 "\(name) does not let this user run scripts (\(scriptFailure.message)): allow +eval and +evalsha")
-        case .server(let condition) where condition.isUnavailability || condition.isRedirection:
+        // It knows the command, and would run it elsewhere.
+        case .server(let condition) where condition.isRedirection: return nil
+        case .server(let condition) where condition.isUnavailability:
             return RedisError(scriptFailure.code, "\(name) refused the login: \(scriptFailure.message)")
         case .server, .unexpectedReply:
             return RedisError(
@@ -89,10 +91,15 @@ struct Hello: RedisCommand {
 struct LeastScript: ScriptCommand {
     private static let shared = RedisScript(name: "the least script", source: Array("return 1".utf8))
 
-    var script: RedisScript { Self.shared }
-    var keyCount: Int { 0 }
+    /// Named and not touched; `nil`: it names none.
+    var key: String?
 
-    func encodeArguments(into encoder: inout CommandEncoder) {}
+    var script: RedisScript { Self.shared }
+    var keyCount: Int { key == nil ? 0 : 1 }
+
+    func encodeArguments(into encoder: inout CommandEncoder) {
+        if let key { encoder.append(key) }
+    }
 
     func decode(_ reply: RedisReply) throws(RedisError) {
         guard reply.integer == 1 else { throw reply.unexpected(for: script.name) }

@@ -37,8 +37,9 @@ package struct RedisConfiguration: Sendable {
     /// `CommandEncoder.appendServerTime`. `nil`: it never does.
     package var knowsTimeAfter: Duration?
 
-    /// Whether a login finds out if the peer is a Redis that can serve a coordinator: see `PeerCheck`.
-    package var checksPeer = false
+    /// A login finds out whether the peer is a Redis that can serve a coordinator, by a script that names this key and does not touch
+    /// it: see `PeerCheck`. `nil`: it does not.
+    package var peerCheckKey: String?
 
     /// Whether it is one server of a cluster.
     var isOfCluster = false

@@ -203,7 +203,7 @@ final class RedisLink {
         if let name = configuration.clientName { handler.send(SetClientName(name: name), timeout: timeout) { _ in } }
         var check = PeerCheck()
         check.refusesReplicas = !configuration.isOfCluster && !(directory?.asksForRole ?? false)
-        if configuration.checksPeer {
+        if let key = configuration.peerCheckKey {
             handler.send(Hello(), timeout: timeout) { check.hello = (try? $0.get()) ?? [:] }
             if directory != nil {
                 handler.send(Info(section: "server"), timeout: timeout) { [self] result in
@@ -215,8 +215,10 @@ final class RedisLink {
             func noteScript(_ result: Result<Void, RedisError>) {
                 if check.scriptFailure == nil, case .failure(let error) = result { check.scriptFailure = error }
             }
-            handler.send(source: LeastScript(), timeout: timeout) { noteScript($0) }
-            handler.send(script: LeastScript(), timeout: timeout) { noteScript($0) }
+            // A proxy wants a key, and a server of a cluster has only some.
+            let script = LeastScript(key: configuration.isOfCluster ? nil : key)
+            handler.send(source: script, timeout: timeout) { noteScript($0) }
+            handler.send(script: script, timeout: timeout) { noteScript($0) }
         }
         if directory?.asksForRole ?? false {
             // A server that was the primary may still be named by whoever has not heard.
@@ -228,7 +230,7 @@ final class RedisLink {
         }
         handler.send(Ping(), timeout: timeout) { [self] result in
             note(result)
-            guard configuration.checksPeer else { return completion(failure) }
+            guard configuration.peerCheckKey != nil else { return completion(failure) }
             let name = server.displayName
             completion(check.otherPeer(at: name) ?? failure ?? check.failure(at: name))
         }

@@ -50,7 +50,7 @@ final class CoordinatorRuntime {
         host = LockMode.isReserved(label: configuration.host) ? "host-" + configuration.host : configuration.host
         redisName = configuration.redis.displayName
         redisScope = RedisScope(configuration)
-        var redis = Self.named(configuration.redis, id: id)
+        var redis = Self.named(configuration.redis, id: id, prefix: configuration.prefix)
         redis.knowsTimeAfter = Self.clockDelay
         self.redis = redis
         topology = RedisTopology(configuration: redis, environment: redisEnvironment)
@@ -78,10 +78,10 @@ final class CoordinatorRuntime {
 
     /// As a coordinator connects to a server: `CLIENT LIST` there shows which sidecar a connection is of, and a peer that cannot run
     /// scripts counts as down.
-    static func named(_ server: RedisConfiguration, id: String) -> RedisConfiguration {
+    static func named(_ server: RedisConfiguration, id: String, prefix: String) -> RedisConfiguration {
         var server = server
         server.clientName = "interlock/\(id)"
-        server.checksPeer = true
+        server.peerCheckKey = prefix + "login"
         return server
     }
 }

@@ -32,7 +32,8 @@ final class QuorumServers {
     init(runtime: CoordinatorRuntime, configurations: [RedisConfiguration]) {
         self.runtime = runtime
         self.configurations = configurations.map {
-            CoordinatorRuntime.named($0, id: runtime.id).withReplaceableSecrets(on: runtime.eventLoop)
+            CoordinatorRuntime.named($0, id: runtime.id, prefix: runtime.keys.prefix)
+                .withReplaceableSecrets(on: runtime.eventLoop)
         }
         pipelines = self.configurations.map { RedisPipeline(configuration: $0, environment: runtime.redisEnvironment) }
         names = configurations.map(\.displayName)
