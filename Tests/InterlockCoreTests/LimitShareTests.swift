@@ -109,6 +109,16 @@ struct SubjectBookTests {
         #expect(book.count == 3)
     }
 
+    @Test("those who were not seen for two windows are counted no more, also when nobody comes")
+    func forgotten() {
+        var book = SubjectBook(capacity: 3)
+        _ = Self.takenIn(["a", "b"], to: &book)
+        let counts = [500, 1500, 2500].map {
+            book.count(windowMilliseconds: 1000, now: Self.start.advanced(byMilliseconds: $0))
+        }
+        #expect(counts == [2, 2, 0])
+    }
+
     @Test("a subject that was not seen for two windows loses its place, and one that was seen keeps it")
     func places() {
         var book = SubjectBook(capacity: 2)

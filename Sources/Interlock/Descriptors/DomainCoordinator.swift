@@ -115,7 +115,7 @@ final class DomainCoordinator {
                 rules: domain.limiter.index.rules.map {
                     DomainReport.Rule(path: $0.path, rule: $0.rule, decisions: domain.metrics.decisions(of: $0))
                 },
-                counters: domain.limiter.countersKnown)
+                counters: domain.limiter.countersKnown(now: runtime.time.now()))
         }
     }
 
@@ -130,7 +130,10 @@ final class DomainCoordinator {
     /// Redis is back: what it refused before it may have lost.
     func redisIsBack() { for domain in domains.values { domain.limiter.forgetRefusals() } }
 
-    func refreshGauges() { for domain in domains.values { domain.metrics.counters.record(domain.limiter.countersKnown) } }
+    func refreshGauges() {
+        let now = runtime.time.now()
+        for domain in domains.values { domain.metrics.counters.record(domain.limiter.countersKnown(now: now)) }
+    }
 
     // MARK: Batches
 

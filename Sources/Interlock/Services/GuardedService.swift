@@ -94,6 +94,11 @@ final class GuardedService {
         return SubjectBook.crowd
     }
 
+    /// How many subjects have counters of their own.
+    func subjectsKnown(now: Instant) -> Int {
+        subjects.count(windowMilliseconds: definition.longestSubjectMemory ?? 0, now: now)
+    }
+
     /// The configuration was read again: state and waiters stay, the rules change.
     func redefine(_ new: ServiceDefinition) {
         if new.limits != definition.limits || new.onLimit.maximumWaiting != definition.onLimit.maximumWaiting {

@@ -38,7 +38,10 @@ package struct DomainLimiter: Sendable {
     }
 
     /// How many descriptors have counters of their own.
-    package var countersKnown: Int { subjects.values.reduce(0) { $0 + $1.count } }
+    package func countersKnown(now: Instant) -> Int {
+        subjects.reduce(0) { $0 + $1.value.count(windowMilliseconds: $1.key, now: now) }
+    }
+
     package var hasArrivals: Bool { !arrived.isEmpty }
     /// Whether a batch may be sent now.
     package var mayFlush: Bool {

@@ -19,6 +19,13 @@ package struct SubjectBook: Sendable {
 
     package var count: Int { current.count + former.count }
 
+    /// How many are known at `now`: also when nobody asks, subjects are forgotten.
+    /// - Parameter window: as of `takeIn`.
+    package func count(windowMilliseconds window: Int64, now: Instant) -> Int {
+        guard turn <= now else { return count }
+        return turn.advanced(byMilliseconds: window) <= now ? 0 : current.count
+    }
+
     /// Takes a subject in, if there is a place. `false`: there is none.
     /// - Parameter window: within which each limit forgets, in milliseconds.
     package mutating func takeIn(_ subject: String, windowMilliseconds window: Int64, now: Instant) -> Bool {
