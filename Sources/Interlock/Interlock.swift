@@ -28,7 +28,7 @@ public func withCoordinator<Result>(
 /// It waits up to five seconds for Redis before `body` begins; a Redis that is away then is told by the calls themselves.
 ///
 /// - Returns: what `body` returns.
-/// - Throws: what `body` throws.
+/// - Throws: what `body` throws; `CancellationError` when the task was cancelled before `body` began.
 public func withCoordinator<Result>(
     _ configuration: InterlockConfiguration, logger: Logger = Logger(label: "interlock"),
     isolation: isolated (any Actor)? = #isolation,
@@ -38,6 +38,7 @@ public func withCoordinator<Result>(
     await coordinator.start()
     await coordinator.untilReady(atMost: .seconds(5))
     do {
+        try Task.checkCancellation()
         let result = try await body(coordinator)
         await coordinator.stop()
         return result

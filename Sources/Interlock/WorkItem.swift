@@ -49,8 +49,11 @@ public struct WorkReference: Sendable {
 /// Why work was not taken on, or did not get to its end.
 public struct WorkError: Error, CustomStringConvertible {
     /// What a program switches on. Later versions may know more codes: a `switch` needs a `default`.
-    public struct Code: Hashable, Sendable {
+    public struct Code: Hashable, Sendable, CustomStringConvertible {
         private let name: String
+
+        /// The code's name.
+        public var description: String { name }
 
         /// It was cancelled by its item or with its queue.
         public static let cancelled = Code(name: "cancelled")

@@ -3,7 +3,7 @@ internal import Hiredis
 /// Why a call to the coordinator has no answer. Held by another, lost and unreachable are never the same error.
 public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What a program switches on. Later versions may know more codes: a `switch` needs a `default`.
-    public struct Code: Hashable, Sendable {
+    public struct Code: Hashable, Sendable, CustomStringConvertible {
         package enum Known: Hashable, Sendable { case invalid, unavailable, unknownService, unreplicated, cancelled, other }
 
         package let known: Known
@@ -21,6 +21,9 @@ public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible
         public static let cancelled = Code(known: .cancelled)
         /// Anything else, in Redis' own words.
         public static let other = Code(known: .other)
+
+        /// The code's name.
+        public var description: String { "\(known)" }
     }
 
     /// What went wrong.

@@ -3,8 +3,11 @@ public import InterlockCore
 /// Why a guarded call was not made.
 public struct ServiceCallError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What a program switches on. Later versions may know more codes: a `switch` needs a `default`.
-    public struct Code: Hashable, Sendable {
+    public struct Code: Hashable, Sendable, CustomStringConvertible {
         private let name: String
+
+        /// The code's name.
+        public var description: String { name }
 
         /// The service's breaker is open.
         public static let open = Code(name: "open")
