@@ -39,16 +39,22 @@ extension Coordinator {
     /// - Throws: `InterlockError` when too many leases are looked after, or locks are kept on a quorum.
     package func followLease(_ lease: Lease, isLinked: Bool) throws -> FollowedLease {
         let (losses, continuation) = AsyncStream.makeStream(of: LeaseLoss.self, bufferingPolicy: .bufferingNewest(1))
-        let follower = calls.followLease(lease, isLinked: isLinked) { end in
+        let follower = try calls.followLease(lease, isLinked: isLinked) { end in
             if let loss = end.loss { continuation.yield(loss) }
             continuation.finish()
+        }.get()
+        let interest = LeaseInterest { [weak self, eventLoop] in
+            eventLoop.execute { [weak self] in self?.assumeIsolated { $0.calls.unfollowLease(follower) } }
         }
-        return FollowedLease(follower: try follower.get(), losses: losses)
+        // Whoever has the stream alone is interested too. It lets go of the closure when it ends, is cancelled or is dropped.
+        continuation.onTermination = { _ in withExtendedLifetime(interest) {} }
+        return FollowedLease(follower: follower, losses: losses, interest: interest, end: { continuation.finish() })
     }
 
-    /// Lets a lease lapse that was extended, and tells of its loss no more.
-    package func unfollowLease(_ follower: LeaseFollower) {
-        calls.unfollowLease(follower)
+    /// Lets a lease lapse that was extended, and ends the stream of its loss.
+    package func unfollowLease(_ lease: FollowedLease) {
+        calls.unfollowLease(lease.follower)
+        lease.end()
     }
 
     /// Releases a lease that is followed, when it is still held: its holder has gone.
@@ -57,10 +63,13 @@ extension Coordinator {
     }
 
     /// Extends a lease to `ttl` milliseconds from now.
+    /// - Parameter fence: only the lease with this fence, and no later one of the same owner; `nil`: whichever the token has.
     /// - Returns: for how many milliseconds it can be relied on; `nil`: lost.
-    package nonisolated func renewLock(_ name: ResourceName, token: String, ttl: Int64) async throws -> Int64? {
+    package nonisolated func renewLock(
+        _ name: ResourceName, token: String, ttl: Int64, fence: Int64? = nil
+    ) async throws -> Int64? {
         let answer: RenewAnswer = try await cancellable {
-            $0.renewLock(name, token: token, ttl: ttl, completion: $1)
+            $0.renewLock(name, token: token, ttl: ttl, fence: fence, completion: $1)
             return nil
         }
         switch answer {
@@ -71,10 +80,11 @@ extension Coordinator {
     }
 
     /// Ends a lease.
-    /// - Returns: `false`: the lock was not held by that token.
-    package nonisolated func releaseLock(_ name: ResourceName, token: String) async throws -> Bool {
+    /// - Parameter fence: as of `renewLock`.
+    /// - Returns: `false`: the lock was not held by that token, or not under that fence.
+    package nonisolated func releaseLock(_ name: ResourceName, token: String, fence: Int64? = nil) async throws -> Bool {
         try await isReleased {
-            $0.releaseLock(name, token: token, completion: $1)
+            $0.releaseLock(name, token: token, fence: fence, completion: $1)
             return nil
         }
     }

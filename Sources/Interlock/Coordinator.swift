@@ -105,6 +105,7 @@ public actor Coordinator: Service {
         let subscriber: any RedisListener
 
         func close() {
+            calls.locks.keeper.close()
             calls.runtime.deadlines.cancelAll()
             let closing = [subscriber.close(), watch.close(), lockPipeline.close(), calls.runtime.pipeline.close()]
             let others = [calls.quorum?.close()].compactMap(\.self) + [calls.runtime.topology.close()]
@@ -187,7 +188,8 @@ public actor Coordinator: Service {
         planReread()
     }
 
-    /// Answers whoever waits, flushes outcomes, leaves the fleet and disconnects.
+    /// Answers whoever waits, flushes outcomes, leaves the fleet and disconnects. A coordinator that was stopped cannot be started again: make
+    /// a new one.
     public func stop() async {
         defer { isStopped = true }
         drain()
@@ -199,6 +201,8 @@ public actor Coordinator: Service {
         await withCheckedContinuation { continuation in
             runtime.pipeline.settle { continuation.resume() }
         }
+        // No deadline of a lease comes any more.
+        calls.locks.keeper.close()
         runtime.deadlines.cancelAll()
         // Closing cannot fail: the futures are completed by this side alone.
         try? await subscriber.close().get()
@@ -344,12 +348,13 @@ public actor Coordinator: Service {
         metrics.leasesLinked.record(calls.locks.keeper.linkedCount)
         metrics.leasesWatched.record(calls.locks.keeper.count - calls.locks.keeper.linkedCount)
         metrics.permitsUnderWay.record(calls.permits.underWay)
+        let now = runtime.time.now()
         for service in guarded {
             service.metrics.waiting.record(service.limiter.waitingCount)
-            service.metrics.subjects.record(service.subjects.count)
+            service.metrics.subjects.record(service.subjectsKnown(now: now))
             service.metrics.placesInUse.record(service.bulkhead.taken)
             service.metrics.permitsWaiting.record(service.permitsWaiting)
-            service.metrics.record(state: service.breaker.actingState(now: runtime.time.now()))
+            service.metrics.record(state: service.breaker.actingState(now: now))
         }
     }
 
@@ -465,7 +470,7 @@ public actor Coordinator: Service {
             calls.breakers.heard(event.breaker, redisTime: time, of: service)
         case .lock(let event):
             switch event.kind {
-            case .broken: calls.locks.keeper.broken(event.lock)
+            case .broken: calls.lockBroken(event.lock)
             }
         case .limit:
             // Its own were told here when they were published.

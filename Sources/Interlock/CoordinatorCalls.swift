@@ -207,6 +207,10 @@ package final class CoordinatorCalls {
             completion(.failed(.notOnQuorum("a lock that several hold")))
             return nil
         }
+        if runtime.keys.isTaken(lockName: request.name.text) {
+            completion(.failed(.ownKey(request.name, runtime.keys)))
+            return nil
+        }
         return .lock(provider.acquire(request, completion: completion))
     }
 
@@ -214,6 +218,10 @@ package final class CoordinatorCalls {
     package func acquireLocks(_ request: JointLockRequest, completion: Completion<JointLockAnswer>) -> PendingCall? {
         if let wrong = quorum == nil ? JointAcquisition.violation(in: request) : .notOnQuorum("taking several locks at once") {
             completion(.failed(wrong))
+            return nil
+        }
+        if let name = request.names.first(where: { runtime.keys.isTaken(lockName: $0.text) }) {
+            completion(.failed(.ownKey(name, runtime.keys)))
             return nil
         }
         var request = request
@@ -238,6 +246,7 @@ package final class CoordinatorCalls {
         _ lease: Lease, isLinked: Bool, client: AnyObject? = nil, onEnd: @escaping (LeaseEnd) -> Void
     ) -> Result<LeaseFollower, InterlockError> {
         guard quorum == nil else { return .failure(.notOnQuorum("a lease that the sidecar looks after")) }
+        guard !locks.keeper.isClosed else { return .failure(.stopped) }
         guard !locks.keeper.isFull(forLinked: isLinked) else { return .failure(.tooManyFollowed) }
         return .success(
             LeaseFollower(
@@ -262,14 +271,23 @@ package final class CoordinatorCalls {
     }
 
     /// Extends a lease to `ttl` milliseconds from now.
-    package func renewLock(_ name: ResourceName, token: String, ttl: Int64, completion: Completion<RenewAnswer>) {
-        provider.renew(name: name, token: token, ttl: ttl, completion: completion)
+    /// - Parameter fence: only the lease with this fence, and no later one of the same owner; `nil`: whichever the token has.
+    package func renewLock(
+        _ name: ResourceName, token: String, ttl: Int64, fence: Int64? = nil, completion: Completion<RenewAnswer>
+    ) {
+        provider.renew(name: name, token: token, ttl: ttl, fence: fence, completion: completion)
     }
 
     /// Ends a lease.
-    package func releaseLock(_ name: ResourceName, token: String, completion: Completion<ReleaseAnswer>) {
-        provider.release(name: name, token: token, completion: completion)
+    /// - Parameter fence: as of `renewLock`.
+    package func releaseLock(
+        _ name: ResourceName, token: String, fence: Int64? = nil, completion: Completion<ReleaseAnswer>
+    ) {
+        provider.release(name: name, token: token, fence: fence, completion: completion)
     }
+
+    /// Another sidecar says that a lock was broken.
+    func lockBroken(_ name: String) { provider.broken(name) }
 
     /// Takes a lock from whoever has it. `by` is told to the fleet; with a `fence`, only while the grant that it was given to holds the lock.
     package func breakLock(

@@ -136,38 +136,43 @@ public struct Locks: Sendable {
         return try await Self.translated { try await coordinator.acquireLocks(request) }
     }
 
-    /// Extends a lease to `ttl` from now.
+    /// Extends a lease to `ttl` from now. A later lease of the same owner is left alone.
     /// - Returns: how long it can be relied on from now; `nil`: the lease is lost.
     /// - Throws: `LockError`.
     public func renew(_ lease: Lease, ttl: Duration? = nil) async throws(LockError) -> Duration? {
         let name = try Self.checked(lease.name)
         let milliseconds = ttl?.wholeMilliseconds ?? lease.ttlMilliseconds
         return try await Self.translated {
-            try await coordinator.renewLock(name, token: lease.token, ttl: milliseconds).map { .milliseconds($0) }
+            try await coordinator.renewLock(name, token: lease.token, ttl: milliseconds, fence: lease.ownersFence)
+                .map { .milliseconds($0) }
         }
     }
 
-    /// Ends a lease.
+    /// Ends a lease, also when the task is cancelled. A later lease of the same owner is left alone.
     /// - Returns: `false`: the lock was no longer held by it.
     /// - Throws: `LockError`.
     @discardableResult
     public func release(_ lease: Lease) async throws(LockError) -> Bool {
         let name = try Self.checked(lease.name)
-        return try await Self.translated { try await coordinator.releaseLock(name, token: lease.token) }
+        let release: @Sendable () async throws -> Bool = { [coordinator] in
+            try await coordinator.releaseLock(name, token: lease.token, fence: lease.ownersFence)
+        }
+        guard Task.isCancelled else { return try await Self.translated(release) }
+        return try await Self.translated { try await Task { try await release() }.value }
     }
 
-    /// Tells when a lease is lost.
+    /// Tells when a lease is lost, until it ends, until `unfollow`, or until what is returned is dropped.
     /// - Parameters:
     ///   - lease: as it was granted.
-    ///   - extends: the lease is extended at a third of its length until `unfollow`.
-    /// - Throws: `LockError` when too many leases are followed, or locks are kept on a quorum.
+    ///   - extends: the lease is extended at a third of its length meanwhile.
+    /// - Throws: `LockError` when too many leases are followed, the coordinator was stopped, or locks are kept on a quorum.
     public func follow(_ lease: Lease, extends: Bool) async throws(LockError) -> FollowedLease {
         try await Self.translated { try await coordinator.followLease(lease, isLinked: extends) }
     }
 
-    /// Tells of its loss no more; a lease that was extended lapses in its own time.
+    /// Tells of its loss no more, and ends the stream; a lease that was extended lapses in its own time.
     public func unfollow(_ lease: FollowedLease) async {
-        await coordinator.unfollowLease(lease.follower)
+        await coordinator.unfollowLease(lease)
     }
 
     // MARK: For operators

@@ -30,7 +30,7 @@ struct BoundsTests {
             #expect(leases.reserve(for: "web"))
             // Half of them are still being asked for.
             guard number.isMultiple(of: 2) else { continue }
-            leases.remember("lock-\(number)", token: "t", takenBy: "web", milliseconds: 60_000)
+            leases.remember("lock-\(number)", token: "t", fence: 1, takenBy: "web", milliseconds: 60_000)
             leases.cancel(for: "web")
         }
         #expect(!leases.reserve(for: "web"))

@@ -161,7 +161,8 @@ enum DocumentedExamples {
             // Stop the work: another may have the lock.
             return loss
         }
-        // The stream has ended without a loss: the lease was released.
+        // There was no loss: the lease was released elsewhere, or this task was cancelled. A cancelled task can release, too.
+        try await coordinator.locks.release(lease)
         // end
         return nil
     }

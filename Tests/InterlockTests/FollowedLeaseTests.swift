@@ -108,7 +108,7 @@ struct FollowedLeaseTests {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let (_, followed) = try await Self.follow(try LockRequest("orders", ttl: 500), through: sidecar)
-            await sidecar.unfollowLease(followed.follower)
+            await sidecar.unfollowLease(followed)
             try await Self.untilFree(in: fleet)
         }
     }
@@ -295,7 +295,7 @@ struct FollowedLeaseTests {
             let sidecar = fleet.sidecars[0]
             let (lease, first) = try await Self.follow(try LockRequest("orders", ttl: 600_000), through: sidecar)
             let second = try await sidecar.followLease(lease, isLinked: true)
-            await sidecar.unfollowLease(first.follower)
+            await sidecar.unfollowLease(first)
             try await fleet.cli("DEL", Self.key)
             let loss = await Self.loss(of: second)
             #expect(loss == .deleted)

@@ -97,7 +97,7 @@ BUGS = [
     Bug(
         "lost-lease-renewed",
         "LockCoordinator+Holders.swift",
-        "            leases.ended(name, token: token, .lost, now: now)\n            completion(.lost)\n",
+        "            leases.ended(name, token: token, fence: fence, .lost, now: now)\n            completion(.lost)\n",
         "            completion(.renewed(validMilliseconds: ttl))\n",
         TWO_HOLDERS,
     ),

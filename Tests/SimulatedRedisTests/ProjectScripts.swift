@@ -21,12 +21,16 @@ struct ProjectScripts {
         let locks = LockScripts(LockSettings(), isOnCluster: false)
         let all = [
             locks.acquire, locks.release, locks.breakLock, locks.leave, locks.inspect, locks.share, locks.shareRenew,
-            locks.shareRelease, locks.renew, locks.quorumAcquire, locks.quorumFence, QuorumReleaseScript.source,
+            locks.shareRelease, locks.renew, locks.standing, locks.quorumAcquire, locks.quorumFence, QuorumReleaseScript.source,
             QuorumRenewScript.source, QuorumBreakScript.source, QuorumInspectScript.source, TakeScript.source,
             GiveBackScript.source, PeekScript.source, ThrottleScript.source, BreakerScript.source, PublishScript.source,
             FleetScript.source,
         ]
-        sources = Dictionary(uniqueKeysWithValues: all.map { (String($0.name.dropLast(".lua".count)), $0.source) })
+        var sources = Dictionary(uniqueKeysWithValues: all.map { (String($0.name.dropLast(".lua".count)), $0.source) })
+        // Of the same name as those that they begin otherwise.
+        let fenced = [locks.fencedRenew, locks.fencedRelease, locks.fencedShareRenew, locks.fencedShareRelease]
+        for script in fenced { sources["fenced-" + script.name.dropLast(".lua".count)] = script.source }
+        self.sources = sources
     }
 
     static let sidecars = ["0123456789aa", "0123456789bb"]
@@ -45,11 +49,20 @@ struct ProjectScripts {
     private mutating func ticket() -> String { "\(pick(Self.sidecars + ["0123456789cc"]))/00112233445566778899aabbccddeeff" }
     private mutating func ttl() -> String { pick(["50", "300", "1000", "90000000"]) }
     private mutating func clock() -> String { pick(["0000000000000000", "1700000000000000", "1700000300000000"]) }
+    private mutating func fence() -> String { pick(["1700000000000000", "1700000000000001", "1700000300000000"]) }
     private mutating func mode() -> String { pick(["take", "take", "take", "own"]) }
 
     mutating func lockCall() -> Call {
         let name = pick(["one", "two"])
-        switch random.number(0...11) {
+        switch random.number(0...16) {
+        case 12: return call("fenced-renew", lockKeys(name, 3), [token(), ttl()] + (chance(50) ? ["watch"] : []) + [fence()])
+        case 13: return call("fenced-release", lockKeys(name, 3), [token(), "wake:", pick(Self.sidecars), fence()])
+        case 14: return call("fenced-share-renew", lockKeys(name, 5), [token(), ttl(), fence()])
+        case 15: return call("fenced-share-release", lockKeys(name, 5), [token(), "wake:", pick(Self.sidecars), fence()])
+        case 16:
+            let keys = ["lock", "fence", "holders", "grants"]
+            let both = ["one", "two"].flatMap { name in keys.map { "i:\($0):{\(name)}" } }
+            return call("standing", both, [token(), fence(), token(), fence()])
         case 0: return call("acquire", lockKeys(name, 3), [token(), ttl(), "wake:", clock()])
         case 1:
             return call(
@@ -85,8 +98,8 @@ struct ProjectScripts {
         switch random.number(0...5) {
         case 0: return call("quorum-acquire", keys, [token(), ttl(), mode()])
         case 1: return call("quorum-fence", keys, [token(), pick(["5", "1700000000000001", "1700000900000000"]), ttl()])
-        case 2: return call("quorum-release", keys, [token()] + (chance(50) ? ["unrecorded"] : []))
-        case 3: return call("quorum-renew", [keys[0]], [token(), ttl()])
+        case 2: return call("quorum-release", keys, [token()] + (chance(50) ? [pick(["unrecorded", "5"])] : []))
+        case 3: return call("quorum-renew", keys, [token(), ttl()] + (chance(50) ? ["5"] : []))
         case 4: return call("quorum-break", [keys[0]], [pick(["", token()])])
         default: return call("quorum-inspect", keys, [])
         }

@@ -3,9 +3,6 @@ internal import InterlockCore
 /// Several locks, all or none: taken one after another in the order of their names, so that two callers who want the same
 /// ones never wait for each other, and given back when one cannot be had. Confined to the coordinator's event loop.
 final class JointAcquisition {
-    /// The most locks that one call takes.
-    static let most = 32
-
     private let request: JointLockRequest
     private let locks: LockCoordinator
     private let time: TimeSource
@@ -32,8 +29,9 @@ final class JointAcquisition {
 
     /// What is wrong with the request; `nil`: nothing.
     static func violation(in request: JointLockRequest) -> InterlockError? {
-        guard (1...most).contains(request.names.count) else {
-            return InterlockError(.invalid, "\(request.names.count) locks at once: at most \(most) can be taken together")
+        guard (1...JointLockRequest.most).contains(request.names.count) else {
+            return InterlockError(
+                .invalid, "\(request.names.count) locks at once: at most \(JointLockRequest.most) can be taken together")
         }
         guard Set(request.names).count == request.names.count else {
             return InterlockError(.invalid, "a lock is named twice: all that are taken together must differ")

@@ -21,6 +21,8 @@ final class LeaseKeeper {
         let number: UInt64
         let name: String
         let token: String
+        /// An owner's token comes back with every grant to that owner.
+        let fence: Int64
         var lease: HeldLease
         /// What the lock's key holds instead of the token while several hold the lock.
         let group: String?
@@ -37,11 +39,14 @@ final class LeaseKeeper {
         var goneSince: Instant?
         /// Its time is over, and Redis is being asked whether it really is.
         var isBeingAsked = false
+        /// Redis has refused to extend it: a lease of the same owner that stands in the lock is a later one.
+        var isRefused = false
 
         init(_ lease: Lease, held: HeldLease, follower: Follower) {
             number = follower.id
             name = lease.name
             token = lease.token
+            fence = lease.fence
             group = lease.group
             isOwners = lease.isOwners
             self.lease = held
@@ -104,9 +109,13 @@ final class LeaseKeeper {
     private(set) var linkedCount = 0
     private var followed: [FollowerID: Entry] = [:]
     private var lastID: FollowerID = 0
+    /// No lease is followed any more.
+    private(set) var isClosed = false
 
     /// A lease is lost.
-    var onLost: ((_ name: String, _ token: String) -> Void)?
+    var onLost: ((_ name: String, _ token: String, _ fence: Int64) -> Void)?
+    /// A lease lasts until another time than was known.
+    var onExtended: ((_ name: String, _ token: String, _ fence: Int64, _ deadline: Instant) -> Void)?
     /// Sees to it that an extension is at as many replicas as are asked for, before it is relied on.
     var replicate: ((RenewScript, @escaping (LockCoordinator.Replicated) -> Void) -> Void)?
 
@@ -133,7 +142,7 @@ final class LeaseKeeper {
         _ lease: Lease, isLinked: Bool, client: ObjectIdentifier?, onEnd: @escaping (LeaseEnd) -> Void
     ) -> FollowerID {
         let now = runtime.time.now()
-        let known = self.entry(lease.name, lease.token)
+        let known = self.known(lease, client: client)
         if let known, isLinked, !known.lease.isExtended {
             known.lease.isExtended = true
             linkedCount += 1
@@ -182,35 +191,45 @@ final class LeaseKeeper {
         return (entry.name, entry.token, entry.lease.ttl)
     }
 
+    /// Whether somebody follows the lease.
+    func follows(_ name: String, token: String) -> Bool { entry(name, token) != nil }
+
     /// It is being released by its holder.
-    func released(_ name: String, token: String) {
-        guard let entry = entry(name, token) else { return }
+    /// - Parameter fence: of the only grant that is released; `nil`: whichever the token has. So below.
+    func released(_ name: String, token: String, fence: Int64? = nil) {
+        guard let entry = entry(name, token), fence ?? entry.fence == entry.fence else { return }
         end(entry, nil)
     }
 
     /// Its holder extended it.
-    func moved(_ name: String, token: String, to deadline: Instant) {
-        guard let entry = entry(name, token) else { return }
+    func moved(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
+        guard let entry = entry(name, token), fence ?? entry.fence == entry.fence else { return }
         let now = runtime.time.now()
         entry.lease.moved(to: deadline, now: now)
         plan(entry, now: now)
     }
 
     /// Its holder made it shorter.
-    func shortened(_ name: String, token: String, to deadline: Instant) {
+    func shortened(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
         guard let entry = entry(name, token), entry.lease.deadline > deadline else { return }
-        moved(name, token: token, to: deadline)
+        moved(name, token: token, fence: fence, to: deadline)
     }
 
     /// Its owner asked for it again: what it was promised before stands.
-    func grantedAgain(_ name: String, token: String, until deadline: Instant) {
-        guard let entry = entry(name, token), entry.lease.deadline < deadline else { return }
-        moved(name, token: token, to: deadline)
+    func grantedAgain(_ lease: Lease, until deadline: Instant) {
+        guard let entry = entry(lease.name, lease.token), entry.lease.deadline < deadline else { return }
+        moved(lease.name, token: lease.token, fence: lease.fence, to: deadline)
     }
 
     /// The sidecar goes: holders of linked leases are told that nobody extends them any more.
     func goDown() {
         for entry in all where entry.lease.isExtended { end(entry, .shutdown) }
+    }
+
+    /// The sidecar is gone: nobody is told anything any more, and that is the last that all others are told.
+    func close() {
+        isClosed = true
+        for entry in all { end(entry, .shutdown) }
     }
 
     // MARK: The table
@@ -233,6 +252,16 @@ final class LeaseKeeper {
         case .many(let entries): return entries[ExactText(token)]
         case nil: return nil
         }
+    }
+
+    /// The lease that is followed already, once more. An owner's earlier lease is lost when there is a later one: its followers are told, but
+    /// for the client that has the later one.
+    private func known(_ lease: Lease, client: ObjectIdentifier?) -> Entry? {
+        guard let entry = entry(lease.name, lease.token) else { return nil }
+        guard entry.fence < lease.fence else { return entry }
+        if let client, let id = entry.link(client, isLinked: false) { unfollow(id) }
+        if stands(entry) { end(entry, .taken) }
+        return nil
     }
 
     private func stands(_ entry: Entry) -> Bool { self.entry(entry.name, entry.token) === entry }
@@ -333,7 +362,8 @@ final class LeaseKeeper {
         entry.isWatched = watch.reaches(runtime.keys.lock(entry.name))
         let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
         let script = RenewScript(
-            keys: keys, token: entry.token, ttl: ttl, isGroup: entry.group != nil, purpose: .watch)
+            keys: keys, token: entry.token, ttl: ttl, fence: entry.isOwners ? entry.fence : nil, isGroup: entry.group != nil,
+            purpose: .watch)
         // What is watched is extended where it is watched: the server need not tell of that change, unless it is written once more for
         // replicas.
         (entry.isWatched ? watch.pipeline : runtime.pipeline).run(script) { [self] result in
@@ -344,6 +374,7 @@ final class LeaseKeeper {
                 return replicated(script, of: entry, sentAt: now)
             case .success where entry.group == nil:
                 entry.lease.extensionFailed(now: runtime.time.now())
+                entry.isRefused = entry.isOwners
                 // Lost: the look tells how.
                 check(entry)
             // The group goes on without it.
@@ -360,7 +391,9 @@ final class LeaseKeeper {
         replicate?(script) { [self] replicated in
             guard stands(entry) else { return }
             switch replicated {
-            case .enough: entry.lease.extended(ttl: script.ttl, sentAt: sentAt)
+            case .enough:
+                entry.lease.extended(ttl: script.ttl, sentAt: sentAt)
+                onExtended?(entry.name, entry.token, entry.fence, entry.lease.deadline)
             // Of what has ended meanwhile the next extension tells how.
             case .tooFew, .lost: entry.lease.extensionFailed(now: runtime.time.now())
             }
@@ -384,6 +417,7 @@ final class LeaseKeeper {
     private func checked(_ entry: Entry, _ result: Result<String?, RedisError>) {
         switch result {
         case .success(let value?) where holds(entry, value):
+            guard !entry.isRefused else { return end(entry, .taken) }
             entry.isBroken = false
             entry.goneSince = nil
         case .success(let value):
@@ -429,10 +463,14 @@ final class LeaseKeeper {
     /// It lasts longer than was known here: that is relied on if replicas have it.
     private func found(_ entry: Entry, lasting ttl: Int64, sentAt: Instant) {
         let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
-        replicate?(RenewScript(keys: keys, token: entry.token, ttl: ttl)) { [self] replicated in
+        let fence = entry.isOwners ? entry.fence : nil
+        replicate?(RenewScript(keys: keys, token: entry.token, ttl: ttl, fence: fence)) { [self] replicated in
             guard stands(entry) else { return }
             let now = runtime.time.now()
-            if case .enough = replicated { entry.lease.moved(to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt), now: now) }
+            if case .enough = replicated {
+                entry.lease.moved(to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt), now: now)
+                onExtended?(entry.name, entry.token, entry.fence, entry.lease.deadline)
+            }
             guard entry.lease.step(now: now) != .over else { return end(entry, .expired) }
             plan(entry, now: now)
         }
@@ -443,7 +481,7 @@ final class LeaseKeeper {
         drop(entry)
         if let loss {
             lost[loss]?.increment()
-            onLost?(entry.name, entry.token)
+            onLost?(entry.name, entry.token, entry.fence)
         }
         for follower in followers {
             follower.onEnd(

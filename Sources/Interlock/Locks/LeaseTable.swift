@@ -3,6 +3,9 @@ internal import InterlockCore
 
 /// The leases that were granted through this sidecar, for its gauges and for labels that a token does not show.
 /// Bounded: past its capacity leases are granted and not listed here. It keeps the history of grants as well.
+///
+/// Others may end or extend a lease: another sidecar, an operator, a person. So listed leases are reviewed: read again in Redis, each after
+/// a second at first.
 struct LeaseTable {
     /// Name and token, hashed with a key of this process: two that collide would share an entry.
     private struct Key: Hashable {
@@ -16,24 +19,60 @@ struct LeaseTable {
         }
     }
 
+    /// A grant on the list.
+    struct Listed {
+        let name: String
+        let token: String
+        let fence: Int64
+    }
+
+    /// What a review finds.
+    enum Standing {
+        /// The grant does not hold the lock any more.
+        case over
+        /// `nil`: without end.
+        case lasts(milliseconds: Int64?)
+    }
+
     private struct Entry {
+        let name: String
+        let token: String
         var deadline: Instant
         var fence: Int64
         /// Only of owners who chose their token: others' tokens begin with it.
         var label: String?
         let grant: GrantHistory.ID
+        let grantedAt: Instant
+    }
+
+    private struct Review {
+        let key: Key
+        let fence: Int64
+        let at: Instant
     }
 
     private static let capacity = 20_000
+    /// A lease is read again so long after its grant, and after each review; later when more leases are listed than reviews keep up with.
+    static let reviewMilliseconds: Int64 = 1000
+    /// The most leases of one review.
+    static let mostReviewed = 200
 
     private(set) var history = GrantHistory()
 
     private var entries: [Key: Entry] = [:]
     /// In order of grant: what has lapsed is dropped from the front, a few at each grant.
     private var order: Deque<Key> = []
+    /// In order of time. What has ended meanwhile is dropped when its time comes.
+    private var reviews: Deque<Review> = []
+    /// Locks that somebody is said to have broken: their leases are read again at once.
+    private var suspects: Set<ExactText> = []
+    private var areAllSuspect = false
+    private static let mostSuspects = 1000
 
-    /// - Parameter startedAt: when its holder asked.
-    mutating func granted(_ lease: Lease, to request: LockRequest, startedAt: Instant, now: Instant) {
+    /// - Parameters:
+    ///   - startedAt: when its holder asked.
+    ///   - host: the label of an owner who gives none.
+    mutating func granted(_ lease: Lease, to request: LockRequest, startedAt: Instant, now: Instant, host: String) {
         let label = request.owner == nil ? nil : request.label
         for _ in 0..<2 { dropLapsed(now: now) }
         let key = Key(name: lease.name, token: lease.token)
@@ -47,34 +86,45 @@ struct LeaseTable {
         }
         // Another grant to the same owner: the one before is over.
         if let known { history.ended(known.grant, .lost, at: now) }
+        let shown = request.owner == nil ? nil : label ?? known?.label ?? host
         let grant = history.granted(
-            lease, mode: request.mode, label: label ?? known?.label,
+            lease, mode: lease.permits.map { .permits($0) } ?? request.mode, label: shown,
             waitedNanoseconds: now.nanoseconds - startedAt.nanoseconds, now: now)
         let isListed = known != nil || (entries.count < Self.capacity && order.count < 2 * Self.capacity)
         guard isListed else { return }
-        entries[key] = Entry(deadline: lease.deadline, fence: lease.fence, label: label ?? known?.label, grant: grant)
+        entries[key] = Entry(
+            name: lease.name, token: lease.token, deadline: lease.deadline, fence: lease.fence, label: shown, grant: grant,
+            grantedAt: now)
         if known == nil { order.append(key) }
+        plan(key, fence: lease.fence, at: now.advanced(byMilliseconds: Self.reviewMilliseconds))
     }
 
-    mutating func renewed(_ name: String, token: String, deadline: Instant) {
+    /// - Parameter fence: of the grant that was extended; `nil`: whichever the token has. So below.
+    mutating func renewed(_ name: String, token: String, fence: Int64? = nil, deadline: Instant) {
         let key = Key(name: name, token: token)
-        guard let entry = entries[key] else { return }
+        guard let entry = entries[key], fence ?? entry.fence == entry.fence else { return }
         entries[key]?.deadline = deadline
         history.promised(entry.grant, until: deadline)
     }
 
-    mutating func ended(_ name: String, token: String, _ how: GrantEnd, now: Instant) {
-        guard let entry = entries.removeValue(forKey: Key(name: name, token: token)) else { return }
+    mutating func ended(_ name: String, token: String, fence: Int64? = nil, _ how: GrantEnd, now: Instant) {
+        let key = Key(name: name, token: token)
+        guard let entry = entries[key], fence ?? entry.fence == entry.fence else { return }
+        entries[key] = nil
         history.ended(entry.grant, how, at: now)
     }
 
-    /// The lock was taken from all who had it at `instant`.
-    mutating func broken(_ name: String, at instant: Instant) { history.broken(name, at: instant) }
+    /// The lock was taken from all who had it at `instant`. O(n).
+    mutating func broken(_ name: String, at instant: Instant) {
+        let name = ExactText(name)
+        entries = entries.filter { ExactText($0.value.name) != name || $0.value.grantedAt > instant }
+        history.broken(name.text, at: instant)
+    }
 
     /// Its holder asks for a shorter lease.
-    mutating func shortened(_ name: String, token: String, to deadline: Instant) {
+    mutating func shortened(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
         let key = Key(name: name, token: token)
-        guard let known = entries[key], known.deadline > deadline else { return }
+        guard let known = entries[key], fence ?? known.fence == known.fence, known.deadline > deadline else { return }
         entries[key]?.deadline = deadline
         history.promised(known.grant, until: deadline)
     }
@@ -88,17 +138,19 @@ struct LeaseTable {
         entries[Key(name: name, token: token)]?.label
     }
 
+    var isEmpty: Bool { entries.isEmpty }
+
     /// How many are still valid. O(n), for the gauge.
     mutating func count(now: Instant) -> Int {
-        entries = entries.filter { $0.value.deadline > now }
+        entries = entries.filter { !Self.isForgotten($0.value, now: now) }
         order = Deque(order.filter { entries[$0] != nil })
-        return entries.count
+        return entries.values.count(where: { $0.deadline > now })
     }
 
     private mutating func dropLapsed(now: Instant) {
         guard let oldest = order.first else { return }
         if let entry = entries[oldest] {
-            guard entry.deadline <= now else {
+            guard Self.isForgotten(entry, now: now) else {
                 // A long lease does not keep the shorter ones behind it on the list.
                 if order.count >= Self.capacity { order.append(order.removeFirst()) }
                 return
@@ -107,4 +159,67 @@ struct LeaseTable {
         }
         order.removeFirst()
     }
+
+    /// What has lapsed is kept for a little longer: a review may find that it was extended elsewhere.
+    private static func isForgotten(_ entry: Entry, now: Instant) -> Bool {
+        entry.deadline.advanced(byMilliseconds: 2 * reviewMilliseconds) <= now
+    }
+
+    // MARK: Reviews
+
+    private mutating func plan(_ key: Key, fence: Int64, at instant: Instant) {
+        guard reviews.count < 2 * Self.capacity else { return }
+        reviews.append(Review(key: key, fence: fence, at: instant))
+    }
+
+    /// Somebody is said to have broken a lock. Returns whether leases are listed that may be its.
+    mutating func suspect(_ name: String) -> Bool {
+        guard !entries.isEmpty else { return false }
+        if suspects.count < Self.mostSuspects { suspects.insert(ExactText(name)) } else { areAllSuspect = true }
+        return true
+    }
+
+    /// The leases that are to be read again now, in order of grant those of suspects first. O(n) with suspects.
+    /// - Parameter isFollowed: somebody here is told when the lease ends, and extends it or asks for its end.
+    mutating func due(now: Instant, isFollowed: (Listed) -> Bool) -> [Listed] {
+        var due: [Listed] = []
+        if !suspects.isEmpty {
+            for key in order {
+                guard let entry = entries[key], areAllSuspect || suspects.contains(ExactText(entry.name)) else { continue }
+                due.append(Listed(name: entry.name, token: entry.token, fence: entry.fence))
+                if due.count == Self.mostReviewed { break }
+            }
+            suspects = []
+            areAllSuspect = false
+        }
+        let pause = Self.reviewMilliseconds * Int64(1 + entries.count / Self.mostReviewed)
+        while let review = reviews.first, review.at <= now, due.count < Self.mostReviewed {
+            reviews.removeFirst()
+            guard let entry = entries[review.key], entry.fence == review.fence else { continue }
+            let listed = Listed(name: entry.name, token: entry.token, fence: entry.fence)
+            if !isFollowed(listed) { due.append(listed) }
+            plan(review.key, fence: review.fence, at: now.advanced(byMilliseconds: pause))
+        }
+        return due
+    }
+
+    /// What Redis, asked at `sentAt`, says of a lease.
+    /// - Parameter isReplicated: what Redis says is known to enough replicas, or need not be. Otherwise nobody may rely on it for longer.
+    mutating func reviewed(_ lease: Listed, _ standing: Standing, isReplicated: Bool = true, sentAt: Instant, now: Instant) {
+        let key = Key(name: lease.name, token: lease.token)
+        guard let entry = entries[key], entry.fence == lease.fence, entry.grantedAt <= sentAt else { return }
+        switch standing {
+        case .over: ended(lease.name, token: lease.token, fence: lease.fence, .lost, now: now)
+        case .lasts(nil): break
+        case .lasts(let milliseconds?):
+            // A lease that nobody has touched lasts a little longer for Redis than for its holder.
+            let found = LeaseValidity.deadline(ttl: milliseconds, sentAt: sentAt)
+            let slack = Self.slackMilliseconds + milliseconds / 50
+            let isLonger = isReplicated && found > entry.deadline.advanced(byMilliseconds: slack)
+            guard isLonger || found.advanced(byMilliseconds: slack) < entry.deadline else { return }
+            renewed(lease.name, token: lease.token, fence: lease.fence, deadline: found)
+        }
+    }
+
+    private static let slackMilliseconds: Int64 = 100
 }

@@ -5,7 +5,7 @@ internal import Logging
 
 /// What holders and operators ask of a lock that is held.
 extension LockCoordinator {
-    func renew(name: ResourceName, token: String, ttl: Int64, completion: Completion<RenewAnswer>) {
+    func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>) {
         if let wrong = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
             completion(.failed(wrong))
             return
@@ -17,9 +17,9 @@ extension LockCoordinator {
         let sentAt = runtime.time.now()
         // Whatever comes of it: nothing beyond a shorter lease is promised any more that only replicas could keep.
         if settings.waitReplicas > 0 {
-            leases.shortened(name.text, token: token, to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
+            leases.shortened(name.text, token: token, fence: fence, to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
         }
-        var script = RenewScript(keys: keys(name.text), token: token, ttl: ttl)
+        var script = RenewScript(keys: keys(name.text), token: token, ttl: ttl, fence: fence)
         runtime.pipeline.run(script) { [self] result in
             guard case .success(.perhapsInGroup) = result else {
                 return renewed(result, script, name.text, sentAt: sentAt, completion)
@@ -38,10 +38,10 @@ extension LockCoordinator {
         switch result {
         case .success(.holds):
             replicate(script) { [self] replicated in
-                promise(script.ttl, of: name, token: script.token, sentAt: sentAt, replicated, completion)
+                promise(script, of: name, sentAt: sentAt, replicated, completion)
             }
         case .success(.lost), .success(.perhapsInGroup):
-            leases.ended(name, token: script.token, .lost, now: runtime.time.now())
+            leases.ended(name, token: script.token, fence: script.fence, .lost, now: runtime.time.now())
             completion(.lost)
         case .failure(let error):
             completion(.failed(InterlockError(error)))
@@ -50,18 +50,18 @@ extension LockCoordinator {
 
     /// Redis has extended a lease: its holder is told for how long to rely on it.
     private func promise(
-        _ ttl: Int64, of name: String, token: String, sentAt: Instant, _ replicated: Replicated,
-        _ completion: Completion<RenewAnswer>
+        _ script: RenewScript, of name: String, sentAt: Instant, _ replicated: Replicated, _ completion: Completion<RenewAnswer>
     ) {
+        let (ttl, token, fence) = (script.ttl, script.token, script.fence)
         let now = runtime.time.now()
         let deadline = LeaseValidity.deadline(ttl: ttl, sentAt: sentAt)
         switch replicated {
         case .enough where deadline > now:
-            leases.renewed(name, token: token, deadline: deadline)
-            keeper.moved(name, token: token, to: deadline)
+            leases.renewed(name, token: token, fence: fence, deadline: deadline)
+            keeper.moved(name, token: token, fence: fence, to: deadline)
             completion(.renewed(validMilliseconds: LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: now)))
         case .enough, .lost:
-            leases.ended(name, token: token, .lost, now: now)
+            leases.ended(name, token: token, fence: fence, .lost, now: now)
             completion(.lost)
         case .tooFew(let error):
             // What was promised before is at replicas, and stands.
@@ -70,25 +70,26 @@ extension LockCoordinator {
                 return
             }
             // Its holder has made it shorter.
-            if promised <= deadline { keeper.shortened(name, token: token, to: promised) }
+            if promised <= deadline { keeper.shortened(name, token: token, fence: fence, to: promised) }
             completion(.renewed(validMilliseconds: (promised.nanoseconds - now.nanoseconds) / 1_000_000))
         }
     }
 
-    func release(name: ResourceName, token: String, completion: Completion<ReleaseAnswer>) {
+    func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseAnswer>) {
         guard !LockMode.isReserved(token: token) else {
             completion(.lost)
             return
         }
         // Whatever comes of the release: from here on nobody extends the lease.
-        keeper.released(name.text, token: token)
-        passOn(name.text, token: token, over: runtime.pipeline) { [self] result in
+        keeper.released(name.text, token: token, fence: fence)
+        passOn(name.text, token: token, fence: fence, over: runtime.pipeline) { [self] result in
             switch result {
             case .success(let isReleased):
                 runtime.metrics.countRelease(isReleased)
-                leases.ended(name.text, token: token, isReleased ? .released : .lost, now: runtime.time.now())
+                leases.ended(
+                    name.text, token: token, fence: fence, isReleased ? .released : .lost, now: runtime.time.now())
                 // A client may release in the same breath as it acquires: then the lease is followed only after that began.
-                if isReleased { keeper.released(name.text, token: token) }
+                if isReleased { keeper.released(name.text, token: token, fence: fence) }
                 completion(isReleased ? .released : .lost)
             case .failure(let error):
                 completion(.failed(InterlockError(error)))

@@ -4,15 +4,18 @@ internal import InterlockCore
 /// How a lock goes from one holder to the next, and what becomes of leases that nobody wants any more.
 extension LockCoordinator {
     /// Ends the lease that `token` holds: the lock passes to the next who waits here, or in the fleet.
-    /// - Parameter connection: what clears up behind an acquire without an answer goes the same way, behind it.
+    /// - Parameters:
+    ///   - fence: of the only grant that ends; `nil`: whichever the token has.
+    ///   - connection: what clears up behind an acquire without an answer goes the same way, behind it.
     func passOn(
-        _ name: String, token: String, over connection: any RedisSender, then done: @escaping (Result<Bool, RedisError>) -> Void
+        _ name: String, token: String, fence: Int64? = nil, over connection: any RedisSender,
+        then done: @escaping (Result<Bool, RedisError>) -> Void
     ) {
         let queue = queue(name)
         let succession = queue.flatMap { beginSuccession(in: $0, of: token) }
         let sentAt = runtime.time.now()
         let script = ReleaseScript(
-            keys: keys(name), token: token, sidecar: runtime.id,
+            keys: keys(name), token: token, sidecar: runtime.id, fence: fence,
             successor: succession.flatMap { succession in
                 queue.map { queue in
                     ReleaseScript.Successor(
@@ -26,7 +29,8 @@ extension LockCoordinator {
             if let queue, let succession { passed(result, from: queue, to: succession, sentAt: sentAt) }
             switch result {
             case .success(.perhapsInGroup):
-                connection.run(ShareReleaseScript(keys: keys(name), token: token, sidecar: runtime.id), completion: done)
+                connection.run(
+                    ShareReleaseScript(keys: keys(name), token: token, sidecar: runtime.id, fence: fence), completion: done)
             case .success(.lost): done(.success(false))
             case .success(.passedOn): done(.success(true))
             case .success(.released):

@@ -35,6 +35,10 @@ final class LockCoordinator {
     static let leftoverCapacity = 10_000
     /// When they are tried again; sooner when Redis is back.
     var leftoverRetry: Deadlines.Entry?
+    /// When listed leases are read again; `nil`: none is listed.
+    var nextReview: Deadlines.Entry?
+    /// What was logged of semaphores that were asked for with another size. Bounded.
+    var misfits: Set<String> = []
 
     init(
         runtime: CoordinatorRuntime, settings: LockSettings, scripts: LockScripts, pipeline: any RedisSender, watch: KeyWatch
@@ -49,7 +53,12 @@ final class LockCoordinator {
         wakeChannels = WakeChannels(keys: runtime.keys, id: runtime.id)
         counts = WaiterCounts(runtime: runtime, scripts: scripts)
         keeper = LeaseKeeper(runtime: runtime, scripts: scripts, watch: watch, ceiling: settings.maximumHold)
-        keeper.onLost = { [unowned self] name, token in leases.ended(name, token: token, .lost, now: runtime.time.now()) }
+        keeper.onLost = { [unowned self] name, token, fence in
+            leases.ended(name, token: token, fence: fence, .lost, now: runtime.time.now())
+        }
+        keeper.onExtended = { [unowned self] name, token, fence, deadline in
+            leases.renewed(name, token: token, fence: fence, deadline: deadline)
+        }
         keeper.replicate = { [unowned self] in replicate($0, then: $1) }
     }
 
@@ -211,11 +220,13 @@ final class LockCoordinator {
             ttlMilliseconds: request.ttl,
             deadline: deadline, group: grant.group, isOwners: request.owner != nil)
         // Before the answer: whoever gets it may at once ask to be told when it is lost.
-        leases.granted(lease, to: request, startedAt: waiter.startedAt, now: now)
+        leases.granted(lease, to: request, startedAt: waiter.startedAt, now: now, host: runtime.host)
+        planReview()
         if lease.isOwners {
             // It may be followed already, for an earlier call of the same owner.
-            keeper.grantedAgain(lease.name, token: lease.token, until: deadline)
+            keeper.grantedAgain(lease, until: deadline)
         }
+        if let places = lease.permits, let asked = request.mode.permits { note(asked, places: places, of: lease.name) }
         guard waiter.completion(.granted(lease)) else {
             leases.ended(lease.name, token: lease.token, .released, now: now)
             return giveBack(waiter)

@@ -17,9 +17,12 @@ protocol LockProvider: AnyObject {
     /// Gives up a wait: the completion is not called any more, and what is granted meanwhile is given back.
     func cancel(_ id: UInt64)
 
-    func renew(name: ResourceName, token: String, ttl: Int64, completion: Completion<RenewAnswer>)
-    func release(name: ResourceName, token: String, completion: Completion<ReleaseAnswer>)
+    /// - Parameter fence: of the only grant that is extended or ended; `nil`: whichever the token has.
+    func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>)
+    func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseAnswer>)
     func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseAnswer>)
+    /// Somebody says that a lock was broken.
+    func broken(_ name: String)
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>)
 
     /// - Parameter completion: is told of each in its place; `nil`: nobody holds it or waits for it.
@@ -77,6 +80,16 @@ extension InterlockError {
     /// See `CoordinatorCalls.followLease`.
     static let tooManyFollowed = InterlockError(
         .unavailable, "this sidecar already looks after as many leases as it can; ask another one, or without LINKED")
+
+    static let stopped = InterlockError(
+        .unavailable, "this coordinator was stopped, and follows no lease; a stopped one cannot be started again: make a new one")
+
+    static func ownKey(_ name: ResourceName, _ keys: KeySpace) -> InterlockError {
+        InterlockError(
+            .invalid,
+            "the lock \"\(name)\": with locks.key_prefix its key would be among the fleet's own, which begin with "
+                + "\"\(keys.prefix)\"; choose another name or another prefix")
+    }
 
     static func heldOtherwise(_ request: LockRequest, _ mode: LockMode) -> InterlockError {
         let how =

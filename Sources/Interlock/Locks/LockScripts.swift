@@ -5,7 +5,11 @@ internal import InterlockCore
 final class LockScripts: Sendable {
     let acquire, release, breakLock, leave, inspect, share, shareRenew, shareRelease: RedisScript
     let quorumAcquire, quorumFence: RedisScript
+    /// The same for one grant alone; see `fenced.lua` and `share-fenced.lua`.
+    let fencedRelease, fencedShareRenew, fencedShareRelease: RedisScript
     let renew = RedisScript(name: "renew.lua", source: PackageResources.renew_lua)
+    let fencedRenew = RedisScript(name: "renew.lua", source: PackageResources.fenced_lua + PackageResources.renew_lua)
+    let standing = RedisScript(name: "standing.lua", source: PackageResources.standing_lua)
     let counts = RedisScript(name: "counts.lua", source: PackageResources.counts_lua)
     /// In milliseconds.
     /// Counters go on for at least as long as a lease of so many milliseconds.
@@ -30,9 +34,9 @@ final class LockScripts: Sendable {
             name: "acquire.lua",
             source: counter + PackageResources.acquire_free_lua + rest + PackageResources.acquire_lua)
         longestCounted = (settings.fenceLifetime - CoordinatorRuntime.clockDelay).wholeMilliseconds
-        release = RedisScript(
-            name: "release.lua",
-            source: counter + PackageResources.release_quick_lua + rest + PackageResources.release_lua)
+        let releaseSource = counter + PackageResources.release_quick_lua + rest + PackageResources.release_lua
+        release = RedisScript(name: "release.lua", source: releaseSource)
+        fencedRelease = RedisScript(name: "release.lua", source: PackageResources.fenced_lua + releaseSource)
         breakLock = RedisScript(name: "break.lua", source: groups + PackageResources.break_lua)
         leave = RedisScript(name: "leave.lua", source: groups + PackageResources.leave_lua)
         inspect = RedisScript(
@@ -40,6 +44,9 @@ final class LockScripts: Sendable {
         share = RedisScript(name: "share.lua", source: groups + PackageResources.share_lua)
         shareRenew = RedisScript(name: "share-renew.lua", source: groups + PackageResources.share_renew_lua)
         shareRelease = RedisScript(name: "share-release.lua", source: groups + PackageResources.share_release_lua)
+        let fenced = PackageResources.share_fenced_lua
+        fencedShareRenew = RedisScript(name: "share-renew.lua", source: fenced + shareRenew.source)
+        fencedShareRelease = RedisScript(name: "share-release.lua", source: fenced + shareRelease.source)
         quorumAcquire = RedisScript(name: "quorum-acquire.lua", source: quorum + PackageResources.quorum_acquire_lua)
         quorumFence = RedisScript(name: "quorum-fence.lua", source: quorum + PackageResources.quorum_fence_lua)
     }
@@ -84,6 +91,14 @@ struct LockKeys {
         encoder.append(parts: space.lockStart, name, space.lockEnd)
         encoder.append(parts: space.fenceStart, name, "}")
         encoder.append(parts: space.queueStart, name, "}")
+    }
+
+    /// Of a script that reads alone: no key that never exists is needed.
+    func encodeStanding(into encoder: inout CommandEncoder) {
+        encoder.append(parts: space.lockStart, name, space.lockEnd)
+        encoder.append(parts: space.fenceStart, name, "}")
+        encoder.append(parts: space.holdersStart, name, "}")
+        encoder.append(parts: space.grantsStart, name, "}")
     }
 
     func encodeStill(into encoder: inout CommandEncoder) {
@@ -230,6 +245,8 @@ struct RenewScript: ScriptCommand {
     var keys: LockKeys
     var token: String
     var ttl: Int64
+    /// Of the only grant that is extended; `nil`: whichever the token has.
+    var fence: Int64?
     var isGroup = false
     var purpose = Purpose.asked
 
@@ -242,18 +259,28 @@ struct RenewScript: ScriptCommand {
         case replicate
     }
 
-    var script: RedisScript { isGroup ? keys.scripts.shareRenew : keys.scripts.renew }
-    var keyCount: Int { isGroup ? keys.five : 1 }
+    var script: RedisScript {
+        switch (isGroup, fence) {
+        case (false, nil): keys.scripts.renew
+        case (false, _?): keys.scripts.fencedRenew
+        case (true, nil): keys.scripts.shareRenew
+        case (true, _?): keys.scripts.fencedShareRenew
+        }
+    }
+    var keyCount: Int { isGroup ? keys.five : fence == nil ? 1 : keys.three }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         if isGroup {
             keys.encodeFive(into: &encoder)
-        } else {
+        } else if fence == nil {
             encoder.append(parts: keys.space.lockStart, keys.name, keys.space.lockEnd)
+        } else {
+            keys.encodeThree(into: &encoder)
         }
         encoder.append(token)
         encoder.append(ttl)
         if purpose != .asked { encoder.append(purpose.rawValue) }
+        if let fence { encoder.append(fence) }
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> TokenStanding {
@@ -284,9 +311,11 @@ struct ReleaseScript: ScriptCommand {
     var keys: LockKeys
     var token: String
     var sidecar: String
+    /// Of the only grant that is ended; `nil`: whichever the token has.
+    var fence: Int64?
     var successor: Successor?
 
-    var script: RedisScript { keys.scripts.release }
+    var script: RedisScript { fence == nil ? keys.scripts.release : keys.scripts.fencedRelease }
     var keyCount: Int { keys.three }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
@@ -294,7 +323,11 @@ struct ReleaseScript: ScriptCommand {
         encoder.append(token)
         encoder.append(keys.space.wakePrefix)
         encoder.append(sidecar)
-        guard let successor else { return }
+        if let successor { encode(successor, into: &encoder) }
+        if let fence { encoder.append(fence) }
+    }
+
+    private func encode(_ successor: Successor, into encoder: inout CommandEncoder) {
         encoder.append(successor.token)
         encoder.append(successor.ttl)
         encoder.append(successor.goesOn ? "on" : "over")
@@ -329,8 +362,10 @@ struct ShareReleaseScript: ScriptCommand {
     var keys: LockKeys
     var token: String
     var sidecar: String
+    /// Of the only grant that is ended; `nil`: whichever the token has.
+    var fence: Int64?
 
-    var script: RedisScript { keys.scripts.shareRelease }
+    var script: RedisScript { fence == nil ? keys.scripts.shareRelease : keys.scripts.fencedShareRelease }
     var keyCount: Int { keys.five }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
@@ -338,6 +373,7 @@ struct ShareReleaseScript: ScriptCommand {
         encoder.append(token)
         encoder.append(keys.space.wakePrefix)
         encoder.append(sidecar)
+        if let fence { encoder.append(fence) }
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
@@ -463,6 +499,33 @@ struct InspectScript: ScriptCommand {
         return Found(
             token: parts[0].text, ttl: ttl, fence: parts[2].integer, otherSidecars: Int(others), group: group,
             waiting: stride(from: 0, to: waiting.count - 1, by: 2).map { (waiting[$0].text ?? "", waiting[$0 + 1].integer) })
+    }
+}
+
+/// See `standing.lua`.
+struct StandingScript: ScriptCommand {
+    /// On a cluster just one: the others may be in other slots.
+    var grants: [(keys: LockKeys, lease: LeaseTable.Listed)]
+
+    var script: RedisScript { grants[0].keys.scripts.standing }
+    var keyCount: Int { 4 * grants.count }
+
+    func encodeArguments(into encoder: inout CommandEncoder) {
+        for grant in grants { grant.keys.encodeStanding(into: &encoder) }
+        for grant in grants {
+            encoder.append(grant.lease.token)
+            encoder.append(grant.lease.fence)
+        }
+    }
+
+    func decode(_ reply: RedisReply) throws(RedisError) -> [LeaseTable.Standing] {
+        guard let numbers = reply.array, numbers.count == grants.count else { throw reply.unexpected(for: script.name) }
+        var standings: [LeaseTable.Standing] = []
+        for number in numbers {
+            guard let left = number.integer else { throw reply.unexpected(for: script.name) }
+            standings.append(left == -2 ? .over : .lasts(milliseconds: left < 0 ? nil : left))
+        }
+        return standings
     }
 }
 

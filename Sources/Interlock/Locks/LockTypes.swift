@@ -44,6 +44,10 @@ public struct Lease: Hashable, Sendable {
     /// Its owner chose the token.
     var isOwners = false
 
+    /// The places of the semaphore, of which this lease has one; `nil`: it is of no semaphore. A semaphore that others hold has as many as
+    /// its first holder asked for, whatever this one asked for.
+    public var permits: Int? { group.flatMap { LockMode.places(ofGroup: $0) } }
+
     /// How long it can be relied on from the moment of the answer: its length, less the time the grant took and an
     /// allowance for clocks that drift.
     public var validity: Duration { .milliseconds(validMilliseconds) }
@@ -65,11 +69,11 @@ public struct LeaseLoss: RawRepresentable, Hashable, Sendable {
     public static let broken = LeaseLoss(rawValue: "broken")
     /// The lock's key was deleted.
     public static let deleted = LeaseLoss(rawValue: "deleted")
-    /// Another token is in the lock.
+    /// Another token is in the lock, or a later lease of the same owner.
     public static let taken = LeaseLoss(rawValue: "taken")
     /// Its time was over before it was extended.
     public static let expired = LeaseLoss(rawValue: "expired")
-    /// The coordinator is stopping and no longer extends it: it lapses in its own time.
+    /// The coordinator is stopping: it neither extends nor watches the lease, which lapses in its own time.
     public static let shutdown = LeaseLoss(rawValue: "shutdown")
 
     static let known = [broken, deleted, taken, expired, shutdown]
@@ -158,6 +162,9 @@ package struct LockPage: Hashable, Sendable {
 
 /// A request for several locks: all or none.
 package struct JointLockRequest: Sendable {
+    /// The most locks that one call takes.
+    package static let most = 32
+
     /// Each once. Leases are answered in this order.
     package var names: [ResourceName]
     /// What is asked for each of them; its name does not matter, its wait is for all together.
@@ -178,10 +185,29 @@ package enum JointLockAnswer: Sendable {
 }
 
 /// A lease whose loss is told, and that may be extended until its holder is done.
+///
+/// When this value and its stream are dropped, the lease is followed no longer: one that was extended lapses in its own time. So keep it for
+/// as long as the lock is needed.
 public struct FollowedLease: Sendable {
-    package var follower: LeaseFollower
-    /// At most one loss, at the lease's own deadline at the latest. The stream ends without one when the lease is released.
+    package let follower: LeaseFollower
+    /// At most one loss, at the lease's own deadline at the latest. The stream ends without one when the lease is released or no longer
+    /// followed, and when the task that reads it is cancelled.
     public var losses: AsyncStream<LeaseLoss>
+    /// Kept for its end.
+    let interest: LeaseInterest
+    /// Ends the stream.
+    let end: @Sendable () -> Void
+}
+
+/// Somebody is interested in a lease, until this is dropped.
+final class LeaseInterest: Sendable {
+    private let onEnd: @Sendable () -> Void
+
+    init(onEnd: @escaping @Sendable () -> Void) {
+        self.onEnd = onEnd
+    }
+
+    deinit { onEnd() }
 }
 
 /// A followed lease ended.
@@ -204,7 +230,7 @@ package struct LeaseFollower: Hashable, Comparable, Sendable {
 /// Why `Locks` could not do what was asked: held, lost and unreachable are never the same.
 public struct LockError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What a program switches on. Later versions may know more codes: a `switch` needs a `default`.
-    public struct Code: Hashable, Sendable {
+    public struct Code: Hashable, Sendable, CustomStringConvertible {
         private let name: String
 
         /// Another has the lock, and there was no wait.
@@ -219,6 +245,9 @@ public struct LockError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let invalid = Code(name: "invalid")
         /// The task was cancelled.
         public static let cancelled = Code(name: "cancelled")
+
+        /// The code's name.
+        public var description: String { name }
     }
 
     /// What went wrong.
@@ -251,6 +280,9 @@ extension LockError {
 }
 
 extension Lease {
+    /// An owner's token comes back with every grant to that owner: with the fence, a late renewal or release touches no later one.
+    var ownersFence: Int64? { isOwners ? fence : nil }
+
     /// When Redis was asked for it, which granted it; until then its caller waited.
     package var askedAt: Instant { LeaseValidity.sentAt(deadline: deadline, ttl: ttlMilliseconds) }
 }

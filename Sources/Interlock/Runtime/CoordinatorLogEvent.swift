@@ -11,6 +11,7 @@ package enum CoordinatorLogEvent: String, LoggedEvent {
     case quorumConnected = "quorum.connected"
     case quorumLost = "quorum.lost"
     case lockBroken = "lock.broken"
+    case lockPermitsDiffer = "lock.permits_differ"
     case breakerChanged = "breaker.changed"
     case breakerAlone = "breaker.alone"
     case permitsUnreported = "permits.unreported"
@@ -34,6 +35,8 @@ package enum CoordinatorLogEvent: String, LoggedEvent {
         case .quorumConnected: (.info, "A server of the quorum is connected")
         case .quorumLost: (.warning, "A server of the quorum is not connected; it is tried again until it is")
         case .lockBroken: (.notice, "A lock was broken")
+        case .lockPermitsDiffer:
+            (.warning, "A semaphore was asked for with another size than it has: it keeps its size while it is held")
         case .breakerChanged: (.notice, "A breaker changed")
         case .breakerAlone: (.notice, "A breaker opened for this sidecar alone")
         case .permitsUnreported:

@@ -68,6 +68,12 @@ package final class KeySpace: Sendable {
         return String(Substring(bytes.dropFirst(lockStart.utf8.count).dropLast(lockEnd.utf8.count)))
     }
 
+    /// Whether the key of a lock of this name would be among the fleet's own: `locks.key_prefix` lets it.
+    func isTaken(lockName name: String) -> Bool {
+        guard let lockKeyPrefix else { return false }
+        return (lockKeyPrefix + name).utf8.starts(with: prefix.utf8)
+    }
+
     /// The `SCAN` pattern for lock names that match `glob`.
     package func lockPattern(matching glob: String) -> String {
         if let lockKeyPrefix { Self.escaped(lockKeyPrefix) + glob } else { Self.escaped(prefix) + "lock:{" + glob + "}" }

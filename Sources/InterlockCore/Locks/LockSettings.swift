@@ -78,6 +78,12 @@ public enum LockMode: Hashable, Sendable {
         }
     }
 
+    /// The places of the semaphore that a group with this name is; `nil`: it is none.
+    package static func places(ofGroup name: String) -> Int? {
+        guard name.hasPrefix(permitsLabel) else { return nil }
+        return Int(name.dropFirst(permitsLabel.count).prefix { $0 != "/" })
+    }
+
     /// Whether `token` could be the name of a group or a ticket: such a token has no holder.
     package static func isReserved(token: String) -> Bool {
         isReserved(label: token.prefix { $0 != "/" }) || OwnerToken.isTicket(token)

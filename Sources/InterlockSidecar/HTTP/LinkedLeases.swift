@@ -26,7 +26,7 @@ struct LinkedLeases: Sendable {
                 followed.append((lease, one))
             }
         } catch {
-            for (_, one) in followed { await coordinator.unfollowLease(one.follower) }
+            for (_, one) in followed { await coordinator.unfollowLease(one) }
             throw error
         }
         self.coordinator = coordinator
@@ -90,7 +90,7 @@ struct LinkedLeases: Sendable {
         let mayBeAtWork = stream.call.shutdown.hasHappened || peer.isSilent
         for (_, one) in leases {
             if mayBeAtWork {
-                await coordinator.unfollowLease(one.follower)
+                await coordinator.unfollowLease(one)
             } else {
                 await coordinator.releaseFollowedLease(one.follower)
             }

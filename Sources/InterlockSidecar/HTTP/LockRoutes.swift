@@ -50,11 +50,12 @@ struct LockRoutes {
 
     private func renew(_ call: HTTPCall, _ reply: HTTPReply) throws {
         let name = try call.name("name")
-        let fields = try call.fields("token", "ttl_ms")
+        let fields = try call.fields("token", "ttl_ms", "fence")
         let token = try fields.requiredText("token")
         let ttl = try fields.requiredInteger("ttl_ms", in: HTTPBounds.ttl)
+        let fence = try fields.integer("fence", in: DoorBounds.fences)
         coordinator.callsOnEventLoop().renewLock(
-            name, token: token, ttl: ttl,
+            name, token: token, ttl: ttl, fence: fence,
             completion: Completion { _, answer in
                 switch answer {
                 case .renewed(let valid): reply(.object(["valid_ms": .integer(valid)]))
@@ -69,8 +70,9 @@ struct LockRoutes {
         guard let token = call.header("Lease-Token"), !token.isEmpty else {
             throw HTTPProblem(.invalid, "the lease's token is missing; send it as Lease-Token: TOKEN")
         }
+        let fence = try call.fence("Lease-Fence")
         coordinator.callsOnEventLoop().releaseLock(
-            name, token: token,
+            name, token: token, fence: fence,
             completion: Completion { _, answer in
                 switch answer {
                 case .released: reply(.noContent)

@@ -35,7 +35,8 @@ struct SmallestLockRoutes {
                 .unavailable, "\(RememberedLeases.capacity) leases of /lock stand in this sidecar; use /v1/locks, or free some")
         }
         delivery.acquire(request, reply, for: call.span, ended: { [leases] in leases.cancel(for: caller) }) { [leases] lease in
-            leases.remember(lease.name, token: lease.token, takenBy: caller, milliseconds: request.ttl)
+            leases.remember(
+                lease.name, token: lease.token, fence: lease.fence, takenBy: caller, milliseconds: request.ttl)
             var answer = HTTPAnswer.object(lease.members)
             answer.ifUndelivered = {
                 leases.forget(lease.name, takenBy: caller, token: lease.token)
@@ -46,9 +47,14 @@ struct SmallestLockRoutes {
     }
 
     private func free(_ call: HTTPCall) async throws -> HTTPAnswer {
-        let name = try Self.name(try call.query("hash"))
-        guard let token = leases.token(of: name.text, takenBy: call.caller.name) else { throw HTTPProblem.lost(name) }
-        let wasHeld = try await coordinator.releaseLock(name, token: token)
+        let query = try call.query("hash", "fence")
+        let name = try Self.name(query)
+        let fence = try query.integer("fence", in: DoorBounds.fences)
+        // The key may have taken the lock again since: what names an earlier lease's fence frees no later one.
+        guard let (token, last) = leases.lease(of: name.text, takenBy: call.caller.name), fence ?? last == last else {
+            throw HTTPProblem.lost(name)
+        }
+        let wasHeld = try await coordinator.releaseLock(name, token: token, fence: fence)
         leases.forget(name.text, takenBy: call.caller.name, token: token)
         guard wasHeld else { throw HTTPProblem.lost(name) }
         return .noContent
@@ -70,6 +76,7 @@ final class RememberedLeases: Sendable {
 
     private struct Entry {
         let token: String
+        let fence: Int64
         let deadline: ContinuousClock.Instant
     }
 
@@ -106,13 +113,13 @@ final class RememberedLeases: Sendable {
         shelves.withLockedValue { $0[caller]?.reserved -= 1 }
     }
 
-    func remember(_ lock: String, token: String, takenBy caller: String, milliseconds: Int64) {
-        let entry = Entry(token: token, deadline: .now + .milliseconds(milliseconds))
+    func remember(_ lock: String, token: String, fence: Int64, takenBy caller: String, milliseconds: Int64) {
+        let entry = Entry(token: token, fence: fence, deadline: .now + .milliseconds(milliseconds))
         shelves.withLockedValue { $0[caller, default: Shelf()].entries[ExactText(lock)] = entry }
     }
 
-    func token(of lock: String, takenBy caller: String) -> String? {
-        shelves.withLockedValue { $0[caller]?.entries[ExactText(lock)]?.token }
+    func lease(of lock: String, takenBy caller: String) -> (token: String, fence: Int64)? {
+        shelves.withLockedValue { $0[caller]?.entries[ExactText(lock)].map { ($0.token, $0.fence) } }
     }
 
     /// Unless the lock has been taken again meanwhile.

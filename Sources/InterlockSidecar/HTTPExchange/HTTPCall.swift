@@ -75,6 +75,16 @@ package struct HTTPCall: Sendable {
 
     func header(_ name: String) -> String? { head.headers.first(name: name) }
 
+    /// The fence in a field of the head; `nil`: there is no such field.
+    func fence(_ field: String) throws(HTTPProblem) -> Int64? {
+        guard let text = header(field) else { return nil }
+        guard let fence = Int64(text), DoorBounds.fences.contains(fence) else {
+            let range = "\(DoorBounds.fences.lowerBound) to \(DoorBounds.fences.upperBound)"
+            throw HTTPProblem(.invalid, "\(field): expected a whole number from \(range), got \"\(Excerpt(text))\"")
+        }
+        return fence
+    }
+
     /// Whether the client sends the body only when it is told to.
     var awaitsContinue: Bool { Self.awaitsContinue(head) }
 

@@ -3,8 +3,14 @@ internal import Interlock
 extension Lease {
     /// As JSON.
     var members: KeyValuePairs<String, JSONValue> {
-        [
-            "fence": .integer(fence), "name": .text(name), "token": .text(token), "valid_ms": .integer(validMilliseconds),
+        guard let permits else {
+            return [
+                "fence": .integer(fence), "name": .text(name), "token": .text(token), "valid_ms": .integer(validMilliseconds),
+            ]
+        }
+        return [
+            "fence": .integer(fence), "name": .text(name), "permits": .integer(Int64(permits)), "token": .text(token),
+            "valid_ms": .integer(validMilliseconds),
         ]
     }
 

@@ -79,8 +79,8 @@ package struct RESPCommandTable: Sendable {
             entry(
                 "LOCK.ACQUIRE name ttl-ms [WAIT ms] [OWNER token] [LABEL text] [LINKED] [SHARED|PERMITS n] "
                     + "[ALSO count name …] [TRACEPARENT text]", 3...many)
-        case .lockRenew: entry("LOCK.RENEW name token ttl-ms", 4...4)
-        case .lockRelease: entry("LOCK.RELEASE name token", 3...3)
+        case .lockRenew: entry("LOCK.RENEW name token ttl-ms [FENCE n]", 4...6)
+        case .lockRelease: entry("LOCK.RELEASE name token [FENCE n]", 3...5)
         case .lockInfo: entry("LOCK.INFO name", 2...2)
         case .lockList: entry("LOCK.LIST [cursor] [MATCH glob] [COUNT n]", 1...6)
         case .lockBreak: entry("LOCK.BREAK name [FENCE n]", 2...4, .admin)

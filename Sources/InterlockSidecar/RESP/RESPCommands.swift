@@ -230,21 +230,29 @@ final class RESPCommands {
     ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
         let ttl = try RESPOptions.integer(request, 3, what: "ttl-ms", in: 1...DoorBounds.longestMilliseconds)
-        calls.renewLock(name, token: request.text(2), ttl: ttl, completion: completions.renew(tag))
+        let fence = try Self.fence(request, from: 4)
+        calls.renewLock(name, token: request.text(2), ttl: ttl, fence: fence, completion: completions.renew(tag))
     }
 
     private func releaseLock(
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
-        calls.releaseLock(name, token: request.text(2), completion: completions.release(tag))
+        let fence = try Self.fence(request, from: 3)
+        calls.releaseLock(name, token: request.text(2), fence: fence, completion: completions.release(tag))
+    }
+
+    /// Of the only grant that is meant; `nil`: whichever there is.
+    private static func fence(_ request: RESPRequest, from start: Int) throws(InterlockError) -> Int64? {
+        guard request.count > start else { return nil }
+        return try RESPOptions(request, from: start, allowed: [.fence]).integer(.fence, in: DoorBounds.fences)
     }
 
     private func breakLock(
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
-        let fence = try RESPOptions(request, from: 2, allowed: [.fence]).integer(.fence, in: DoorBounds.fences)
+        let fence = try Self.fence(request, from: 2)
         let by = connection.session.caller?.name ?? ""
         calls.breakLock(name, by: by, fence: fence, completion: completions.release(tag))
     }

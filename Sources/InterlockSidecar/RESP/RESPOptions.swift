@@ -65,10 +65,10 @@ package struct RESPOptions {
             return start..<start
         case .also:
             guard start < request.count else { throw InterlockError(.invalid, "ALSO has no count; it is ALSO count name …") }
-            let count = Int(try integer(request, start, what: "ALSO", in: 1...Int64(request.count)))
+            let count = Int(try integer(request, start, what: "ALSO", in: 1...Int64(JointLockRequest.most - 1)))
             guard start + count < request.count else {
                 throw InterlockError(
-                    .invalid, "ALSO: \(count) names are announced and \(request.count - start - 1) words follow")
+                    .invalid, "ALSO \(count): expected \(count) names, got \(request.count - start - 1)")
             }
             return (start + 1)..<(start + 1 + count)
         default:

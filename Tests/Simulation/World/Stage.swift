@@ -129,18 +129,18 @@ final class Stage {
         ask(sidecar) { $0.acquireLock(request, completion: $1) }
     }
 
-    func release(_ lease: Lease, through sidecar: Int = 0) -> Answer<ReleaseAnswer> {
+    func release(_ lease: Lease, fence: Int64? = nil, through sidecar: Int = 0) -> Answer<ReleaseAnswer> {
         ask(sidecar) { calls, completion in
             guard let name = try? ResourceName(lease.name) else { return nil }
-            calls.releaseLock(name, token: lease.token, completion: completion)
+            calls.releaseLock(name, token: lease.token, fence: fence, completion: completion)
             return nil
         }
     }
 
-    func renew(_ lease: Lease, ttl: Int64, through sidecar: Int = 0) -> Answer<RenewAnswer> {
+    func renew(_ lease: Lease, ttl: Int64, fence: Int64? = nil, through sidecar: Int = 0) -> Answer<RenewAnswer> {
         ask(sidecar) { calls, completion in
             guard let name = try? ResourceName(lease.name) else { return nil }
-            calls.renewLock(name, token: lease.token, ttl: ttl, completion: completion)
+            calls.renewLock(name, token: lease.token, ttl: ttl, fence: fence, completion: completion)
             return nil
         }
     }

@@ -7,13 +7,13 @@ extension QuorumLocks {
     // MARK: Renew, release, break
 
     /// Extends a lease on all servers; a majority must have it still.
-    func renew(name: ResourceName, token: String, ttl: Int64, completion: Completion<RenewAnswer>) {
+    func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>) {
         if let wrong = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
             completion(.failed(wrong))
             return
         }
         let sentAt = runtime.time.now()
-        let script = QuorumRenewScript(keys: runtime.keys, name: name.text, token: token, ttl: ttl)
+        let script = QuorumRenewScript(keys: runtime.keys, name: name.text, token: token, ttl: ttl, fence: fence)
         let patience = QuorumRetry.timeout(ttl: ttl, longest: runtime.timeoutMilliseconds)
         servers.poll(script, within: patience) { [self] verdict, answers in
             switch verdict {
@@ -23,10 +23,11 @@ extension QuorumLocks {
                     completion(.lost)
                     return
                 }
-                leases.renewed(name.text, token: token, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
+                leases.renewed(
+                    name.text, token: token, fence: fence, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
                 completion(.renewed(validMilliseconds: valid))
             case .no:
-                leases.ended(name.text, token: token, .lost, now: runtime.time.now())
+                leases.ended(name.text, token: token, fence: fence, .lost, now: runtime.time.now())
                 completion(.lost)
             case .open, .unknown:
                 completion(.failed(servers.unavailable(answers)))
@@ -35,14 +36,15 @@ extension QuorumLocks {
     }
 
     /// Ends a lease on all servers. It is over when a majority has freed it; where no answer came it lapses at its end.
-    func release(name: ResourceName, token: String, completion: Completion<ReleaseAnswer>) {
-        let script = QuorumReleaseScript(keys: runtime.keys, name: name.text, token: token)
+    func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseAnswer>) {
+        let script = QuorumReleaseScript(keys: runtime.keys, name: name.text, token: token, fence: fence)
         servers.poll(script, within: runtime.timeoutMilliseconds) { [self] verdict, answers in
             switch verdict {
             case .yes, .no:
                 let isReleased = verdict == .yes
                 runtime.metrics.countRelease(isReleased)
-                leases.ended(name.text, token: token, isReleased ? .released : .lost, now: runtime.time.now())
+                leases.ended(
+                    name.text, token: token, fence: fence, isReleased ? .released : .lost, now: runtime.time.now())
                 completion(isReleased ? .released : .lost)
                 if isReleased { wake(name.text) }
             case .open, .unknown:
@@ -72,11 +74,13 @@ extension QuorumLocks {
 
     private func breakLock(name: ResourceName, from token: String?, by: String, completion: Completion<ReleaseAnswer>) {
         let script = QuorumBreakScript(keys: runtime.keys, name: name.text, token: token)
+        let sentAt = runtime.time.now()
         servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
             let replies = answers.compactMap { try? $0?.get() }
             let brokenAt = replies.filter { $0 > 0 }.max()
             if let brokenAt {
                 runtime.logger.log(.lockBroken, ["lock": "\(name)", "by": by])
+                leases.broken(name.text, at: sentAt)
                 publishBreak(of: name.text, by: by, atMilliseconds: brokenAt)
             }
             if replies.count < servers.majority {
@@ -93,6 +97,58 @@ extension QuorumLocks {
         let event = LockEvent.broken(name, by: by, origin: runtime.id, database: runtime.database)
         let message = event.start + "\(time)" + event.end
         runtime.pipeline.send(PublishMessage(channel: runtime.keys.events, message: message)) { _ in }
+    }
+
+    // MARK: Reviews
+
+    /// A lease was listed: it is read again when its time comes.
+    func planReview() {
+        guard nextReview == nil else { return }
+        scheduleReview(at: runtime.time.now().advanced(byMilliseconds: LeaseTable.reviewMilliseconds))
+    }
+
+    func broken(_ name: String) {
+        guard leases.suspect(name) else { return }
+        nextReview?.cancel()
+        scheduleReview(at: runtime.time.now())
+    }
+
+    private func scheduleReview(at instant: Instant) {
+        nextReview = runtime.deadlines.schedule(at: instant) { [unowned self] in
+            nextReview = nil
+            review()
+            if !leases.isEmpty { planReview() }
+        }
+    }
+
+    private func review() {
+        let sentAt = runtime.time.now()
+        for lease in leases.due(now: sentAt, isFollowed: { _ in false }) {
+            let script = QuorumInspectScript(keys: runtime.keys, name: lease.name)
+            servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
+                let replies = answers.compactMap { try? $0?.get() }
+                guard let standing = standing(of: lease, replies) else { return }
+                leases.reviewed(lease, standing, sentAt: sentAt, now: runtime.time.now())
+            }
+        }
+    }
+
+    /// Whether a majority has the lease; `nil`: too few servers say.
+    private func standing(of lease: LeaseTable.Listed, _ replies: [QuorumInspectScript.Reply]) -> LeaseTable.Standing? {
+        let holding = replies.filter { $0.token.map { ExactText($0) == ExactText(lease.token) } ?? false }
+        guard holding.count < servers.majority else {
+            // With another number on all of them it is a later lease of the same owner.
+            guard holding.contains(where: { $0.number ?? lease.fence == lease.fence }) else { return .over }
+            let end = end(of: holding)
+            return .lasts(milliseconds: end == .max ? nil : end)
+        }
+        // Those that did not answer may have it.
+        return holding.count + servers.count - replies.count < servers.majority ? .over : nil
+    }
+
+    /// A lock ends when the last but a majority of its keys have: without end counts as longest.
+    private func end(of holding: [QuorumInspectScript.Reply]) -> Int64 {
+        holding.map { $0.ttl < 0 ? Int64.max : $0.ttl }.sorted(by: >)[servers.majority - 1]
     }
 
     // MARK: Looking
@@ -142,9 +198,7 @@ extension QuorumLocks {
                 name: name, label: nil, fence: fence(replies), ttlMilliseconds: 0, mode: nil, holders: 0, leases: [],
                 waiters: waiters, queue: queue)
         }
-        // It ends when the last but a majority of its keys have: without end counts as longest.
-        let ends = holder.value.map { $0.ttl < 0 ? Int64.max : $0.ttl }.sorted(by: >)
-        let end = ends[servers.majority - 1]
+        let end = end(of: holder.value)
         let lease = LeaseInformation(
             label: leases.label(of: name, token: token) ?? OwnerToken.label(of: token), fence: fence(holder.value),
             ttlMilliseconds: end == .max ? -1 : end)

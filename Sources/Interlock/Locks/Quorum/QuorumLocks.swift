@@ -57,6 +57,8 @@ final class QuorumLocks: LockProvider {
     private var alike: [AskedFor: [WaiterID]] = [:]
     private var waiters: [WaiterID: Waiter] = [:]
     private var lastID: WaiterID = 0
+    /// When listed leases are read again; `nil`: none is listed.
+    var nextReview: Deadlines.Entry?
 
     /// It does nothing before `start`.
     init(runtime: CoordinatorRuntime, settings: LockSettings, scripts: LockScripts, servers: [RedisConfiguration]) {
@@ -204,11 +206,13 @@ final class QuorumLocks: LockProvider {
         let now = runtime.time.now()
         let lease = Lease(
             name: waiter.request.name.text, token: attempt.request.token, fence: fence, validMilliseconds: valid,
-            ttlMilliseconds: waiter.request.ttl, deadline: now.advanced(byMilliseconds: valid))
+            ttlMilliseconds: waiter.request.ttl, deadline: now.advanced(byMilliseconds: valid),
+            isOwners: waiter.request.owner != nil)
         guard waiter.completion(.granted(lease)) else { return false }
         runtime.metrics.locksGranted.increment()
         runtime.metrics.acquireTime.recordNanoseconds(now.nanoseconds - waiter.startedAt.nanoseconds)
-        leases.granted(lease, to: waiter.request, startedAt: waiter.startedAt, now: now)
+        leases.granted(lease, to: waiter.request, startedAt: waiter.startedAt, now: now, host: runtime.host)
+        planReview()
         return true
     }
 

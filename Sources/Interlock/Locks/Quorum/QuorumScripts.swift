@@ -70,6 +70,8 @@ struct QuorumReleaseScript: ScriptCommand {
     var token: String
     /// Only a hold that no lease can rest on.
     var isOnlyUnrecorded = false
+    /// Of the only lease that is ended; `nil`: whichever the token has.
+    var fence: Int64?
 
     var script: RedisScript { Self.source }
     var keyCount: Int { 2 }
@@ -78,6 +80,7 @@ struct QuorumReleaseScript: ScriptCommand {
         keys.encodeLockAndFence(of: name, into: &encoder)
         encoder.append(token)
         if isOnlyUnrecorded { encoder.append("unrecorded") }
+        if let fence { encoder.append(fence) }
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
@@ -94,14 +97,17 @@ struct QuorumRenewScript: ScriptCommand {
     var name: String
     var token: String
     var ttl: Int64
+    /// Of the only lease that is extended; `nil`: whichever the token has.
+    var fence: Int64?
 
     var script: RedisScript { Self.source }
-    var keyCount: Int { 1 }
+    var keyCount: Int { 2 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        encoder.append(keys.lock(name))
+        keys.encodeLockAndFence(of: name, into: &encoder)
         encoder.append(token)
         encoder.append(ttl)
+        if let fence { encoder.append(fence) }
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Bool {

@@ -1,0 +1,29 @@
+-- Whether grants still hold their locks, and for how long.
+--
+-- KEYS  1 lock  2 fence  3 holders  4 grants;  then the same of the next
+-- ARGV  1 the grant's token  2 its fence;  then the same of the next
+-- Reply of each: ms left (-1: without end); -2: it does not hold the lock any more
+--
+-- Changes nothing. A lock whose keys somebody else uses for something else is not held.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function left(lock, fence, holders, grants, token, number)
+  local holder = redis.call('GET', lock)
+  if not holder then return -2 end
+  if holder == token then
+    return (redis.call('GET', fence) or number) == number and redis.call('PTTL', lock) or -2
+  end
+  -- A group that is not in its own set is a stale one.
+  local ends = redis.call('ZSCORE', holders, holder) and redis.call('ZSCORE', holders, token)
+  if not ends or redis.call('HGET', grants, token) ~= number then return -2 end
+  return ends - now > 0 and ends - now or -2
+end
+
+local found = {}
+for i = 1, #KEYS - 3, 4 do
+  local is_told, what = pcall(left, KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], ARGV[(i + 1) / 2], ARGV[(i + 3) / 2])
+  found[#found + 1] = is_told and what or -2
+end
+return found

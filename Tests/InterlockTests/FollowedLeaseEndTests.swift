@@ -1,0 +1,124 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import Testing
+
+/// Who follows a lease is told how that ends, whatever ends it.
+@Suite("The end of following a lease", .timeLimit(.minutes(2)))
+struct FollowedLeaseEndTests {
+    private static func follow(
+        in fleet: Fleet, ttl: Duration = .seconds(600), extends: Bool
+    ) async throws -> (lease: Lease, followed: FollowedLease) {
+        let locks = fleet.sidecars[0].locks
+        let lease = try #require(try await locks.acquire("orders", ttl: ttl))
+        return (lease, try await locks.follow(lease, extends: extends))
+    }
+
+    /// What is told until the stream ends; fails when it does not end within ten seconds.
+    private static func untold(_ losses: AsyncStream<LeaseLoss>) async throws -> LeaseLoss? {
+        let reader = Task { () -> LeaseLoss? in
+            for await loss in losses { return loss }
+            return nil
+        }
+        let watchdog = Task {
+            try await Task.sleep(for: .seconds(10))
+            #expect(Bool(false), "the stream did not end")
+            reader.cancel()
+        }
+        defer { watchdog.cancel() }
+        return await reader.value
+    }
+
+    @Test("unfollow ends the stream without a loss", arguments: [true, false])
+    func unfollowed(extends: Bool) async throws {
+        try await Fleet.run { fleet in
+            let (_, followed) = try await Self.follow(in: fleet, extends: extends)
+            await fleet.sidecars[0].locks.unfollow(followed)
+            #expect(try await Self.untold(followed.losses) == nil)
+        }
+    }
+
+    @Test("a coordinator that stops tells every follower", arguments: [true, false])
+    func stopped(extends: Bool) async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let (_, followed) = try await Self.follow(in: fleet, extends: extends)
+            await fleet.sidecars[0].stop()
+            #expect(try await Self.untold(followed.losses) == .shutdown)
+        }
+    }
+
+    @Test("a coordinator that was stopped follows no lease")
+    func alreadyStopped() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let locks = fleet.sidecars[0].locks
+            let lease = try #require(try await locks.acquire("orders", ttl: .seconds(600)))
+            await fleet.sidecars[0].stop()
+            let error = await #expect(throws: LockError.self) { _ = try await locks.follow(lease, extends: false) }
+            #expect(error?.code == .unavailable)
+        }
+    }
+
+    @Test("a lease that nobody follows any more is not extended: what followed it was dropped")
+    func dropped() async throws {
+        try await Fleet.run { fleet in
+            var followed: FollowedLease? = try await Self.follow(in: fleet, ttl: .milliseconds(600), extends: true).followed
+            #expect(followed != nil)
+            followed = nil
+            try await eventually(within: .seconds(5), "it has lapsed") {
+                try await fleet.sidecars[0].inspectLock(try ResourceName("orders")) == nil
+            }
+        }
+    }
+
+    @Test("a lease that nobody follows any more is not extended: the task that read its losses was cancelled")
+    func cancelled() async throws {
+        try await Fleet.run { fleet in
+            let locks = fleet.sidecars[0].locks
+            let reader = Task {
+                guard let lease = try await locks.acquire("orders", ttl: .milliseconds(600)) else { return }
+                let followed = try await locks.follow(lease, extends: true)
+                for await _ in followed.losses {}
+            }
+            let name = try ResourceName("orders")
+            try await eventually("it is held") { try await fleet.sidecars[0].inspectLock(name) != nil }
+            let began = ContinuousClock.now
+            try await eventually("it has been extended") { ContinuousClock.now - began > .milliseconds(1200) }
+            #expect(try await fleet.sidecars[0].inspectLock(name) != nil)
+            reader.cancel()
+            try await eventually(within: .seconds(5), "it has lapsed") { try await fleet.sidecars[0].inspectLock(name) == nil }
+        }
+    }
+
+    @Test("a cancelled task can release")
+    func releasedWhenCancelled() async throws {
+        try await Fleet.run { fleet in
+            let locks = fleet.sidecars[0].locks
+            let (reading, begun) = AsyncStream.makeStream(of: Void.self)
+            let reader = Task {
+                guard let lease = try await locks.acquire("orders", ttl: .seconds(600)) else { return false }
+                let followed = try await locks.follow(lease, extends: true)
+                begun.finish()
+                for await _ in followed.losses {}
+                return try await locks.release(lease)
+            }
+            for await _ in reading {}
+            reader.cancel()
+            let isReleased = try await reader.value
+            #expect(isReleased)
+            #expect(try await fleet.sidecars[0].inspectLock(try ResourceName("orders")) == nil)
+        }
+    }
+
+    @Test("the stream alone keeps a lease extended")
+    func streamAlone() async throws {
+        try await Fleet.run { fleet in
+            let losses = try await Self.follow(in: fleet, ttl: .milliseconds(600), extends: true).followed.losses
+            let began = ContinuousClock.now
+            try await eventually("three lengths have passed") { ContinuousClock.now - began > .milliseconds(1800) }
+            #expect(try await fleet.sidecars[0].inspectLock(try ResourceName("orders")) != nil)
+            #expect(try await fleet.sidecars[0].breakLock(try ResourceName("orders"), by: "ops"))
+            #expect(try await Self.untold(losses) == .broken)
+        }
+    }
+}

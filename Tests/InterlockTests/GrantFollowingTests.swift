@@ -1,0 +1,147 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import Testing
+
+/// What the sidecar that granted a lease reports of it, whoever ends or extends that lease.
+@Suite("A sidecar's count and history follow its leases", .timeLimit(.minutes(2)))
+struct GrantFollowingTests {
+    private static let name = "orders"
+
+    private static func request(ttl: Int64 = 600_000, owner: String? = nil, mode: LockMode = .exclusive) throws -> LockRequest {
+        var request = try LockRequest(name, ttl: ttl, owner: owner)
+        request.mode = mode
+        return request
+    }
+
+    @Test(
+        "a lease that another sidecar releases is counted no more, and its grant has ended",
+        arguments: [LockMode.exclusive, .shared, .permits(2)])
+    func releasedElsewhere(mode: LockMode) async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let name = try ResourceName(Self.name)
+            let lease = try #require(try await sidecar.acquireLock(try Self.request(mode: mode)))
+            let kept = mode == .exclusive ? nil : try await sidecar.acquireLock(try Self.request(mode: mode))
+            let left = kept == nil ? 0 : 1
+            #expect(await sidecar.status.locksHeld == left + 1)
+            #expect(try await fleet.sidecars[1].releaseLock(name, token: lease.token))
+            try await eventually(within: .seconds(5), "it is counted no more") { await sidecar.status.locksHeld == left }
+            let grants = await sidecar.grants(of: name)
+            #expect(grants.last?.end == .lost)
+            if kept != nil { #expect(grants.first?.end == nil) }
+        }
+    }
+
+    @Test("a lock that another sidecar breaks is counted no more, and its grant has ended")
+    func brokenElsewhere() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let name = try ResourceName(Self.name)
+            _ = try #require(try await sidecar.acquireLock(try Self.request(owner: "job-7")))
+            #expect(try await fleet.sidecars[1].breakLock(name, by: "ops"))
+            try await eventually(within: .milliseconds(900), "it is counted no more") { await sidecar.status.locksHeld == 0 }
+            #expect(await sidecar.grants(of: name).first?.end == .lost)
+        }
+    }
+
+    @Test("a lock that this sidecar breaks is counted no more")
+    func brokenHere() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try #require(try await sidecar.acquireLock(try Self.request()))
+            #expect(try await sidecar.breakLock(try ResourceName(Self.name), by: "ops"))
+            #expect(await sidecar.status.locksHeld == 0)
+        }
+    }
+
+    @Test("a lease that another sidecar extends is counted past its first length", arguments: [LockMode.exclusive, .shared])
+    func extendedElsewhere(mode: LockMode) async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let name = try ResourceName(Self.name)
+            let began = ContinuousClock.now
+            let lease = try #require(try await sidecar.acquireLock(try Self.request(ttl: 1500, mode: mode)))
+            #expect(try await fleet.sidecars[1].renewLock(name, token: lease.token, ttl: 600_000) != nil)
+            try await eventually("its first length is over") { ContinuousClock.now - began > .milliseconds(3200) }
+            #expect(await sidecar.status.locksHeld == 1)
+            #expect(await sidecar.grants(of: name).first?.end == nil)
+            // Sidecars that hold nothing for it any more count it no more.
+            #expect(try await fleet.sidecars[1].releaseLock(name, token: lease.token))
+            try await eventually(within: .seconds(5), "it is counted no more") { await sidecar.status.locksHeld == 0 }
+        }
+    }
+
+    @Test("a linked lease is counted for as long as it is extended, and its release is a release")
+    func linked() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            let name = try ResourceName(Self.name)
+            let began = ContinuousClock.now
+            var request = try Self.request(ttl: 600, owner: "job-7")
+            request.label = "nightly"
+            let lease = try #require(try await sidecar.acquireLock(request))
+            let followed = try await sidecar.followLease(lease, isLinked: true)
+            try await eventually("three lengths have passed") { ContinuousClock.now - began > .milliseconds(1800) }
+            #expect(await sidecar.status.locksHeld == 1)
+            #expect(await sidecar.grants(of: name).first?.end == nil)
+            #expect(try await sidecar.inspectLock(name)?.label == "nightly")
+            #expect(try await sidecar.releaseLock(name, token: lease.token))
+            #expect(await sidecar.grants(of: name).first?.end == .released)
+            #expect(await sidecar.status.locksHeld == 0)
+            await sidecar.unfollowLease(followed)
+        }
+    }
+
+    @Test("a quorum's lease that another sidecar releases is counted no more")
+    func quorum() async throws {
+        try await Quorum.run(of: 2) { quorum in
+            let sidecar = quorum.sidecars[0]
+            let before = await sidecar.status.locksHeld
+            let lease = try #require(try await sidecar.acquireLock(try LockRequest(Self.name, ttl: 600_000)))
+            #expect(try await quorum.sidecars[1].releaseLock(try ResourceName(Self.name), token: lease.token))
+            try await eventually(within: .seconds(5), "it is counted no more") { await sidecar.status.locksHeld <= before }
+            #expect(await sidecar.grants(of: try ResourceName(Self.name)).first?.end == .lost)
+        }
+    }
+
+    @Test("an owner without a label is shown with the sidecar's host")
+    func ownerWithoutLabel() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try #require(try await sidecar.acquireLock(try Self.request(owner: "job-7")))
+            #expect(try await sidecar.inspectLock(try ResourceName(Self.name))?.label == "test")
+            #expect(await sidecar.grants(of: nil).first?.label == "test")
+        }
+    }
+
+    @Test("the history shows the places that the semaphore has, not those that were asked for")
+    func semaphoreSize() async throws {
+        try await Fleet.run { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try #require(try await sidecar.acquireLock(try Self.request(mode: .permits(3))))
+            _ = try #require(try await sidecar.acquireLock(try Self.request(mode: .permits(1))))
+            #expect(await sidecar.grants(of: nil).map(\.mode) == [.permits(3), .permits(3)])
+        }
+    }
+
+    @Test("a linked lease of an owner does not extend the next lease of that owner")
+    func laterLease() async throws {
+        try await Fleet.run(of: 2) { fleet in
+            let (sidecar, other) = (fleet.sidecars[0], fleet.sidecars[1])
+            let name = try ResourceName(Self.name)
+            let first = try #require(try await sidecar.acquireLock(try Self.request(ttl: 900, owner: "job-7")))
+            let followed = try await sidecar.followLease(first, isLinked: true)
+            // Released and taken again elsewhere, before this sidecar has heard of either.
+            #expect(try await other.releaseLock(name, token: "job-7"))
+            let second = try #require(try await other.acquireLock(try Self.request(ttl: 1200, owner: "job-7")))
+            #expect(second.fence > first.fence)
+            var losses = followed.losses.makeAsyncIterator()
+            #expect(await losses.next() != nil)
+            try await eventually(within: .seconds(5), "the next lease lapses in its own time") {
+                try await other.inspectLock(name) == nil
+            }
+        }
+    }
+}
