@@ -21,13 +21,18 @@ public final class LinkedLease: Sendable {
     public let lease: SidecarLease
     /// Has one element when the lease is lost, and ends; ends without one when it is released. For one reader.
     public let losses: AsyncStream<Loss>
+    /// Its owner chose the token.
+    private let isOwners: Bool
     private let eventLoop: any EventLoop
     private let keeper: NIOLoopBound<LinkedLeaseKeeper>
 
     /// Called on the event loop.
-    /// - Parameter connection: the one that the lease was acquired on, and nothing else is done on.
-    init(_ lease: SidecarLease, ttl: Duration, connection: OwnConnection, eventLoop: any EventLoop) {
+    /// - Parameters:
+    ///   - isOwners: its owner chose the token.
+    ///   - connection: the one that the lease was acquired on, and nothing else is done on.
+    init(_ lease: SidecarLease, ttl: Duration, isOwners: Bool, connection: OwnConnection, eventLoop: any EventLoop) {
         self.lease = lease
+        self.isOwners = isOwners
         self.eventLoop = eventLoop
         let (losses, continuation) = AsyncStream.makeStream(of: Loss.self)
         self.losses = losses
@@ -48,7 +53,7 @@ public final class LinkedLease: Sendable {
     /// - Throws: `SidecarClientError` when nobody knows: the connection was lost meanwhile.
     @discardableResult
     public func release() async throws -> Bool {
-        let call = LockCalls.Release(name: lease.name, token: lease.token)
+        let call = LockCalls.Release(name: lease.name, token: lease.token, fence: isOwners ? lease.fence : nil)
         return try await eventLoop.flatSubmit { [keeper, eventLoop] in
             let promise = eventLoop.makePromise(of: Bool.self)
             keeper.value.release(call) { promise.completeWith($0.mapError { $0 as any Error }) }

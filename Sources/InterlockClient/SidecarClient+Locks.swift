@@ -15,7 +15,7 @@ extension SidecarClient {
     ) async throws -> SidecarLease? {
         let lease = try await send(
             LockCalls.Acquire(name: name, ttl: ttl, wait: wait, mode: mode, owner: owner, label: label))
-        try await giveBackIfCancelled(lease.map { [$0] } ?? [])
+        try await giveBackIfCancelled(lease.map { [$0] } ?? [], isOwners: owner != nil)
         return lease
     }
 
@@ -43,16 +43,18 @@ extension SidecarClient {
         } else {
             leases = try await send(LockCalls.AcquireAll(first: call, others: Array(names.dropFirst())))
         }
-        try await giveBackIfCancelled(leases ?? [])
+        try await giveBackIfCancelled(leases ?? [], isOwners: owner != nil)
         return leases
     }
 
     /// A caller that was cancelled never learns of its leases.
-    private func giveBackIfCancelled(_ leases: [SidecarLease]) async throws {
+    /// - Parameter isOwners: the caller chose the token: it may have got a later lease by when this release arrives.
+    private func giveBackIfCancelled(_ leases: [SidecarLease], isOwners: Bool) async throws {
         guard Task.isCancelled else { return }
         for lease in leases {
             // One that cannot be given back lapses.
-            _ = try? await deliver(LockCalls.Release(name: lease.name, token: lease.token))
+            _ = try? await deliver(
+                LockCalls.Release(name: lease.name, token: lease.token, fence: isOwners ? lease.fence : nil))
         }
         throw CancellationError()
     }
@@ -76,7 +78,7 @@ extension SidecarClient {
             connection.close()
             throw CancellationError()
         }
-        return LinkedLease(lease, ttl: ttl, connection: connection, eventLoop: eventLoop)
+        return LinkedLease(lease, ttl: ttl, isOwners: owner != nil, connection: connection, eventLoop: eventLoop)
     }
 
     /// Runs `body` while holding a lock, whose lease is extended as long as that takes, and releases it.
@@ -84,14 +86,17 @@ extension SidecarClient {
     /// When the lease is lost, the task of `body` is cancelled. See `acquireLock` for the parameters. A release that the sidecar
     /// did not answer changes nothing: it gives the lock back by itself when the connection ends. A loss that crosses the release on
     /// its way cannot be told from that, and counts as held.
-    /// - Returns: what `body` returns; `nil` when another holds the lock and `body` was not run.
-    /// - Throws: what `body` throws; `SidecarClientError` with the code `leaseLost` when the lease was lost while `body` ran.
+    /// - Returns: what `body` returns.
+    /// - Throws: what `body` throws; `SidecarClientError` with the code `leaseLost` when the lease was lost while `body` ran, and, when `body`
+    ///   was not run because another holds the lock, with `held`, or `waitOver` at the end of the wait.
     public func withLock<Result: Sendable>(
         _ name: String, ttl: Duration = .seconds(30), wait: Duration = .zero, mode: SidecarLockMode = .exclusive,
         label: String? = nil, _ body: @escaping @Sendable (SidecarLease) async throws -> Result
-    ) async throws -> Result? {
+    ) async throws -> Result {
         guard let linked = try await acquireLinkedLock(name, ttl: ttl, wait: wait, mode: mode, label: label) else {
-            return nil
+            throw wait > .zero
+                ? SidecarClientError(.waitOver, "another held the lock \(name) for all of the \(wait) that were waited")
+                : SidecarClientError(.held, "another holds the lock \(name); wait for it, or try again later")
         }
         let outcome = await withTaskGroup(of: Part<Result>.self) { group in
             group.addTask {
@@ -126,17 +131,27 @@ extension SidecarClient {
     }
 
     /// Extends a lease: it lasts for `ttl` from now on.
+    /// - Parameters:
+    ///   - name: the lock's name.
+    ///   - token: the lease's token.
+    ///   - ttl: how long the lease lasts from now on.
+    ///   - fence: only the lease with this fence. Give it with a token of your own: then a call that is sent again, and arrives late, does
+    ///     not extend a later lease that you got with the same token. `nil`: whichever lease the token has.
     /// - Returns: for how long it can be relied on; `nil`: it is lost.
     /// - Throws: `SidecarClientError`.
-    public func renewLock(_ name: String, token: String, ttl: Duration) async throws -> Duration? {
-        try await send(LockCalls.Renew(name: name, token: token, ttl: ttl))
+    public func renewLock(_ name: String, token: String, ttl: Duration, fence: Int64? = nil) async throws -> Duration? {
+        try await send(LockCalls.Renew(name: name, token: token, ttl: ttl, fence: fence))
     }
 
     /// Gives a lock back, also when the task is cancelled.
-    /// - Returns: `false` when the token does not hold it: the lease lapsed, or was broken.
+    /// - Parameters:
+    ///   - name: the lock's name.
+    ///   - token: the lease's token.
+    ///   - fence: only the lease with this fence, as of `renewLock`.
+    /// - Returns: `false` when the token does not hold it, or not under this fence: the lease lapsed, or was broken.
     @discardableResult
-    public func releaseLock(_ name: String, token: String) async throws -> Bool {
-        try await deliver(LockCalls.Release(name: name, token: token))
+    public func releaseLock(_ name: String, token: String, fence: Int64? = nil) async throws -> Bool {
+        try await deliver(LockCalls.Release(name: name, token: token, fence: fence))
     }
 
     /// Takes a lock from whoever holds it. Needs an API key with the role `admin` where keys are configured.

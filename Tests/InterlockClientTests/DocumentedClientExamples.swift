@@ -19,14 +19,17 @@ struct DocumentedClientExamples {
     /// - Returns: whether the lock was free.
     func hold(report: @escaping @Sendable (Int64) async throws -> Void) async throws -> Bool {
         // snippet: hello
-        let done: Void? = try await SidecarClient.withClient(configuration) { client in
-            try await client.withLock("nightly-report", wait: .seconds(5)) { lease in
-                try await report(lease.fence)
+        do {
+            try await SidecarClient.withClient(configuration) { client in
+                try await client.withLock("nightly-report", wait: .seconds(5)) { lease in
+                    try await report(lease.fence)
+                }
             }
+        } catch let error as SidecarClientError where error.code == .waitOver {
+            print("another has it")
         }
-        if done == nil { print("another has it") }
         // end
-        return done != nil
+        return true
     }
 
     /// - Returns: for how long the lease could be relied on after its extension; `nil`: another has the lock, or it was lost.
@@ -35,8 +38,8 @@ struct DocumentedClientExamples {
         let lease = try await client.acquireLock("orders", ttl: .seconds(30), owner: "web-1/job-7", label: "web-1")
         guard let lease else { return nil }
         // … work for less than lease.validity, and show lease.fence to what the lock guards …
-        let validity = try await client.renewLock("orders", token: lease.token, ttl: .seconds(30))
-        let wasHeld = try await client.releaseLock("orders", token: lease.token)
+        let validity = try await client.renewLock("orders", token: lease.token, ttl: .seconds(30), fence: lease.fence)
+        let wasHeld = try await client.releaseLock("orders", token: lease.token, fence: lease.fence)
         // end
         return wasHeld ? validity : nil
     }

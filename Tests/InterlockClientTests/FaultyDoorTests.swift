@@ -83,6 +83,22 @@ struct FaultyDoorTests {
         }
     }
 
+    @Test("what is released for an owner names the lease's fence, for a later lease has the same token")
+    func fencedRelease() async throws {
+        try await Self.with(door: { command in
+            switch command.text.first {
+            case "LOCK.ACQUIRE": .text("*3\r\n$2\r\nme\r\n:7\r\n:29000\r\n")
+            case "LOCK.RELEASE": .text(Array(command.text.suffix(2)) == ["FENCE", "7"] ? ":1\r\n" : ":0\r\n")
+            default: .text("+PONG\r\n")
+            }
+        }) { client, _ in
+            let owners = try #require(try await client.acquireLinkedLock("a", ttl: .seconds(30), owner: "me"))
+            #expect(try await owners.release())
+            let made = try #require(try await client.acquireLinkedLock("a", ttl: .seconds(30)))
+            #expect(try await made.release() == false)
+        }
+    }
+
     @Test("what is no RESP is no answer")
     func garbage() async throws {
         try await Self.with(door: { _ in

@@ -53,15 +53,23 @@ struct LinkedLeaseTests {
         }
     }
 
-    @Test("work under a lock is not run while another holds it")
+    @Test("work under a lock is not run while another holds it, and its caller is told, whatever it would return")
     func held() async throws {
         try await TestSidecar.withClient { client in
-            let answer = try await client.withLock("orders") { outer in
-                let inner = try await client.withLock("orders") { _ in true }
-                #expect(inner == nil)
+            let runs = Runs()
+            let fence: Int64? = try await client.withLock("orders") { outer in
+                let held = await #expect(throws: SidecarClientError.self) {
+                    try await client.withLock("orders") { _ in await runs.add() }
+                }
+                #expect(held?.code.rawValue == "held")
+                let timedOut = await #expect(throws: SidecarClientError.self) {
+                    try await client.withLock("orders", wait: .milliseconds(50)) { _ in await runs.add() }
+                }
+                #expect(timedOut?.code.rawValue == "wait-over")
                 return outer.fence
             }
-            #expect(answer.map { $0 > 0 } == true)
+            #expect(fence ?? 0 > 0)
+            #expect(await runs.count == 0)
             #expect(try await client.inspectLock("orders")?.isHeld != true)
         }
     }
@@ -80,4 +88,11 @@ struct LinkedLeaseTests {
             #expect(error?.code == .leaseLost)
         }
     }
+}
+
+/// How often a body has run.
+private actor Runs {
+    private(set) var count = 0
+
+    func add() { count += 1 }
 }

@@ -115,6 +115,9 @@ extension LockCommand {
             discussion: """
                 Prints how long the lease is valid from now on. Exits with 1 when it is lost: it expired or was broken.
 
+                With a token of your own give --fence: then a renewal that is sent again, and arrives late, does not extend \
+                a later lease of that token.
+
                 EXAMPLES
                   interlock lock renew orders "$token" --ttl 30s
                 """
@@ -131,12 +134,15 @@ extension LockCommand {
             transform: DurationArgument.init(argument:))
         var ttl = DurationArgument.standardLease
 
+        @Option(help: ArgumentHelp("Only the lease with this fence.", valueName: "number"))
+        var fence: Int64?
+
         @OptionGroup var sidecar: SidecarOptions
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
             let validity = try await sidecar.withClient("lock renew \(name)") { client in
-                try await client.renewLock(name, token: token, ttl: ttl.duration)
+                try await client.renewLock(name, token: token, ttl: ttl.duration, fence: fence)
             }
             guard let validity else {
                 throw Failure(
@@ -154,7 +160,8 @@ extension LockCommand {
         static let configuration = CommandConfiguration(
             abstract: "Release a lock.",
             discussion: """
-                Exits with 1 when the token does not hold the lock: the lease expired or was broken.
+                Exits with 1 when the token does not hold the lock: the lease expired or was broken. With a token of your own \
+                give --fence: then a release that is sent again, and arrives late, does not end a later lease of that token.
 
                 EXAMPLES
                   interlock lock release orders "$token"
@@ -167,15 +174,19 @@ extension LockCommand {
         @Argument(help: "The token that the lock was acquired with.")
         var token: String
 
+        @Option(help: ArgumentHelp("Only the lease with this fence.", valueName: "number"))
+        var fence: Int64?
+
         @OptionGroup var sidecar: SidecarOptions
 
         func run() async throws {
             let wasHeld = try await sidecar.withClient("lock release \(name)") { client in
-                try await client.releaseLock(name, token: token)
+                try await client.releaseLock(name, token: token, fence: fence)
             }
             guard wasHeld else {
+                let under = fence.map { " under the fence \($0)" } ?? ""
                 throw Failure(
-                    "the lock \(name) is not held by that token: the lease expired or was broken", .no)
+                    "the lock \(name) is not held by that token\(under): the lease expired or was broken", .no)
             }
             Terminal.show("The lock \(name) is released.")
         }

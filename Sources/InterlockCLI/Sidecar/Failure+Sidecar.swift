@@ -69,7 +69,7 @@ extension ExitStatus {
         case .unavailable, .unreplicated: self = .unavailable
         case .invalid, .unknownService: self = .invalid
         case .noKey, .wrongKey, .notPermitted: self = .denied
-        case .leaseLost: self = .no
+        case .leaseLost, .held, .waitOver: self = .no
         case .unreadable: self = .otherVersion
         // An error that only a newer sidecar has is as good as one without a name.
         case .other, nil: self = error.isUnknownCommand ? .otherVersion : .unavailable

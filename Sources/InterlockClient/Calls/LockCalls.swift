@@ -204,16 +204,18 @@ package enum LockCalls {
         }
     }
 
-    /// `LOCK.RENEW name token ttl-ms`: for how long it is valid; `nil`: lost.
+    /// `LOCK.RENEW name token ttl-ms [FENCE n]`: for how long it is valid; `nil`: lost.
     package struct Renew: SidecarCall {
         package var name: String
         package var token: String
         package var ttl: Duration
+        package var fence: Int64?
 
-        package init(name: String, token: String, ttl: Duration) {
+        package init(name: String, token: String, ttl: Duration, fence: Int64? = nil) {
             self.name = name
             self.token = token
             self.ttl = ttl
+            self.fence = fence
         }
 
         package func encode(into encoder: inout CommandEncoder) {
@@ -221,6 +223,7 @@ package enum LockCalls {
             encoder.append(name)
             encoder.append(token)
             encoder.append(ttl.wholeMilliseconds)
+            encoder.append(fence: fence)
         }
 
         package func decode(_ reply: RedisReply) throws(RedisError) -> Duration? {
@@ -230,20 +233,23 @@ package enum LockCalls {
         }
     }
 
-    /// `LOCK.RELEASE name token`: whether that token held it.
+    /// `LOCK.RELEASE name token [FENCE n]`: whether that token held it, under that fence.
     package struct Release: SidecarCall {
         package var name: String
         package var token: String
+        package var fence: Int64?
 
-        package init(name: String, token: String) {
+        package init(name: String, token: String, fence: Int64? = nil) {
             self.name = name
             self.token = token
+            self.fence = fence
         }
 
         package func encode(into encoder: inout CommandEncoder) {
             encoder.append("LOCK.RELEASE")
             encoder.append(name)
             encoder.append(token)
+            encoder.append(fence: fence)
         }
 
         package func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
@@ -260,10 +266,7 @@ package enum LockCalls {
         func encode(into encoder: inout CommandEncoder) {
             encoder.append("LOCK.BREAK")
             encoder.append(name)
-            if let fence {
-                encoder.append("FENCE")
-                encoder.append(fence)
-            }
+            encoder.append(fence: fence)
         }
 
         func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
@@ -364,6 +367,13 @@ extension CommandEncoder {
     mutating func append(_ option: String, _ value: String) {
         append(option)
         append(value)
+    }
+
+    /// The only grant that a call is about; `nil`: whichever there is.
+    fileprivate mutating func append(fence: Int64?) {
+        guard let fence else { return }
+        append("FENCE")
+        append(fence)
     }
 
     /// An option with a time in milliseconds.

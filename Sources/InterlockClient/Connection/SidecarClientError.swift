@@ -28,6 +28,10 @@ public struct SidecarClientError: Error, Hashable, Sendable, CustomStringConvert
         public static let unreadable = Code(rawValue: "unreadable")
         /// The lease was lost while work went on under it.
         public static let leaseLost = Code(rawValue: "lease-lost")
+        /// Another holds the lock, and there was no wait.
+        public static let held = Code(rawValue: "held")
+        /// Another held the lock until the wait was over.
+        public static let waitOver = Code(rawValue: "wait-over")
 
         // What a sidecar answers, by the first word of its errors.
 
@@ -114,7 +118,7 @@ extension SidecarClientError {
 extension SidecarClientError.Code {
     /// The codes of this version, for a `switch` that has to have them all.
     package enum Known: CaseIterable, Sendable {
-        case notConnected, connectionFailed, overloaded, timedOut, answerLost, unreadable, leaseLost
+        case notConnected, connectionFailed, overloaded, timedOut, answerLost, unreadable, leaseLost, held, waitOver
         case invalid, unknownService, unavailable, unreplicated, noKey, wrongKey, notPermitted, other
     }
 
@@ -132,6 +136,8 @@ extension SidecarClientError.Code {
         case .answerLost: answerLost
         case .unreadable: unreadable
         case .leaseLost: leaseLost
+        case .held: held
+        case .waitOver: waitOver
         case .invalid: invalid
         case .unknownService: unknownService
         case .unavailable: unavailable
