@@ -61,6 +61,14 @@ BUGS = [
         ("exclusion",),
         CROWD,
     ),
+    # A copy of a release that arrives late ends a later lease of the same owner.
+    Bug(
+        "late-copy-touches-later-lease",
+        "fenced.lua",
+        "if redis.call('GET', KEYS[1]) == ARGV[1] and (redis.call('GET', KEYS[2]) or only) ~= only then return 0 end\n",
+        "",
+        ("exclusion", "kept-leases"),
+    ),
     Bug(
         "acquire-without-check",
         "acquire-free.lua",

@@ -28,6 +28,8 @@ final class LockClient: DoorClient {
         var triesLeft: Int
         /// No other call with this owner can be granted the lock.
         var isOnlyCall = true
+        /// The fence of the owner's earlier lease, of which a copy of a call arrives late.
+        var earlier: Int64?
     }
 
     /// The most locks of one call.
@@ -156,6 +158,7 @@ final class LockClient: DoorClient {
             }
         } completion: { [self] endings in
             forgetPlans()
+            if let fence = request.earlier, let lease = granted.first { sendLateCopies(fence, of: lease) }
             guard granted.isEmpty else { return hold(granted) }
             switch endings[0] {
             case .unknown, .failed:
@@ -262,7 +265,7 @@ final class LockClient: DoorClient {
         let invokedAt = world.timeline.instant
         ask(
             [(lease.number, .renew(lock: lease.lock, lease: lease.lease, ttl: lease.ttl))],
-            ["LOCK.RENEW", world.name(ofLock: lease.lock - firstLock), lease.token, "\(lease.ttl)"]
+            ["LOCK.RENEW", world.name(ofLock: lease.lock - firstLock), lease.token, "\(lease.ttl)"] + fence(of: lease)
         ) { reply in
             guard let valid = reply.integer else { return [.refused(.lost)] }
             return [.done(.renewed(validFor: valid))]
@@ -287,7 +290,7 @@ final class LockClient: DoorClient {
         held.removeFirst()
         ask(
             [(lease.number, .release(lock: lease.lock, lease: lease.lease))],
-            ["LOCK.RELEASE", world.name(ofLock: lease.lock - firstLock), lease.token]
+            ["LOCK.RELEASE", world.name(ofLock: lease.lock - firstLock), lease.token] + fence(of: lease)
         ) { reply in
             [reply.integer == 1 ? .done(.released) : .refused(.lost)]
         } completion: { [self] endings in
@@ -296,8 +299,32 @@ final class LockClient: DoorClient {
                 if case .unknown = endings[0] { hangUp() }
                 link(lease, .left)
             }
+            if held.isEmpty, case .done = endings[0], !fence(of: lease).isEmpty, random.happens(0.5) { return takeAgain(lease) }
             release(0)
         }
+    }
+
+    /// What a call names besides its token that may be sent again: an owner's token comes back with every lease of that owner.
+    private func fence(of lease: Held) -> [String] {
+        lease.hasOwner && world.profile.quorum == 0 ? ["FENCE", "\(lease.fence)"] : []
+    }
+
+    /// The same owner takes the lock once more.
+    private func takeAgain(_ earlier: Held) {
+        acquire(
+            Request(
+                locks: [earlier.lock - firstLock], mode: earlier.mode, ttl: earlier.ttl, wait: wait(), owner: earlier.token,
+                isLinked: false, triesLeft: 1, isOnlyCall: false, earlier: earlier.fence))
+    }
+
+    /// Copies of calls about the owner's earlier lease arrive late: they must not touch this one.
+    private func sendLateCopies(_ fence: Int64, of lease: Held) {
+        // After a failover that lost the release it is the earlier one.
+        guard lease.fence != fence else { return }
+        let about = [world.name(ofLock: lease.lock - firstLock), lease.token]
+        let earlier = ["FENCE", "\(fence)"]
+        if random.happens(0.5) { tell(["LOCK.RENEW"] + about + ["\(4 * lease.ttl)"] + earlier) }
+        tell(["LOCK.RELEASE"] + about + earlier)
     }
 
     private func drop(_ place: Int) {
