@@ -36,7 +36,7 @@ struct FollowedLeaseTests {
             var request = try LockRequest("orders", ttl: 600)
             request.mode = mode
             let began = ContinuousClock.now
-            let (kept, _) = try await Self.follow(request, through: sidecar)
+            let (kept, followed) = try await Self.follow(request, through: sidecar)
             let brief = try #require(try await sidecar.acquireLock(request))
             try await Self.untilPassed(.milliseconds(3 * 600), since: began)
             let information = try await sidecar.inspectLock(name)
@@ -45,6 +45,8 @@ struct FollowedLeaseTests {
             #expect(!lapsed)
             let isReleased = try await sidecar.releaseLock(name, token: kept.token)
             #expect(isReleased)
+            // Dropped earlier, it would be extended no longer.
+            withExtendedLifetime(followed) {}
         }
     }
 
