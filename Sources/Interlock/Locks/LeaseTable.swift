@@ -4,8 +4,8 @@ internal import InterlockCore
 /// The leases that were granted through this sidecar, for its gauges and for labels that a token does not show.
 /// Bounded: past its capacity leases are granted and not listed here. It keeps the history of grants as well.
 ///
-/// Others may end or extend a lease: another sidecar, an operator, a person. So listed leases are reviewed: read again in Redis, each after
-/// a second at first.
+/// Others may end or extend a lease: another sidecar, an operator, a person. So listed leases are reviewed: read again in Redis, each at least
+/// every five seconds while there are few.
 struct LeaseTable {
     /// Name and token, hashed with a key of this process: two that collide would share an entry.
     private struct Key: Hashable {
@@ -52,8 +52,10 @@ struct LeaseTable {
     }
 
     private static let capacity = 20_000
-    /// A lease is read again so long after its grant, and after each review; later when more leases are listed than reviews keep up with.
+    /// A lease is read again so long after its grant, and then when half of what is left of it has passed: after so long at least, and at most
+    /// after `longestPause`; later when more leases are listed than reviews keep up with.
     static let reviewMilliseconds: Int64 = 1000
+    private static let longestPause: Int64 = 5000
     /// The most leases of one review.
     static let mostReviewed = 200
 
@@ -192,12 +194,14 @@ struct LeaseTable {
             suspects = []
             areAllSuspect = false
         }
-        let pause = Self.reviewMilliseconds * Int64(1 + entries.count / Self.mostReviewed)
+        let shortest = Self.reviewMilliseconds * Int64(1 + entries.count / Self.mostReviewed)
         while let review = reviews.first, review.at <= now, due.count < Self.mostReviewed {
             reviews.removeFirst()
             guard let entry = entries[review.key], entry.fence == review.fence else { continue }
             let listed = Listed(name: entry.name, token: entry.token, fence: entry.fence)
             if !isFollowed(listed) { due.append(listed) }
+            let left = (entry.deadline.nanoseconds - now.nanoseconds) / 1_000_000
+            let pause = max(shortest, min(Self.longestPause, left / 2))
             plan(review.key, fence: review.fence, at: now.advanced(byMilliseconds: pause))
         }
         return due
