@@ -189,12 +189,14 @@ package final class CoordinatorCalls {
     /// A data plane that holds itself to quotas of a domain begins to report.
     /// - Parameters:
     ///   - address: the host from which.
+    ///   - client: the name of its API key, by which it is bounded; empty: it has none.
     ///   - isReturning: it has reported before, on another stream.
     ///   - tell: called with what it is to be told, until the session ends.
+    /// - Returns: `nil`: this client, or all together, have as many sessions as they may.
     package func beginQuotas(
-        domain: String, address: String, isReturning: Bool, tell: @escaping ([QuotaAction.Of]) -> Void
-    ) -> QuotaSession {
-        quotas.begin(domain: domain, address: address, isReturning: isReturning, tell: tell)
+        domain: String, address: String, client: String = "", isReturning: Bool, tell: @escaping ([QuotaAction.Of]) -> Void
+    ) -> QuotaSession? {
+        quotas.begin(domain: domain, address: address, client: client, isReturning: isReturning, tell: tell)
     }
 
     // MARK: Locks

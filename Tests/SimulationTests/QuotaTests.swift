@@ -34,15 +34,14 @@ private final class DataPlane {
 
     func report(_ requests: Int64) {
         stage.sidecars[sidecar].call { [self] calls in
-            let session =
+            session =
                 session
                 ?? calls.beginQuotas(domain: "edge", address: address, isReturning: hasReported) { [weak self] told in
                     guard let self, !isDeaf else { return }
                     stage.after(milliseconds: delay) { [weak self] in self?.hear(told[0].action) }
                 }
-            self.session = session
             hasReported = true
-            session.report([QuotaUsage(bucket: Self.bucket, requests: requests)])
+            session?.report([QuotaUsage(bucket: Self.bucket, requests: requests)])
         }
     }
 

@@ -46,6 +46,7 @@ final class QuotaCoordinator {
     /// Where more than one data plane was, and until when that counts: of several it is not known which comes back.
     private var shared: [Origin: Instant] = [:]
     private var lastNumber = 0
+    fileprivate var budget = QuotaBudget()
 
     /// Where a data plane's streams come from.
     fileprivate struct Origin: Hashable {
@@ -63,12 +64,17 @@ final class QuotaCoordinator {
     /// A data plane has opened a stream.
     /// - Parameters:
     ///   - address: the host from which.
+    ///   - client: by which it is bounded.
     ///   - isReturning: it had one before.
+    /// - Returns: `nil`: there are as many as there may be.
     func begin(
-        domain: String, address: String, isReturning: Bool, tell: @escaping ([QuotaAction.Of]) -> Void
-    ) -> QuotaSession {
+        domain: String, address: String, client: String, isReturning: Bool, tell: @escaping ([QuotaAction.Of]) -> Void
+    ) -> QuotaSession? {
+        guard budget.beginSession(of: client) else { return nil }
         let origin = Origin(domain: domain, address: address)
-        let session = QuotaSession(self, origin, dataPlane: dataPlane(from: origin, isReturning: isReturning), tell: tell)
+        let dataPlane = dataPlane(from: origin, isReturning: isReturning)
+        budget.returned(dataPlane)
+        let session = QuotaSession(self, origin, client: client, dataPlane: dataPlane, tell: tell)
         sessions[ObjectIdentifier(session)] = session
         sessionsByOrigin[origin, default: 0] += 1
         return session
@@ -105,6 +111,7 @@ final class QuotaCoordinator {
         let origin = session.origin
         let now = forgetPast()
         sessions[ObjectIdentifier(session)] = nil
+        budget.endSession(of: session.client)
         let others = (sessionsByOrigin[origin] ?? 1) - 1
         sessionsByOrigin[origin] = others > 0 ? others : nil
         // Each goes by what it was told, and the first that comes back may be either.
@@ -127,10 +134,12 @@ package final class QuotaSession {
         var busyAt: Instant
         var hasShare = false
         var isPlanned = false
+        /// Of its keys and values.
+        var bytes = 0
+        /// Until then Redis may have its key.
+        var keptUntil = Instant(nanoseconds: .min)
     }
 
-    /// Beyond them a data plane is told of none.
-    private static let mostBuckets = 10_000
     private static let longestBatch = 100
     /// In one report: more than whatever is.
     private static let mostRequests: Int64 = 1 << 40
@@ -140,6 +149,7 @@ package final class QuotaSession {
 
     private let coordinator: QuotaCoordinator
     fileprivate let origin: QuotaCoordinator.Origin
+    fileprivate let client: String
     fileprivate let dataPlane: String
     private let tell: ([QuotaAction.Of]) -> Void
     private var buckets: [[DescriptorEntry]: Bucket] = [:]
@@ -150,11 +160,12 @@ package final class QuotaSession {
     private var hasEnded = false
 
     fileprivate init(
-        _ coordinator: QuotaCoordinator, _ origin: QuotaCoordinator.Origin, dataPlane: String,
+        _ coordinator: QuotaCoordinator, _ origin: QuotaCoordinator.Origin, client: String, dataPlane: String,
         tell: @escaping ([QuotaAction.Of]) -> Void
     ) {
         self.coordinator = coordinator
         self.origin = origin
+        self.client = client
         self.dataPlane = dataPlane
         self.tell = tell
     }
@@ -164,21 +175,22 @@ package final class QuotaSession {
 
     /// Takes a report; what follows from it is told soon.
     package func report(_ usages: [QuotaUsage]) {
+        guard !hasEnded else { return }
         let now = coordinator.runtime.time.now()
         if sweptAt.advanced(byMilliseconds: Self.patienceMilliseconds / 10) <= now {
             sweptAt = now
             let oldest = now.advanced(byMilliseconds: -Self.patienceMilliseconds)
-            buckets = buckets.filter { $0.value.isPlanned || ($0.value.reportedAt ?? now) > oldest }
+            for (name, bucket) in buckets where !bucket.isPlanned && bucket.reportedAt ?? now <= oldest { drop(name, now: now) }
         }
         var unlimited: [QuotaAction.Of] = []
         for usage in usages {
             let name = usage.bucket.sorted { $0.key < $1.key }
             guard coordinator.domains.match(unordered: name, in: domain) != nil else {
                 unlimited.append((name, .allow))
-                buckets[name] = nil
+                drop(name, now: now)
                 continue
             }
-            guard var bucket = buckets[name] ?? (buckets.count < Self.mostBuckets ? Bucket(busyAt: now) : nil) else {
+            guard var bucket = buckets[name] ?? newBucket(name, now: now) else {
                 coordinator.unassigned.increment()
                 continue
             }
@@ -194,10 +206,33 @@ package final class QuotaSession {
         planFlush()
     }
 
+    /// `nil`: there is no room for it.
+    private func newBucket(_ name: [DescriptorEntry], now: Instant) -> Bucket? {
+        let bytes = name.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
+        guard coordinator.budget.take(bytes: bytes, of: client, now: now) else { return nil }
+        var bucket = Bucket(busyAt: now)
+        bucket.bytes = bytes
+        return bucket
+    }
+
+    private func drop(_ name: [DescriptorEntry], now: Instant) {
+        guard let bucket = buckets.removeValue(forKey: name) else { return }
+        giveBack([bucket], now: now)
+    }
+
+    private func giveBack(_ dropped: some Collection<Bucket>, now: Instant) {
+        coordinator.budget.giveBack(
+            buckets: dropped.count, bytes: dropped.reduce(0) { $0 + $1.bytes }, of: client, dataPlane: dataPlane,
+            at: dropped.reduce(now) { max($0, $1.keptUntil) }, now: now)
+    }
+
     /// The stream is over.
     package func end() {
         guard !hasEnded else { return }
         hasEnded = true
+        giveBack(buckets.values, now: coordinator.runtime.time.now())
+        buckets = [:]
+        planned = []
         coordinator.ended(self)
     }
 
@@ -221,7 +256,7 @@ package final class QuotaSession {
         for name in names {
             if let action = settled(name, now: now) {
                 known.append((name, action))
-            } else if let ask = ask(name) {
+            } else if let ask = ask(name, now: now) {
                 asked.append(name)
                 batch.append(ask)
             }
@@ -236,7 +271,7 @@ package final class QuotaSession {
         guard let bucket = buckets[name] else { return nil }
         buckets[name]?.isPlanned = false
         if bucket.busyAt.advanced(byMilliseconds: Self.patienceMilliseconds) <= now {
-            buckets[name] = nil
+            drop(name, now: now)
             return .abandon
         }
         guard let match = coordinator.domains.match(unordered: name, in: domain) else { return .allow }
@@ -247,13 +282,16 @@ package final class QuotaSession {
         }
     }
 
-    private func ask(_ name: [DescriptorEntry]) -> QuotaScript.Bucket? {
+    private func ask(_ name: [DescriptorEntry], now: Instant) -> QuotaScript.Bucket? {
         guard var bucket = buckets[name], let match = coordinator.domains.match(unordered: name, in: domain),
             case .rate(let limit, _)? = match.rule.rule.limit
         else { return nil }
         let rate = QuotaRate(limit)
         bucket.needs.report(requests: bucket.requests, over: bucket.elapsed, of: rate)
         (bucket.requests, bucket.elapsed) = (0, 0)
+        // Redis may be late, and counts from when it answers.
+        bucket.keptUntil = now.advanced(
+            byMilliseconds: QuotaCoordinator.keptMilliseconds + QuotaCoordinator.delayMilliseconds)
         buckets[name] = bucket
         var own = CounterName()
         for entry in name { own.append(key: entry.key, value: entry.value) }

@@ -129,7 +129,10 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         }
         turn.party = caller.party
         if isGoingDown { return call.failGoingDown() }
-        if case .stream(let begin) = method.handler { call.reader = begin(call) }
+        if case .stream(let begin) = method.handler {
+            call.client = caller.party
+            call.reader = begin(call)
+        }
         if head.endStream { message(ByteBuffer(), id, isLast: true) }
     }
 

@@ -14,6 +14,9 @@ final class GRPCCall {
     /// Nothing more is said of it.
     private(set) var isOver = false
 
+    /// The name of the API key, of a call of many messages; empty: none was asked for.
+    var client = ""
+
     // What its connection keeps of it.
     var received = ByteBuffer()
     /// Since when a part of a message waits for the rest, of a call that has many; `nil`: none does.

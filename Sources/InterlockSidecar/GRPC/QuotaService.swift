@@ -61,11 +61,15 @@ final class QuotaService {
                 return nil
             }
             guard let reports = call.request(Reports.self, message) else { return nil }
-            guard let session = session(for: reports) else {
+            guard isOfItsDomain(reports) else {
                 call.fail(
                     .invalidArgument,
                     "the domain is empty, longer than \(ResourceName.longest) bytes, or another one than that of the stream's first message"
                 )
+                return nil
+            }
+            guard let session = session ?? begin(reports) else {
+                call.fail(.resourceExhausted, "too many quota streams are open; close some, or use another API key")
                 return nil
             }
             guard reports.bucketQuotaUsages.allSatisfy({ Self.isSmall($0.bucketID.bucket) }) else {
@@ -86,15 +90,20 @@ final class QuotaService {
 
         deinit { session?.end() }
 
-        /// `nil`: the message is of another domain.
-        private func session(for reports: Reports) -> QuotaSession? {
-            if let session { return reports.domain.isEmpty || reports.domain == domain ? session : nil }
-            guard !reports.domain.isEmpty, reports.domain.utf8.count <= ResourceName.longest else { return nil }
+        private func isOfItsDomain(_ reports: Reports) -> Bool {
+            session == nil
+                ? !reports.domain.isEmpty && reports.domain.utf8.count <= ResourceName.longest
+                : reports.domain.isEmpty || reports.domain == domain
+        }
+
+        /// `nil`: there are too many.
+        private func begin(_ reports: Reports) -> QuotaSession? {
             domain = reports.domain
             // The first report of a bucket is made at once.
             let isReturning = reports.bucketQuotaUsages.contains { $0.timeElapsed.seconds > 0 }
-            session = calls.beginQuotas(domain: domain, address: call.connection.address, isReturning: isReturning) {
-                [weak call] actions in
+            session = calls.beginQuotas(
+                domain: domain, address: call.connection.address, client: call.client, isReturning: isReturning
+            ) { [weak call] actions in
                 guard let call, call.unsent < QuotaService.mostUnsent else { return }
                 call.tell(Response.with { $0.bucketAction = actions.map(Response.BucketAction.init) })
             }
