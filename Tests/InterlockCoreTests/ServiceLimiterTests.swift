@@ -30,7 +30,7 @@ struct ServiceLimiterTests {
         #expect(settlements.map(\.id) == Array(0..<11))
         #expect(settlements.map(\.answer.remaining) == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0])
         #expect(settlements.prefix(10).allSatisfy { $0.answer.isTaken })
-        #expect(settlements[10].answer.retryAfter == 1001)
+        #expect(settlements[10].answer.retryAfter == 1000)
     }
 
     @Test("equal neighbouring calls form one run")
@@ -262,7 +262,7 @@ struct ServiceLimiterTests {
         }
         #expect(limiter.admit(LimitRequest(id: 4, deadline: deadline), now: start).isWaiting)
         let wakeUp = limiter.nextWakeUp(now: start)
-        #expect(wakeUp == start.advanced(byMilliseconds: 1001))
+        #expect(wakeUp == start.advanced(byMilliseconds: 1000))
         let settlements = judge(&limiter, &counters, at: wakeUp ?? start)
         #expect(settlements.map(\.id) == [1, 4])
         #expect(settlements.allSatisfy { $0.answer.isTaken })
@@ -276,7 +276,7 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 1, deadline: start.advanced(byMilliseconds: 500)), now: start)
         let settlements = judge(&limiter, &counters, at: start)
         #expect(settlements.last?.id == 1)
-        #expect(settlements.last?.answer.retryAfter == 1001)
+        #expect(settlements.last?.answer.retryAfter == 1000)
         #expect(limiter.waitingCount == 0)
     }
 

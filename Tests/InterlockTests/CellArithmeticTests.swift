@@ -18,7 +18,7 @@ struct CellArithmeticTests {
                 local carried = math.floor(units * rest / limit)
                 local value = string.format(
                   '%.0f:%.0f', 1e15 + units * math.floor(window / limit) + carried, units * rest - carried * limit)
-                if open_cells(limit, window, value, 1e15).taken(capacity) ~= units then wrong = wrong + 1 end
+                if open_cells(limit, window, value, 1e15, capacity, 'none').taken(capacity) ~= units then wrong = wrong + 1 end
               end
             end
           end

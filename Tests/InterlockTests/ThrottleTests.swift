@@ -11,8 +11,10 @@ struct ThrottleTests {
     /// The arrival time that Redis keeps, in `count`-ths of a microsecond; `nil`: none.
     private func arrival(_ fleet: Fleet, count: Int64) async throws -> Int64? {
         guard let text = try await fleet.cli("GET", Self.key).text else { return nil }
-        let parts = text.split(separator: ":").compactMap { Int64($0) }
-        return parts[0] * count + (parts.count > 1 ? parts[1] : 0)
+        // Behind the time stand a 0, the rate and the burst in 28 digits, and the count-ths of a microsecond.
+        let parts = text.split(separator: ":")
+        guard parts.count == 2, let whole = Int64(parts[0]), let part = Int64(parts[1].dropFirst(29)) else { return nil }
+        return whole * count + part
     }
 
     /// Redis' time, in `count`-ths of a microsecond.

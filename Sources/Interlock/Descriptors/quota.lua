@@ -21,6 +21,11 @@ local function held(part)
   return math.max(part.till > now and part.share or 0, part.former_till > now and part.former or 0)
 end
 
+local function store(key, part)
+  redis.call('HSET', key, part.id, string.format(
+    '%.0f %.0f %.0f %.0f %.0f', part.share, part.till, part.former, part.former_till, part.needs))
+end
+
 -- The parts of a bucket that still count, the asking one always among them; and what the others hold.
 local function parts_of(key, id, needs)
   local own = { id = id, share = 0, till = 0, former = 0, former_till = 0, needs = needs }
@@ -32,6 +37,11 @@ local function parts_of(key, id, needs)
       id = stored[place], share = tonumber(share), till = tonumber(till), former = tonumber(former),
       former_till = tonumber(former_till), needs = tonumber(wish),
     }
+    -- None is kept for longer: the clock was set back since.
+    if math.max(part.till, part.former_till) > now + kept then
+      part.till, part.former_till = math.min(part.till, now + kept), math.min(part.former_till, now + kept)
+      store(key, part)
+    end
     if part.id == own.id then
       own.share, own.till, own.former, own.former_till = part.share, part.till, part.former, part.former_till
     elseif held(part) == 0 and part.till <= now then
@@ -83,8 +93,7 @@ local function assign(key, id, limit, needs)
     own.former, own.former_till = 0, 0
   end
   own.share, own.till = share, now + kept
-  redis.call('HSET', key, own.id, string.format(
-    '%.0f %.0f %.0f %.0f %.0f', own.share, own.till, own.former, own.former_till, needs))
+  store(key, own)
   redis.call('PEXPIRE', key, kept)
   return share
 end

@@ -19,6 +19,7 @@ struct GiveBackScript: ScriptCommand {
             encoder.append(share.since)
             encoder.append(share.limit.limit)
             encoder.append(share.limit.windowMilliseconds)
+            encoder.append(share.limit.capacity)
         }
     }
 

@@ -4,7 +4,7 @@
 -- ARGV  whole numbers in MessagePack, which costs a fraction of as many arguments
 --       1 how many limits all requests meet, how many are per subject;
 --         of each of these: algorithm (0 fixed, 1 sliding, 2 gcra, 3 aligned), capacity, limit, window in ms, shadow (1 or 0);
---         a time in ms of Redis' clock; of each counter how many ms after it its fixed window ends, from 1, or 0: that is not known;
+--         a time in ms of Redis' clock; of each counter how many ms after it its fixed window is over, from 1, or 0: that is not known;
 --         of each counter what all requests together ask of it
 
 local batch = cmsgpack.unpack(ARGV[1])
@@ -14,7 +14,7 @@ local clock = call('TIME')
 local time = clock[1] * 1000000 + clock[2]
 -- What was told of the windows' ends stands from here on, and is told from this moment on; then what is asked.
 local told = 3 + 5 * (wide + narrow)
-local since = batch[told] - 1 - floor(time / 1000)
+local since = batch[told] - 2 - floor(time / 1000)
 local asked = told + #KEYS
 
 local values
@@ -27,8 +27,8 @@ else
   end)
 end
 
--- Of each counter: where its limit stands in the batch, and what was taken before. `ttl` is of fixed windows, in ms; `opened` has
--- the others.
+-- Of each counter: where its limit stands in the batch, and what was taken before. `ttl` is of fixed windows, in ms, the last of
+-- which counts still: a window is over a millisecond later. `opened` has the others.
 local limit, before, ttl, opened = {}, {}, {}, {}
 local is_room_for_all = true
 local d = -2
@@ -40,16 +40,18 @@ for k = 1, #KEYS do
   if batch[d] == 0 then
     if value then taken = tonumber(value) end
     if not taken then return redis.error_reply('ERR the counter ' .. KEYS[k] .. ' is not a number') end
-    local left = window
+    -- Its last millisecond counts, so that it is over a window after its first one.
+    local last = window > 1 and window - 1 or 1
+    local left = last
     if taken > 0 then
       -- A window does not change its end. Of one that was deleted meanwhile, and begun anew, an earlier end is told until then.
       left = batch[told + k] + since
-      if batch[told + k] == 0 or left <= 0 or left > 2 * window then
+      if batch[told + k] == 0 or left <= 0 or left > last then
         left = call('PTTL', KEYS[k])
-        -- Without an end, or of a clock that was set back; not of a sidecar whose window is a little longer.
-        if left == -1 or left > 2 * window then
-          call('PEXPIRE', KEYS[k], window)
-          left = window
+        -- Without an end, of a longer window, or of a clock that was set back.
+        if left < 0 or left > last then
+          left = last
+          call('PEXPIRE', KEYS[k], left)
         end
       end
     end
@@ -62,7 +64,7 @@ for k = 1, #KEYS do
     if not opened[k] then return redis.error_reply('ERR the counter ' .. KEYS[k] .. ' is not of an aligned window') end
     taken = opened[k].count
   else
-    opened[k] = open_cells(batch[d + 2], window * 1000, value, time, batch[d + 1])
+    opened[k] = open_cells(batch[d + 2], window * 1000, value, time, batch[d + 1], KEYS[k])
     if not opened[k] then return redis.error_reply('ERR the counter ' .. KEYS[k] .. ' is not an arrival time') end
     taken = opened[k].taken(batch[d + 1])
   end

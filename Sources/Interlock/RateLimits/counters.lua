@@ -19,24 +19,45 @@ local function call_in_parts(command, key, arguments, use)
 end
 
 -- The generic cell rate algorithm (ITU-T I.371): `limit` units in each `window`, as the theoretical arrival time of the
--- next one, TAT. `value` is `TAT`, or `TAT:n` for n/limit of a microsecond more: so nothing is ever rounded. nil when it is
--- neither. Exact while a unit's time, window/limit, times the most units is below 2^52.
+-- next one, TAT. Exact while a unit's time, window/limit, times the most units is below 2^52. nil when `value` is none.
 --
--- More than `capacity` is never owed: a TAT far beyond that was written before the clock was set back, or under a lower limit,
--- and is cut. What other sidecars owe whose burst is larger, while a fleet is reloaded, is left alone. nil: as it stands.
-local function open_cells(limit, window, value, time, capacity)
+-- `value` is `TAT:0LWCP`: the limit L in 10 digits, the window W in ms in 11 and the capacity C in 7, by which it was written,
+-- and P limit-ths of a microsecond. So nothing is ever rounded, and what was taken at another rate is as much of the limit at
+-- this one. Versions up to 0.2.0 wrote `TAT`, or `TAT:P` without a leading zero, and read the longer form as a microsecond more.
+--
+-- More may be owed than `capacity`. Was it written with less, the clock was set back: then the counter at `key` is made to end
+-- when the limit would have filled, so that nobody waits for longer. Else it was taken under a larger burst, perhaps of sidecars
+-- that still have it while a fleet is reloaded: it lasts a window at most. A counter that is only looked at stays as it is.
+local function open_cells(limit, window, value, time, capacity, key, is_looking)
   local step = math.floor(window / limit)
   local rest = window - step * limit
-  local tat, part = time, 0
+  local rule = string.format('0%010.0f%011.0f%07.0f', limit, window / 1000, capacity)
+  local cells = {}
+  local tat, part, its_capacity = time, 0, capacity
   if value then
-    local whole, numerator = string.match(value, '^(%d+):?(%d*)$')
+    local whole, other = string.match(value, '^(%d+):?(%d*)$')
     if not whole then return nil end
-    tat, part = tonumber(whole), tonumber(numerator) or 0
-    -- It was written under another limit, whose fractions are not these: never too early.
+    tat = tonumber(whole)
+    if string.sub(other, 1, 29) == rule then
+      part = tonumber(string.sub(other, 30)) or 0
+    elseif #other > 29 and string.byte(other) == 48 then
+      local its_limit, its_window = tonumber(string.sub(other, 2, 11)), tonumber(string.sub(other, 12, 22)) * 1000
+      if its_limit == 0 or its_window == 0 then return nil end
+      its_capacity, part = tonumber(string.sub(other, 23, 29)), tonumber(string.sub(other, 30))
+      if tat > time and (its_limit ~= limit or its_window ~= window) then
+        local owed = (tat - time + part / its_limit) * (its_limit / its_window) * (window / limit)
+        tat, part = time + math.floor(owed), math.ceil((owed - math.floor(owed)) * limit)
+        cells.is_cut = not is_looking
+      end
+    else
+      part = tonumber(other) or 0
+    end
+    -- Never too early.
     if part >= limit then tat, part = tat + 1, 0 end
     if tat < time then tat, part = time, 0 end
   end
-  local cells = {}
+  -- In how many microseconds the counter ends, whatever is owed.
+  local gone
 
   -- The time of `units`, which may be negative: whole microseconds, and how many limit-ths of one.
   local function span(units)
@@ -45,11 +66,16 @@ local function open_cells(limit, window, value, time, capacity)
     return units * step + whole, parts - whole * limit
   end
 
-  if capacity and tat > time then
-    local whole, parts = span(capacity)
-    if tat > time + 2 * math.max(whole, window) then
-      tat, part = time + whole, parts
-      cells.is_cut = true
+  local owed, fill = tat - time, capacity * (window / limit)
+  if owed > fill + 1 then
+    local longest = owed > its_capacity * (window / limit) + 1 and fill or math.max(fill, window)
+    if owed > longest + 1 then
+      local left, most = redis.call('PTTL', key), math.max(1, math.ceil(longest / 1000) - 1)
+      if left < 0 or left > most then
+        left = most
+        if not is_looking then redis.call('PEXPIRE', key, most) end
+      end
+      gone = (left + 1) * 1000
     end
   end
 
@@ -78,7 +104,8 @@ local function open_cells(limit, window, value, time, capacity)
   function cells.wait(more, units)
     local whole, parts = after(more)
     local less, fewer = span(units)
-    return math.max(0, whole - less - time + (parts > fewer and 1 or 0))
+    local wait = math.max(0, whole - less - time + (parts > fewer and 1 or 0))
+    return gone and math.min(wait, gone) or wait
   end
 
   local function keep(key, whole, parts)
@@ -87,8 +114,8 @@ local function open_cells(limit, window, value, time, capacity)
       redis.call('DEL', key)
       return
     end
-    local text = parts > 0 and string.format('%.0f:%.0f', whole, parts) or string.format('%.0f', whole)
-    redis.call('SET', key, text, 'PX', math.ceil(left / 1000))
+    if gone then left = math.min(left, gone) end
+    redis.call('SET', key, string.format('%.0f:%s%.0f', whole, rule, parts), 'PX', math.ceil(left / 1000))
   end
 
   -- Keeps it with `more` units taken.
@@ -105,7 +132,7 @@ local function open_cells(limit, window, value, time, capacity)
 end
 
 -- A counter for each whole window of Redis' clock, `BEGIN:COUNT` with BEGIN in ms of the Unix epoch. `value` is what stands there; nil
--- when it is none. What was counted before the clock was set back counts as of now.
+-- when it is none. What was counted before the clock was set back counts in the present window, and is cut to end with it.
 local function open_aligned(window, value, time)
   local now = math.floor(time / 1000)
   local first = now - now % window
@@ -113,7 +140,9 @@ local function open_aligned(window, value, time)
   if value then
     local at, count = string.match(value, '^(%d+):(%d+)$')
     if not at then return nil end
-    if tonumber(at) >= first then aligned.count = tonumber(count) end
+    at = tonumber(at)
+    if at >= first then aligned.count = tonumber(count) end
+    aligned.is_cut = at > first
   end
 
   -- In how many microseconds no more than `units` will be taken, if `more` are taken now.
@@ -130,20 +159,19 @@ local function open_aligned(window, value, time)
 end
 
 -- The log of a sliding window, a hash: entries `time:cost` under rising numbers from `head` to `tail`, their `total`, and
--- the time of the `last`. An entry counts at every time up to `window` after its own, this moment included. Nothing is
--- written before `write`. O(entries that count no more), amortised O(1) for each grant.
+-- the time of the `last`. An entry counts at every time up to `window` after its own, this moment included; an answer is read
+-- a microsecond later at the earliest, so that waits need not count it. Nothing is written before `write`. O(entries that
+-- count no more), amortised O(1) for each grant.
 local function open_log(key, window, time)
   local state = redis.call('HMGET', key, 'head', 'tail', 'total', 'last')
   local head, tail = tonumber(state[1]) or 1, tonumber(state[2]) or 0
   local total, last = tonumber(state[3]) or 0, tonumber(state[4]) or 0
-  -- Redis' clock may have been set back a little, and the log stays in order; or by more than that: then what is of the future
-  -- is of now, and the whole log is written anew.
-  local is_set_back = last > time + 1000000
+  -- Redis' clock was set back: what is of the future is of now, and is written anew.
+  local is_set_back = last > time
   if is_set_back then last = time end
-  local now = math.max(time, last)
   -- Of the entries from `head` on that were read: their times, and the sum of the costs up to each.
   local times, sums, dropped, part = {}, {}, 0, 16
-  local log = {now = now}
+  local log = {now = time}
 
   local function read_more()
     local fields = {}
@@ -160,7 +188,7 @@ local function open_log(key, window, time)
     return true
   end
 
-  while (dropped < #times or read_more()) and times[dropped + 1] < now - window do dropped = dropped + 1 end
+  while (dropped < #times or read_more()) and times[dropped + 1] < time - window do dropped = dropped + 1 end
   local gone = sums[dropped] or 0
   total = total - gone
   log.total = total
@@ -169,28 +197,30 @@ local function open_log(key, window, time)
   function log.wait(units)
     if units <= 0 then return 0 end
     while (sums[#sums] or 0) - gone < units do
-      if not read_more() then return now + window + 1 - time end
+      if not read_more() then return window end
     end
     local low, high = dropped + 1, #sums
     while low < high do
       local middle = math.floor((low + high) / 2)
       if sums[middle] - gone >= units then high = middle else low = middle + 1 end
     end
-    return times[low] + window + 1 - time
+    return math.max(1, times[low] + window - time)
   end
 
   -- In how many microseconds nothing will count any more, if `more` are taken now.
   function log.reset(more)
-    if more > 0 then return now + window + 1 - time end
-    return total > 0 and math.max(0, last + window + 1 - time) or 0
+    if more > 0 then return window end
+    return total > 0 and math.max(1, last + window - time) or 0
   end
 
   local function restamp()
     while read_more() do end
     local entries = {'last', string.format('%.0f', last)}
     for place = dropped + 1, #times do
-      entries[#entries + 1] = head + place - 1
-      entries[#entries + 1] = string.format('%.0f:%.0f', times[place], sums[place] - (sums[place - 1] or 0))
+      if times[place] == time then
+        entries[#entries + 1] = head + place - 1
+        entries[#entries + 1] = string.format('%.0f:%.0f', time, sums[place] - (sums[place - 1] or 0))
+      end
     end
     call_in_parts('HSET', key, entries)
     redis.call('PEXPIRE', key, math.floor(window / 1000) + 1)
@@ -214,9 +244,9 @@ local function open_log(key, window, time)
     if taken < 0 then take_back(-taken) end
     if taken > 0 then
       redis.call(
-        'HSET', key, 'head', head + dropped, 'tail', tail + 1, 'total', total + taken, 'last', string.format('%.0f', now),
-        tail + 1, string.format('%.0f:%.0f', now, taken))
-      redis.call('PEXPIRE', key, math.floor((now + window - time) / 1000) + 1)
+        'HSET', key, 'head', head + dropped, 'tail', tail + 1, 'total', total + taken, 'last', string.format('%.0f', time),
+        tail + 1, string.format('%.0f:%.0f', time, taken))
+      redis.call('PEXPIRE', key, math.floor(window / 1000) + 1)
     elseif dropped > 0 and total > 0 then
       redis.call('HSET', key, 'head', head + dropped, 'total', total)
     elseif dropped > 0 then

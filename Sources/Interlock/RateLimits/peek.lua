@@ -16,7 +16,9 @@ for k = 1, #KEYS do
   local taken, reset, wait = 0, 0, 0
   if algorithm == '0' then
     taken = tonumber(redis.call('GET', KEYS[k]) or 0) or 0
-    local ttl = math.min(redis.call('PTTL', KEYS[k]), window / 1000)
+    -- As `batch.lua` would have it end.
+    local ttl, last = redis.call('PTTL', KEYS[k]), math.max(1, window / 1000 - 1)
+    if ttl == -1 or ttl > last then ttl = last end
     if ttl >= 0 then reset = ttl + 1 end
     if taken >= capacity then wait = reset * 1000 end
   elseif algorithm == '1' then
@@ -24,7 +26,7 @@ for k = 1, #KEYS do
     taken, reset = log.total, math.ceil(log.reset(0) / 1000)
     wait = log.wait(taken + 1 - capacity)
   else
-    local cells = open_cells(limit, window, redis.call('GET', KEYS[k]), time, capacity)
+    local cells = open_cells(limit, window, redis.call('GET', KEYS[k]), time, capacity, KEYS[k], true)
     if not cells then return redis.error_reply('ERR the counter ' .. KEYS[k] .. ' is not an arrival time') end
     taken, reset = cells.taken(capacity), math.ceil(cells.wait(0, 0) / 1000)
     wait = cells.wait(0, capacity - 1)

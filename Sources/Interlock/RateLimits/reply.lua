@@ -20,6 +20,7 @@ for k = 1, #KEYS do
     elseif taken < 0 then
       call('DECRBY', KEYS[k], -taken)
     end
+    reset = reset + 1
   elseif opened[k].now then
     reset = math.ceil(opened[k].reset(taken) / 1000)
     opened[k].write(taken)

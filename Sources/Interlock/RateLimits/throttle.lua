@@ -9,7 +9,7 @@
 local clock = redis.call('TIME')
 local time = clock[1] * 1000000 + clock[2]
 local capacity, quantity = tonumber(ARGV[1]), tonumber(ARGV[4])
-local cells = open_cells(tonumber(ARGV[2]), tonumber(ARGV[3]), redis.call('GET', KEYS[1]), time, capacity)
+local cells = open_cells(tonumber(ARGV[2]), tonumber(ARGV[3]), redis.call('GET', KEYS[1]), time, capacity, KEYS[1], quantity == 0)
 if not cells then return redis.error_reply('ERR the value at ' .. KEYS[1] .. ' is not an arrival time') end
 
 local taken = cells.taken(capacity)

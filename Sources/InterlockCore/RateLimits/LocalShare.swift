@@ -71,7 +71,8 @@ package struct LocalShare: Sendable {
             guard let startedAt else { return period }
             return startedAt.advanced(byMilliseconds: period).millisecondsRoundedUp(since: now)
         case .sliding(let log):
-            return (log.wait(untilFreed: log.total, now: now.microseconds) + 999) / 1000
+            // An answer is read a microsecond later at the earliest.
+            return (log.wait(untilFreed: log.total, now: now.microseconds) + 998) / 1000
         case .cells(let bucket):
             return (bucket.wait(until: 0, now: now.microseconds) + 999) / 1000
         }
@@ -82,7 +83,7 @@ package struct LocalShare: Sendable {
     package mutating func retryAfterMicroseconds(cost: Int64, now: Instant) -> Int64 {
         guard cost <= capacity else { return period * 1000 }
         return switch state {
-        case .fixed: (resetAfter(now: now) + 1) * 1000
+        case .fixed: resetAfter(now: now) * 1000
         case .sliding(let log): log.wait(untilFreed: log.total + cost - capacity, now: now.microseconds)
         case .cells(let bucket): bucket.wait(until: capacity - cost, now: now.microseconds)
         }
@@ -106,7 +107,7 @@ package struct LocalShare: Sendable {
     /// For how many milliseconds at most what is taken now goes on to count.
     func memoryMilliseconds(now: Instant) -> Int64 {
         switch state {
-        case .fixed, .sliding: period + 1
+        case .fixed, .sliding: period
         case .cells(let bucket): bucket.wait(until: 0, now: now.microseconds) / 1000 + 1
         }
     }

@@ -154,7 +154,7 @@ extension ServiceLimiter {
             retryAfter: LimitAnswer.neverSatisfiable, limit: Self.bound(of: index, judgement), remaining: remaining,
             resetAfter: 0, limitName: definition.name)
         if isSatisfiable {
-            let wait = max(1, earliest.millisecondsRoundedUp(since: judgement.now))
+            let wait = Self.wait(until: earliest, now: judgement.now)
             answer.retryAfter = wait
             answer.resetAfter = max(wait, judged.resetAfter)
         }

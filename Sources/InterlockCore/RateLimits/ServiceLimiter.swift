@@ -169,9 +169,10 @@ package struct ServiceLimiter: Sendable {
         refusals.forget(RefusalMemory.CounterID(definition: definition, subject: subject))
     }
 
-    /// Redis has been away: what was refused may now be granted.
+    /// Redis has been away: what was refused may now be granted, and windows may have been lost with their ends.
     package mutating func forgetRefusals() {
         refusals.forgetAll()
+        windowEnds = WindowEnds()
     }
 
     /// What there is to tell of the limits since this was last asked.
@@ -368,10 +369,16 @@ extension ServiceLimiter {
         return found.map { ($0.counter, $0.until, answer(for: $0.refusal, of: $0.counter, until: $0.until, now: now)) }
     }
 
+    /// What a caller is told to wait, in milliseconds. An answer is read a microsecond later at the earliest: a window of a second, its
+    /// last microsecond included, is told as a second.
+    static func wait(until instant: Instant, now: Instant) -> Int64 {
+        max(1, instant.millisecondsRoundedUp(since: now.advanced(byMicroseconds: 1)))
+    }
+
     private func answer(
         for refusal: RefusalMemory.Refusal, of counter: RefusalMemory.CounterID, until: Instant, now: Instant
     ) -> LimitAnswer {
-        let wait = max(1, until.millisecondsRoundedUp(since: now))
+        let wait = Self.wait(until: until, now: now)
         return LimitAnswer(
             retryAfter: wait, limit: refusal.limit, remaining: refusal.remaining,
             resetAfter: max(wait, refusal.wholeAt.millisecondsRoundedUp(since: now)),

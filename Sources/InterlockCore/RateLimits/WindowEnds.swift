@@ -11,7 +11,7 @@ struct WindowEnds: Sendable {
     /// With more than so many all are forgotten, most of which have ended.
     private static let capacity = 16_384
 
-    /// In ms by Redis' clock.
+    /// When each is over, in ms by Redis' clock.
     private var ends: [Key: Int64] = [:]
 
     /// In ms by Redis' clock; 0: it is not known.
@@ -29,7 +29,7 @@ struct WindowEnds: Sendable {
         for (counter, judged) in zip(batch.counters, verdict.counters) {
             let definition = batch.definitions[counter.definition]
             // One that is far away is of a clock that was set back.
-            let isKnown = counter.endsAt > now && counter.endsAt - now <= 2 * definition.windowMilliseconds
+            let isKnown = counter.endsAt > now && counter.endsAt - now <= definition.windowMilliseconds
             guard !isKnown, judged.count > 0, definition.algorithm == .fixed else { continue }
             if ends.count >= Self.capacity { ends = [:] }
             ends[Self.key(of: counter)] = now + judged.resetAfter
