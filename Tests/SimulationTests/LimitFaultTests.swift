@@ -134,6 +134,32 @@ struct LimitFaultTests {
         #expect(granted(1, on: stage) == 1)
     }
 
+    @Test(
+        "a clock that is set back by less than a window stops no limit for longer than that window",
+        arguments: [.fixed, .sliding, .gcra(burst: 4)] as [LimitAlgorithm])
+    func clockSetBackALittle(algorithm: LimitAlgorithm) throws {
+        let stage = Stage(services: [Self.service(algorithm, limit: 5, window: .seconds(2))])
+        #expect(granted(5, on: stage) == 5)
+        stage.redis.setClock(aheadByMilliseconds: -1900)
+        #expect(granted(1, on: stage) == 0)
+        stage.run(milliseconds: 2100)
+        #expect(granted(1, on: stage) == 1)
+    }
+
+    @Test(
+        "a client that comes again when it was told to is let in, a second later at a limit of one a second",
+        arguments: [.fixed, .sliding, .gcra(burst: 0)] as [LimitAlgorithm])
+    func obedient(algorithm: LimitAlgorithm) throws {
+        let stage = Stage(services: [Self.service(algorithm, limit: 1, window: .seconds(1))])
+        for _ in 0..<10 {
+            guard case .decided(let decided)? = stage.result(of: stage.take("api")) else { return #expect(Bool(false)) }
+            guard let wait = decided.retryAfter else { continue }
+            #expect(wait <= 1000)
+            stage.run(milliseconds: wait)
+            #expect(granted(1, on: stage) == 1)
+        }
+    }
+
     @Test("a raised gcra limit drops debt of the old limit beyond its own")
     func raised() throws {
         let stage = Stage(services: [Self.service(.gcra(burst: 0), limit: 1, window: .seconds(60_000))])

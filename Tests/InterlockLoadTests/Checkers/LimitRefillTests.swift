@@ -19,14 +19,24 @@ struct LimitRefillTests {
         return history
     }
 
-    @Test("a limit that refuses everybody for more than three windows and a second is found")
+    @Test("a limit of a second that refuses everybody for more than four is found")
     func neverWhole() {
         #expect(refused(for: 4500).broken == [.limitsRefill])
     }
 
-    @Test("a limit that refuses everybody for three windows is not yet")
+    @Test("one that refuses everybody for less is not yet: refusals are relied on, and answers take their time")
     func notYet() {
         #expect(refused(for: 3900).broken.isEmpty)
+    }
+
+    @Test("a limit has one window to be whole again, a gcra limit the time in which it fills")
+    func oneWindow() {
+        let long = LimitRule(algorithm: .fixed, limit: 5, window: 8000)
+        #expect(refused(long, for: 12_000).broken == [.limitsRefill])
+        #expect(refused(long, for: 10_900).broken.isEmpty)
+        let smooth = LimitRule(algorithm: .gcra, limit: 200, window: 1000, burst: 40)
+        #expect(refused(smooth, for: 1900).broken == [.limitsRefill])
+        #expect(refused(smooth, for: 1500).broken.isEmpty)
     }
 
     @Test("one grant in between is enough")

@@ -3,7 +3,7 @@ internal import InterlockCore
 /// Assigns grants to the windows of one fixed counter. Each answer tells how many milliseconds after Redis' decision its window
 /// ends, and the decision fell between request and answer.
 ///
-/// Ends of two windows are at least one window apart. Two grants are certainly in one window if all their possible ends lie
+/// Ends of two windows are at least one window apart, in whole milliseconds. Two grants are certainly in one window if all their possible ends lie
 /// closer together. Ambiguous grants are not counted.
 struct FixedWindows: Sendable {
     private struct Window: Sendable {
@@ -16,7 +16,7 @@ struct FixedWindows: Sendable {
 
     /// Answers for older windows come too late and are not counted.
     private static let remembered = 4
-    /// Redis reports ends in whole milliseconds, and deletes a key in the millisecond after its end.
+    /// Redis reports ends in whole milliseconds, and versions up to 0.2.0 the millisecond before a window's end.
     private static let blur: Int64 = 2_000_000
 
     private let length: Int64

@@ -24,8 +24,9 @@ struct LimitBounds: Sendable {
     /// - Parameter clockDrift: see `HistoryRules.clockDrift`.
     init(of rule: LimitRule, clockDrift: Double) {
         let nanoseconds = Double(rule.window) * 1e6
-        // Cap at about a century.
-        window = Int64(min(nanoseconds * (1 - clockDrift), 0x1p61))
+        // Cap at about a century. A fixed window begins with a whole millisecond of Redis' clock.
+        let shortest = rule.algorithm == .fixed ? max(nanoseconds - 1e6, 1e6) : nanoseconds
+        window = Int64(min(shortest * (1 - clockDrift), 0x1p61))
         perNanosecond = Double(rule.limit) / nanoseconds * (1 + clockDrift)
         switch rule.algorithm {
         case .sliding:

@@ -2,9 +2,11 @@ internal import InterlockCore
 
 /// A used-up limit is full again after its window: it does not refuse everybody for ever.
 ///
-/// The promise is broken when calls of cost 1 were refused for more than three windows plus a second, at least one was asked for
-/// in each window, and none was granted. Time during faults and the recovery time after them does not count. A jump of Redis'
-/// clock excuses nothing but restarts the count. A call without an answer counts as granted.
+/// The promise is broken when calls of cost 1 were refused for longer than the limit takes to be full again, at least one was asked
+/// for in each such time or second, and none was granted. That time is a window, of `gcra` what its burst takes to come back. On top of it a
+/// sidecar may rely on a refusal for a second when it begins and when it ends, and answers take a while. Time during faults and the
+/// recovery time after them does not count. A jump of Redis' clock excuses nothing but restarts the count: no counter outlasts its
+/// window by it. A call without an answer counts as granted.
 ///
 /// Judges only services whose limits all have windows of at most 10 seconds. Where a limit counts for everybody, any grant is a
 /// sign of life; otherwise each subject is judged by itself. Bounded by services and 4,096 subjects each.
@@ -13,6 +15,10 @@ struct LimitRefillChecker: HistoryChecker {
 
     /// The longest window that is judged, in ms.
     private static let longestWindow: Int64 = 10_000
+    /// For how long a sidecar relies on a refusal, in ms.
+    private static let reliance: Int64 = 1000
+    /// How long answers may take, in ms.
+    private static let slack: Int64 = 1000
     private static let mostSubjects = 4096
 
     /// Refusals without a grant in between.
@@ -38,7 +44,7 @@ struct LimitRefillChecker: HistoryChecker {
     init(rules: HistoryRules) {
         recovery = rules.recovery
         services = rules.services.map { service in
-            let longest = service.limits.map(\.window).max() ?? .max
+            let longest = service.limits.map(\.refill).max() ?? .max
             return Service(
                 name: service.name, window: longest <= Self.longestWindow ? longest : nil,
                 countsForAll: service.limits.contains { !$0.isPerSubject })
@@ -77,14 +83,14 @@ struct LimitRefillChecker: HistoryChecker {
             services[service].droughts[whose] = new
             return
         }
-        let isSteady = call.invoked <= drought.lastInvoked.advanced(byMilliseconds: window)
+        let isSteady = call.invoked <= drought.lastInvoked.advanced(byMilliseconds: max(window, Self.reliance))
         guard isSteady, !faults.touches(.otherThanClock, since: drought.since.advanced(byMilliseconds: -recovery)) else {
             services[service].droughts[whose] = new
             return
         }
         drought.refusals += 1
         drought.lastInvoked = max(drought.lastInvoked, call.invoked)
-        guard instant > drought.since.advanced(byMilliseconds: 3 * window + 1000) else {
+        guard instant > drought.since.advanced(byMilliseconds: window + 2 * min(window, Self.reliance) + Self.slack) else {
             services[service].droughts[whose] = drought
             return
         }
@@ -97,5 +103,15 @@ struct LimitRefillChecker: HistoryChecker {
                 \(services[service].name): all \(drought.refusals) calls in \(lasted) ms were refused as limited, although the longest window \
                 is \(window) ms
                 """))
+    }
+}
+
+extension LimitRule {
+    /// How long a limit takes to be full again when all of it was used, in ms.
+    fileprivate var refill: Int64 {
+        switch algorithm {
+        case .fixed, .sliding: window
+        case .gcra: max(1, (burst + 1) * window / max(1, limit) + 1)
+        }
     }
 }
