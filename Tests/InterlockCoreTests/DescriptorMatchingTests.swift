@@ -22,7 +22,7 @@ struct DescriptorMatchingTests {
 
     private static let rules: [DescriptorRule] = [
         DescriptorRule(key: "ip", limit: limit(10)),
-        DescriptorRule(key: "ip", value: DescriptorPattern("50.0.0.5"), limit: .blocked),
+        DescriptorRule(key: "ip", value: DescriptorPattern("50.0.0.5"), limit: .blocked(window: .seconds(86_400))),
         DescriptorRule(key: "path", value: DescriptorPattern("/api/*/action"), limit: limit(1)),
         DescriptorRule(key: "path", value: DescriptorPattern("/api/*"), limit: limit(2)),
         DescriptorRule(
@@ -108,7 +108,10 @@ struct DescriptorMatchingTests {
         let index = DescriptorIndex([
             DescriptorRule(key: "plan", limit: Self.limit(1000)),
             DescriptorRule(
-                key: "region", rules: [DescriptorRule(key: "plan", rules: [DescriptorRule(key: "other", limit: .blocked)])]),
+                key: "region",
+                rules: [
+                    DescriptorRule(key: "plan", rules: [DescriptorRule(key: "other", limit: .blocked(window: .seconds(86_400)))])
+                ]),
             DescriptorRule(key: "tenant", rules: [plan, DescriptorRule(key: "region", rules: [plan])]),
         ])
         #expect(index.match(unordered: Self.entries(bucket))?.rule.path == path)

@@ -53,7 +53,8 @@ struct ConfigurationDomainTests {
         }
         #expect(
             index.rules.map(\.rule.limit) == [
-                .rate(rate(10, "1s", 1), isAligned: false), .blocked, .rate(rate(5, "1m", 60), isAligned: true),
+                .rate(rate(10, "1s", 1), isAligned: false), .blocked(window: .seconds(86_400)),
+                .rate(rate(5, "1m", 60), isAligned: true),
                 .rate(rate(5, "1m", 60, .gcra(burst: 2)), isAligned: false), .unlimited,
                 .rate(rate(1, "1h", 3600, .sliding), isAligned: false),
             ])

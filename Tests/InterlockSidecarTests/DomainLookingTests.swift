@@ -16,7 +16,8 @@ struct DomainLookingTests {
                 name: "edge",
                 rules: [
                     DescriptorRule(key: "ip", limit: limit(1)), DescriptorRule(key: "list", limit: limit(7)),
-                    DescriptorRule(key: "free", limit: .unlimited), DescriptorRule(key: "closed", limit: .blocked),
+                    DescriptorRule(key: "free", limit: .unlimited),
+                    DescriptorRule(key: "closed", limit: .blocked(window: .seconds(86_400))),
                 ])
         ]
         settings.timeout = .seconds(2)

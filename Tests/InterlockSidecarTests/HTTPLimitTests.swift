@@ -56,6 +56,30 @@ struct HTTPLimitTests {
         }
     }
 
+    @Test("clients are told of no shadow as a limit to keep to, and a fresh window of a second is told as a second")
+    func shadowsAndSeconds() async throws {
+        let shadow = LimitDefinition(name: "shadow", limit: 1, window: .seconds(3600), isShadow: true)
+        let real = LimitDefinition(name: "real", limit: 1, window: .seconds(1))
+        let services = [
+            ServiceDefinition(name: "tried", limits: [shadow]), ServiceDefinition(name: "both", limits: [shadow, real]),
+        ]
+        try await HTTPTestDoor.with(services: services) { door in
+            for _ in 0..<2 {
+                let taken = try await door.client.send("POST", "/v1/limits/tried/take")
+                #expect(taken.status == 200 && taken.text("name") == "shadow")
+                #expect(taken.headers["ratelimit"] == nil && taken.headers["ratelimit-policy"] == nil)
+            }
+            let first = try await door.client.send("POST", "/v1/limits/both/take")
+            #expect(first.headers["ratelimit"] == #""real";r=0;t=1"#)
+            #expect(first.headers["ratelimit-policy"] == #""real";q=1;w=1"#)
+            let second = try await door.client.send("POST", "/v1/limits/both/take")
+            // The window of a second may be over on a busy machine.
+            guard second.status == 429 else { return }
+            #expect(second.headers["retry-after"] == "1")
+            #expect(second.headers["ratelimit"] == #""real";r=0;t=1"#)
+        }
+    }
+
     @Test("a call that waits for its turn gets it")
     func waiting() async throws {
         let service = ServiceDefinition(

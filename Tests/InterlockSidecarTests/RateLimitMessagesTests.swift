@@ -109,6 +109,10 @@ struct RateLimitMessagesTests {
             isOverLimit: false, bound: .limited(limit: 20, window: .seconds(60)), rule: Self.rules[0], remaining: 1)
         #expect(try Self.fields([other, status]) == [#""a name";r=3;t=2"#, #""a name";q=20;w=60"#])
         #expect(try Self.fields([other]) == [#""plain";r=1;t=0"#, #""plain";q=20;w=60"#])
+        // A caller that is refused is told when there is room again, and not when all of it is back.
+        var early = status
+        early.retryAfter = 200
+        #expect(try Self.fields([other, early]) == [#""a name";r=3;t=1"#, #""a name";q=20;w=60"#])
     }
 
     @Test("a refusal says why; where Redis is away and nothing may pass, nothing is told of what is left")
@@ -124,6 +128,25 @@ struct RateLimitMessagesTests {
             #expect(fields.first?.value == cause.rawValue)
             #expect(fields.count == count)
         }
+    }
+
+    @Test("a shadow is told to nobody as a limit: neither in the fields, nor as one that Envoy makes fields of")
+    func shadows() throws {
+        var shadow = Self.rule("shadow", name: nil)
+        shadow.isShadow = true
+        let rule = DescriptorIndex([shadow]).rules[0]
+        var full = DescriptorStatus(
+            isOverLimit: false, bound: .limited(limit: 5, window: .seconds(3600)), rule: rule, resetAfter: 3_600_000)
+        full.isShadowRefusal = true
+        let real = DescriptorStatus(
+            isOverLimit: false, bound: .limited(limit: 20, window: .seconds(60)), rule: Self.rules[0], remaining: 7,
+            resetAfter: 1000)
+        #expect(try Self.fields([full, real]) == [#""plain";r=7;t=1"#, #""plain";q=20;w=60"#])
+        #expect(try Self.fields([full]) == [])
+        var buffer = ByteBuffer()
+        RateLimitAnswer(DescriptorAnswer(isOverLimit: false, statuses: [full])).write(to: &buffer)
+        let told = try Response(serializedBytes: Array(buffer.readableBytesView)).statuses[0]
+        #expect(told.code == .ok && !told.hasCurrentLimit)
     }
 
     @Test(

@@ -170,7 +170,7 @@ struct DomainTests {
         general.name = "general"
         let rules = [
             shadow, special, general, DescriptorRule(key: "free", limit: .unlimited),
-            DescriptorRule(key: "never", limit: .blocked),
+            DescriptorRule(key: "never", limit: .blocked(window: .seconds(86_400))),
         ]
         try await Fleet.run(domains: Self.settings(rules)) { fleet in
             for turn in 0..<3 {
@@ -259,7 +259,10 @@ struct DomainTests {
 
     @Test("without Redis, what a rule refuses anyway is refused for that")
     func awayAndBlocked() async throws {
-        let rules = [DescriptorRule(key: "ip", limit: Self.rate(2)), DescriptorRule(key: "never", limit: .blocked)]
+        let rules = [
+            DescriptorRule(key: "ip", limit: Self.rate(2)),
+            DescriptorRule(key: "never", limit: .blocked(window: .seconds(86_400))),
+        ]
         let settings = Self.settings(rules) {
             $0.isIndependent = true
             $0.whenRedisIsDown = .deny

@@ -31,10 +31,12 @@ extension LimitAnswer {
         case .none, .unlimited: self.init(retryAfter: nil, limit: 0, remaining: 0, resetAfter: 0, limitName: name)
         case .limited(0, _):
             self.init(
-                retryAfter: isShadow ? nil : Self.neverSatisfiable, limit: 0, remaining: 0, resetAfter: 0, limitName: name)
+                retryAfter: isShadow ? nil : Self.neverSatisfiable, limit: 0, remaining: 0, resetAfter: status.resetAfter,
+                limitName: name)
         case .limited(let limit, _):
             self.init(
-                retryAfter: isShadow || status.remaining > 0 ? nil : status.resetAfter, limit: limit, remaining: status.remaining,
+                retryAfter: isShadow || status.remaining > 0 ? nil : status.retryAfter ?? status.resetAfter, limit: limit,
+                remaining: status.remaining,
                 resetAfter: status.resetAfter, limitName: name)
         }
     }

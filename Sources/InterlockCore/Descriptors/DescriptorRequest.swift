@@ -45,8 +45,12 @@ package struct DescriptorStatus: Hashable, Sendable {
     /// Milliseconds until all of it can be taken again, or until a window that has not begun would end; 0: nothing is taken of a limit
     /// without such windows, or it was not looked at.
     package var resetAfter: Int64
+    /// When it can be taken, in milliseconds, if nobody else takes; `nil`: it was, or that is not known.
+    package var retryAfter: Int64?
     /// A shadow's rule would have refused it.
     package var isShadowRefusal = false
+    /// It is held against a shadow: callers are not told of that limit, which binds none of them.
+    package var isShadow: Bool
 
     package init(isOverLimit: Bool, bound: Bound, rule: DescriptorIndex.Rule?, remaining: Int64 = 0, resetAfter: Int64 = 0) {
         self.isOverLimit = isOverLimit
@@ -54,6 +58,7 @@ package struct DescriptorStatus: Hashable, Sendable {
         self.rule = rule
         self.remaining = remaining
         self.resetAfter = resetAfter
+        isShadow = rule?.rule.isShadow ?? false
     }
 }
 
@@ -84,11 +89,12 @@ package struct DescriptorAnswer: Hashable, Sendable {
 }
 
 extension DescriptorAnswer {
-    /// The descriptor whose limit binds: one that is over it, else the one with the least left; `nil`: none is limited.
+    /// The descriptor whose limit binds: one that is over it, else the one with the least left; `nil`: none is limited. A shadow binds
+    /// nobody.
     package var binding: DescriptorStatus? {
         var found: DescriptorStatus?
         for status in statuses {
-            guard case .limited = status.bound else { continue }
+            guard case .limited = status.bound, !status.isShadow else { continue }
             guard let known = found else {
                 found = status
                 continue

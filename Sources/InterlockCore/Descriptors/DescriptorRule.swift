@@ -64,10 +64,13 @@ package struct DescriptorPattern: Hashable, Sendable {
 package enum DescriptorLimit: Hashable, Sendable {
     /// They pass and are counted in the metrics only.
     case unlimited
-    /// None of them passes.
-    case blocked
+    /// None of them passes. The window is what callers are told; there is no counter.
+    case blocked(window: Duration)
     /// At most so many pass in each window. Its name is the last part of the counters' keys.
     case rate(LimitDefinition, isAligned: Bool)
+
+    /// The window of a limit of 0 that names none.
+    package static let blockedWindow = Duration.seconds(86_400)
 }
 
 /// A rule of a domain: which entry it is for, what holds for the descriptors that end with that entry, and the rules for the next one.

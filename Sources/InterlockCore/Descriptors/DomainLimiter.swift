@@ -79,8 +79,8 @@ package struct DomainLimiter: Sendable {
         switch rule.limit {
         case nil, .unlimited:
             return DescriptorPlan.Item(status: .init(isOverLimit: false, bound: .unlimited, rule: match.rule))
-        case .blocked:
-            return blocked(rule: match.rule, isShadow: rule.isShadow, window: nil, cost: ask.cost)
+        case .blocked(let window):
+            return blocked(rule: match.rule, isShadow: rule.isShadow, window: window, cost: ask.cost)
         case .rate(let limit, let isAligned):
             return item(for: ask, counter: match.counter, limit, isAligned, rule: match.rule, isShadow: rule.isShadow, now: now)
         }
@@ -109,10 +109,13 @@ package struct DomainLimiter: Sendable {
         return item(for: ask, counter: counter, limit, isAligned, rule: match?.rule, isShadow: false, now: now)
     }
 
-    private func blocked(rule: DescriptorIndex.Rule?, isShadow: Bool, window: Duration?, cost: Int64) -> DescriptorPlan.Item {
+    /// Nobody is to come again soon: a day, however short the window is.
+    private func blocked(rule: DescriptorIndex.Rule?, isShadow: Bool, window: Duration, cost: Int64) -> DescriptorPlan.Item {
         var status = DescriptorStatus(
-            isOverLimit: cost > 0 && !isShadow, bound: .limited(limit: 0, window: window ?? .seconds(1)), rule: rule)
+            isOverLimit: cost > 0 && !isShadow, bound: .limited(limit: 0, window: window), rule: rule,
+            resetAfter: max(window, DescriptorLimit.blockedWindow).wholeMilliseconds)
         status.isShadowRefusal = cost > 0 && isShadow
+        status.isShadow = isShadow || domain.isShadow
         return DescriptorPlan.Item(status: status)
     }
 
@@ -135,13 +138,17 @@ package struct DomainLimiter: Sendable {
             : refusals.refusal(
                 of: Self.counterID(counter, limit, isAligned: isAligned), definition: limit, cost: ask.cost, now: now)
         if let known, ask.cost > 0, !isShadow {
-            return DescriptorPlan.Item(
-                status: .init(
-                    isOverLimit: true, bound: bound, rule: rule, remaining: known.refusal.remaining,
-                    resetAfter: max(1, known.refusal.wholeAt.millisecondsRoundedUp(since: now))))
+            var status = DescriptorStatus(
+                isOverLimit: true, bound: bound, rule: rule, remaining: known.refusal.remaining,
+                resetAfter: max(1, known.refusal.wholeAt.millisecondsRoundedUp(since: now)))
+            status.retryAfter = max(1, known.refusal.retryAt.millisecondsRoundedUp(since: now))
+            status.isShadow = domain.isShadow
+            return DescriptorPlan.Item(status: status)
         }
+        var status = DescriptorStatus(isOverLimit: false, bound: bound, rule: rule)
+        status.isShadow = isShadow || domain.isShadow
         return DescriptorPlan.Item(
-            status: .init(isOverLimit: false, bound: bound, rule: rule),
+            status: status,
             charge: .init(counter: ExactText(counter), limit: limit, isAligned: isAligned, isShadow: isShadow, cost: ask.cost))
     }
 
@@ -283,6 +290,10 @@ package struct DomainLimiter: Sendable {
             let isOver = number >= fit && (batch.isIndependent || isShadow || fit == most)
             statuses[place].remaining = max(0, verdict.counters[counter].capacity - used[counter])
             statuses[place].resetAfter = max(used[counter] > 0 ? 1 : 0, verdict.counters[counter].resetAfter)
+            if isOver, !verdict.fits.isEmpty {
+                let wait = verdict.fits[charge].retryAfterMicroseconds
+                statuses[place].retryAfter = max(1, (wait + 999) / 1000)
+            }
             statuses[place].isOverLimit = isOver && !isShadow
             statuses[place].isShadowRefusal = isOver && isShadow
         }

@@ -175,7 +175,7 @@ package struct EffectiveConfiguration {
         switch rule.limit {
         case nil: break
         case .unlimited: entries.append(("unlimited", .word(true)))
-        case .blocked: entries.append(("limit", .word(0)))
+        case .blocked(let window): entries += [("limit", .word(0)), ("per", .duration(window))]
         case .rate(let limit, let isAligned):
             let (name, burst) = algorithm(limit.algorithm)
             entries += [

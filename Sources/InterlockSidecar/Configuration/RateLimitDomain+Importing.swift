@@ -120,7 +120,7 @@ extension DescriptorRule {
             } else if let unit {
                 limit =
                     count == 0
-                    ? .blocked
+                    ? .blocked(window: unit.window)
                     : .rate(
                         LimitDefinition(name: DurationText.shortest(unit.window), limit: count, window: unit.window),
                         isAligned: true)

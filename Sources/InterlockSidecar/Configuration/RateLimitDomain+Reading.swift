@@ -141,7 +141,7 @@ extension DescriptorRule {
             section.refuse(["per", "algorithm", "shadow", "replaces"], "goes with a limit only")
             return nil
         }
-        guard limit > 0 else { return .blocked }
+        guard limit > 0 else { return .blocked(window: window ?? DescriptorLimit.blockedWindow) }
         guard let window else {
             if section.value("per") == nil { section.whole.refuse("expected the key per: a duration such as 1s") }
             return nil

@@ -100,14 +100,18 @@ struct RateLimitAnswer: GRPCMessage {
                 header.write(2, decision.cause.rawValue)
             }
         }
-        // The callers of the proxy are told of the limit that binds them: one that refuses, else the one with the least left.
+        // The callers of the proxy are told of the limit that binds them: one that refuses, else the one with the least left. When it
+        // refuses, of the time until there is room again.
         if isKnown, let binding = decision.binding, case .limited(let limit, let window) = binding.bound {
             let name = Self.name(binding)
             writer.write(3) { header in
                 header.write(1, "RateLimit")
                 header.write(
                     2,
-                    text: { RateLimitFields.writeCurrent(name, remaining: binding.remaining, time: binding.resetAfter, to: &$0) })
+                    text: {
+                        let time = binding.isOverLimit ? binding.retryAfter ?? binding.resetAfter : binding.resetAfter
+                        RateLimitFields.writeCurrent(name, remaining: binding.remaining, time: time, to: &$0)
+                    })
             }
             writer.write(3) { header in
                 header.write(1, "RateLimit-Policy")
@@ -125,10 +129,13 @@ struct RateLimitAnswer: GRPCMessage {
         case .none: break
         case .unlimited: writer.write(3, UInt64(UInt32.max))
         case .limited(let limit, let window):
-            writer.write(2) {
-                $0.write(1, UInt64(UInt32(clamping: limit)))
-                $0.write(2, UInt64(Unit(window).rawValue))
-                $0.write(3, name(status))
+            // Envoy makes fields for callers of what has a current limit, and takes the one with the least left.
+            if !status.isShadow {
+                writer.write(2) {
+                    $0.write(1, UInt64(UInt32(clamping: limit)))
+                    $0.write(2, UInt64(Unit(window).rawValue))
+                    $0.write(3, name(status))
+                }
             }
             writer.write(3, UInt64(UInt32(clamping: status.remaining)))
             writer.write(4) {

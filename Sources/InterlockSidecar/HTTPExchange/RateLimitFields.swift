@@ -2,7 +2,7 @@ internal import InterlockCore
 internal import NIOHTTP1
 
 /// `RateLimit` and `RateLimit-Policy`: structured fields of the IETF's draft-ietf-httpapi-ratelimit-headers. Times are whole
-/// seconds, rounded up.
+/// seconds, rounded up. Shadows are left out: a client that keeps to what it reads would be held to a limit that refuses nobody.
 struct RateLimitFields {
     private let current: String?
     private let policy: String
@@ -10,13 +10,14 @@ struct RateLimitFields {
     init(_ decision: LimitAnswer, limits: [LimitDefinition], hasSubject: Bool) {
         // A refused caller is told when there is room again, and never a later time than by `Retry-After`.
         let time = decision.retryAfter.map { max(0, $0) } ?? decision.resetAfter
-        current = decision.limitName.map { name in
+        let isShadow = limits.contains { $0.isShadow && $0.name == decision.limitName }
+        current = (isShadow ? nil : decision.limitName).map { name in
             var bytes: [UInt8] = []
             Self.writeCurrent(name, remaining: decision.remaining, time: time, to: &bytes)
             return String(decoding: bytes, as: UTF8.self)
         }
         var bytes: [UInt8] = []
-        for limit in limits where hasSubject || !limit.isPerSubject {
+        for limit in limits where !limit.isShadow && (hasSubject || !limit.isPerSubject) {
             if !bytes.isEmpty { bytes.append(text: ", ") }
             Self.writePolicy(limit.name, limit: limit.limit, window: limit.windowMilliseconds, to: &bytes)
         }
