@@ -60,13 +60,14 @@ struct ConfigurationVerdict: Answer {
 
     var file: String
     var services = 0
+    var domains = 0
     var warnings: [String] = []
     /// What a file cannot tell, and its reader has to know.
     var notes: [String] = []
     var problems: [Problem] = []
 
     private enum CodingKeys: String, CodingKey {
-        case file, services, warnings, notes, problems
+        case file, services, domains, warnings, notes, problems
         case isGood = "good"
     }
 
@@ -79,6 +80,7 @@ struct ConfigurationVerdict: Answer {
             let configuration = try SidecarConfiguration.check(
                 file: file, environment: environment, readsSecrets: readsSecrets)
             services = configuration.services.count
+            domains = configuration.domains.definitions.count
             warnings = configuration.warnings + [configuration.warningOfOwnRedis].compactMap { $0 }
             let wanted = configuration.locks.waitReplicas
             if wanted > 0 {
@@ -107,6 +109,7 @@ struct ConfigurationVerdict: Answer {
         try container.encode(file, forKey: .file)
         try container.encode(isGood, forKey: .isGood)
         try container.encode(services, forKey: .services)
+        try container.encode(domains, forKey: .domains)
         try container.encode(warnings, forKey: .warnings)
         try container.encode(notes, forKey: .notes)
         try container.encode(problems, forKey: .problems)
@@ -114,6 +117,7 @@ struct ConfigurationVerdict: Answer {
 
     var table: String {
         "\(file): good, \(services) \(services == 1 ? "service" : "services")"
+            + (domains == 0 ? "" : ", \(domains) \(domains == 1 ? "domain" : "domains")")
     }
 }
 

@@ -153,4 +153,152 @@ struct ConfigurationDomainTests {
         let error = #expect(throws: Refused.self) { _ = try Self.imported("descriptors: []") }
         #expect(error?.text == "import.yaml:1: expected the key domain: the domain's name")
     }
+
+    // MARK: Rules that limit nobody
+
+    /// What is said of a domain's rules, each a line of YAML, that are read.
+    private static func warnings(_ rules: String...) throws -> [String] {
+        let yaml = "listen: { grpc: 127.0.0.1:7381 }\nrate_limits:\n  edge:\n    descriptors:\n"
+        return try configuration(yaml + rules.map { "      - \($0)\n" }.joined()).warnings
+    }
+
+    @Test("a rule that replaces itself, or that replaces one that replaces it, is refused: neither would limit anybody")
+    func replacesItself() {
+        let start = "rate_limits:\n  edge:\n    descriptors:\n"
+        #expect(
+            refusals(of: start + "      - { key: a, limit: 1, per: 1s, name: x, replaces: [x] }") == [
+                "file.yaml:4: rate_limits.edge.descriptors[0].replaces: a rule cannot replace itself; take \"x\" away"
+            ])
+        let circle = refusals(
+            of: start + """
+                      - { key: a, limit: 1, per: 1s, name: x, replaces: [y] }
+                      - { key: b, descriptors: [{ key: c, limit: 1, per: 1s, name: y, replaces: [z] }] }
+                      - { key: d, limit: 1, per: 1s, name: z, replaces: [x] }
+                """)
+        #expect(circle.count == 1)
+        #expect(circle.first?.contains("\"x\" replaces \"y\" replaces \"z\" replaces \"x\"") == true, "\(circle)")
+    }
+
+    @Test("a rule that replaces one that is not there, or that would not limit in its place, is warned of")
+    func replacesNothing() throws {
+        let unknown = try Self.warnings("{ key: a, limit: 1, per: 1s, name: here, replaces: [her] }")
+        #expect(unknown.count == 1)
+        #expect(unknown.first?.contains("rate_limits.edge.descriptors[0].replaces") == true, "\(unknown)")
+        #expect(unknown.first?.contains("no rule of this domain has the name \"her\"; did you mean here?") == true, "\(unknown)")
+        let shadow = try Self.warnings(
+            "{ key: a, limit: 1, per: 1s, name: real }", "{ key: b, limit: 2, per: 1s, shadow: true, replaces: [real] }")
+        #expect(shadow.count == 1)
+        #expect(shadow.first?.contains("a shadow") == true, "\(shadow)")
+        #expect(
+            try Self.warnings(
+                "{ key: a, limit: 1, per: 1s, name: real }", "{ key: b, limit: 2, per: 1s, replaces: [real] }") == [])
+    }
+
+    @Test(
+        "a rule that no descriptor can meet, or that limits none, is warned of",
+        arguments: [
+            (["{ key: a, value: '/api/*', limit: 1, per: 1s }", "{ key: a, value: '/api/v1/*', limit: 2, per: 1s }"], 1),
+            (["{ key: a, value: '*', limit: 1, per: 1s }", "{ key: a, limit: 2, per: 1s }"], 1),
+            (["{ key: a, value: '/api/v1/*', limit: 1, per: 1s }", "{ key: a, value: '/api/*', limit: 2, per: 1s }"], 0),
+            (["{ key: a, value: 'x*y', limit: 1, per: 1s }", "{ key: a, value: 'x*', limit: 2, per: 1s }"], 0),
+            (["{ key: a, value: '*', limit: 1, per: 1s }", "{ key: b, value: 'x*', limit: 2, per: 1s }"], 0),
+            // A value comes before all patterns.
+            (["{ key: a, value: '*', limit: 1, per: 1s }", "{ key: a, value: x, limit: 2, per: 1s }"], 0),
+            (["{ key: a }"], 1),
+            (["{ key: a, descriptors: [{ key: b }] }"], 1),
+            // It lets a value pass that another rule is for.
+            (["{ key: a, limit: 1, per: 1s }", "{ key: a, value: x }"], 0),
+            (["{ key: a, value: 'x*', limit: 1, per: 1s }", "{ key: a, value: xy }"], 0),
+            (["{ key: a, unlimited: true }"], 0),
+        ] as [([String], Int)])
+    func unreachable(rules: [String], count: Int) throws {
+        let yaml = "listen: { grpc: 127.0.0.1:7381 }\nrate_limits:\n  edge:\n    descriptors:\n"
+        let warnings = try configuration(yaml + rules.map { "      - \($0)\n" }.joined()).warnings
+        #expect(warnings.count == count, "\(warnings)")
+    }
+
+    @Test("domains that nothing listens for are warned of")
+    func nobodyAsks() throws {
+        let yaml = "rate_limits: { edge: { descriptors: [{ key: a, limit: 1, per: 1s }] } }"
+        let warnings = try configuration(yaml).warnings
+        #expect(warnings.count == 1)
+        #expect(warnings.first?.contains("listen.grpc") == true, "\(warnings)")
+    }
+
+    // MARK: What other software writes
+
+    @Test("a file in the shape that Envoy Gateway writes is taken over")
+    func envoyGateway() throws {
+        let settings = try Self.imported(
+            """
+            name: first-listener
+            domain: first-listener
+            descriptors:
+              - key: first-route
+                value: first-route
+                rate_limit: null
+                descriptors:
+                  - key: rule-0-match-0
+                    value: rule-0-match-0
+                    detailed_metric: false
+                    descriptors: []
+                    rate_limit: { name: "", replaces: [], requests_per_unit: 5, unit: SECOND, unlimited: false }
+                    shadow_mode: false
+                    value_to_metric: false
+              - key: exempt
+                value: exempt
+                rate_limit: { name: "", requests_per_unit: 0, unit: UNKNOWN, unlimited: true }
+            """)
+        let domain = try #require(settings.definitions.first)
+        let index = DescriptorIndex(domain.rules)
+        #expect(domain.name == "first-listener")
+        #expect(index.rules.map(\.path) == ["first-route=first-route,rule-0-match-0=rule-0-match-0", "exempt=exempt"])
+        #expect(index.rules.map(\.rule.name) == [nil, nil] && index.rules.map(\.rule.limit)[1] == .unlimited)
+    }
+
+    @Test("names with spaces and colons, and domains with colons, are taken over, as the reference has them")
+    func namesWithSpaces() throws {
+        let settings = try Self.imported(
+            """
+            domain: edge:1
+            descriptors:
+              - { key: a, rate_limit: { unit: day, requests_per_unit: 5, name: "per day, all: users" } }
+              - { key: b, rate_limit: { unit: day, requests_per_unit: 9, replaces: [{ name: "per day, all: users" }] } }
+              - { key: c, value: 7, metadata: {}, rate_limit: { unit: hour, requests_per_unit: 9 } }
+            """)
+        let domain = try #require(settings.definitions.first)
+        #expect(domain.name == "edge:1")
+        #expect(domain.rules[0].name == "per day, all: users" && domain.rules[1].replaces == ["per day, all: users"])
+    }
+
+    @Test("what the reference ignores where it stands is ignored, and warned of")
+    func ignored() throws {
+        let settings = try Self.imported(
+            "domain: x\ndescriptors:\n  - { key: a, rate_limit: { unit: day, requests_per_unit: 5, shadow_mode: true } }\n")
+        #expect(settings.definitions.first?.rules.first?.isShadow == false)
+        let error = #expect(throws: Refused.self) { _ = try Self.imported("domain: x\nkind: y\ndescriptors: []\n") }
+        #expect(error?.text.contains("kind: unknown key") == true, "\(error?.text ?? "")")
+    }
+
+    @Test("a byte order mark before the text is no part of it")
+    func byteOrderMark() throws {
+        #expect(try configuration("\u{FEFF}fleet_size: 3").fleetSize == 3)
+        #expect(try Self.imported("\u{FEFF}domain: x\ndescriptors: []\n").definitions.first?.name == "x")
+    }
+
+    @Test("a rule of 0 lasts: its window is told, and nobody is told to come again at once")
+    func blockedWindow() throws {
+        let settings = try Self.imported(
+            "domain: x\ndescriptors:\n  - { key: a, rate_limit: { unit: hour, requests_per_unit: 0 } }\n  - { key: b, rate_limit: { unit: second, requests_per_unit: 0 } }\n"
+        )
+        var limiter = DomainLimiter(domain: try #require(settings.definitions.first))
+        for (key, window) in [("a", 3600), ("b", 1)] {
+            let ask = DescriptorAsk(entries: [DescriptorEntry(key: key, value: "x")])
+            guard case .answered(let answer) = limiter.admit([ask], id: 1, now: Instant(nanoseconds: 0)) else {
+                return #expect(Bool(false), "it is asked about")
+            }
+            #expect(answer.statuses[0].bound == .limited(limit: 0, window: .seconds(window)))
+            #expect(answer.statuses[0].resetAfter >= 86_400_000)
+        }
+    }
 }

@@ -74,6 +74,14 @@ final class ConfigurationSection {
         }
     }
 
+    /// Takes no notice of keys that were not asked for, and warns of them.
+    func ignore(_ keys: Set<String>, _ reason: String) {
+        for entry in entries where keys.contains(entry.name) && !known.contains(entry.name) && !settled.contains(entry.name) {
+            settled.insert(entry.name)
+            whole.findings.warn("\(whole.findings.fileName): \(entry.key.path) \(reason)")
+        }
+    }
+
     func refuseUnknownKeys() {
         for entry in entries where !known.contains(entry.name) && !settled.contains(entry.name) {
             let suggestion = Self.meant(by: entry.name, among: known) ?? ConfigurationText.closest(to: entry.name, among: known)
@@ -87,6 +95,7 @@ extension ConfigurationSection {
     /// The known key that other software calls so; `nil`: there is none here.
     private static func meant(by word: String, among known: [String]) -> String? {
         let word = word.lowercased().replacing("-", with: "_")
+        if known.contains(word) { return word }
         return synonyms.first { known.contains($0.key) && $0.words.contains(word) }?.key
     }
 

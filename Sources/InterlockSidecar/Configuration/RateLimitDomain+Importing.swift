@@ -26,18 +26,53 @@ extension RateLimitDomain {
         var name: String?
         var rules: [DescriptorRule] = []
         value.section { section in
-            name = section.required("domain", "the domain's name") { $0.parsed(insteadOf: ResourceName.expectedPart) }
+            name = section.required("domain", "the domain's name") { $0.parsed(insteadOf: Self.expectedDomain) }
             section.read("descriptors") { rules = DescriptorRule.imported($0, deep: 1, isDetailed: false) }
+            // Gateways name the whole file so; to the reference it means nothing either.
+            section.read("name") { _ in }
+            section.ignoreWhatTheReferenceIgnores()
         }
         guard let name else { return nil }
         self.init(name: name, rules: rules)
+        let findings = value.findings
+        for sentence in DomainDoubts(self).sentences { findings.warn("\(findings.fileName): \(sentence)") }
+        if let circle = DomainDoubts.circle(in: rules) {
+            findings.warn(
+                "\(findings.fileName): \(DomainDoubts.described(circle)): a request that meets all of these is held to none of them"
+            )
+        }
         isIndependent = true
         countsRefused = true
+    }
+
+    /// Colons are no matter: a domain's name stands in braces in its keys.
+    private static func expectedDomain(insteadOf text: String) -> String? {
+        do throws(ResourceName.Violation) { _ = try ResourceName(text) } catch { return "a name of \(ResourceName.rule)" }
+        return nil
+    }
+}
+
+extension ConfigurationSection {
+    /// The keys that the reference knows, anywhere in its files. It takes no notice of one that stands where it means nothing.
+    private static let keysOfTheReference: Set<String> = [
+        "domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited", "shadow_mode",
+        "quota_mode",
+        "name", "replaces", "detailed_metric", "value_to_metric", "share_threshold", "metadata",
+    ]
+
+    fileprivate func ignoreWhatTheReferenceIgnores() {
+        ignore(Self.keysOfTheReference, "means nothing here, to the reference neither; it is ignored")
     }
 }
 
 extension DescriptorRule {
     private static let limits: ClosedRange<Int64> = 0...Int64(UInt32.max)
+    /// Of the name of a limit, in bytes: the reference takes any text.
+    private static let longestName = 1024
+
+    private static func expectedName(insteadOf text: String) -> String? {
+        text.isEmpty || text.utf8.count > longestName ? "a text of 1-\(longestName) bytes" : nil
+    }
 
     /// - Parameter isDetailed: a rule that leads here shows the values in its metrics.
     fileprivate static func imported(_ value: ConfigurationValue, deep depth: Int, isDetailed: Bool) -> [DescriptorRule] {
@@ -75,10 +110,14 @@ extension DescriptorRule {
             section.read("quota_mode") { item in
                 if item.flag() == true { item.refuse("quota_mode is not carried out here; take it away, or set it to false") }
             }
-            section.refuse(["metadata"], "metadata are not sent by this service; take them away")
+            section.read("metadata") { item in
+                if case .mapping(let entries) = item.node.content, entries.isEmpty { return }
+                if !item.isNull { item.refuse("metadata are not sent by this service; take them away") }
+            }
             section.read("descriptors") {
                 rule.rules = Self.imported($0, deep: depth + 1, isDetailed: rule.hasDetailedMetrics)
             }
+            section.ignoreWhatTheReferenceIgnores()
         }
         guard let key else { return nil }
         rule.key = key
@@ -92,21 +131,24 @@ extension DescriptorRule {
             section.read("unlimited", into: &isUnlimited) { $0.flag() }
             var count: Int64 = 0
             section.read("requests_per_unit", into: &count) { $0.wholeNumber(in: Self.limits) }
-            section.readOptional("name", into: &name) { $0.parsed(insteadOf: ResourceName.expectedPart) }
+            section.readOptional("name", into: &name) { $0.word?.isEmpty == true ? nil : $0.parsed(insteadOf: Self.expectedName) }
             section.read("replaces") { list in
                 for item in list.list() {
                     item.section { entry in
                         let replaced = entry.required("name", "the name of another limit") {
-                            $0.parsed(insteadOf: ResourceName.expectedPart)
+                            $0.parsed(insteadOf: Self.expectedName)
                         }
                         if let replaced { replaces.append(replaced) }
+                        entry.ignoreWhatTheReferenceIgnores()
                     }
                 }
             }
             if let name, replaces.contains(name) { section.whole.refuse("a limit cannot replace itself") }
             var unit: RateLimitUnit?
             section.readOptional("unit", into: &unit) { item in
-                item.parsed { text throws(ConfigurationExpectation) in
+                // Of what is unlimited the reference refuses a unit that is one.
+                if isUnlimited, item.word.map({ RateLimitUnit(rawValue: $0.lowercased()) == nil }) == true { return nil }
+                return item.parsed { text throws(ConfigurationExpectation) in
                     guard let unit = RateLimitUnit(rawValue: text.lowercased()) else {
                         throw ConfigurationExpectation(
                             ConfigurationText.alternatives(RateLimitUnit.allCases.map(\.rawValue)))
@@ -114,8 +156,9 @@ extension DescriptorRule {
                     return unit
                 }
             }
+            section.ignoreWhatTheReferenceIgnores()
             if isUnlimited {
-                section.refuse(["unit"], "does not go with unlimited: true; take one of the two away")
+                if unit != nil { section.refuse(["unit"], "does not go with unlimited: true; take one of the two away") }
                 limit = .unlimited
             } else if let unit {
                 limit =

@@ -10,7 +10,12 @@ extension DomainSettings {
                 }
                 var domain = RateLimitDomain(name: entry.name)
                 domain.read(entry.value)
+                if let circle = DomainDoubts.circle(in: domain.rules) {
+                    entry.key.refuse(
+                        "\(DomainDoubts.described(circle)): a request that meets all of these is held to none of them")
+                }
                 add(domain, at: entry.key)
+                for sentence in DomainDoubts(domain).sentences { entry.value.findings.warn("\(entry.value.path).\(sentence)") }
             }
         }
     }
@@ -109,7 +114,12 @@ extension DescriptorRule {
             section.read("shadow", into: &rule.isShadow) { $0.flag() }
             section.read("detailed_metrics", into: &rule.hasDetailedMetrics) { $0.flag() }
             section.readOptional("name", into: &rule.name) { $0.parsed(insteadOf: ResourceName.expectedPart) }
-            section.read("replaces") { rule.replaces = $0.list().compactMap { $0.parsed(insteadOf: ResourceName.expectedPart) } }
+            section.read("replaces") { list in
+                rule.replaces = list.list().compactMap { $0.parsed(insteadOf: ResourceName.expectedPart) }
+                if let name = rule.name, rule.replaces.contains(name) {
+                    list.refuse("a rule cannot replace itself; take \(ConfigurationValue.quoted(name)) away")
+                }
+            }
             rule.limit = Self.limit(section)
             section.read("descriptors") { rule.rules = Self.list($0, deep: depth + 1) }
         }

@@ -130,6 +130,14 @@ extension SidecarConfiguration {
         if listen.unix == nil, listen.unixMode != nil || listen.unixGroup != nil {
             findings.warn("listen.unix_mode and listen.unix_group mean nothing without listen.unix")
         }
+        for service in services where service.onLimit.patience > locks.maximumWait {
+            findings.warn(
+                "services.\(service.name).on_limit.patience: no call waits for \(DurationText.shortest(service.onLimit.patience)), because "
+                    + "locks.max_wait ends every wait after \(DurationText.shortest(locks.maximumWait))")
+        }
+        if listen.grpc == nil, !domains.definitions.isEmpty {
+            findings.warn("rate_limits and rls.import limit nobody: nothing listens for Envoy; set listen.grpc")
+        }
         let isURLKnown = redis.url != RedisSettings.unread
         let urls = [redis.url].compactMap(\.self) + redis.urls
         if isURLKnown, redis.tls != nil, !urls.contains(where: { $0.lowercased().hasPrefix("rediss") }) {
