@@ -89,6 +89,16 @@ struct TurnSharingTests {
 
 @Suite("Subjects with their own counters")
 struct SubjectBookTests {
+    @Test(
+        "a subject that a caller names as the crowd is called takes nothing of theirs",
+        arguments: [
+            ("~crowd", "~~crowd"), ("~~crowd", "~~~crowd"), ("tenant-7", "tenant-7"), ("~other", "~other"),
+            ("x~crowd", "x~crowd"), ("~x~crowd", "~x~crowd"), ("~", "~"),
+        ])
+    func namedAsTheCrowd(subject: String, counted: String) {
+        #expect(SubjectBook.counted(subject) == counted)
+    }
+
     private static let start = Instant(nanoseconds: 1_000_000)
 
     /// Which of the names get a counter.

@@ -393,7 +393,7 @@ final class RateLimitCoordinator {
         let definitions = service.definition.limits
         let applicable = definitions.indices.filter { !definitions[$0].isPerSubject || subject != nil }
         guard !applicable.isEmpty else { return completion(.success([])) }
-        let subject = subject.map { service.subjects.hasPlace(for: $0) ? $0 : SubjectBook.crowd }
+        let subject = subject.map(SubjectBook.counted).map { service.subjects.hasPlace(for: $0) ? $0 : SubjectBook.crowd }
         let script = PeekScript(
             keyNames: applicable.map { index in
                 runtime.keys.rate(

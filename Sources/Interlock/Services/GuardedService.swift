@@ -87,6 +87,7 @@ final class GuardedService {
 
     /// As whom a call of this subject is counted.
     func counted(_ subject: String?, now: Instant) -> String? {
+        let subject = subject.map(SubjectBook.counted)
         guard let subject, let memory = definition.longestSubjectMemory,
             !subjects.takeIn(subject, windowMilliseconds: memory, now: now)
         else { return subject }

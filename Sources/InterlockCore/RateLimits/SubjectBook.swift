@@ -7,6 +7,12 @@ package struct SubjectBook: Sendable {
     /// The subject that all are counted as who find no place.
     package static let crowd = "~crowd"
 
+    /// What a caller's subject is counted as. One that is called as the crowd is has one more tilde: it takes nothing of theirs.
+    package static func counted(_ subject: String) -> String {
+        guard subject.utf8.first == UInt8(ascii: "~"), subject.hasSuffix(crowd) else { return subject }
+        return subject.utf8.dropLast(crowd.utf8.count).allSatisfy { $0 == UInt8(ascii: "~") } ? "~" + subject : subject
+    }
+
     package var capacity: Int
     private var current: Set<Int> = []
     /// Those of the span before who were not seen since.
