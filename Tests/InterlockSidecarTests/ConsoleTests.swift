@@ -76,6 +76,24 @@ struct ConsoleTests {
         }
     }
 
+    @Test("which limit refuses is shown, also of limits that count per subject")
+    func refusals() async throws {
+        let service = ServiceDefinition(
+            name: "catalog",
+            limits: [
+                LimitDefinition(name: "all", limit: 100, window: .seconds(60)),
+                LimitDefinition(name: "each", limit: 1, window: .seconds(60), isPerSubject: true),
+            ])
+        try await HTTPTestDoor.with(services: [service]) { door in
+            for status in [200, 429, 429] {
+                try await door.expect(status, "POST", "/v1/limits/catalog/take", #"{"subject":"tenant-7"}"#)
+            }
+            let frame = try await door.client.send("GET", "/v1/live?view=service&name=catalog")
+            #expect(frame.body.contains(#""name":"each","per_subject":true,"refused":2"#), "\(frame.body)")
+            #expect(frame.body.contains(#""name":"all","per_subject":false,"refused":0"#))
+        }
+    }
+
     @Test("each lock is on a page of the list, however many other keys lie among them", arguments: [500, 100])
     func pages(others: Int) async throws {
         try await HTTPTestDoor.with { door in

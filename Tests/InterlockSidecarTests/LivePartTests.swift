@@ -128,6 +128,31 @@ struct LivePartTests {
         #expect(events.changes(ofService: "search").isEmpty)
     }
 
+    @Test("a limit that is reached every second leaves the events of others their places")
+    func chattyLimit() throws {
+        let events = EventHistory()
+        func hear(_ members: String) throws {
+            let bytes = Array((#"{"v":1,"origin":"a","db":0,"# + members + "}").utf8)
+            events.heard(try #require(EventMessage(bytes)), InterlockEvent(json: bytes)) { _ in true }
+        }
+        try hear(#""type":"lock.broken","lock":"orders","by":"me","at_ms":1"#)
+        try hear(#""type":"breaker","service":"search","state":"open","generation":7,"at_ms":2"#)
+        try hear(#""type":"limit.reached","service":"slow","limit":"1d","used":5,"capacity":5,"at_ms":3"#)
+        for second in 0..<200 {
+            for kind in ["near", "reached"] {
+                try hear(
+                    #""type":"limit.\#(kind)","service":"fast","limit":"1s","subject":"s\#(second)","used":4,"capacity":5,"at_ms":\#(second + 4)"#
+                )
+            }
+        }
+        let text = Self.text(events)
+        #expect(
+            text.contains("lock.broken") && text.contains(#""generation":7"#) && text.contains(#""1d""#), "\(text.prefix(300))")
+        #expect(text.components(of: "\"at_ms\"") == EventHistory.capacity)
+        // The newest is first, and what happened last is there.
+        #expect(text.hasPrefix(#"{"events":[{"at_ms":203"#))
+    }
+
     @Test("an event that other readers would not take for JSON does not spoil those beside it")
     func strangeEvents() throws {
         let events = EventHistory()

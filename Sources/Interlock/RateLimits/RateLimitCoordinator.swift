@@ -185,6 +185,7 @@ final class RateLimitCoordinator {
             }
             guard settlement.answer.isTaken, let place = settlement.place else {
                 limited += settlement.calls.count
+                service.metrics.refused(settlement.calls.count, by: settlement.answer.limitName)
                 if settlement.place == nil { service.metrics.remembered.increment(by: settlement.calls.count) }
                 continue
             }
@@ -227,6 +228,7 @@ final class RateLimitCoordinator {
 
     private func deliverRefusal(_ service: GuardedService, _ settlement: ServiceLimiter.Settlement, cost: Int64) {
         service.metrics.limited.increment(by: settlement.calls.count)
+        service.metrics.refused(settlement.calls.count, by: settlement.answer.limitName)
         _ = deliver(service, settlement, cost: cost)
     }
 

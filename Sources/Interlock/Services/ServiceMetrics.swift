@@ -21,6 +21,8 @@ final class ServiceMetrics {
     private let service: String
     /// The shadow limits that something was counted of.
     private var shadows: Set<String> = []
+    /// By the limits that refused something, as they are called; bounded by those that were configured.
+    private var limitsRefused: [String: Tally] = [:]
     private let refusals: [PermitAnswer.Reason: Counter]
     private let states: [BreakerSnapshot.State: Gauge]
     private let outcomes: [Outcome: Tally]
@@ -77,6 +79,18 @@ final class ServiceMetrics {
     }
 
     /// Counts the calls that shadow limits had no room for.
+    /// Calls that a limit refused.
+    func refused(_ calls: Int, by limit: String?) {
+        guard let limit else { return }
+        if let known = limitsRefused[limit] { return known.increment(by: calls) }
+        let tally = Tally(label: "interlock_limit_refusals_total", dimensions: [("service", service), ("limit", limit)])
+        limitsRefused[limit] = tally
+        tally.increment(by: calls)
+    }
+
+    /// How many calls a limit has refused since the service was configured.
+    func refusals(by limit: String) -> Int64 { limitsRefused[limit]?.count ?? 0 }
+
     func countShadowRefusals(_ verdict: LimitVerdict, _ batch: LimitBatch) {
         for (judged, counter) in zip(verdict.counters, batch.counters) where judged.excess > 0 {
             let limit = batch.definitions[counter.definition].name
@@ -105,7 +119,9 @@ final class ServiceMetrics {
     /// The service is there no more: what was last said of it would be said for ever.
     func destroy() {
         for counter in [failed, remembered, refusedForUnreported, crowded, trips] + Array(refusals.values) { counter.destroy() }
-        for tally in [taken, limited, permitsGranted, permitsRefused] + Array(outcomes.values) { tally.destroy() }
+        for tally in [taken, limited, permitsGranted, permitsRefused] + Array(outcomes.values) + Array(limitsRefused.values) {
+            tally.destroy()
+        }
         for gauge in [placesInUse, permitsWaiting, waiting, subjects] + Array(states.values) { gauge.destroy() }
         for limit in shadows { shadowRefusals(of: limit).destroy() }
     }

@@ -190,7 +190,7 @@ extension TopScreen {
             case .locks: frame?.object["locks"]["locks"].list ?? []
             case .services: frame?.object["services"]["services"].list ?? []
             case .lock, .grants: frame?.object["grants"]["grants"].list ?? []
-            case .service: frame?.object["limits"]["limits"].list ?? []
+            case .service: limits
             case .events: frame?.object["events"]["events"].list ?? []
             case .domains:
                 (frame?.object["domains"]["domains"].list ?? []).flatMap { domain in
@@ -329,6 +329,15 @@ extension TopScreen {
             return about(object["service"] ?? .null, object["minute"]["series"])
                 + [Line(text: ""), Line(text: "Limits\(age(object["limits"]))", style: .bold)]
         }
+    }
+
+    /// Those that were read with what they have refused here, then those that count per subject, of which nothing is read.
+    private var limits: [JSONValue] {
+        let known = frame?.object["service"]["limits"].list ?? []
+        let read = (frame?.object["limits"]["limits"].list ?? []).map { row in
+            row.adding("refused", known.first { $0["name"].text == row["name"].text }?["refused"] ?? .null)
+        }
+        return read + known.filter { $0["per_subject"].flag }
     }
 
     private var grantsTitle: Line { Line(text: "Its grants among the last 100 of this sidecar", style: .bold) }

@@ -160,9 +160,12 @@ enum TopTables {
 
     static let limits: [TopColumn] = [
         .text("LIMIT") { row, _ in row["name"].text ?? "" },
-        .number("USED") { row in row["limit"].integer.map { max(0, $0.less(row["remaining"].integer ?? 0)) } },
+        .number("USED") { row in
+            row["remaining"].integer.flatMap { left in row["limit"].integer.map { max(0, $0.less(left)) } }
+        },
         .number("OF") { $0["limit"].integer },
         .time("WINDOW") { row, _ in row["window_ms"].integer },
+        .number("REFUSED") { $0["refused"].integer },
         .time("ROOM IN") { row, _ in row["limited"].flag ? row["retry_after_ms"].integer : nil },
         .text("KIND") { row, _ in
             [row["algorithm"].text, row["per_subject"].flag ? "each subject" : nil, row["shadow"].flag ? "shadow" : nil]

@@ -24,21 +24,45 @@ final class EventHistory {
 
     /// The number of the newest; none: 0.
     private(set) var last: Int64 = 0
-    /// Each as it is written here, the newest first.
-    private var events: Deque<ByteBuffer> = []
+    /// Each as it is written here, the newest first, with what it is of.
+    private var events: Deque<(json: ByteBuffer, source: String)> = []
+    /// How many of each source there are.
+    private var counts: [String: Int] = [:]
     private var breakers: [String: Deque<Change>] = [:]
 
     func heard(_ message: EventMessage, _ event: InterlockEvent<EventPayload>?, isConfigured: (_ service: String) -> Bool) {
         if let json = Self.written(message.json) {
             last += 1
-            events.prepend(json)
-            if events.count > Self.capacity { events.removeLast() }
+            let source = Self.source(event?.payload)
+            events.prepend((json, source))
+            counts[source, default: 0] += 1
+            if events.count > Self.capacity { drop() }
         }
         guard case .breaker(let change) = event?.payload, let event, isConfigured(change.service) else { return }
         var changes = breakers[change.service] ?? []
         changes.prepend(Change(origin: event.origin, atMilliseconds: event.atMilliseconds, breaker: change.breaker))
         if changes.count > Self.changes { changes.removeLast() }
         breakers[change.service] = changes
+    }
+
+    /// What an event is of, among which those make room for others that have most: a limit that is reached every second pushes out its
+    /// own events, and not that a lock was broken. O(1).
+    private static func source(_ payload: EventPayload?) -> String {
+        switch payload {
+        case .limit(let event): "limit \(event.service) \(event.limit)"
+        case .breaker(let change): "breaker \(change.service)"
+        case .lock: "lock"
+        case .fleet: "fleet"
+        case nil: ""
+        }
+    }
+
+    /// Drops the oldest event of those sources that have most. O(capacity).
+    private func drop() {
+        let most = counts.values.max() ?? 0
+        guard let place = events.lastIndex(where: { counts[$0.source] == most }) else { return }
+        let source = events.remove(at: place).source
+        counts[source] = most > 1 ? most - 1 : nil
     }
 
     /// Forgets the breakers of services that are there no more.
@@ -54,7 +78,7 @@ final class EventHistory {
         buffer.writeStaticString("{\"events\":[")
         for (place, event) in events.enumerated() {
             if place > 0 { buffer.writeStaticString(",") }
-            buffer.writeImmutableBuffer(event)
+            buffer.writeImmutableBuffer(event.json)
         }
         buffer.writeString("],\"last\":\(last)}")
     }

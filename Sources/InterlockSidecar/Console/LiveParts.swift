@@ -166,6 +166,13 @@ struct LiveParts {
         // It was there when the view was entered, and may have been taken out of the configuration meanwhile.
         guard case .success(let status) = calls.breaker(service: name) else { return ["service": .null] }
         var members = members(status)
+        members["limits"] = .list(
+            (calls.limitRefusals(ofService: name) ?? []).map { limit, refused in
+                .object([
+                    "name": .text(limit.name), "limit": .integer(limit.limit), "window_ms": .integer(limit.windowMilliseconds),
+                    "per_subject": .flag(limit.isPerSubject), "shadow": .flag(limit.isShadow), "refused": .integer(refused),
+                ])
+            })
         members["history"] = .list(
             events.changes(ofService: name).map { change in
                 var members = ServiceReply.members(change.breaker)

@@ -234,10 +234,13 @@ const views = {
     const used = new Map();
     const limits = table("Limits", [
       ["Limit", (limit) => limit.name + (limit.shadow ? " (shadow)" : "") + (limit.per_subject ? " (each subject)" : "")],
-      ["Used now", (limit) => make("span", {}, make("meter", { min: 0, max: limit.limit, value: limit.used, "aria-label": `used of ${limit.name}` }),
-        ` ${number(limit.used)} of ${number(limit.limit)}`)],
+      ["Used now", (limit) => (limit.used === null ? `each subject ${number(limit.limit)}`
+        : make("span", {}, make("meter", { min: 0, max: limit.limit, value: limit.used, "aria-label": `used of ${limit.name}` }),
+          ` ${number(limit.used)} of ${number(limit.limit)}`))],
       ["Window", (limit) => span(limit.window_ms)],
-      ["Most in the last minute shown", (limit) => number(Math.max(...(used.get(limit.name) ?? [[0, 0]]).map(([, value]) => value))), "number"],
+      ["Most in the last minute shown", (limit) => (limit.used === null ? ""
+        : number(Math.max(...(used.get(limit.name) ?? [[0, 0]]).map(([, value]) => value)))), "number"],
+      ["Refused here", (limit) => number(limit.refused), "number"],
       ["Room again in", (limit) => (limit.limited && limit.retry_after_ms >= 0 ? left(limit.retry_after_ms, parts.limits.at_ms) : ""), "number"],
     ], (limit) => limit.name, "It has no limits.");
     const limitsAge = make("p", { className: "note" });
@@ -297,7 +300,11 @@ const views = {
           const seen = (used.get(limit.name) ?? []).filter(([at]) => at > now() - 60000 && at !== standing.at_ms);
           used.set(limit.name, [...seen, [standing.at_ms, limit.used]]);
         }
-        limits.show(standing.at_ms === null ? null : shown);
+        const refused = new Map((service?.limits ?? []).map((limit) => [limit.name, limit.refused]));
+        // What one subject has used is read for no one; which limit refuses is known of those, too.
+        const others = (service?.limits ?? []).filter((limit) => limit.per_subject).map((limit) => ({ ...limit, used: null }));
+        limits.show(standing.at_ms === null ? null
+          : [...shown.map((limit) => ({ ...limit, refused: refused.get(limit.name) ?? 0 })), ...others]);
         setText(limitsAge, age(standing));
       }
       if (minute) {

@@ -30,6 +30,7 @@ enum MetricHelp {
         "interlock_limit_crowded_total": "Calls that were counted together, because a service had max_subjects subjects already.",
         "interlock_limit_decisions_total": "Decisions about calls by a service's limits.",
         "interlock_limit_decision_seconds": "Time that Redis took to judge a batch of calls.",
+        "interlock_limit_refusals_total": "Calls that a limit refused, by the limit that did.",
         "interlock_limit_remembered_refusals_total": "Calls that were refused without asking Redis.",
         "interlock_limit_shadow_refusals_total": "Calls that a shadow limit would have refused.",
         "interlock_limit_subjects": "Subjects of a service that have counters of their own, as far as this sidecar knows.",
