@@ -12,7 +12,8 @@ struct ProxyTargetTests {
             "..%2fx", "..%2Fx", "..%5cx", "a%2f..%2fx", "a%5c..%5cx", "%252e%252e/x", "%252e%252e%252fx", "%252e", "..%252fx",
             "..;/x", "..;a=b/x", "%2e%2e;/x", "%2e%2e%3b/x", "a\\..\\x", "..\\x", "/evil.example/x", "//evil.example", "a%00b",
             "a%0d%0aHost:%20x", "a%7f", "%c0%ae%c0%ae/x", "%ff", "%e0%80%ae", "a%zz", "a%", "a%2", "a#b", "a b", "a\u{e9}",
-            "%25%32%65%25%32%65/x", "a%2500",
+            "%25%32%65%25%32%65/x", "a%2500", "..%23", "..%23/x", "..%3f", "..%3Fx/y", "a/..%2523", "%2f%2fevil.example",
+            "%2F/evil.example", "%252f%252fevil.example", "%5c%5cevil.example", "%2f%5cevil.example",
         ])
     func refused(path: String) {
         let problem = #expect(throws: HTTPProblem.self) { try ProxyTarget("/proxy/shop/" + path) }

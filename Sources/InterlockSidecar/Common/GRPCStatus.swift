@@ -17,13 +17,14 @@ enum GRPCStatus: Int {
         case .alreadyExists, .aborted: 409
         case .resourceExhausted: 429
         case .unknown, .internal, .dataLoss: 500
-        case .unimplemented: 501
+        // The caller asks for a method that the service does not have.
+        case .unimplemented: 404
         case .unavailable: 503
         case .deadlineExceeded: 504
         }
     }
 
-    static func isSpoken(in contentType: String?) -> Bool { contentType?.hasPrefix("application/grpc") ?? false }
+    static func isSpoken(in contentType: String?) -> Bool { contentType?.lowercased().hasPrefix("application/grpc") ?? false }
 
     /// A message for people as it travels (gRPC over HTTP2, "Responses").
     static func encoded(_ message: String) -> String {

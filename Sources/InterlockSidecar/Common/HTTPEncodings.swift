@@ -37,13 +37,35 @@ package final class HTTPDate: Sendable {
         return "\(weekdays[Int(weekday)]), \(twoDigits(dayOfMonth)) \(months[Int(month - 1)]) \(year) \(clock) GMT"
     }
 
-    /// The second of the Unix epoch that a date in the form of `text(second:)` means; `nil`: it is not one.
+    /// The second of the Unix epoch that a date means, in one of the three forms that HTTP knows; `nil`: it is not one.
     package static func second(_ text: String) -> Int64? {
-        let words = text.split(separator: " ")
-        guard words.count == 6, words[5] == "GMT", let day = Int64(words[1]), let year = Int64(words[3]),
-            let month = months.firstIndex(of: String(words[2])), (1...31).contains(day), (1...9999).contains(year)
+        let words = text.lowercased().split { $0 == " " || $0 == "\t" }
+        switch words.count {
+        // Sun, 06 Nov 1994 08:49:37 GMT
+        case 6 where words[5] == "gmt": return second(day: words[1], month: words[2], year: Int64(words[3]), clock: words[4])
+        // Sun Nov  6 08:49:37 1994
+        case 5: return second(day: words[2], month: words[1], year: Int64(words[4]), clock: words[3])
+        // Sunday, 06-Nov-94 08:49:37 GMT
+        case 4 where words[3] == "gmt":
+            let parts = words[1].split(separator: "-")
+            guard parts.count == 3, parts[2].utf8.count == 2, let short = Int64(parts[2]) else { return nil }
+            return second(day: parts[0], month: parts[1], year: fullYear(short), clock: words[2])
+        default: return nil
+        }
+    }
+
+    /// A year of two digits is never more than 50 years ahead (RFC 9110, section 5.6.7).
+    private static func fullYear(_ short: Int64) -> Int64 {
+        let now = 1970 + Int64(Date.now.timeIntervalSince1970 / (365.2425 * 86_400))
+        let year = now / 100 * 100 + short
+        return year > now + 50 ? year - 100 : year
+    }
+
+    private static func second(day: Substring, month: Substring, year: Int64?, clock: Substring) -> Int64? {
+        guard let day = Int64(day), let year, let month = months.firstIndex(where: { $0.lowercased() == month }),
+            (1...31).contains(day), (1...9999).contains(year)
         else { return nil }
-        let clock = words[4].split(separator: ":").compactMap { Int64($0) }
+        let clock = clock.split(separator: ":").compactMap { Int64($0) }
         guard clock.count == 3, (0...23).contains(clock[0]), (0...59).contains(clock[1]), (0...60).contains(clock[2])
         else { return nil }
         // A date to days: https://howardhinnant.github.io/date_algorithms.html#days_from_civil

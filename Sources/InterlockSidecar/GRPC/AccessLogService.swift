@@ -141,6 +141,8 @@ extension Envoy_Data_Accesslog_V3_HTTPAccessLogEntry {
 
     fileprivate var retryAfterMilliseconds: Int64? {
         guard [429, 503].contains(response.responseCode.value) else { return nil }
-        return response.responseHeaders["retry-after"].flatMap(RetryAfter.milliseconds)
+        return response.responseHeaders["retry-after"].flatMap {
+            RetryAfter.milliseconds($0, date: response.responseHeaders["date"])
+        }
     }
 }

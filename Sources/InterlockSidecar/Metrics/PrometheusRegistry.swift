@@ -11,7 +11,7 @@ package enum ExpositionFormat: Sendable {
     /// What a reader asks for who sends this `Accept`.
     init(accept: String?) {
         let ranges = (accept ?? "").lowercased().split(separator: ",").map { range in
-            let words = range.split(separator: ";").map { $0.filter { $0 != " " } }
+            let words = range.split(separator: ";").map { $0.filter { $0 != " " && $0 != "\t" } }
             let quality = words.dropFirst().first { $0.hasPrefix("q=") }.flatMap { Double($0.dropFirst(2)) }
             return (type: words.first ?? "", quality: quality ?? 1)
         }

@@ -15,9 +15,9 @@ final class LastGoodAnswers: Sendable {
     /// Fields that say nothing of what is asked for: two requests that differ in these only have one answer. All others make a
     /// difference, for who knows what the service does by them: whose data it shows, in which language, for which shop.
     private static let indifferent: Set<String> = [
-        "accept-charset", "cache-control", "connection", "content-length", "correlation-id", "date", "dnt", "forwarded", "from",
-        "host",
-        "if-modified-since", "if-none-match", "keep-alive", "pragma", "priority", "referer", "request-id", "te", "traceparent",
+        "accept-charset", "cache-control", "connection", "content-length", "correlation-id", "date", "dnt", "forwarded",
+        "host", "if-modified-since", "if-none-match", "keep-alive", "pragma", "priority", "referer", "request-id", "te",
+        "traceparent",
         "tracestate", "upgrade-insecure-requests", "user-agent", "via", "x-amzn-trace-id", "x-api-key", "x-b3-parentspanid",
         "x-b3-sampled", "x-b3-spanid", "x-b3-traceid", "x-correlation-id", "x-forwarded-for", "x-forwarded-host",
         "x-forwarded-port", "x-forwarded-proto", "x-real-ip", "x-request-id", "x-request-start",
@@ -87,6 +87,10 @@ final class LastGoodAnswers: Sendable {
         return Key(target: request.uri, fields: fields.sorted())
     }
 
+    /// Directives of `Cache-Control` by which an answer is for one caller, or is not to be used later without asking
+    /// (RFC 9111, 5.2.2).
+    private static let forbidding = ["no-store", "private", "no-cache", "must-revalidate", "proxy-revalidate"]
+
     /// Whether an answer with this head may be given to others, as far as its size is not concerned.
     static func mayBeKept(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) -> Bool {
         guard 200..<300 ~= status.code, status != .partialContent, !headers.contains(name: "Set-Cookie"),
@@ -94,10 +98,10 @@ final class LastGoodAnswers: Sendable {
         else { return false }
         let isPrivate = headers["Cache-Control"].contains { value in
             let value = value.lowercased()
-            return value.contains("no-store") || value.contains("private")
+            return forbidding.contains { value.contains($0) }
         }
         let varies = headers["Vary"].contains { value in
-            !value.lowercased().split(separator: ",").allSatisfy { $0.filter { $0 != " " } == "accept-encoding" }
+            !value.lowercased().split(separator: ",").allSatisfy { $0.filter { $0 != " " && $0 != "\t" } == "accept-encoding" }
         }
         return !isPrivate && !varies
     }

@@ -1,4 +1,5 @@
 internal import FoundationEssentials
+internal import InterlockHTTP
 internal import NIOHTTP1
 
 /// Which header fields a proxy passes on, and which it adds (RFC 9110, section 7.6).
@@ -83,13 +84,15 @@ enum ProxyFields {
     }
 
     /// The answer's fields as the client gets them.
-    static func answer(_ received: HTTPHeaders) -> HTTPHeaders {
+    /// - Parameter isInformational: the answer itself still comes, and says the rest.
+    static func answer(_ received: HTTPHeaders, isInformational: Bool = false) -> HTTPHeaders {
         var headers = HTTPHeaders()
         headers.reserveCapacity(received.count + 5)
         let named = namedByConnection(in: received)
         for (name, value) in received where isPassedOn(name, named) && !saidByUs.contains(name) {
             headers.add(name: name, value: value)
         }
+        if isInformational { return headers }
         // It comes from the origin of the admin API: a page must not act there.
         headers.add(name: "Content-Security-Policy", value: "sandbox")
         headers.add(name: "Via", value: via)
@@ -130,9 +133,11 @@ enum ProxyFields {
 
     private static func tokens(of name: String, in headers: HTTPHeaders) -> Set<String> {
         guard headers.contains(name: name) else { return [] }
-        let words = headers[name].flatMap { $0.lowercased().split(separator: ",") }
-        return Set(words.map { String($0.drop { $0 == " " }.prefix { $0 != " " && $0 != "\t" }) })
+        let words = headers[name].flatMap { $0.lowercased().utf8.split(separator: UInt8(ascii: ",")) }
+        return Set(words.map { String(Substring($0.drop(while: isSpace).prefix { !isSpace($0) && $0 != UInt8(ascii: ";") })) })
     }
+
+    private static func isSpace(_ byte: UInt8) -> Bool { byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
 }
 
 /// Names of header fields, among which a name is looked for without a copy of it.
@@ -170,10 +175,13 @@ package enum RetryAfter {
     package static let longestSeconds: Int64 = 366 * 86_400
 
     /// In milliseconds from now; `nil`: it is neither.
-    package static func milliseconds(_ text: String) -> Int64? {
+    /// - Parameter date: the answer's `Date`, from which a date counts, since the two clocks may differ; `nil`: it has
+    ///   none.
+    package static func milliseconds(_ text: String, date: String? = nil) -> Int64? {
+        let text = OpaqueText.trimmed(text) ?? text
         if let seconds = Int64(text) { return seconds < 0 ? nil : min(seconds, longestSeconds) * 1000 }
         guard let second = HTTPDate.second(text) else { return nil }
-        let now = Int64(Date.now.timeIntervalSince1970.rounded(.down))
+        let now = date.flatMap { HTTPDate.second($0) } ?? Int64(Date.now.timeIntervalSince1970.rounded(.down))
         return min(max(0, second - now), longestSeconds) * 1000
     }
 }

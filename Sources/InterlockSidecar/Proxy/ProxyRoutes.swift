@@ -18,6 +18,9 @@ struct ProxyRoutes {
         let service = try call.name("service").text
         let target = try ProxyTarget(call.target.whole)
         let subject = try call.header(HTTPCall.subjectField).map { try ResourceName($0, what: HTTPCall.subjectField).text }
+        guard call.head.method != .CONNECT else {
+            throw HTTPProblem(.invalid, "CONNECT opens a tunnel to any host; the proxy calls configured services only")
+        }
         guard !hasBody || call.head.method != .TRACE else { throw HTTPProblem(.invalid, "TRACE has no body") }
         return GuardedCall(
             call, hasBody: hasBody, reply, service: service, target: target, subject: subject,

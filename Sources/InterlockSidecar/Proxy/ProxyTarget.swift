@@ -30,6 +30,14 @@ package struct ProxyTarget: Sendable, Equatable {
         guard rest.utf8.first != UInt8(ascii: "/") else {
             throw HTTPProblem(.invalid, "the path behind the service begins with //, which could be read as a host")
         }
+        if let once = PercentEncoding.decode(rest) {
+            for text in [once, PercentEncoding.decode(once[...]) ?? once]
+            where text.utf8.prefix(2).count(where: Self.isSeparator) == 2 {
+                throw HTTPProblem(
+                    .invalid,
+                    "the path behind the service begins with two slashes once it is decoded, which could be read as a host")
+            }
+        }
         for segment in rest.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: true) {
             try Self.check(Substring(segment))
         }
@@ -54,10 +62,13 @@ package struct ProxyTarget: Sendable, Equatable {
         }
     }
 
-    /// Some servers take a backslash for a slash, and cut parameters off at a semicolon.
+    private static func isSeparator(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "/") || byte == UInt8(ascii: "\\") }
+
+    /// Some servers take a backslash for a slash, and cut off what stands behind a semicolon, or behind what would
+    /// begin a query or a fragment.
     private static func climbs(_ segment: String) -> Bool {
         segment.split(whereSeparator: { $0 == "/" || $0 == "\\" }).contains { part in
-            let name = part.prefix { $0 != ";" }
+            let name = part.prefix { $0 != ";" && $0 != "?" && $0 != "#" }
             return name == "." || name == ".."
         }
     }

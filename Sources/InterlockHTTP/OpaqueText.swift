@@ -1,0 +1,169 @@
+package import NIOCore
+
+/// Bytes of a field as text and back, without loss. Pure.
+///
+/// A field may contain any byte above 127 (RFC 9110, section 5.5), a Swift string only valid UTF-8. Each byte that is
+/// not part of a valid sequence becomes one of 128 private-use characters, U+10FF80 to U+10FFFF; valid text stays as it
+/// is.
+package enum OpaqueText {
+    /// Where the characters begin that stand for bytes.
+    private static let base: UInt32 = 0x10FF00
+    /// A byte from here on may be part of such a character, or of U+FFFD, which Swift puts where bytes are not UTF-8.
+    private static let firstSuspect: UInt8 = 0xEF
+
+    /// The text of these bytes.
+    package static func text(of bytes: some Collection<UInt8>) -> String {
+        var text = ""
+        var parser = Unicode.UTF8.ForwardParser()
+        var iterator = bytes.makeIterator()
+        var position = bytes.startIndex
+        func escape(_ count: Int) {
+            let end = bytes.index(position, offsetBy: count)
+            for byte in bytes[position..<end] {
+                // Always a scalar: the range holds no surrogates.
+                if let scalar = Unicode.Scalar(base + UInt32(byte)) { text.unicodeScalars.append(scalar) }
+            }
+            position = end
+        }
+        while true {
+            switch parser.parseScalar(from: &iterator) {
+            case .emptyInput: return text
+            case .error(let length): escape(length)
+            case .valid(let encoded):
+                let scalar = Unicode.UTF8.decode(encoded)
+                if scalar.value >= base + 0x80 {
+                    escape(encoded.count)
+                } else {
+                    text.unicodeScalars.append(scalar)
+                    position = bytes.index(position, offsetBy: encoded.count)
+                }
+            }
+        }
+    }
+
+    /// Whether the text may have been repaired, or may have been escaped: worth a closer look.
+    static func isSuspect(_ text: String) -> Bool {
+        var text = text
+        return text.withUTF8 { bytes in hasHighBits(UnsafeRawBufferPointer(bytes)) && bytes.contains { $0 >= firstSuspect } }
+    }
+
+    /// Whether the text is suspect, or has space at an end.
+    static func isOdd(_ text: String) -> Bool {
+        var text = text
+        return text.withUTF8 { bytes in
+            guard let first = bytes.first, let last = bytes.last else { return false }
+            return isSpace(first) || isSpace(last) || hasHighBits(UnsafeRawBufferPointer(bytes))
+        }
+    }
+
+    /// Whether a byte is above 127. Every field is read for this: eight bytes at a time.
+    private static func hasHighBits(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        var position = 0
+        while position + 8 <= bytes.count {
+            if bytes.loadUnaligned(fromByteOffset: position, as: UInt64.self) & 0x8080_8080_8080_8080 != 0 { return true }
+            position += 8
+        }
+        while position < bytes.count {
+            if bytes[position] > 127 { return true }
+            position += 1
+        }
+        return false
+    }
+
+    /// Whether the text has characters that stand for bytes.
+    static func isEscaped(_ text: String) -> Bool {
+        isSuspect(text) && text.unicodeScalars.contains { $0.value >= base + 0x80 }
+    }
+
+    /// The bytes that a text of `text(of:)` stands for.
+    package static func bytes(of text: some Collection<UInt8>) -> [UInt8] {
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(text.count)
+        var rest = text[...]
+        while let byte = rest.popFirst() {
+            if byte == 0xF4, let second = rest.first, second == 0x8F {
+                let escape = rest.prefix(3)
+                if escape.count == 3, let third = escape.dropFirst().first, third == 0xBE || third == 0xBF,
+                    let fourth = escape.dropFirst(2).first
+                {
+                    bytes.append(0x80 | (third & 1) << 6 | fourth & 0x3F)
+                    rest = rest.dropFirst(3)
+                    continue
+                }
+            }
+            bytes.append(byte)
+        }
+        return bytes
+    }
+
+    /// The text with Latin-1's characters in the place of those that stand for bytes: the best that can be said where
+    /// only text can be sent.
+    package static func readable(_ text: String) -> String {
+        var readable = ""
+        for scalar in text.unicodeScalars {
+            let byte = scalar.value &- base
+            readable.unicodeScalars.append(0x80...0xFF ~= byte ? Unicode.Scalar(UInt8(byte)) : scalar)
+        }
+        return readable
+    }
+
+    /// The text without space at its ends, which is not part of a field's value (RFC 9110, section 5.5); `nil`: there
+    /// is none.
+    package static func trimmed(_ text: String) -> String? {
+        var text = text
+        let (start, end) = text.withUTF8 { bytes in
+            var (start, end) = (0, bytes.count)
+            while start < end, isSpace(bytes[start]) { start += 1 }
+            while end > start, isSpace(bytes[end - 1]) { end -= 1 }
+            return (start, end)
+        }
+        guard start > 0 || end < text.utf8.count else { return nil }
+        let from = text.utf8.index(text.startIndex, offsetBy: start)
+        return String(text[from..<text.utf8.index(from, offsetBy: end - start)])
+    }
+
+    static func isSpace(_ byte: UInt8) -> Bool { byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
+}
+
+/// The bytes of a message's head or trailers as they came, in which the values are found that the decoder has repaired.
+/// Pure.
+struct RawFields {
+    /// A head that is longer is not remembered.
+    private static let longest = 512 * 1024
+
+    private var bytes = ByteBuffer()
+    /// Fields are decoded in the order in which they came.
+    private var position = 0
+
+    mutating func append(_ more: ByteBuffer) {
+        if bytes.readableBytes == 0 {
+            self = RawFields()
+            bytes = more
+        } else if bytes.readableBytes + more.readableBytes <= Self.longest {
+            bytes.writeImmutableBuffer(more)
+        } else {
+            self = RawFields()
+        }
+    }
+
+    mutating func clear() { self = RawFields() }
+
+    /// The value of the next field with this name that reads as `value`, with each byte kept; `nil`: there is none.
+    mutating func value(of name: String, readAs value: String) -> String? {
+        let view = bytes.readableBytesView
+        var start = view.startIndex + position
+        while start < view.endIndex {
+            let end = view[start...].firstIndex(of: UInt8(ascii: "\n")) ?? view.endIndex
+            let line = view[start..<end]
+            start = min(view.endIndex, end + 1)
+            guard let colon = line.firstIndex(of: UInt8(ascii: ":")), line[..<colon].elementsEqual(name.utf8) else { continue }
+            var raw = line[(colon + 1)...]
+            while let last = raw.last, OpaqueText.isSpace(last) || last == UInt8(ascii: "\r") { raw = raw.dropLast() }
+            while let first = raw.first, OpaqueText.isSpace(first) { raw = raw.dropFirst() }
+            guard String(decoding: raw, as: UTF8.self).utf8.elementsEqual(value.utf8) else { continue }
+            position = start - view.startIndex
+            return OpaqueText.text(of: raw)
+        }
+        return nil
+    }
+}

@@ -1,0 +1,74 @@
+import NIOCore
+import NIOHTTP1
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Proxy: lists, dates and directives in fields")
+struct FieldListTests {
+    private func passed(_ fields: [(String, String)]) -> HTTPHeaders {
+        ProxyFields.request(
+            HTTPRequestHead(version: .http1_1, method: .GET, uri: "/", headers: HTTPHeaders(fields)), authority: "up:1",
+            forwarded: "for=192.0.2.1", hasBody: false, isForHTTP2: true)
+    }
+
+    @Test(
+        "what Connection names is left out, whatever space is around it",
+        arguments: ["close,\tX-Hop", "close\t,x-hop\t", "\tX-HOP ", "a b, X-Hop", ",,X-Hop"])
+    func connection(value: String) {
+        #expect(!passed([("Connection", value), ("X-Hop", "1")]).contains(name: "x-hop"))
+    }
+
+    @Test("TE and Upgrade are read the same way", arguments: ["trailers", " Trailers\t", "deflate,\ttrailers;q=0.5"])
+    func trailers(value: String) {
+        #expect(passed([("TE", value)])["TE"] == ["trailers"])
+    }
+
+    @Test(
+        "Retry-After is read in all three forms of a date, with space around it",
+        arguments: [
+            " 3 ", "3\t", "Sun, 06 Nov 1994 08:49:37 GMT ", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",
+        ])
+    func retryAfter(text: String) {
+        #expect(RetryAfter.milliseconds(text) != nil)
+    }
+
+    @Test(
+        "the three forms of a date mean the same second",
+        arguments: [
+            "Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994",
+            "sun, 06 nov 1994 08:49:37 gmt",
+        ])
+    func dates(text: String) {
+        #expect(HTTPDate.second(text) == 784_111_777)
+    }
+
+    @Test(
+        "answers that must be validated are not kept, nor those whose directives say no by other spelling",
+        arguments: ["no-cache", "must-revalidate", "max-age=9, No-Cache", "proxy-revalidate", "s-maxage=9,\tmust-revalidate"])
+    func validated(value: String) {
+        #expect(!LastGoodAnswers.mayBeKept(.ok, ["Cache-Control": value]))
+    }
+
+    @Test("who asks, as From says it, makes a difference to what may be answered")
+    func from() {
+        let asked = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/a", headers: ["From": "a@example.com"])
+        let other = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/a", headers: ["From": "b@example.com"])
+        #expect(LastGoodAnswers.key(of: asked) == nil || LastGoodAnswers.key(of: asked) != LastGoodAnswers.key(of: other))
+    }
+
+    @Test("a space around Vary's names makes no difference")
+    func vary() {
+        #expect(LastGoodAnswers.mayBeKept(.ok, ["Vary": "\tAccept-Encoding "]))
+    }
+
+    @Test("a method that a service does not have is no failure of the service")
+    func unimplemented() {
+        #expect(!(500...599).contains(GRPCStatus.unimplemented.httpStatus))
+    }
+
+    @Test("gRPC is known by its media type, however that is spelled", arguments: ["application/grpc", "Application/gRPC+proto"])
+    func grpc(type: String) {
+        #expect(GRPCStatus.isSpoken(in: type))
+    }
+}
