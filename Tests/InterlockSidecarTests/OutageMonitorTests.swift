@@ -89,6 +89,44 @@ struct OutageMonitorTests {
         }
     }
 
+    // MARK: HTTP/2
+
+    @Test("a service that is called with HTTP/2 is probed with HTTP/2, and one elsewhere is not")
+    func http2() async throws {
+        let reply: PlayedHTTP2Server.Reply = { _, frame in
+            frame.endsStream ? [PlayedHTTP2Server.answer(frame.stream)] : []
+        }
+        try await PlayedHTTP2Server.with(reply) { server in
+            try await ProbedServer.with { _, otherPort in
+                var service = ServiceDefinition.probed("catalog", port: server.port, .fast())
+                service.upstream?.speaksHTTP2 = true
+                var elsewhere = service
+                elsewhere.name = "elsewhere"
+                elsewhere.probe?.target = .http("http://127.0.0.1:\(otherPort)/status")
+                try await OutageMonitor.with([service, elsewhere], reports: ToldBreakers().reports) { monitor in
+                    for name in ["catalog", "elsewhere"] {
+                        try await eventually("\(name) is probed") { monitor.reading(ofService: name)?.last != nil }
+                        #expect(monitor.reading(ofService: name)?.last?.finding == .good)
+                    }
+                }
+            }
+        }
+    }
+
+    @Test("an answer that is not HTTP/1.1 is reported in words for people")
+    func otherProtocol() async throws {
+        try await ProbedServer.with { server, port in
+            server.answer(.bytes("\0\0\u{12}\u{4}\0\0\0\0\0"))
+            let service = ServiceDefinition.probed("catalog", port: port, .fast())
+            try await OutageMonitor.with([service], reports: ToldBreakers().reports) { monitor in
+                try await eventually("it is probed") { monitor.reading(ofService: "catalog")?.last != nil }
+                #expect(
+                    monitor.reading(ofService: "catalog")?.last?.finding
+                        == .bad("the answer is not HTTP/1.1; a service that speaks only HTTP/2 needs http2: true"))
+            }
+        }
+    }
+
     // MARK: Reloading
 
     @Test("a reload begins and ends probes, and leaves those alone that did not change")

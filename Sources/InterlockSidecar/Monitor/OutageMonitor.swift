@@ -75,7 +75,8 @@ final class OutageMonitor: Service {
         let settings = service.settings
         do {
             let probe = try Probe(
-                settings, url: service.url, certificateAuthority: service.certificateAuthority, eventLoopGroup: eventLoopGroup)
+                settings, url: service.url, certificateAuthority: service.certificateAuthority,
+                speaksHTTP2: service.speaksHTTP2, eventLoopGroup: eventLoopGroup)
             let election =
                 settings.origin == .all
                 ? nil
@@ -96,6 +97,7 @@ private struct ProbedService: Hashable {
     let name: String
     let url: String?
     let certificateAuthority: String?
+    let speaksHTTP2: Bool
     let settings: ProbeSettings
 
     /// `nil`: it is not probed.
@@ -104,6 +106,7 @@ private struct ProbedService: Hashable {
         name = definition.name
         url = definition.upstream?.url
         certificateAuthority = definition.upstream?.certificateAuthority
+        speaksHTTP2 = definition.upstream?.speaksHTTP2 ?? false
         self.settings = settings
     }
 }

@@ -19,17 +19,21 @@ struct Probe: Sendable {
     /// - Parameters:
     ///   - url: the service's; what a path is asked below.
     ///   - certificateAuthority: a file of certificates in PEM; `nil`: the system's.
+    ///   - speaksHTTP2: the service's proxy calls it with HTTP/2, and so does a probe of the same server.
     /// - Throws: what is wrong with the settings; a configuration that was read has nothing wrong with it.
     init(
-        _ settings: ProbeSettings, url: String?, certificateAuthority: String?, eventLoopGroup: any EventLoopGroup
+        _ settings: ProbeSettings, url: String?, certificateAuthority: String?, speaksHTTP2: Bool = false,
+        eventLoopGroup: any EventLoopGroup
     ) throws {
         deadline = ProbeDeadline(timeout: settings.timeout, eventLoopGroup: eventLoopGroup)
         switch settings.target {
         case .http(let address):
+            let asked = try Self.url(address, below: url)
             method = .http(
                 HTTPProbe(
-                    url: try Self.url(address, below: url), judge: try ProbeJudge(settings.expectation),
-                    certificateAuthority: certificateAuthority, settings: settings, eventLoopGroup: eventLoopGroup))
+                    url: asked, judge: try ProbeJudge(settings.expectation), certificateAuthority: certificateAuthority,
+                    speaksHTTP2: speaksHTTP2 && Self.isSameServer(asked, url), settings: settings,
+                    eventLoopGroup: eventLoopGroup))
         case .tcp(let host, let port):
             method = .tcp(TCPProbe(host: host, port: port, timeout: settings.timeout, eventLoopGroup: eventLoopGroup))
         }
@@ -43,6 +47,13 @@ struct Probe: Sendable {
             case .tcp(let probe): try await probe.ask()
             }
         }
+    }
+
+    private static func isSameServer(_ asked: String, _ url: String?) -> Bool {
+        guard let asked = URL(string: asked), let url = url.flatMap({ URL(string: $0) }) else { return false }
+        func port(_ url: URL) -> Int { url.port ?? HTTPOrigin.standardPort(isTLS: url.scheme?.lowercased() == "https") }
+        return asked.scheme?.lowercased() == url.scheme?.lowercased() && asked.host?.lowercased() == url.host?.lowercased()
+            && port(asked) == port(url)
     }
 
     /// A path below the service's URL, or a whole URL.
@@ -59,6 +70,8 @@ struct HTTPProbe: Sendable {
     let judge: ProbeJudge
     /// A file of certificates in PEM; `nil`: the system's.
     let certificateAuthority: String?
+    /// Over TLS where the server agrees, and else in any case.
+    let speaksHTTP2: Bool
     let settings: ProbeSettings
     let eventLoopGroup: any EventLoopGroup
 
@@ -69,7 +82,9 @@ struct HTTPProbe: Sendable {
         let isTLS = scheme == "https"
         let origin = HTTPOrigin(
             host: host, port: url.port ?? HTTPOrigin.standardPort(isTLS: isTLS),
-            tls: isTLS ? try HTTPOrigin.clientTLS(certificateAuthority: certificateAuthority) : nil)
+            tls: isTLS
+                ? try HTTPOrigin.clientTLS(certificateAuthority: certificateAuthority, speaksHTTP2: speaksHTTP2) : nil,
+            speaksHTTP2: speaksHTTP2)
         // Not the probe's own deadline, which is kept elsewhere: what is left behind after that one, until before the next probe.
         let answer = try await HTTPFetch.answer(
             to: Self.request(url, origin), from: origin,
@@ -85,12 +100,14 @@ struct HTTPProbe: Sendable {
     private static func request(_ url: URL, _ origin: HTTPOrigin) -> HTTPRequestHead {
         let path = url.path(percentEncoded: true)
         let query = url.query(percentEncoded: true).map { "?" + $0 } ?? ""
+        var headers: HTTPHeaders = [
+            "Host": origin.authority, "User-Agent": "interlock/\(SidecarVersion.current)", "Accept": "*/*",
+            "Accept-Encoding": "identity", "Cache-Control": "no-cache",
+        ]
+        // HTTP/2 has no such field (RFC 9113, section 8.2.2).
+        if !origin.speaksHTTP2 { headers.add(name: "Connection", value: "close") }
         return HTTPRequestHead(
-            version: .http1_1, method: .GET, uri: (path.isEmpty ? "/" : path) + query,
-            headers: [
-                "Host": origin.authority, "User-Agent": "interlock/\(SidecarVersion.current)", "Accept": "*/*",
-                "Accept-Encoding": "identity", "Cache-Control": "no-cache", "Connection": "close",
-            ])
+            version: .http1_1, method: .GET, uri: (path.isEmpty ? "/" : path) + query, headers: headers)
     }
 }
 

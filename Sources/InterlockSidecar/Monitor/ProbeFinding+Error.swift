@@ -3,6 +3,7 @@ internal import Hiredis
 internal import InterlockCore
 internal import InterlockHTTP
 internal import NIOCore
+internal import NIOHTTP1
 internal import NIOPosix
 internal import NIOSSL
 
@@ -13,6 +14,7 @@ extension ProbeFinding {
         case is CancellationError: self = .unjudged("the probe was stopped")
         case let error as HTTPFetch.Failure: self.init(error)
         case is HTTPClientConnection.Closed: self = .bad(Self.closed)
+        case is HTTPParserError: self = .bad("the answer is not HTTP/1.1; a service that speaks only HTTP/2 needs http2: true")
         case let error as NIOConnectionError: self.init(error)
         case let error as IOError: self.init(error)
         case let error as NIOSSLError: self.init(error)

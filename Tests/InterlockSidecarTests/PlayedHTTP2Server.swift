@@ -1,0 +1,73 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+
+/// A server of HTTP/2 that a test plays frame by frame: each frame of a client is answered with the frames of a
+/// function.
+struct PlayedHTTP2Server {
+    typealias Reply = @Sendable (_ connection: Int, HTTP2TestClient.Frame) -> [HTTP2TestClient.Frame]
+
+    let port: Int
+    /// How many connections were made.
+    let connections: NIOLockedValueBox<Int>
+
+    static func with(_ reply: @escaping Reply, _ body: (PlayedHTTP2Server) async throws -> Void) async throws {
+        let connections = NIOLockedValueBox(0)
+        let listener = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .childChannelInitializer { channel in
+                let number = connections.withLockedValue { count in
+                    count += 1
+                    return count
+                }
+                return channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(PlayedConnection { reply(number, $0) })
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        do {
+            try await body(PlayedHTTP2Server(port: listener.localAddress?.port ?? 0, connections: connections))
+        } catch {
+            try await listener.close()
+            throw error
+        }
+        try await listener.close()
+    }
+
+    /// A whole answer without a body.
+    static func answer(_ stream: UInt32, _ status: String = "200") -> HTTP2TestClient.Frame {
+        HTTP2TestClient.block([(":status", status)], stream: stream, ends: true)
+    }
+}
+
+/// Answers frames with frames, once the client's preface has come.
+private final class PlayedConnection: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private let reply: (HTTP2TestClient.Frame) -> [HTTP2TestClient.Frame]
+    private var unread = ByteBuffer()
+    private var isBegun = false
+
+    init(_ reply: @escaping (HTTP2TestClient.Frame) -> [HTTP2TestClient.Frame]) {
+        self.reply = reply
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        var more = unwrapInboundIn(data)
+        unread.writeBuffer(&more)
+        var answer = ByteBuffer()
+        if !isBegun, unread.readableBytes >= HTTP2TestClient.preface.utf8.count {
+            unread.moveReaderIndex(forwardBy: HTTP2TestClient.preface.utf8.count)
+            isBegun = true
+            HTTP2TestClient.Frame(kind: .settings).write(into: &answer)
+        }
+        while isBegun, let frame = HTTP2TestClient.takeFrame(&unread) {
+            if frame.kind == .settings, frame.flags == 0 {
+                HTTP2TestClient.Frame(kind: .settings, flags: 1).write(into: &answer)
+            } else {
+                for frame in reply(frame) { frame.write(into: &answer) }
+            }
+        }
+        context.writeAndFlush(wrapOutboundOut(answer), promise: nil)
+    }
+}
