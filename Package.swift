@@ -104,7 +104,7 @@ let package = Package(
         .target(
             name: "InterlockHTTP",
             dependencies: [
-                nioCore, nioPosix, nioSSL, nioTLS, nioHTTP1, nioHTTP2, deque,
+                nioCore, nioPosix, nioSSL, nioTLS, nioHTTP1, nioHTTP2, nioHPACK, deque,
             ],
             swiftSettings: houseRules
         ),

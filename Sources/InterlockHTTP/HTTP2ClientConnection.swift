@@ -35,14 +35,16 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     /// Those who wait until their stream is made.
     private var opening: [ObjectIdentifier: any HTTPClientReceiver] = [:]
     /// Each with when its request began.
-    private var streams: [ObjectIdentifier: NIODeadline] = [:]
+    private var streams: [ObjectIdentifier: (stream: HTTPClientConnection, begun: NIODeadline)] = [:]
     private var isToldToGo = false
     private var lastRead = NIODeadline.uptimeNanoseconds(0)
     /// Goes off when the server has not said within a while what it was asked.
     private var doubt: Scheduled<Void>?
     private let madeAt = NIODeadline.now()
-    /// Since when it has carried nothing.
-    var idleSince = NIODeadline.now()
+    /// When it is closed if it carries nothing until then.
+    var unusedUntil = NIODeadline.distantFuture
+    /// After this it takes no further request.
+    var retiresAt = NIODeadline.distantFuture
 
     private init(pool: HTTPConnectionPool, isTLS: Bool, silenceLimit: TimeAmount) {
         self.pool = pool
@@ -102,7 +104,8 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
                 pool.lease(for: receiver)
                 changed()
             case (.success, let stream?):
-                streams[ObjectIdentifier(stream)] = .now()
+                streams[ObjectIdentifier(stream)] = (stream, .now())
+                stream.isReused = requests > 1
                 stream.begin(for: receiver)
             case (.success, nil): receiver.notConnected(HTTPClientConnection.Closed())
             case (.failure(let error), _): receiver.notConnected(error)
@@ -123,7 +126,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     func free(_ stream: HTTPClientConnection) {}
 
     func closed(_ stream: HTTPClientConnection) {
-        guard let begun = streams.removeValue(forKey: ObjectIdentifier(stream)) else { return }
+        guard let (_, begun) = streams.removeValue(forKey: ObjectIdentifier(stream)) else { return }
         if !stream.isAnswerWhole, lastRead < begun { ask() }
         changed()
     }
@@ -171,8 +174,12 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
             if let most = settings.last(where: { $0.parameter == .maxConcurrentStreams }) { mostStreams = most.value }
             changed()
         case .ping(_, ack: true): isThere()
-        case .goAway:
+        case .goAway(let last, _, _):
             isToldToGo = true
+            // NIO ends these streams behind this frame, as if they had been canceled.
+            for (stream, _) in streams.values where stream.streamID.map({ $0 > last }) ?? true {
+                stream.isDeclaredUnprocessed = true
+            }
             retire()
         default: break
         }

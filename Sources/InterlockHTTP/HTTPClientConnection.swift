@@ -1,6 +1,8 @@
 package import NIOCore
 package import NIOHTTP1
+internal import NIOHPACK
 internal import NIOHTTP2
+internal import NIOSSL
 
 /// Takes what comes of one request that was sent to a server. Everything is called on the event loop of its connection.
 package protocol HTTPClientReceiver: AnyObject {
@@ -8,12 +10,14 @@ package protocol HTTPClientReceiver: AnyObject {
     func connected(_ connection: HTTPClientConnection)
     /// No connection could be had; nothing was sent.
     func notConnected(_ error: any Error)
+    /// An informational answer, behind which the answer, or another one of these, still comes.
+    func receivedInformational(_ head: HTTPResponseHead)
     /// The answer begins.
     func received(_ head: HTTPResponseHead)
     func received(_ part: ByteBuffer)
     /// The answer is whole. The connection is no longer this request's.
     func receivedEnd(_ trailers: HTTPHeaders?)
-    /// The connection has ended before the answer was whole.
+    /// The connection has ended before the answer was whole: perhaps an `HTTPClientConnection.Interruption`.
     func failed(_ error: any Error)
     /// All that has arrived so far was handed over.
     func receivedAllThereIs()
@@ -24,6 +28,8 @@ package protocol HTTPClientReceiver: AnyObject {
 }
 
 extension HTTPClientReceiver {
+    package func receivedInformational(_ head: HTTPResponseHead) {}
+
     package func switchedProtocols(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
         connection.close()
     }
@@ -46,6 +52,27 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     /// The server closed before its answer was whole, or before one began.
     package struct Closed: Error {}
+
+    /// The end of a request of which no byte of an answer has come, where more is known of it.
+    package struct Interruption: Error {
+        package enum Kind: Sendable {
+            /// The server has not acted on the request: it was not sent whole, or the server says so (RFC 9113,
+            /// sections 6.8 and 8.7).
+            case unprocessed
+            /// The connection had carried an earlier request, and has probably ended because nobody used it (RFC 9112,
+            /// section 9.3.1).
+            case stale
+        }
+
+        package let kind: Kind
+        package let cause: any Error
+    }
+
+    /// The server's answer is not one of HTTP.
+    package struct Malformed: Error {
+        /// For people.
+        package let reason: String
+    }
 
     /// Fields as they are taken: servers send larger ones than clients do.
     static let limits: NIOHTTPDecoderLimitConfiguration = {
@@ -81,8 +108,20 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     /// Of the bytes that came last, and of the body's part in them.
     private var read = ReadEnd()
     private var partEnd: UInt?
-    /// Since when nobody has used it.
-    var idleSince = NIODeadline.uptimeNanoseconds(0)
+    /// When it is closed if nobody uses it.
+    var unusedUntil = NIODeadline.uptimeNanoseconds(0)
+    /// For how long the server keeps it unused, as far as it has said so.
+    private(set) var keepAlive: TimeAmount?
+    /// After this it carries no further request.
+    var retiresAt = NIODeadline.distantFuture
+    /// Whether the connection, or a stream's connection, has carried an earlier request.
+    var isReused = false
+    /// The server has said that it has not acted, and will not act, on the request.
+    var isDeclaredUnprocessed = false
+    private var isHeadSent = false
+    /// Something has come since the request began. Of a stream: its answer's head.
+    private var hasHeard = false
+    private var hasReceivedHead = false
 
     private init(home: any HTTPClientConnectionHome, isStream: Bool, largeReads: LargeReads? = nil) {
         self.home = home
@@ -96,13 +135,12 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     ) throws -> HTTPClientConnection {
         let connection = HTTPClientConnection(home: home, isStream: false, largeReads: largeReads)
         let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandler(HTTPRequestEncoder())
-        try pipeline.addHandler(UnaskedBytes(at: connection))
-        try pipeline.addHandler(
-            ByteToMessageHandler(
-                HTTPResponseDecoder(
-                    leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .drop, limitConfiguration: limits)))
-        try pipeline.addHandler(connection)
+        let decoder = HTTPResponseDecoder(
+            leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .forward, limitConfiguration: limits)
+        let fields = FieldBytes(isHTTP2: false)
+        try pipeline.addHandlers(
+            FieldBytesWriter(fields), HTTPRequestEncoder(), UnaskedBytes(at: connection), FieldBytesReader(fields),
+            ByteToMessageHandler(decoder), ClientFields(fields), connection)
         return connection
     }
 
@@ -112,8 +150,9 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     ) throws -> HTTPClientConnection {
         let connection = HTTPClientConnection(home: home, isStream: true)
         let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandler(HTTP2FramePayloadToHTTP1ClientCodec(httpProtocol: isTLS ? .https : .http))
-        try pipeline.addHandler(connection)
+        try pipeline.addHandlers(
+            StatusCheck(), HTTP2FramePayloadToHTTP1ClientCodec(httpProtocol: isTLS ? .https : .http),
+            ClientFields(FieldBytes(isHTTP2: true)), connection)
         return connection
     }
 
@@ -124,6 +163,9 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         isTaken = true
         isRequestSent = false
         isAnswerWhole = false
+        isHeadSent = false
+        hasHeard = false
+        hasReceivedHead = false
         receiver.connected(self)
     }
 
@@ -131,7 +173,10 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     package func send(_ head: HTTPRequestHead) {
         if !isStream, head.headers.contains(name: "Upgrade") { addGate() }
-        context?.write(wrapOutboundOut(.head(head)), promise: nil)
+        guard let context else { return }
+        let sent = context.eventLoop.makePromise(of: Void.self)
+        sent.futureResult.assumeIsolated().whenSuccess { [self] in isHeadSent = true }
+        context.write(wrapOutboundOut(.head(head)), promise: sent)
     }
 
     private func addGate() {
@@ -217,6 +262,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     }
 
     fileprivate func noteRead(_ bytes: ByteBuffer) {
+        hasHeard = true
         read = bytes.readEnd
         partEnd = nil
         readsMuch = bytes.readableBytes >= LargeReads.size
@@ -233,6 +279,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
             return
         }
         guard mayBeUsedAgain, isOpen else { return close() }
+        isReused = true
         resumeReading()
         home?.free(self)
     }
@@ -248,6 +295,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         let encoder = try pipeline.context(handlerType: HTTPRequestEncoder.self)
         let decoder = try decoder(in: pipeline)
         let unasked = try pipeline.context(handlerType: UnaskedBytes.self)
+        pipeline.removeHandler(context: try pipeline.context(handlerType: ClientFields.self), promise: nil)
         try pipeline.addHandler(handler)
         pipeline.removeHandler(context: encoder, promise: nil)
         pipeline.removeHandler(context: unasked, promise: nil)
@@ -276,13 +324,21 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         guard !isAnswerWhole else { return close() }
         switch unwrapInboundIn(data) {
         case .head(let head):
+            hasHeard = true
             if head.status == .switchingProtocols, !isStream { return change = head }
-            // More of them may come, and then the answer.
-            if head.status.code < 200 { return }
-            if !isStream, !head.isKeepAlive { mayBeUsedAgain = false }
-            if isStream, !head.headers.hasClearLength {
-                error = HTTPParserError.invalidContentLength
+            if let reason = Self.flaw(of: head, isStream: isStream) {
+                error = Malformed(reason: reason)
                 return close()
+            }
+            // More of them may come, and then the answer.
+            if head.status.code < 200 {
+                receiver?.receivedInformational(head)
+                return
+            }
+            hasReceivedHead = true
+            if !isStream {
+                if !head.isKeepAlive { mayBeUsedAgain = false }
+                keepAlive = head.headers.keepAlive
             }
             receiver?.received(head)
         case .body(let part):
@@ -293,6 +349,10 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
                 self.change = nil
                 receiver?.switchedProtocols(change, self)
                 return
+            }
+            guard hasReceivedHead else {
+                error = Malformed(reason: "the answer ends before it begins")
+                return close()
             }
             let receiver = receiver
             self.receiver = nil
@@ -305,6 +365,14 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
             isRequestSent = true
             receiver?.receivedEnd(trailers)
         }
+    }
+
+    /// Why the head cannot be an answer's, or its end cannot be known: the decoders let it pass.
+    private static func flaw(of head: HTTPResponseHead, isStream: Bool) -> String? {
+        let status = head.status.code
+        if status < 100 || isStream && head.status == .switchingProtocols { return "the answer's status is \(status)" }
+        if isStream { return head.headers.hasClearLength ? nil : "the answer's Content-Length is not one number of digits" }
+        return head.headers.unknownTransferCoding.map { "the answer's transfer coding is \"\($0)\"" }
     }
 
     package func channelReadComplete(context: ChannelHandlerContext) {
@@ -340,8 +408,30 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         endReadTurn()
         let receiver = receiver
         self.receiver = nil
-        receiver?.failed(error ?? Closed())
+        receiver?.failed(failure)
     }
+
+    private var failure: any Error {
+        let cause = error ?? Closed()
+        guard !hasHeard else { return cause }
+        let refusal = (cause as? NIOHTTP2Errors.StreamClosed)?.errorCode
+        if !isHeadSent || isDeclaredUnprocessed || refusal == .refusedStream {
+            return Interruption(kind: .unprocessed, cause: cause)
+        }
+        guard isReused, Self.isEnd(cause) else { return cause }
+        return Interruption(kind: .stale, cause: cause)
+    }
+
+    /// Whether the connection itself has ended, and not one stream of it or what was said on it.
+    private static func isEnd(_ error: any Error) -> Bool {
+        switch error {
+        case is Closed, is IOError, is ChannelError, NIOSSLError.uncleanShutdown: true
+        default: false
+        }
+    }
+
+    /// The number of a stream; `nil`: it has none yet.
+    var streamID: HTTP2StreamID? { try? context?.channel.syncOptions?.getOption(HTTP2StreamChannelOptions.streamID) }
 }
 
 extension HTTPClientConnection: LargeReader {
@@ -365,6 +455,49 @@ extension HTTPHeaders {
         let lengths = self["Content-Length"]
         return lengths.count < 2
             && lengths.allSatisfy { !$0.isEmpty && $0.utf8.count <= 18 && $0.utf8.allSatisfy { 48...57 ~= $0 } }
+    }
+}
+
+extension HTTPHeaders {
+    /// A transfer coding besides `chunked`, of which the decoders would lose every trace (RFC 9112, section 6.1);
+    /// `nil`: there is none. `identity`, which some servers still say, means none.
+    package var unknownTransferCoding: String? {
+        guard contains(name: "Transfer-Encoding") else { return nil }
+        let codings = self[canonicalForm: "Transfer-Encoding"]
+        var hasChunks = false
+        for coding in codings.map({ $0.lowercased() }) where coding != "identity" && !coding.isEmpty {
+            guard coding == "chunked", !hasChunks else { return coding }
+            hasChunks = true
+        }
+        return nil
+    }
+
+    /// For how long the server keeps a connection that nobody uses, as its `Keep-Alive` says; `nil`: it does not.
+    package var keepAlive: TimeAmount? {
+        guard contains(name: "Keep-Alive") else { return nil }
+        for parameter in self["Keep-Alive"].flatMap({ $0.split(separator: ",") }) {
+            let words = parameter.split(separator: "=", maxSplits: 1).map { $0.filter { $0 != " " && $0 != "\t" } }
+            guard words.count == 2, words[0].lowercased() == "timeout", let seconds = Int64(words[1]), seconds >= 0 else {
+                continue
+            }
+            return .seconds(Swift.min(seconds, 86_400))
+        }
+        return nil
+    }
+}
+
+/// Ends a stream whose answer has a status that is no number of three digits: NIO's codec makes a number of it that
+/// traps, or is another.
+private final class StatusCheck: ChannelInboundHandler {
+    typealias InboundIn = HTTP2Frame.FramePayload
+    typealias InboundOut = HTTP2Frame.FramePayload
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard case .headers(let headers) = unwrapInboundIn(data),
+            let status = headers.headers.first(name: ":status"),
+            status.utf8.count != 3 || !status.utf8.allSatisfy({ 48...57 ~= $0 })
+        else { return context.fireChannelRead(data) }
+        context.fireErrorCaught(HTTPClientConnection.Malformed(reason: "the answer's status is no number of three digits"))
     }
 }
 

@@ -11,14 +11,19 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     package struct Settings: Sendable {
         /// For the connection and the handshake.
         package var connectTimeout: TimeAmount
-        /// One that nobody has used for so long is closed.
+        /// One that nobody has used for so long is closed, or before the server closes it, as far as that says when.
         package var idleTimeout: TimeAmount
+        /// One that is older carries no further request: what its name resolves to may have changed. `nil`: at any age.
+        package var maximumAge: TimeAmount?
         /// At a time; whoever comes when all are in use waits.
         package var mostConnections: Int
 
-        package init(connectTimeout: TimeAmount, idleTimeout: TimeAmount, mostConnections: Int) {
+        package init(
+            connectTimeout: TimeAmount, idleTimeout: TimeAmount, maximumAge: TimeAmount? = nil, mostConnections: Int
+        ) {
             self.connectTimeout = connectTimeout
             self.idleTimeout = idleTimeout
+            self.maximumAge = maximumAge
             self.mostConnections = mostConnections
         }
     }
@@ -36,7 +41,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     private var connecting = 0
     private var mayAgreeToHTTP2: Bool
     private var waiting: Deque<(receiver: any HTTPClientReceiver, since: NIODeadline)> = []
-    private var sweep: Scheduled<Void>?
+    private var sweep: (at: NIODeadline, timer: Scheduled<Void>)?
     private var isClosed = false
 
     /// - Parameter largeReads: shared by all whose large answers are not to hold up what else the loop does; `nil`: nothing else does.
@@ -49,10 +54,18 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     }
 
     /// Finds a connection for a request, or makes one: `connected` or `notConnected` is called, possibly before this returns.
-    package func lease(for receiver: any HTTPClientReceiver) {
-        while let connection = idle.popLast() {
-            if connection.isOpen { return connection.begin(for: receiver) }
+    /// - Parameter avoidsUnused: no connection of HTTP/1.1 is taken that has been unused, since one like it has just
+    ///   turned out to be closed.
+    package func lease(for receiver: any HTTPClientReceiver, avoidsUnused: Bool = false) {
+        let now = NIODeadline.now()
+        while !avoidsUnused, let connection = idle.popLast() {
+            guard connection.isOpen, now < min(connection.unusedUntil, connection.retiresAt) else {
+                connection.close()
+                continue
+            }
+            return connection.begin(for: receiver)
         }
+        for carrier in carriers where carrier.isReady && carrier.retiresAt <= now { carrier.retire() }
         if let carrier = carriers.first(where: { $0.hasRoom }) { return carrier.begin(for: receiver) }
         waiting.append((receiver, .now()))
         connectIfNeeded()
@@ -67,7 +80,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     /// Requests under way go on; no connection is kept after them.
     package func close() {
         isClosed = true
-        sweep?.cancel()
+        sweep?.timer.cancel()
         sweep = nil
         for connection in idle { connection.close() }
         idle = []
@@ -124,15 +137,23 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         return done.futureResult.map { agreed in (channel, agreed == HTTPProtocol.http2) }
     }
 
+    /// When a new connection has its greatest age: those that were made together do not end together.
+    private var endOfAge: NIODeadline {
+        guard let maximumAge = settings.maximumAge else { return .distantFuture }
+        return .now() + .nanoseconds(Int64(Double(maximumAge.nanoseconds) * Double.random(in: 0.9...1)))
+    }
+
     private func serve(_ channel: any Channel, speaksHTTP2: Bool) throws {
         mayAgreeToHTTP2 = speaksHTTP2
         guard speaksHTTP2 else {
             let connection = try HTTPClientConnection.onConnection(channel, home: self, largeReads: largeReads)
+            connection.retiresAt = endOfAge
             connections[ObjectIdentifier(connection)] = connection
             return free(connection)
         }
         let carrier = try HTTP2ClientConnection.onConnection(
             channel, pool: self, isTLS: origin.tls != nil, silenceLimit: settings.connectTimeout)
+        carrier.retiresAt = endOfAge
         carriers.append(carrier)
         hasRoom(carrier)
     }
@@ -150,11 +171,13 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     // MARK: What connections tell
 
     package func free(_ connection: HTTPClientConnection) {
+        let now = NIODeadline.now()
+        guard now < connection.retiresAt else { return connection.close() }
         if let next = waiting.popFirst() { return connection.begin(for: next.receiver) }
-        guard !isClosed else { return connection.close() }
-        connection.idleSince = .now()
+        connection.unusedUntil = now + min(settings.idleTimeout, connection.keepAlive?.withoutMargin ?? settings.idleTimeout)
+        guard !isClosed, now < connection.unusedUntil else { return connection.close() }
         idle.append(connection)
-        planSweep()
+        planSweep(by: connection.unusedUntil)
     }
 
     package func closed(_ connection: HTTPClientConnection) {
@@ -168,8 +191,8 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         while carrier.hasRoom, let next = waiting.popFirst() { carrier.begin(for: next.receiver) }
         guard carrier.isIdle else { return connectIfNeeded() }
         guard !isClosed else { return carrier.retire() }
-        carrier.idleSince = .now()
-        planSweep()
+        carrier.unusedUntil = .now() + settings.idleTimeout
+        planSweep(by: carrier.unusedUntil)
     }
 
     /// It has ended before it was ready: so those are told who have waited for it.
@@ -189,19 +212,30 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         connectIfNeeded()
     }
 
-    /// Closes what has been idle for too long; looks again when the next one may be.
-    private func planSweep() {
-        let idleCarriers = carriers.lazy.filter(\.isIdle)
-        guard sweep == nil, let oldest = (idle.prefix(1).map(\.idleSince) + idleCarriers.map(\.idleSince)).min() else { return }
-        let sweep = eventLoop.assumeIsolated().scheduleTask(deadline: oldest + settings.idleTimeout) { [self] in
-            self.sweep = nil
-            let end = NIODeadline.now() - settings.idleTimeout
-            while let oldest = idle.first, oldest.idleSince <= end { idle.removeFirst().close() }
-            for carrier in carriers where carrier.isIdle && carrier.idleSince <= end { carrier.retire() }
-            planSweep()
+    /// Sees to it that what nobody uses is closed in time.
+    private func planSweep(by deadline: NIODeadline) {
+        if let sweep {
+            guard deadline < sweep.at else { return }
+            sweep.timer.cancel()
         }
-        self.sweep = sweep
+        sweep = (deadline, eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { [self] in closeUnused() })
     }
+
+    /// O(n) in connections that nobody uses.
+    private func closeUnused() {
+        sweep = nil
+        let now = NIODeadline.now()
+        for connection in idle where connection.unusedUntil <= now { connection.close() }
+        for carrier in carriers where carrier.isIdle && carrier.unusedUntil <= now { carrier.retire() }
+        let next = idle.lazy.map(\.unusedUntil).min() ?? .distantFuture
+        let nextCarrier = carriers.lazy.filter(\.isIdle).map(\.unusedUntil).min() ?? .distantFuture
+        if min(next, nextCarrier) < .distantFuture { planSweep(by: min(next, nextCarrier)) }
+    }
+}
+
+extension TimeAmount {
+    /// A server's time, less what a request may be on its way: a second, or half of a time that is shorter than two.
+    fileprivate var withoutMargin: TimeAmount { max(self - .seconds(1), .nanoseconds(nanoseconds / 2)) }
 }
 
 /// Tells when the handshake is done, and which protocol was agreed on, or why it never will be.

@@ -89,7 +89,7 @@ package final class HTTPFetch: HTTPClientReceiver {
 
     package func failed(_ error: any Error) {
         connection = nil
-        end(.failure(.brokenOff(error)))
+        end(.failure(.brokenOff((error as? HTTPClientConnection.Interruption)?.cause ?? error)))
     }
 
     package func receivedAllThereIs() {}

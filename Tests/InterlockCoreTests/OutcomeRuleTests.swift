@@ -114,6 +114,23 @@ struct OutcomeRuleTests {
         #expect(service.digest != "cc35b9f317c68573")
     }
 
+    @Test("settings of an upstream that later versions added do not change the digest while they have their defaults")
+    func digestOfUpstream() {
+        var service = ServiceDefinition(name: "catalog", upstream: UpstreamSettings(url: "http://127.0.0.1:9"))
+        let before = service.digest
+        // As f0717fd computed it.
+        #expect(before == "bbbe4ceceedb3775")
+        service.upstream?.idleTimeout = .seconds(1)
+        #expect(service.digest != before)
+        service.upstream?.idleTimeout = .seconds(300)
+        service.upstream?.connections.maximumAge = nil
+        #expect(service.digest != before)
+        service.upstream?.connections.maximumAge = .seconds(300)
+        #expect(service.digest == before)
+        service.upstream?.totalTimeout = nil
+        #expect(service.digest != before)
+    }
+
     @Test("a definition that states a default has the digest of one that omits it")
     func digestOfDefaults() {
         #expect(ServiceDefinition(name: "catalog").digest == "cbf29ce484222325")

@@ -34,6 +34,20 @@ struct ConfigurationUpstreamTests {
         #expect(long.warnings.isEmpty)
     }
 
+    @Test("a call without an end in time is one that is said to have none")
+    func endless() throws {
+        let url = "url: \"http://h\"\n    "
+        let endless = try configuration("services:\n  a:\n    \(url)timeouts: { total: none, idle: 30s }").services.first
+        #expect(endless?.upstream?.totalTimeout == nil && endless?.upstream?.idleTimeout == .seconds(30))
+        #expect(endless?.permitLifetime == .seconds(60))
+        let kept = try configuration("services:\n  a:\n    \(url)connections: { idle: 2s, max_age: 1h }").services.first
+        #expect(kept?.upstream?.connections == ConnectionSettings(idle: .seconds(2), maximumAge: .seconds(3600)))
+        let aged = try configuration("services:\n  a:\n    \(url)connections: { max_age: none }").services.first
+        #expect(aged?.upstream?.connections == ConnectionSettings(maximumAge: nil))
+        #expect(throws: (any Error).self) { try configuration("services:\n  a:\n    \(url)timeouts: { idle: none }") }
+        #expect(throws: (any Error).self) { try configuration("services:\n  a:\n    \(url)connections: { idle: 0s }") }
+    }
+
     @Test("every key is read")
     func everything() throws {
         // Any file that can be read is as good: what is in it matters when a connection is made.
@@ -44,7 +58,8 @@ struct ConfigurationUpstreamTests {
               a:
                 url: "https://api.example.com:8443/v1"
                 tls: { ca: \(file) }
-                timeouts: { connect: 1s, first_byte: 2s, total: 3s }
+                timeouts: { connect: 1s, first_byte: 2s, idle: 5s, total: 3s }
+                connections: { idle: 6s, max_age: 7s }
                 retries: { attempts: 2, budget: 25%, min_per_second: 0 }
                 fallback: { last_good: 5m }
                 concurrency: 7
@@ -52,7 +67,9 @@ struct ConfigurationUpstreamTests {
             """)
         let expected = UpstreamSettings(
             url: "https://api.example.com:8443/v1", connectTimeout: .seconds(1), firstByteTimeout: .seconds(2),
-            totalTimeout: .seconds(3), retries: RetrySettings(attempts: 2, budget: 0.25, minimumPerSecond: 0),
+            idleTimeout: .seconds(5), totalTimeout: .seconds(3),
+            connections: ConnectionSettings(idle: .seconds(6), maximumAge: .seconds(7)),
+            retries: RetrySettings(attempts: 2, budget: 0.25, minimumPerSecond: 0),
             fallback: .lastGood(maximumAge: .seconds(300)), certificateAuthority: file)
         #expect(read.services.first?.upstream == expected)
         #expect(read.services.first?.concurrency == 7)

@@ -3,7 +3,6 @@ import InterlockCore
 import InterlockProcesses
 import NIOConcurrencyHelpers
 import NIOCore
-import NIOPosix
 import Testing
 
 @testable import InterlockSidecar
@@ -12,39 +11,20 @@ import Testing
 struct HTTP2UpstreamTests {
     private typealias Frame = HTTP2TestClient.Frame
 
-    /// A server that a test plays frame by frame: it answers each frame of the client with the frames of `reply`.
     private static func with(
-        _ reply: @escaping @Sendable (_ connection: Int, Frame) -> [Frame],
-        configure: (inout ServiceDefinition) -> Void = { _ in },
+        _ reply: @escaping PlayedHTTP2Server.Reply, configure: (inout ServiceDefinition) -> Void = { _ in },
         _ body: (HTTPTestDoor, _ connections: NIOLockedValueBox<Int>) async throws -> Void
     ) async throws {
-        let connections = NIOLockedValueBox(0)
-        let listener = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            .childChannelInitializer { channel in
-                let number = connections.withLockedValue { count in
-                    count += 1
-                    return count
-                }
-                return channel.eventLoop.makeCompletedFuture {
-                    try channel.pipeline.syncOperations.addHandler(PlayedServer { reply(number, $0) })
-                }
-            }
-            .bind(host: "127.0.0.1", port: 0).get()
-        var service = ServiceDefinition(
-            name: "shop",
-            upstream: UpstreamSettings(url: "http://127.0.0.1:\(listener.localAddress?.port ?? 0)", speaksHTTP2: true))
-        configure(&service)
-        do {
-            try await HTTPTestDoor.with(services: [service]) { door in try await body(door, connections) }
-        } catch {
-            try await listener.close()
-            throw error
+        try await PlayedHTTP2Server.with(reply) { server in
+            var service = ServiceDefinition(
+                name: "shop", upstream: UpstreamSettings(url: "http://127.0.0.1:\(server.port)", speaksHTTP2: true))
+            configure(&service)
+            try await HTTPTestDoor.with(services: [service]) { door in try await body(door, server.connections) }
         }
-        try await listener.close()
     }
 
     private static func answer(_ stream: UInt32, _ status: String = "200") -> Frame {
-        HTTP2TestClient.block([(":status", status)], stream: stream, ends: true)
+        PlayedHTTP2Server.answer(stream, status)
     }
 
     @Test("calls share one connection, and more than the server takes at a time wait or have another")
@@ -61,7 +41,7 @@ struct HTTP2UpstreamTests {
             $0.upstream?.connectTimeout = .milliseconds(200)
             $0.upstream?.firstByteTimeout = .milliseconds(200)
         }
-        let reply: @Sendable (Int, Frame) -> [Frame] = { number, frame in
+        let reply: PlayedHTTP2Server.Reply = { number, frame in
             // The first connection goes dead behind its first answer.
             frame.kind == .headers && (number > 1 || frame.stream == 1) ? [Self.answer(frame.stream)] : []
         }
@@ -95,7 +75,7 @@ struct HTTP2UpstreamTests {
 
     @Test("a server that says farewell finishes what it has, and is called on another connection")
     func farewell() async throws {
-        let reply: @Sendable (Int, Frame) -> [Frame] = { number, frame in
+        let reply: PlayedHTTP2Server.Reply = { number, frame in
             guard frame.kind == .headers else { return [] }
             let farewell = Frame(kind: .goAway, payload: ByteBuffer(bytes: [0, 0, 0, 1, 0, 0, 0, 0]))
             return number == 1 ? [farewell, Self.answer(frame.stream)] : [Self.answer(frame.stream)]
@@ -106,26 +86,111 @@ struct HTTP2UpstreamTests {
         }
     }
 
-    @Test("a stream that the server refuses is tried again where the call may be, and fails where it may not")
-    func refused() async throws {
-        let refusals = NIOLockedValueBox(2)
-        let reply: @Sendable (Int, Frame) -> [Frame] = { _, frame in
-            guard frame.kind == .headers else { return [] }
+    /// A breaker that one failure opens.
+    private static func touchy(_ service: inout ServiceDefinition) {
+        service.upstream?.retries.attempts = 0
+        service.breaker = BreakerSettings(minimumCalls: 1)
+    }
+
+    private static func isBlameless(_ door: HTTPTestDoor) async throws {
+        let coordinator = door.coordinator
+        try await eventually("every outcome is reported") { await coordinator.status.permitsUnderWay == 0 }
+        #expect(try await coordinator.breaker(service: "shop").fleet.trips == 0)
+        #expect(try await coordinator.breaker(service: "shop").state == .closed)
+    }
+
+    @Test(
+        "a stream that the server refuses is sent once more, with its body, and is no failure of the service",
+        arguments: [("GET", nil), ("POST", nil), ("POST", "body")] as [(String, String?)])
+    func refused(method: String, body: String?) async throws {
+        let refusals = NIOLockedValueBox(1)
+        let reply: PlayedHTTP2Server.Reply = { _, frame in
+            guard frame.endsStream else { return [] }
             let isRefused = refusals.withLockedValue { left in
                 left -= 1
                 return left >= 0
             }
             return [isRefused ? HTTP2TestClient.reset(frame.stream, code: 7) : Self.answer(frame.stream)]
         }
-        try await Self.with(reply) { door, _ in
-            try await door.expect(502, "POST", "/proxy/shop/a")
-            try await door.expect(200, "GET", "/proxy/shop/a")
+        try await Self.with(reply, configure: Self.touchy) { door, _ in
+            try await door.expect(200, method, "/proxy/shop/a", body)
+            try await Self.isBlameless(door)
+        }
+    }
+
+    @Test("a stream that the server refuses again is given up after one repetition, and is no failure of the service")
+    func refusedAgain() async throws {
+        let asked = NIOLockedValueBox(0)
+        let reply: PlayedHTTP2Server.Reply = { _, frame in
+            guard frame.endsStream else { return [] }
+            asked.withLockedValue { $0 += 1 }
+            return [HTTP2TestClient.reset(frame.stream, code: 7)]
+        }
+        try await Self.with(reply, configure: Self.touchy) { door, _ in
+            try await door.expect(502, "POST", "/proxy/shop/a", "body")
+            #expect(asked.withLockedValue(\.self) == 2)
+            try await Self.isBlameless(door)
+        }
+    }
+
+    @Test("a stream that a farewell declares unprocessed is sent on another connection, whatever its method")
+    func unprocessed() async throws {
+        let reply: PlayedHTTP2Server.Reply = { number, frame in
+            guard frame.endsStream else { return [] }
+            // The last stream that was processed: none.
+            let farewell = Frame(kind: .goAway, payload: ByteBuffer(bytes: [0, 0, 0, 0, 0, 0, 0, 0]))
+            return number == 1 ? [farewell] : [Self.answer(frame.stream)]
+        }
+        try await Self.with(reply, configure: Self.touchy) { door, connections in
+            try await door.expect(200, "POST", "/proxy/shop/a", "body")
+            #expect(connections.withLockedValue(\.self) == 2)
+            try await Self.isBlameless(door)
+        }
+    }
+
+    @Test("a stream that the server resets for another reason is not sent again, and is a failure")
+    func reset() async throws {
+        let reply: PlayedHTTP2Server.Reply = { _, frame in
+            frame.endsStream ? [HTTP2TestClient.reset(frame.stream, code: 2)] : []
+        }
+        try await Self.with(reply, configure: Self.touchy) { door, _ in
+            try await door.expect(502, "POST", "/proxy/shop/a", "body")
+            let coordinator = door.coordinator
+            try await eventually("it counts") { try await coordinator.breaker(service: "shop").state == .open }
+        }
+    }
+
+    @Test(
+        "an answer whose status is no status of an answer fails the call at once",
+        arguments: ["99", "099", "0", "1000", "+200", "20", "abc", "101"])
+    func noStatus(status: String) async throws {
+        let reply: PlayedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, status)] : [] }
+        try await Self.with(reply, configure: Self.touchy) { door, _ in
+            try await door.expect(502, "GET", "/proxy/shop/a")
+            let coordinator = door.coordinator
+            try await eventually("it counts") { try await coordinator.breaker(service: "shop").state == .open }
+        }
+    }
+
+    @Test("an answer whose status is a negative number fails the call, and not the sidecar")
+    func negativeStatus() async throws {
+        let reply: PlayedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, "-1")] : [] }
+        try await Self.with(reply, configure: Self.touchy) { door, _ in
+            try await door.expect(502, "GET", "/proxy/shop/a")
+        }
+    }
+
+    @Test("an answer that ends with an informational head fails the call")
+    func endsInformational() async throws {
+        let reply: PlayedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, "103")] : [] }
+        try await Self.with(reply, configure: Self.touchy) { door, _ in
+            try await door.expect(502, "GET", "/proxy/shop/a")
         }
     }
 
     @Test("what is no HTTP/2 fails the call, and only it", arguments: [":status: 200", "", "malformed"])
     func broken(kind: String) async throws {
-        let reply: @Sendable (Int, Frame) -> [Frame] = { number, frame in
+        let reply: PlayedHTTP2Server.Reply = { number, frame in
             guard frame.kind == .headers else { return [] }
             guard number == 1 else { return [Self.answer(frame.stream)] }
             switch kind {
@@ -138,38 +203,5 @@ struct HTTP2UpstreamTests {
             try await door.expect(502, "GET", "/proxy/shop/a")
             try await door.expect(200, "GET", "/proxy/shop/a")
         }
-    }
-}
-
-/// Answers frames with frames, once the client's preface has come.
-private final class PlayedServer: ChannelInboundHandler {
-    typealias InboundIn = ByteBuffer
-    typealias OutboundOut = ByteBuffer
-
-    private let reply: (HTTP2TestClient.Frame) -> [HTTP2TestClient.Frame]
-    private var unread = ByteBuffer()
-    private var isBegun = false
-
-    init(_ reply: @escaping (HTTP2TestClient.Frame) -> [HTTP2TestClient.Frame]) {
-        self.reply = reply
-    }
-
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        var more = unwrapInboundIn(data)
-        unread.writeBuffer(&more)
-        var answer = ByteBuffer()
-        if !isBegun, unread.readableBytes >= HTTP2TestClient.preface.utf8.count {
-            unread.moveReaderIndex(forwardBy: HTTP2TestClient.preface.utf8.count)
-            isBegun = true
-            HTTP2TestClient.Frame(kind: .settings).write(into: &answer)
-        }
-        while isBegun, let frame = HTTP2TestClient.takeFrame(&unread) {
-            if frame.kind == .settings, frame.flags == 0 {
-                HTTP2TestClient.Frame(kind: .settings, flags: 1).write(into: &answer)
-            } else {
-                for frame in reply(frame) { frame.write(into: &answer) }
-            }
-        }
-        context.writeAndFlush(wrapOutboundOut(answer), promise: nil)
     }
 }

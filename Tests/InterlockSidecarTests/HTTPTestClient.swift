@@ -103,7 +103,7 @@ struct HTTPTestClient: Sendable {
         let lines = text[..<end.lowerBound].split(separator: "\r\n")
         let words = lines[0].split(separator: " ")
         guard words.count > 1, let status = Int(words[1]) else { throw NotHTTP(text: text) }
-        if status == 100 { return try parse(String(text[end.upperBound...])) }
+        if status != 101, 100..<200 ~= status { return try parse(String(text[end.upperBound...])) }
         var headers: [String: String] = [:]
         for line in lines.dropFirst() {
             guard let colon = line.firstIndex(of: ":") else { throw NotHTTP(text: text) }

@@ -48,8 +48,10 @@ struct ProxySmugglingTests {
         ])
     func unclear(fields: String) async throws {
         let (answer, asked) = try await sent(Self.post(fields, "5\r\nhello\r\n0\r\n\r\n" + Self.hidden))
-        #expect(answer.hasPrefix("HTTP/1.1 400 "), "\(answer)")
-        #expect(answer.ranges(of: "HTTP/1.1 400 ").count == 1 && !answer.contains("HTTP/1.1 200 "), "\(answer)")
+        // A coding that is not known may be one of tomorrow's (RFC 9112, section 6.1).
+        let status = fields.contains("xchunked") ? "HTTP/1.1 501 " : "HTTP/1.1 400 "
+        #expect(answer.hasPrefix(status), "\(answer)")
+        #expect(answer.ranges(of: status).count == 1 && !answer.contains("HTTP/1.1 200 "), "\(answer)")
         #expect(asked == [])
     }
 
@@ -172,7 +174,7 @@ struct ProxySmugglingTests {
             try await call.send("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
             try await call.answer("200 OK", [], "whole")
         }
-        #expect(answer.hasPrefix("HTTP/1.1 200 ") && answer.hasSuffix("whole"), "\(answer)")
+        #expect(answer.contains("\r\n\r\nHTTP/1.1 200 ") && answer.hasSuffix("whole"), "\(answer)")
     }
 
     @Test("an answer whose head is larger than a sidecar reads is none, and the connection is given up")

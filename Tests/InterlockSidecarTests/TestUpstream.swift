@@ -9,6 +9,8 @@ final class TestUpstream: Sendable {
     struct Call {
         /// Request line and header fields.
         let head: String
+        /// The same as it came, with the empty line behind it.
+        let rawHead: [UInt8]
         fileprivate var unread: ByteBuffer
         fileprivate var inbound: NIOAsyncChannelInboundStream<ByteBuffer>.AsyncIterator
         fileprivate let channel: any Channel
@@ -105,10 +107,12 @@ final class TestUpstream: Sendable {
             var unread = ByteBuffer()
             while true {
                 while let end = Self.headEnd(unread) {
-                    let head = unread.readString(length: end) ?? ""
+                    let rawHead = Array(unread.readableBytesView.prefix(end + 4))
+                    unread.moveReaderIndex(forwardBy: end)
+                    let head = String(decoding: rawHead.dropLast(4), as: UTF8.self)
                     unread.moveReaderIndex(forwardBy: 4)
                     heads.withLockedValue { $0.append(head) }
-                    var call = Call(head: head, unread: unread, inbound: iterator, channel: connection.channel)
+                    var call = Call(head: head, rawHead: rawHead, unread: unread, inbound: iterator, channel: connection.channel)
                     try await handler(&call)
                     (iterator, unread) = (call.inbound, call.unread)
                 }
@@ -120,7 +124,7 @@ final class TestUpstream: Sendable {
 
     /// How long the head is, if it is all there.
     private static func headEnd(_ buffer: ByteBuffer) -> Int? {
-        let text = String(buffer: buffer)
-        return text.utf8.firstRange(of: "\r\n\r\n".utf8).map { text.utf8.distance(from: text.startIndex, to: $0.lowerBound) }
+        let bytes = buffer.readableBytesView
+        return bytes.firstRange(of: "\r\n\r\n".utf8).map { $0.lowerBound - bytes.startIndex }
     }
 }

@@ -90,7 +90,13 @@ extension BreakerCoordinator {
     ) {
         let service = permit.service
         let settings = service.definition.breaker
-        let outcome = settings.judged(report.outcome, status: report.status)
+        let isSlow = settings.isSlow(latencyMilliseconds: report.latencyMilliseconds)
+        let outcome: Outcome =
+            if report.isUnfinished, isSlow {
+                permit.isTrial || permit.isOwnTrial ? .error : .ok
+            } else {
+                settings.judged(report.outcome, status: report.status)
+            }
         if outcome == .error, settings.honoursRetryAfter, let retryAfter = report.retryAfterMilliseconds {
             let until = now.advanced(byMilliseconds: min(retryAfter, settings.longestPause))
             service.upstreamRetryAt = max(service.upstreamRetryAt ?? until, until)
@@ -105,8 +111,7 @@ extension BreakerCoordinator {
         guard !permit.isTrial else {
             // A trial is judged by what the breaker opened for.
             let isStillSlow =
-                service.breaker.snapshot.cause == BreakerCause.slow.rawValue && outcome == .ok
-                && settings.isSlow(latencyMilliseconds: report.latencyMilliseconds)
+                service.breaker.snapshot.cause == BreakerCause.slow.rawValue && outcome == .ok && isSlow
             return trialEnded(
                 service, id: id, isStillSlow ? .error : outcome, generation: permit.generation, pause: pause, now: now,
                 completion: completion)

@@ -48,6 +48,8 @@ public struct OutcomeReport: Sendable {
     public var status: Int?
     /// How long the service asked to be left alone; `nil`: it did not.
     public var retryAfter: Duration?
+    /// The caller gave the call up: it counts where it had taken longer than a slow one by then, and for nothing else.
+    package var isUnfinished = false
 
     /// A report; what is left out is not told.
     public init(outcome: Outcome, latency: Duration? = nil, status: Int? = nil, retryAfter: Duration? = nil) {
@@ -67,6 +69,13 @@ public struct OutcomeReport: Sendable {
 
     package init(outcome: Outcome, status: Int, retryAfterMilliseconds: Int64) {
         self.init(outcome: outcome, status: status, retryAfter: .milliseconds(retryAfterMilliseconds))
+    }
+
+    /// The report of a call that was given up.
+    package static func unfinished(afterMilliseconds milliseconds: Int64?) -> OutcomeReport {
+        var report = OutcomeReport(outcome: .ignore, latencyMilliseconds: milliseconds)
+        report.isUnfinished = true
+        return report
     }
 
     package var latencyMilliseconds: Int64? { latency?.wholeMilliseconds }

@@ -71,8 +71,22 @@ extension ServiceDefinition {
         unset.insert(".name=\(name)")
         // Limits of the first version had all other settings: what came later does not count while it is as if it were not there.
         for place in limits.indices { unset.insert(".limits.\(place).requiresSubject=false") }
-        return TextDigest.of(TextDigest.settings(of: self, except: unset))
+        unset.formUnion(Self.laterUpstream)
+        let settings = TextDigest.settings(of: self, except: unset)
+        // The first version could not leave it out.
+        let total = ".upstream.some.totalTimeout="
+        return TextDigest.of(
+            settings.map { setting in
+                guard setting.hasPrefix(total), let end = upstream?.totalTimeout else { return setting }
+                return "\(total)\(end)"
+            })
     }
+
+    /// The settings of an upstream that the first version did not have, with their defaults.
+    private static let laterUpstream = Set(
+        TextDigest.settings(of: ServiceDefinition(name: "", upstream: UpstreamSettings(url: ""))).filter { setting in
+            [".upstream.some.idleTimeout=", ".upstream.some.connections."].contains { setting.hasPrefix($0) }
+        })
 
     private static let unset = Set(TextDigest.settings(of: ServiceDefinition(name: "")))
 }

@@ -6,8 +6,11 @@ package struct UpstreamSettings: Hashable, Sendable {
     package var connectTimeout: Duration
     /// From when the request was sent to the first byte of the answer.
     package var firstByteTimeout: Duration
-    /// For the whole call, its waits and retries and both bodies included.
-    package var totalTimeout: Duration
+    /// Within a request's body or an answer: for how long nothing may pass.
+    package var idleTimeout: Duration
+    /// For the whole call, its waits and retries and both bodies included; `nil`: for as long as something passes.
+    package var totalTimeout: Duration?
+    package var connections: ConnectionSettings
     package var retries: RetrySettings
     /// What is answered instead when the service cannot be called; `nil`: the refusal.
     package var fallback: FallbackSettings?
@@ -18,17 +21,34 @@ package struct UpstreamSettings: Hashable, Sendable {
 
     package init(
         url: String, connectTimeout: Duration = .seconds(2), firstByteTimeout: Duration = .seconds(15),
-        totalTimeout: Duration = .seconds(60), retries: RetrySettings = RetrySettings(),
+        idleTimeout: Duration = .seconds(300), totalTimeout: Duration? = .seconds(60),
+        connections: ConnectionSettings = ConnectionSettings(), retries: RetrySettings = RetrySettings(),
         fallback: FallbackSettings? = nil, certificateAuthority: String? = nil, speaksHTTP2: Bool = false
     ) {
         self.url = url
         self.connectTimeout = connectTimeout
         self.firstByteTimeout = firstByteTimeout
+        self.idleTimeout = idleTimeout
         self.totalTimeout = totalTimeout
+        self.connections = connections
         self.retries = retries
         self.fallback = fallback
         self.certificateAuthority = certificateAuthority
         self.speaksHTTP2 = speaksHTTP2
+    }
+}
+
+/// For how long connections to a service are kept.
+package struct ConnectionSettings: Hashable, Sendable {
+    /// One that nobody uses is closed after so long: before most servers close theirs, for a request on a connection
+    /// that is just being closed is lost.
+    package var idle: Duration
+    /// One that is older carries no further request, so that a change in DNS is followed; `nil`: at any age.
+    package var maximumAge: Duration?
+
+    package init(idle: Duration = .seconds(4), maximumAge: Duration? = .seconds(300)) {
+        self.idle = idle
+        self.maximumAge = maximumAge
     }
 }
 

@@ -142,7 +142,13 @@ package struct EffectiveConfiguration {
                 "timeouts",
                 .entries([
                     ("connect", .duration(settings.connectTimeout)), ("first_byte", .duration(settings.firstByteTimeout)),
-                    ("total", .duration(settings.totalTimeout)),
+                    ("idle", .duration(settings.idleTimeout)), ("total", endless(settings.totalTimeout)),
+                ])
+            ),
+            (
+                "connections",
+                .entries([
+                    ("idle", .duration(settings.connections.idle)), ("max_age", endless(settings.connections.maximumAge)),
                 ])
             ),
             (
@@ -154,6 +160,11 @@ package struct EffectiveConfiguration {
             ),
             ("fallback", fallback),
         ]
+    }
+
+    /// A duration that may be without an end.
+    private static func endless(_ duration: Duration?) -> YAMLNode {
+        duration == nil ? .word(UpstreamSettings.endless) : .duration(duration)
     }
 
     private static func algorithm(_ algorithm: LimitAlgorithm) -> (name: String, burst: Int64?) {

@@ -26,7 +26,8 @@ extension ServiceDefinition {
             upstream = UpstreamSettings(reading: section)
             if let upstream {
                 let longest = Self.permitLifetimes.upperBound
-                permitLifetime = min(longest, max(permitLifetime, upstream.totalTimeout + Self.reporting))
+                let total = upstream.totalTimeout ?? upstream.firstByteTimeout
+                permitLifetime = min(longest, max(permitLifetime, total + Self.reporting))
             }
             section.read("limits") { limits = LimitDefinition.list($0) }
             section.read("on_limit") { onLimit.read($0) }

@@ -1,14 +1,17 @@
 import InterlockCore
 
 extension UpstreamSettings {
-    private static let timeouts: ClosedRange<Duration> = .milliseconds(1) ... .seconds(86_400)
+    /// In the place of a duration: without an end.
+    static let endless = "none"
+    fileprivate static let timeouts: ClosedRange<Duration> = .milliseconds(1) ... .seconds(86_400)
     fileprivate static let ages: ClosedRange<Duration> = .seconds(1) ... .seconds(366 * 86_400)
     fileprivate static let attempts = 0...10
     fileprivate static let rates = 0...1_000_000
     fileprivate static let statuses = 200...599
     fileprivate static let longestBody = 64 * 1024
 
-    /// Reads `url`, `tls`, `http2`, `timeouts`, `retries` and `fallback` of a service; `nil`: it has no `url`, or that was refused.
+    /// Reads `url`, `tls`, `http2`, `timeouts`, `connections`, `retries` and `fallback` of a service; `nil`: it has no
+    /// `url`, or that was refused.
     init?(reading section: ConfigurationSection) {
         var settings = UpstreamSettings(url: "")
         var url: String?
@@ -16,10 +19,12 @@ extension UpstreamSettings {
         section.readOptional("tls", into: &settings.certificateAuthority) { Self.certificateAuthority($0) }
         section.read("http2", into: &settings.speaksHTTP2) { $0.flag() }
         section.read("timeouts") { settings.readTimeouts($0) }
+        section.read("connections") { settings.connections.read($0) }
         section.read("retries") { settings.retries.read($0) }
         section.readOptional("fallback", into: &settings.fallback) { FallbackSettings(reading: $0) }
         if section.value("url").map(\.isNull) ?? true {
-            section.refuse(["tls", "http2", "timeouts", "retries", "fallback"], "goes with url, and this service has none")
+            section.refuse(
+                ["tls", "http2", "timeouts", "connections", "retries", "fallback"], "goes with url, and this service has none")
         } else if url?.lowercased().hasPrefix("http://") == true {
             section.refuse(["tls"], "goes with a url that begins with https://")
         }
@@ -32,7 +37,10 @@ extension UpstreamSettings {
         value.section(shorthand: "total") { section in
             section.read("connect", into: &connectTimeout) { $0.duration(in: Self.timeouts) }
             section.read("first_byte", into: &firstByteTimeout) { $0.duration(in: Self.timeouts) }
-            section.read("total", into: &totalTimeout) { $0.duration(in: Self.timeouts) }
+            section.read("idle", into: &idleTimeout) { $0.duration(in: Self.timeouts) }
+            section.read("total") { value in
+                if value.word == Self.endless { totalTimeout = nil } else { totalTimeout = value.duration(in: Self.timeouts) }
+            }
         }
     }
 
@@ -65,6 +73,21 @@ extension UpstreamSettings {
             throw ConfigurationExpectation("a URL whose path is percent-encoded and has no segment . or ..")
         }
         return text
+    }
+}
+
+extension ConnectionSettings {
+    fileprivate mutating func read(_ value: ConfigurationValue) {
+        value.section(shorthand: "idle") { section in
+            section.read("idle", into: &idle) { $0.duration(in: UpstreamSettings.timeouts) }
+            section.read("max_age") { value in
+                if value.word == UpstreamSettings.endless {
+                    maximumAge = nil
+                } else {
+                    maximumAge = value.duration(in: UpstreamSettings.timeouts)
+                }
+            }
+        }
     }
 }
 

@@ -94,7 +94,11 @@ extension OutcomeReport {
         let flags = common.responseFlags
         let status = entry.grpcStatus?.httpStatus ?? Int(entry.response.responseCode.value)
         if flags.isOfOthers {
-            self.init(outcome: .ignore)
+            // Given up by the caller: that it had taken long is known all the same.
+            self = Self.unfinished(afterMilliseconds: common.upstreamMilliseconds)
+        } else if flags.upstreamMaxStreamDurationReached, common.hasTimeToFirstUpstreamRxByte {
+            // Envoy's own clock has ended an answer that was going on.
+            self.init(outcome: .ok, latencyMilliseconds: common.upstreamMilliseconds, status: status == 0 ? nil : status)
         } else if flags.isOfService {
             self.init(outcome: .error, latencyMilliseconds: common.upstreamMilliseconds)
         } else if !common.hasUpstreamRemoteAddress || status == 0 {

@@ -1,4 +1,5 @@
 internal import DequeModule
+internal import InterlockHTTP
 internal import Logging
 internal import NIOCore
 internal import NIOHTTP1
@@ -94,12 +95,10 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         let connection = HTTPConnection(door: door, place: place, turn: turn, parent: nil, firstRequestBy: firstRequestBy)
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandler(TurnGate(turn, .http1))
-        try pipeline.addHandler(HTTPResponseEncoder())
-        try pipeline.addHandler(
-            ByteToMessageHandler(
-                HTTPRequestDecoder(
-                    leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .drop,
-                    limitConfiguration: HTTPDoorContext.limits)))
+        let decoder = HTTPRequestDecoder(
+            leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .drop, limitConfiguration: HTTPDoorContext.limits
+        )
+        try ServerFields.install(HTTPResponseEncoder(), decoder, in: pipeline)
         try pipeline.addHandler(connection)
         return connection
     }
@@ -113,7 +112,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
             door: door, place: place, turn: parent.turn, parent: parent,
             firstRequestBy: .now() + door.firstRequestTimeout(at: place))
         try channel.pipeline.syncOperations.addHandlers(
-            HTTP2EndOfStream(), HTTP2FramePayloadToHTTP1ServerCodec(), stream)
+            HTTP2EndOfStream(), HTTP2FramePayloadToHTTP1ServerCodec(), ServerFields.ofStream(), stream)
         return stream
     }
 
@@ -214,7 +213,9 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         }
         // What comes behind what cannot be read cannot be told apart any more.
         isKept = false
-        let problem = HTTPProblem(.invalid, "this is no HTTP request that a server may answer: \(error)")
+        let problem =
+            (error as? HTTPParserError) == .headerOverflow
+            ? HTTPProblem.fieldsTooLarge : HTTPProblem(.invalid, "this is no HTTP request that a server may answer: \(error)")
         switch request {
         // The one before it is answered first.
         case .whole where reply?.isOver == false: waiting = []
@@ -342,7 +343,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
             }
         }
         do throws(HTTPProblem) {
-            if parent != nil { try HTTPGate.refuseUnclear(head) }
+            if parent != nil { try HTTPGate.refuseUnclear(head) } else { try HTTPGate.refuseUnknownCoding(head.headers) }
             let uri = try HTTPTarget.uri(of: head)
             let known = found.flatMap { $0.uri == uri && $0.method == head.method ? $0 : nil }
             let target = known?.target ?? HTTPTarget(uri)
@@ -614,6 +615,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         let pipeline = context.pipeline.syncOperations
         let encoder = try pipeline.context(handlerType: HTTPResponseEncoder.self)
         let decoder = try pipeline.context(handlerType: ByteToMessageHandler<HTTPRequestDecoder>.self)
+        pipeline.removeHandler(context: try pipeline.context(handlerType: ServerFields.self), promise: nil)
         try pipeline.addHandler(handler, position: .before(self))
         pipeline.removeHandler(context: encoder, promise: nil)
         // What has come behind the request is handed on.

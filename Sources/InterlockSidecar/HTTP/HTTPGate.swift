@@ -36,6 +36,13 @@ package struct HTTPGate: Sendable {
         }
     }
 
+    /// Refuses a body whose coding would be lost on the way (RFC 9112, section 6.1).
+    static func refuseUnknownCoding(_ fields: HTTPHeaders) throws(HTTPProblem) {
+        guard let coding = fields.unknownTransferCoding else { return }
+        throw HTTPProblem(
+            .notImplemented, "the transfer coding \"\(Excerpt(coding))\" is not supported; send the body as it is, or in chunks")
+    }
+
     /// Whom a request asks.
     /// - Throws: when it does not say so, or says it more than once.
     static func authority(of head: HTTPRequestHead, _ target: HTTPTarget) throws(HTTPProblem) -> String {

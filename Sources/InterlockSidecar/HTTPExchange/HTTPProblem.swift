@@ -18,6 +18,8 @@ package struct HTTPProblem: Error, Sendable {
         case held
         case lost
         case tooLarge = "too_large"
+        case fieldsTooLarge = "fields_too_large"
+        case notImplemented = "not_implemented"
         case limited
         case open
         case busy
@@ -76,6 +78,8 @@ extension HTTPProblem.Code {
         case .held: .conflict
         case .lost: .gone
         case .tooLarge: .payloadTooLarge
+        case .fieldsTooLarge: .requestHeaderFieldsTooLarge
+        case .notImplemented: .notImplemented
         case .limited: .tooManyRequests
         case .open, .busy, .unavailable, .unreplicated, .cancelled: .serviceUnavailable
         case .upstreamFailed: .badGateway
@@ -99,6 +103,8 @@ extension HTTPProblem.Code {
         case .held: "The lock is held"
         case .lost: "The lease is lost"
         case .tooLarge: "The body is too large"
+        case .fieldsTooLarge: "The header fields are too large"
+        case .notImplemented: "The request needs something that is not supported"
         case .limited: "The limit is reached"
         case .open: "The breaker is open"
         case .busy: "Too many calls are under way"
@@ -124,6 +130,9 @@ extension HTTPProblem {
         problem.headers.add(name: "WWW-Authenticate", value: "Bearer realm=\"interlock\"")
         return problem
     }
+
+    static let fieldsTooLarge = HTTPProblem(
+        .fieldsTooLarge, "the request's header fields are larger than this sidecar reads; send fewer, or shorter ones")
 
     static func methodNotAllowed(_ method: HTTPMethod, allowed: [String]) -> HTTPProblem {
         let list = allowed.joined(separator: ", ")

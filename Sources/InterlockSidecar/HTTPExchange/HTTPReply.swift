@@ -170,6 +170,13 @@ package final class HTTPReply {
         context.writeAndFlush(NIOAny(HTTPServerResponsePart.head(.init(version: version, status: .continue))), promise: nil)
     }
 
+    /// Tells a client something before its answer. Clients of HTTP/1.0 do not know of such.
+    func writeInformational(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
+        guard progress == .awaited, version != .http1_0 else { return }
+        let head = HTTPResponseHead(version: version, status: status, headers: headers)
+        context.writeAndFlush(NIOAny(HTTPServerResponsePart.head(head)), promise: nil)
+    }
+
     package func write(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
         guard progress == .awaited else { return }
         progress = .begun

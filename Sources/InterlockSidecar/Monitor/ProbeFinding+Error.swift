@@ -14,6 +14,7 @@ extension ProbeFinding {
         case is CancellationError: self = .unjudged("the probe was stopped")
         case let error as HTTPFetch.Failure: self.init(error)
         case is HTTPClientConnection.Closed: self = .bad(Self.closed)
+        case let error as HTTPClientConnection.Malformed: self = .bad("\(error.reason)")
         case is HTTPParserError: self = .bad("the answer is not HTTP/1.1; a service that speaks only HTTP/2 needs http2: true")
         case let error as NIOConnectionError: self.init(error)
         case let error as IOError: self.init(error)

@@ -32,10 +32,10 @@ extension GRPCStatus {
     init(_ code: HTTPProblem.Code) {
         self =
             switch code {
-            case .invalid, .tooLarge: .invalidArgument
+            case .invalid, .tooLarge, .fieldsTooLarge: .invalidArgument
             case .unauthenticated: .unauthenticated
             case .forbidden, .foreignOrigin, .misdirected: .permissionDenied
-            case .unknownPath, .unknownLock, .unknownService, .methodNotAllowed: .unimplemented
+            case .unknownPath, .unknownLock, .unknownService, .methodNotAllowed, .notImplemented: .unimplemented
             case .held, .lost: .aborted
             case .limited, .busy: .resourceExhausted
             case .open, .unavailable, .unreplicated, .upstreamFailed: .unavailable

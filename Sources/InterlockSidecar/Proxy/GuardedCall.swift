@@ -28,6 +28,8 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     /// Between a failed try and the next, at random: callers that failed together do not come back together.
     private static let pauseMilliseconds: ClosedRange<Int64> = 5...50
     private static let retriedStatuses: Set<UInt> = [502, 503, 504]
+    /// Informational answers of one call that are passed on.
+    private static let mostInformational = 8
 
     private let call: HTTPCall
     private let hasBody: Bool
@@ -48,6 +50,10 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
             case .over, .pausing: leavePace()
             case .asking, .trying, .relaying: break
             }
+            switch stage {
+            case .relaying, .pausing, .over: kept.release()
+            case .asking, .trying: break
+            }
             if case .over = stage { trace?.ended() }
         }
     }
@@ -65,6 +71,9 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private var trace: GuardedCallTrace?
     /// What of the body has come before there was a connection to send it on.
     private var early: [ByteBuffer] = []
+    /// The part of the body that was sent, in case it must be sent once more.
+    private var kept: KeptBody
+    private var informational = 0
     private var isBodyWhole: Bool
     private var trailers: HTTPHeaders?
 
@@ -84,6 +93,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         askedAt = started
         deadline = started
         isBodyWhole = !hasBody
+        kept = KeptBody(countedBy: upstreams)
         isForWebSocket = !hasBody && ProxyFields.asksForWebSocket(call.head)
         isGRPC = GRPC.isSpoken(in: call.head.headers)
     }
@@ -92,9 +102,9 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         reply.whenLeft { [self] in clientHasLeft() }
         trace = GuardedCallTrace(call, service: service, calls: calls)
         upstreams.pace.begin(self)
-        guard case .asking = stage, !isPaced, let total = calls.definition(ofService: service)?.upstream?.totalTimeout
-        else { return }
-        deadline = started + TimeAmount(total)
+        guard case .asking = stage, !isPaced, let settings = calls.definition(ofService: service)?.upstream else { return }
+        // A call without an end in time does not wait without an end either.
+        deadline = started + TimeAmount(settings.totalTimeout ?? settings.idleTimeout)
         reply.setAlarm(deadline)
     }
 
@@ -127,7 +137,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         self.upstream = upstream
         limits = definition.limits
         let now = NIODeadline.now()
-        if tries == 0 { deadline = started + TimeAmount(settings.totalTimeout) }
+        if tries == 0 { deadline = settings.totalTimeout.map { started + TimeAmount($0) } ?? .distantFuture }
         askedAt = tries == 0 ? started : now
         // It has waited for the loop too long. That is not the service's failure.
         guard deadline > now else { return tooLate() }
@@ -220,8 +230,9 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     }
 
     func upstreamTakes(_ exchange: UpstreamExchange) {
-        for part in early { exchange.send(part) }
-        early = []
+        let early = early
+        self.early = []
+        for part in early { send(part, exchange) }
         if isBodyWhole {
             exchange.sendEnd(trailers)
         } else {
@@ -229,6 +240,27 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
             reply.read(!exchange.isBackedUp)
         }
         arm()
+    }
+
+    private func send(_ part: ByteBuffer, _ exchange: UpstreamExchange) {
+        if case .trying = stage { kept.keep(part) }
+        exchange.send(part)
+    }
+
+    func upstreamMayRepeat() -> Bool {
+        guard case .trying = stage, let parts = kept.takeAll() else { return false }
+        early = parts + early
+        if !isBodyWhole { reply.read(false) }
+        return true
+    }
+
+    func upstreamInforms(_ head: HTTPResponseHead) {
+        // `100` is the sidecar's own to say, and a client that does not read is told no more.
+        guard case .trying = stage, head.status != .continue, informational < Self.mostInformational, reply.isWritable else {
+            return
+        }
+        informational += 1
+        reply.writeInformational(head.status, ProxyFields.answer(head.headers, isInformational: true))
     }
 
     func upstreamAnswers(_ head: HTTPResponseHead, _ exchange: UpstreamExchange) {
@@ -250,7 +282,10 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         ProxyFields.addUpgrade(to: &headers)
         mark(&headers)
         do {
-            try Tunnel.between(connection, on: reply.eventLoop) { try reply.switchProtocols(headers, to: $0) }
+            let idle = upstream?.settings.idleTimeout ?? UpstreamSettings(url: "").idleTimeout
+            try Tunnel.between(connection, on: reply.eventLoop, idleTimeout: TimeAmount(idle)) {
+                try reply.switchProtocols(headers, to: $0)
+            }
         } catch {
             reply.breakOff()
         }
@@ -300,7 +335,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         switch stage {
         case .asking, .pausing: early.append(part)
         case .trying(let exchange), .relaying(let exchange):
-            if exchange.isConnected { exchange.send(part) } else { early.append(part) }
+            if exchange.isConnected { send(part, exchange) } else { early.append(part) }
         case .over: break
         }
     }
@@ -360,6 +395,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
             recorder = AnswerRecorder(answers, LastGoodAnswers.key(of: call.head), head.status, headers)
         }
         mark(&headers)
+        if !headers.contains(name: "Date") { headers.add(name: "Date", value: HTTPDate.shared.now()) }
         upstream?.times.calls.recordNanoseconds((NIODeadline.now() - started).nanoseconds, trace: call.span?.context)
         reply.write(head.status, headers)
     }
@@ -426,10 +462,17 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         case .over: break
         case .pausing(let until): if until <= now { ask() } else { arm() }
         case .trying(let exchange), .relaying(let exchange):
+            let isClientAwaited = isClientAwaited(exchange)
             if deadline <= now {
-                exchange.fail(isClientAwaited(exchange) ? .clientIsSlow : hadTime ? .total : .rest)
+                if isClientAwaited {
+                    exchange.fail(.clientIsSlow)
+                } else if exchange.isAnswering {
+                    exchange.totalIsOver()
+                } else {
+                    exchange.fail(hadTime ? .total : .rest)
+                }
             } else if let due = exchange.due, due <= now {
-                exchange.timeIsOver()
+                exchange.timeIsOver(isClientAwaited: isClientAwaited)
             } else {
                 arm()
             }

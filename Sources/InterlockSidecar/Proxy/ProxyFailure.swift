@@ -1,6 +1,7 @@
 internal import Hiredis
 internal import Interlock
 internal import InterlockCore
+internal import InterlockHTTP
 internal import NIOCore
 internal import NIOHTTP1
 internal import NIOPosix
@@ -15,6 +16,8 @@ struct ProxyFailure: Error, Sendable {
         case closed
         case firstByteTimeout = "first_byte_timeout"
         case totalTimeout = "total_timeout"
+        /// Nothing passed for too long within the request or the answer.
+        case idleTimeout = "idle_timeout"
         /// The service was never asked: this sidecar had too much else to do.
         case waited
         /// The answer broke off or was not HTTP.
@@ -26,8 +29,19 @@ struct ProxyFailure: Error, Sendable {
     var cause: Cause
     /// For the log.
     var reason: String
-    /// Whether it counts against the service.
-    var isOfService: Bool
+    /// The side that the breaker blames for a failed call.
+    enum Verdict: Sendable {
+        /// Counts against the service.
+        case service
+        /// Says nothing about the service except how long it took.
+        case nobody
+        /// The service answered as it should: what the answer's head says counts.
+        case answer
+    }
+
+    var verdict: Verdict
+    /// Set when no byte of an answer came and more is known about the request.
+    var interruption: HTTPClientConnection.Interruption.Kind?
 
     static let connectTimeout = ProxyFailure(cause: .connectTimeout, reason: "no connection stood within timeouts.connect")
     static let firstByte = ProxyFailure(cause: .firstByteTimeout, reason: "no answer began within timeouts.first_byte")
@@ -35,15 +49,24 @@ struct ProxyFailure: Error, Sendable {
     /// Most of the time had gone by before the service was asked: that it took longer than the rest says nothing of it.
     static let rest = ProxyFailure(
         cause: .totalTimeout, reason: "the call took longer than what was left of timeouts.total when it was sent",
-        isOfService: false)
+        verdict: .nobody)
+    /// The answer was going on, or had nothing to say: this sidecar's own clock has ended it.
+    static let cut = ProxyFailure(
+        cause: .totalTimeout, reason: "the answer went on for longer than timeouts.total", verdict: .answer)
+    static let idle = ProxyFailure(cause: .idleTimeout, reason: "nothing passed within timeouts.idle")
+    static let quiet = ProxyFailure(
+        cause: .idleTimeout, reason: "the stream had nothing to say within timeouts.idle", verdict: .answer)
+    static let clientIsSilent = ProxyFailure(
+        cause: .client, reason: "the client did not send its request, or read the answer, within timeouts.idle",
+        verdict: .nobody)
     static let waited = ProxyFailure(
-        cause: .waited, reason: "the call waited for timeouts.total before it could be made", isOfService: false)
+        cause: .waited, reason: "the call waited for timeouts.total before it could be made", verdict: .nobody)
     static let clientIsSlow = ProxyFailure(
         cause: .client, reason: "the client did not send its request, or read the answer, within timeouts.total",
-        isOfService: false)
-    static let clientLeft = ProxyFailure(cause: .client, reason: "the client has left", isOfService: false)
+        verdict: .nobody)
+    static let clientLeft = ProxyFailure(cause: .client, reason: "the client has left", verdict: .nobody)
 
-    var isTimeout: Bool { [.connectTimeout, .firstByteTimeout, .totalTimeout].contains(cause) }
+    var isTimeout: Bool { [.connectTimeout, .firstByteTimeout, .totalTimeout, .idleTimeout].contains(cause) }
 
     /// Whether the upstream certainly has not answered, and another try may fare better.
     var mayBeRetried: Bool { [.connect, .connectTimeout, .closed].contains(cause) }
@@ -53,22 +76,37 @@ struct ProxyFailure: Error, Sendable {
         case connecting, sent, answering
     }
 
-    init(cause: Cause, reason: String, isOfService: Bool = true) {
+    init(cause: Cause, reason: String, verdict: Verdict = .service) {
         self.cause = cause
         self.reason = reason
-        self.isOfService = isOfService
+        self.verdict = verdict
+    }
+
+    /// Whether the request may be sent once more, whatever the retries are, if its body still can be: the service has
+    /// certainly not acted on it, or has at most had a request that may come twice on a connection that was ending (RFC
+    /// 9110, section 9.2.2; RFC 9112, 9.3.1).
+    func mayBeRepeated(_ method: HTTPMethod) -> Bool {
+        switch interruption {
+        case .unprocessed: true
+        case .stale: method.isIdempotent
+        case nil: false
+        }
     }
 
     init(_ error: any Error, at stage: Stage) {
+        let interruption = error as? HTTPClientConnection.Interruption
+        let error = interruption?.cause ?? error
         let cause: Cause =
             switch stage {
             case .connecting: Self.isTimeout(error) ? .connectTimeout : .connect
             // Something has come that is no answer.
-            case .sent where error is HTTPParserError: .broken
+            case .sent where error is HTTPParserError || error is HTTPClientConnection.Malformed: .broken
             case .sent: .closed
             case .answering: .broken
             }
-        self.init(cause: cause, reason: "\(NetworkReason(error))")
+        let reason = (error as? HTTPClientConnection.Malformed)?.reason ?? "\(NetworkReason(error))"
+        self.init(cause: cause, reason: reason, verdict: interruption == nil ? .service : .nobody)
+        self.interruption = interruption?.kind
     }
 
     private static func isTimeout(_ error: any Error) -> Bool {
@@ -124,7 +162,7 @@ extension HTTPProblem {
             switch failure.cause {
             case .client:
                 clientHasLeft
-            case .connectTimeout, .firstByteTimeout, .totalTimeout:
+            case .connectTimeout, .firstByteTimeout, .totalTimeout, .idleTimeout:
                 HTTPProblem(
                     .upstreamTimeout, "the service \"\(service)\" did not answer in time; see timeouts in the configuration")
             case .waited:

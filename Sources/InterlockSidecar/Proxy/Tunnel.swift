@@ -4,17 +4,23 @@ internal import NIOCore
 /// A client and an upstream that speak a protocol of their own with each other (RFC 9110, section 7.8): what comes at one end leaves at
 /// the other as it is, no faster than that end takes it. With one end the other closes. Confined to its event loop.
 final class Tunnel {
-    /// With nothing from either side for so long it ends; peers that mean to stay send a Ping (RFC 6455, section 5.5.2).
-    private static let idleTimeout = TimeAmount.minutes(5)
-
+    private let idleTimeout: TimeAmount
     private var ends: (End, End)?
     private var alarm: LazyAlarm?
 
-    /// - Parameter takeClient: hands the client's connection to the handler that it is given.
+    private init(idleTimeout: TimeAmount) {
+        self.idleTimeout = idleTimeout
+    }
+
+    /// - Parameters:
+    ///   - idleTimeout: with nothing from either side for so long it ends; peers that mean to stay send a Ping (RFC
+    ///     6455, section 5.5.2).
+    ///   - takeClient: hands the client's connection to the handler that it is given.
     static func between(
-        _ upstream: HTTPClientConnection, on eventLoop: any EventLoop, _ takeClient: (any ChannelHandler) throws -> Void
+        _ upstream: HTTPClientConnection, on eventLoop: any EventLoop, idleTimeout: TimeAmount,
+        _ takeClient: (any ChannelHandler) throws -> Void
     ) throws {
-        let tunnel = Tunnel()
+        let tunnel = Tunnel(idleTimeout: idleTimeout)
         let (near, far) = (End(tunnel), End(tunnel))
         near.other = far
         far.other = near
@@ -40,7 +46,7 @@ final class Tunnel {
         }
     }
 
-    private func stir() { alarm?.set(.now() + Self.idleTimeout) }
+    private func stir() { alarm?.set(.now() + idleTimeout) }
 
     private func close() {
         alarm?.cancel()

@@ -8,9 +8,6 @@ internal import NIOCore
 ///
 /// It lives for as long as a call or a connection holds it, so that a reload cuts nothing off.
 final class Upstream {
-    /// Idle connections are closed after so long, before most servers close theirs: a request on a connection that is just
-    /// being closed is lost.
-    private static let idleTimeout = TimeAmount.seconds(4)
     /// Without `concurrency`, the callers' own connections bound the upstream's.
     private static let mostConnections = 16_384
 
@@ -37,7 +34,8 @@ final class Upstream {
         pool = HTTPConnectionPool(
             origin,
             settings: .init(
-                connectTimeout: TimeAmount(settings.connectTimeout), idleTimeout: Self.idleTimeout,
+                connectTimeout: TimeAmount(settings.connectTimeout), idleTimeout: TimeAmount(settings.connections.idle),
+                maximumAge: settings.connections.maximumAge.map { TimeAmount($0) },
                 mostConnections: concurrency ?? Self.mostConnections),
             eventLoop: eventLoop, largeReads: largeReads)
     }
@@ -75,6 +73,8 @@ struct UpstreamTimes {
 final class Upstreams {
     private var table: [String: Upstream] = [:]
     let pace: ProxyPace
+    /// The size of the request bodies that calls keep, in bytes.
+    var keptBytes = 0
     private let largeReads: LargeReads
     private let metrics: PrometheusRegistry
     private let eventLoop: any EventLoop

@@ -8,6 +8,11 @@ internal import NIOHTTP1
 protocol UpstreamExchangeOwner: AnyObject {
     /// The request's head is sent; its body may follow.
     func upstreamTakes(_ exchange: UpstreamExchange)
+    /// Whether all that was sent of the request's body can be sent once more. If so, `upstreamTakes` follows, or a
+    /// failure.
+    func upstreamMayRepeat() -> Bool
+    /// An informational answer; the answer, or another one of these, still comes.
+    func upstreamInforms(_ head: HTTPResponseHead)
     func upstreamAnswers(_ head: HTTPResponseHead, _ exchange: UpstreamExchange)
     /// More of the answer's body.
     func upstreamSent(_ part: ByteBuffer)
@@ -52,8 +57,14 @@ final class UpstreamExchange: HTTPClientReceiver {
     private var isMeasured = false
     /// From when the upstream had the whole request to when its answer began.
     private var latency: Int64?
-    /// When it has failed if nothing happens; the end of the whole call is its owner's.
-    private(set) var due: NIODeadline?
+    /// When the attempt to connect, or the wait for an answer, has failed.
+    private var limit: NIODeadline?
+    /// When something passed last, in either direction.
+    private var passedAt = NIODeadline.now()
+    /// How much of the answer's promised length has not come; `nil`: it promises none.
+    private var owed: Int?
+    /// The request is sent once more at most, over and above the retries that are configured.
+    private var isRepeated = false
     /// Whether no more of the answer is read for now.
     private(set) var isReadHeld = false
 
@@ -70,8 +81,16 @@ final class UpstreamExchange: HTTPClientReceiver {
     }
 
     func begin() {
-        upstream.pool.lease(for: self)
-        if case .connecting = stage, owner != nil { due = .now() + TimeAmount(upstream.settings.connectTimeout) }
+        upstream.pool.lease(for: self, avoidsUnused: isRepeated)
+        if case .connecting = stage, owner != nil { limit = .now() + TimeAmount(upstream.settings.connectTimeout) }
+    }
+
+    /// When it ends if nothing happens; the end of the whole call is its owner's.
+    var due: NIODeadline? {
+        guard owner != nil else { return nil }
+        if let limit { return limit }
+        if case .connecting = stage { return nil }
+        return passedAt + TimeAmount(upstream.settings.idleTimeout)
     }
 
     /// How long the upstream wants to be left alone, in milliseconds.
@@ -82,13 +101,17 @@ final class UpstreamExchange: HTTPClientReceiver {
     /// Whether there is a connection that takes the request, or carries the answer.
     var isConnected: Bool { connection != nil }
 
-    func send(_ part: ByteBuffer) { connection?.send(part) }
+    func send(_ part: ByteBuffer) {
+        passedAt = .now()
+        connection?.send(part)
+    }
 
     func sendEnd(_ trailers: HTTPHeaders?) {
         guard sentAllAt == nil else { return }
         let now = NIODeadline.now()
         sentAllAt = now
-        if case .sent = stage { due = now + TimeAmount(upstream.settings.firstByteTimeout) }
+        passedAt = now
+        if case .sent = stage { limit = now + TimeAmount(upstream.settings.firstByteTimeout) }
         connection?.sendEnd(trailers)
     }
 
@@ -107,6 +130,7 @@ final class UpstreamExchange: HTTPClientReceiver {
 
     func resumeReading() {
         isReadHeld = false
+        passedAt = .now()
         connection?.resumeReading()
     }
 
@@ -149,22 +173,41 @@ final class UpstreamExchange: HTTPClientReceiver {
     }
 
     /// When `due` has come.
-    func timeIsOver() {
-        if case .connecting = stage { fail(.connectTimeout) } else { fail(.firstByte) }
+    /// - Parameter isClientAwaited: it would go on if the client sent or read more.
+    func timeIsOver(isClientAwaited: Bool) {
+        switch stage {
+        case .connecting: fail(.connectTimeout)
+        case .sent where limit != nil: fail(.firstByte)
+        case .sent: fail(isClientAwaited || !isBackedUp ? .clientIsSilent : .idle)
+        // A stream may have nothing to say; an answer that has promised more has stalled.
+        case .answering: fail(isClientAwaited ? .clientIsSilent : owed == nil ? .quiet : .idle)
+        }
     }
+
+    /// When the whole call's time is over within an answer.
+    func totalIsOver() {
+        let isStalled = owed != nil && .now() - passedAt >= TimeAmount(upstream.settings.firstByteTimeout)
+        fail(isStalled ? .total : .cut)
+    }
+
+    /// Whether the answer has begun.
+    var isAnswering: Bool { if case .answering = stage { true } else { false } }
 
     private func end(_ failure: ProxyFailure) {
         guard owner != nil else { return }
         owner = nil
-        due = nil
+        limit = nil
         measure()
         let connection = connection
         self.connection = nil
         if let connection { connection.abandon() } else if case .connecting = stage { upstream.pool.cancel(self) }
-        report(
-            failure.isOfService
-                ? OutcomeReport(outcome: .error, latencyMilliseconds: latency ?? millisecondsSinceSent, status: status)
-                : OutcomeReport(outcome: .ignore))
+        switch failure.verdict {
+        case .service:
+            report(OutcomeReport(outcome: .error, latencyMilliseconds: latency ?? millisecondsSinceSent, status: status))
+        case .answer: reportGood()
+        // Counts as slow if it had taken that long.
+        case .nobody: report(.unfinished(afterMilliseconds: latency ?? millisecondsSinceSent))
+        }
     }
 
     /// What it came to is known: the head of an answer, or that there is none.
@@ -197,28 +240,39 @@ final class UpstreamExchange: HTTPClientReceiver {
         guard let owner else { return connection.abandon() }
         self.connection = connection
         stage = .sent
-        due = nil
+        limit = nil
+        passedAt = .now()
         connection.send(head)
         owner.upstreamTakes(self)
     }
 
     func notConnected(_ error: any Error) { fail(ProxyFailure(error, at: .connecting)) }
 
+    func receivedInformational(_ head: HTTPResponseHead) { owner?.upstreamInforms(head) }
+
     func received(_ head: HTTPResponseHead) {
         stage = .answering
-        due = nil
+        limit = nil
+        passedAt = .now()
+        if self.head.method != .HEAD, head.status.mayHaveResponseBody {
+            owed = head.headers.first(name: "Content-Length").flatMap { Int($0) }
+        }
         measure()
         latency = millisecondsSinceSent
         status = Int(head.status.code)
         isGRPC = GRPC.isSpoken(in: head.headers)
         if isGRPC { noteGRPCStatus(head.headers) }
         if head.status == .tooManyRequests || head.status == .serviceUnavailable {
-            retryAfter = head.headers.first(name: "Retry-After").flatMap(RetryAfter.milliseconds)
+            retryAfter = head.headers.first(name: "Retry-After").flatMap {
+                RetryAfter.milliseconds($0, date: head.headers.first(name: "Date"))
+            }
         }
         owner?.upstreamAnswers(head, self)
     }
 
     func received(_ part: ByteBuffer) {
+        passedAt = .now()
+        owed = owed.map { $0 - part.readableBytes }
         if held == nil { owner?.upstreamSent(part) } else { held?.parts.append(part) }
     }
 
@@ -245,7 +299,6 @@ final class UpstreamExchange: HTTPClientReceiver {
         let owner = owner
         self.owner = nil
         self.connection = nil
-        due = nil
         reportGood()
         owner?.upstreamSwitches(head, connection)
     }
@@ -265,7 +318,16 @@ final class UpstreamExchange: HTTPClientReceiver {
     func failed(_ error: any Error) {
         connection = nil
         let failure = ProxyFailure(error, at: stage)
+        if failure.mayBeRepeated(head.method), !isRepeated, owner?.upstreamMayRepeat() ?? false { return again() }
         if held == nil { fail(failure) } else { held?.failure = failure }
+    }
+
+    /// Sends the request once more, by the same permit: nothing has come of it.
+    private func again() {
+        isRepeated = true
+        stage = .connecting
+        sentAllAt = nil
+        begin()
     }
 
     func writabilityChanged(_ isWritable: Bool) { owner?.upstreamIsWritable(isWritable) }

@@ -1,0 +1,80 @@
+import InterlockCore
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+
+@testable import InterlockSidecar
+
+/// Bytes above 127 in fields are opaque (RFC 9110, section 5.5): they arrive as they were sent, whatever they mean.
+@Suite("Proxy: bytes of fields", .timeLimit(.minutes(1)))
+struct ProxyBytesTests {
+    /// Latin-1; not UTF-8 at all; UTF-8 that is cut off; UTF-8 of two to four bytes; a character that stands for what
+    /// could not be read.
+    static let values: [[UInt8]] = [
+        Array("caf".utf8) + [0xE9], [0x80, 0xFF, 0xC0, 0xAF], [0x61, 0xE2, 0x82], Array("é€😀\u{FFFD}".utf8),
+        [0xF4, 0x8F, 0xBF, 0xBF, 0xF4, 0x8F, 0xBE, 0x80, 0xE9], [0xEF, 0xBF, 0xBD, 0xE9, 0xED, 0xA0, 0x80],
+    ]
+
+    private static func lines(_ name: String) -> [UInt8] {
+        values.enumerated().flatMap { Array("\(name)-\($0): ".utf8) + $1 + Array("\r\n".utf8) }
+    }
+
+    private static func exchange(port: Int, _ parts: [[UInt8]]) async throws -> [UInt8] {
+        let channel = try await RawConnection.connect(to: port)
+        return try await channel.executeThenClose { inbound, outbound in
+            for part in parts { try await outbound.write(ByteBuffer(bytes: part)) }
+            var received: [UInt8] = []
+            for try await part in inbound { received += Array(part.readableBytesView) }
+            return received
+        }
+    }
+
+    private static func contains(_ bytes: [UInt8], _ field: String, _ value: [UInt8]) -> Bool {
+        bytes.firstRange(of: Array("\(field): ".utf8) + value + Array("\r\n".utf8)) != nil
+    }
+
+    @Test("they pass unchanged to an upstream of HTTP/1.1 and back, in heads and in trailers", arguments: [false, true])
+    func unchanged(inPieces: Bool) async throws {
+        let head = Array("POST /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n".utf8)
+        let request = head + Self.lines("X-Head") + Array("Connection: close\r\n\r\n5\r\nh\u{c}llo\r\n0\r\n".utf8)
+        let trailers = Self.lines("X-Tail") + Array("\r\n".utf8)
+        let heard = NIOLockedValueBox<[UInt8]>([])
+        try await ProxyTestDoor.with(upstream: { call in
+            var received = call.rawHead
+            while received.suffix(4) != Array("\r\n\r\n".utf8) || received.firstRange(of: Array("\r\n0\r\n".utf8)) == nil,
+                let more = try await call.more()
+            {
+                received += Array(more.readableBytesView)
+            }
+            heard.withLockedValue { [received] in $0 = received }
+            let status = Array("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n".utf8) + Self.lines("X-Back")
+            let body = Array("\r\n2\r\n".utf8) + [0xE9, 0xFF] + Array("\r\n0\r\n".utf8)
+            try await call.send(ByteBuffer(bytes: status + body + Self.lines("X-End") + Array("\r\n".utf8)))
+        }) { proxy in
+            // In pieces, the end of a field is in another read than its beginning.
+            let whole = request + trailers
+            let parts = inPieces ? [Array(whole.prefix(120)), Array(whole.dropFirst(120))] : [whole]
+            let answer = try await Self.exchange(port: proxy.client.port, parts)
+            let asked = heard.withLockedValue { $0 }
+            for (number, value) in Self.values.enumerated() {
+                #expect(Self.contains(asked, "X-Head-\(number)", value), "X-Head-\(number): \(value)")
+                #expect(Self.contains(asked, "X-Tail-\(number)", value), "X-Tail-\(number): \(value)")
+                #expect(Self.contains(answer, "X-Back-\(number)", value), "X-Back-\(number): \(value)")
+                #expect(Self.contains(answer, "X-End-\(number)", value), "X-End-\(number): \(value)")
+            }
+            // Bodies are not touched.
+            #expect(answer.firstRange(of: Array("2\r\n".utf8) + [0xE9, 0xFF] + Array("\r\n".utf8)) != nil)
+        }
+    }
+
+    @Test("a subject of UTF-8 is the same through the proxy as elsewhere")
+    func subject() async throws {
+        let perSubject: (inout ServiceDefinition) -> Void = {
+            $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60), isPerSubject: true)]
+        }
+        try await ProxyTestDoor.with(configure: perSubject, upstream: { try await $0.answer("200 OK") }) { proxy in
+            try await proxy.door.expect(200, "GET", "/v1/check/shop?subject=m%C3%BCller")
+            try await proxy.door.expect(429, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": "müller"])
+        }
+    }
+}

@@ -1,0 +1,160 @@
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+
+@testable import InterlockSidecar
+
+/// A service is blamed for what it did, and neither for its client's patience nor for the sidecar's own timers.
+@Suite("Proxy: whose fault the end of a call is", .timeLimit(.minutes(2)))
+struct ProxyTimerTests {
+    private static func configured(_ yaml: String, _ breaker: BreakerSettings) throws -> (inout ServiceDefinition) -> Void {
+        let read = try configuration("services:\n  a:\n    url: http://h\n    \(yaml)").services.first?.upstream
+        return { service in
+            let url = service.upstream?.url ?? ""
+            service.upstream = read
+            service.upstream?.url = url
+            service.breaker = breaker
+        }
+    }
+
+    private static let touchy = BreakerSettings(minimumCalls: 1)
+
+    /// A stream with an event every few milliseconds, without an end.
+    private static let stream: TestUpstream.Handler = { call in
+        try await call.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while true {
+            try await call.send("9\r\ndata: x\n\n\r\n")
+            try await Task.sleep(for: .milliseconds(10))
+        }
+    }
+
+    private static func get(_ proxy: ProxyTestDoor) -> String {
+        HTTPTestClient.request("GET", "/proxy/shop/a", nil, headers: [:], port: proxy.client.port, closing: true)
+    }
+
+    @Test("a stream that goes on when timeouts.total ends it is no failure of its service")
+    func healthyStream() async throws {
+        let configure = try Self.configured("timeouts: { total: 300ms }", Self.touchy)
+        try await ProxyTestDoor.with(configure: configure, upstream: Self.stream) { proxy in
+            for _ in 0..<3 {
+                let answer = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
+                #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("0\r\n\r\n"))
+            }
+            try await proxy.isSettled()
+            #expect(try await proxy.door.coordinator.breaker(service: "shop").fleet.trips == 0)
+        }
+    }
+
+    @Test("a quiet stream that timeouts.total ends is no failure of its service")
+    func quietStream() async throws {
+        let configure = try Self.configured("timeouts: { first_byte: 100ms, total: 400ms }", Self.touchy)
+        let upstream: TestUpstream.Handler = { call in
+            try await call.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+            while try await call.more() != nil {}
+            throw TestUpstream.Close()
+        }
+        try await ProxyTestDoor.with(configure: configure, upstream: upstream) { proxy in
+            _ = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
+            try await proxy.isSettled()
+            #expect(try await proxy.door.coordinator.breaker(service: "shop").fleet.trips == 0)
+        }
+    }
+
+    /// Promises a hundred bytes, and sends nine.
+    private static let stalled: TestUpstream.Handler = { call in
+        try await call.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbeginning")
+        while try await call.more() != nil {}
+        throw TestUpstream.Close()
+    }
+
+    @Test(
+        "an answer that stalls before its promised length is a failure of its service",
+        arguments: ["timeouts: { first_byte: 100ms, total: 500ms }", "timeouts: { idle: 200ms, total: none }"])
+    func stalledAnswer(yaml: String) async throws {
+        let configure = try Self.configured(yaml, Self.touchy)
+        try await ProxyTestDoor.with(configure: configure, upstream: Self.stalled) { proxy in
+            _ = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
+            let coordinator = proxy.door.coordinator
+            try await eventually("it counts") { try await coordinator.breaker(service: "shop").state == .open }
+        }
+    }
+
+    @Test("a stream in which nothing passes for timeouts.idle ends, and is no failure of its service")
+    func idle() async throws {
+        let configure = try Self.configured("timeouts: { idle: 200ms, total: none }", Self.touchy)
+        let upstream: TestUpstream.Handler = { call in
+            try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+            while try await call.more() != nil {}
+            throw TestUpstream.Close()
+        }
+        try await ProxyTestDoor.with(configure: configure, upstream: upstream) { proxy in
+            let answer = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
+            #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("0\r\n\r\n"))
+            try await proxy.isSettled()
+            #expect(try await proxy.door.coordinator.breaker(service: "shop").fleet.trips == 0)
+        }
+    }
+
+    @Test("with total: none a stream goes on for as long as something passes")
+    func endless() async throws {
+        let configure = try Self.configured("timeouts: { idle: 5s, total: none }", Self.touchy)
+        try await ProxyTestDoor.with(configure: configure, upstream: Self.stream) { proxy in
+            try await proxy.client.follow("GET", "/proxy/shop/a") { $0.ranges(of: "data: x").count > 50 }
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test("callers who leave after longer than slow_call count as slow calls, so that their own deadlines hide no outage")
+    func impatient() async throws {
+        let slow = BreakerSettings(
+            slowCall: .milliseconds(100), slowRate: 0.5, minimumCalls: 3, openFor: .seconds(30) ... .seconds(30))
+        let upstream: TestUpstream.Handler = { call in
+            while try await call.more() != nil {}
+            throw TestUpstream.Close()
+        }
+        try await ProxyTestDoor.with(configure: { $0.breaker = slow }, upstream: upstream) { proxy in
+            for number in 1...3 {
+                try await proxy.client.whileConnected(sending: Self.get(proxy)) {
+                    try await eventually("the upstream is asked") { proxy.upstream.received.count == number }
+                    // The client's own patience, longer than a slow call.
+                    try await Task.sleep(for: .milliseconds(200))
+                }
+                try await proxy.isSettled()
+            }
+            let coordinator = proxy.door.coordinator
+            try await eventually("the breaker opens") { try await coordinator.breaker(service: "shop").state == .open }
+            #expect(try await coordinator.breaker(service: "shop").fleet.cause == "slow")
+        }
+    }
+
+    @Test("a trial whose caller leaves after longer than slow_call does not close the breaker")
+    func impatientTrial() async throws {
+        let isWell = NIOLockedValueBox(true)
+        let settings = BreakerSettings(
+            slowCall: .milliseconds(100), minimumCalls: 1, openFor: .milliseconds(100) ... .milliseconds(100), halfOpenPermits: 1)
+        let upstream: TestUpstream.Handler = { call in
+            if call.request.hasSuffix("/bad") { return try await call.answer("500 Sorry") }
+            while try await call.more() != nil {}
+            isWell.withLockedValue { $0 = false }
+            throw TestUpstream.Close()
+        }
+        try await ProxyTestDoor.with(configure: { $0.breaker = settings }, upstream: upstream) { proxy in
+            try await proxy.door.expect(500, "GET", "/proxy/shop/bad")
+            let coordinator = proxy.door.coordinator
+            try await eventually("a trial is made, and its caller leaves") {
+                let asked = proxy.upstream.received.count
+                // Refused, the other side closes first.
+                try? await proxy.client.whileConnected(sending: Self.get(proxy)) {
+                    // The client's own patience, longer than a slow call.
+                    try await Task.sleep(for: .milliseconds(300))
+                }
+                return proxy.upstream.received.count > asked
+            }
+            try await proxy.isSettled()
+            #expect(try await coordinator.breaker(service: "shop").fleet.state != .closed)
+        }
+    }
+}

@@ -1,0 +1,145 @@
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Proxy: kept connections to the upstream", .timeLimit(.minutes(1)))
+struct UpstreamReuseTests {
+    /// Settings of a service as its file says them.
+    private static func settings(_ yaml: String) throws -> UpstreamSettings {
+        try #require(configuration("services:\n  a:\n    url: http://h\n    \(yaml)").services.first?.upstream)
+    }
+
+    private static func isBlameless(_ proxy: ProxyTestDoor) async throws {
+        try await proxy.isSettled()
+        let breaker = try await proxy.door.coordinator.breaker(service: "shop")
+        #expect(breaker.state == .closed && breaker.fleet.trips == 0)
+    }
+
+    private static func touchy(_ service: inout ServiceDefinition) {
+        service.upstream?.retries.attempts = 0
+        service.breaker = BreakerSettings(minimumCalls: 1)
+    }
+
+    /// Answers the first request, and closes the connection at the second without a byte.
+    private static func closing(at requests: Set<Int> = [2]) -> TestUpstream.Handler {
+        let count = NIOLockedValueBox(0)
+        return { call in
+            let number = count.withLockedValue { count in
+                count += 1
+                return count
+            }
+            if requests.contains(number) { throw TestUpstream.Close() }
+            if let length = call.values("content-length").first.flatMap({ Int($0) }) {
+                var received = 0
+                while received < length, let more = try await call.more() { received += more.readableBytes }
+            }
+            try await call.answer("200 OK", [], "\(number)")
+        }
+    }
+
+    @Test(
+        "an idempotent call on a kept connection that ends without a byte is sent once more on another one",
+        arguments: [("GET", nil), ("PUT", "body"), ("DELETE", nil)] as [(String, String?)])
+    func again(method: String, body: String?) async throws {
+        try await ProxyTestDoor.with(configure: Self.touchy, upstream: Self.closing()) { proxy in
+            try await proxy.door.expect(200, "GET", "/proxy/shop/a")
+            let second = try await proxy.client.send(method, "/proxy/shop/a", body)
+            #expect(second.status == 200 && second.body == "3", "\(second)")
+            #expect(proxy.upstream.connectionCount == 2)
+            try await Self.isBlameless(proxy)
+        }
+    }
+
+    @Test("a call that may have had an effect is not sent again, and its kept connection's end is no failure of the service")
+    func once() async throws {
+        try await ProxyTestDoor.with(configure: Self.touchy, upstream: Self.closing()) { proxy in
+            try await proxy.door.expect(200, "GET", "/proxy/shop/a")
+            try await proxy.door.expect(502, "POST", "/proxy/shop/a", "body")
+            #expect(proxy.upstream.received.count == 2)
+            try await Self.isBlameless(proxy)
+        }
+    }
+
+    @Test("a new connection that ends without a byte is a failure of the service")
+    func fresh() async throws {
+        try await ProxyTestDoor.with(configure: Self.touchy, upstream: Self.closing(at: [1])) { proxy in
+            try await proxy.door.expect(502, "GET", "/proxy/shop/a")
+            let coordinator = proxy.door.coordinator
+            try await eventually("it counts") { try await coordinator.breaker(service: "shop").state == .open }
+            #expect(proxy.upstream.received.count == 1)
+        }
+    }
+
+    @Test("a server that keeps connections for no time at all gets a new one for each request")
+    func keepAlive() async throws {
+        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK", ["Keep-Alive: max=5, Timeout = 0"]) }) { proxy in
+            for _ in 0..<3 { try await proxy.door.expect(200, "GET", "/proxy/shop/a") }
+            #expect(proxy.upstream.connectionCount == 3)
+        }
+    }
+
+    @Test("an unused connection is closed after the configured time")
+    func idle() async throws {
+        let idle = try Self.settings("connections: { idle: 50ms }")
+        let isClosed = NIOLockedValueBox(false)
+        try await ProxyTestDoor.with(
+            configure: { service in
+                let url = service.upstream?.url ?? ""
+                service.upstream = idle
+                service.upstream?.url = url
+            },
+            upstream: { call in
+                try await call.answer("200 OK")
+                // Far less than it would be by default.
+                while try await call.more() != nil {}
+                isClosed.withLockedValue { $0 = true }
+                throw TestUpstream.Close()
+            }
+        ) { proxy in
+            try await proxy.door.expect(200, "GET", "/proxy/shop/a")
+            try await eventually(within: .seconds(3), "the connection is closed") { isClosed.withLockedValue { $0 } }
+        }
+    }
+
+    @Test("under steady traffic no connection is kept beyond its greatest age")
+    func age() async throws {
+        let aged = try Self.settings("connections: { max_age: 20ms }")
+        try await ProxyTestDoor.with(
+            configure: { service in
+                let url = service.upstream?.url ?? ""
+                service.upstream = aged
+                service.upstream?.url = url
+            },
+            upstream: { try await $0.answer("200 OK") }
+        ) { proxy in
+            try await eventually("another connection is made") {
+                try await proxy.door.expect(200, "GET", "/proxy/shop/a")
+                return proxy.upstream.connectionCount > 2
+            }
+        }
+    }
+
+    @Test("under steady traffic no connection of HTTP/2 is given requests beyond its greatest age")
+    func ageOfHTTP2() async throws {
+        var aged = try Self.settings("connections: { max_age: 20ms }")
+        aged.speaksHTTP2 = true
+        let reply: PlayedHTTP2Server.Reply = { _, frame in
+            frame.endsStream ? [PlayedHTTP2Server.answer(frame.stream)] : []
+        }
+        try await PlayedHTTP2Server.with(reply) { [aged] server in
+            var service = ServiceDefinition(name: "shop", upstream: aged)
+            service.upstream?.url = "http://127.0.0.1:\(server.port)"
+            try await HTTPTestDoor.with(services: [service]) { door in
+                try await eventually("another connection is made") {
+                    try await door.expect(200, "GET", "/proxy/shop/a")
+                    return server.connections.withLockedValue { $0 > 2 }
+                }
+            }
+        }
+    }
+}
