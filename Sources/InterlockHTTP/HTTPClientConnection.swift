@@ -486,18 +486,27 @@ extension HTTPHeaders {
     }
 }
 
-/// Ends a stream whose answer has a status that is no number of three digits: NIO's codec makes a number of it that
-/// traps, or is another.
+/// Ends a stream whose answer's status is no number of three digits, which NIO's codec makes another number of, or traps
+/// on; or whose answer ends with an informational head, behind which the codec tells of no end.
 private final class StatusCheck: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame.FramePayload
     typealias InboundOut = HTTP2Frame.FramePayload
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        guard case .headers(let headers) = unwrapInboundIn(data),
-            let status = headers.headers.first(name: ":status"),
-            status.utf8.count != 3 || !status.utf8.allSatisfy({ 48...57 ~= $0 })
-        else { return context.fireChannelRead(data) }
-        context.fireErrorCaught(HTTPClientConnection.Malformed(reason: "the answer's status is no number of three digits"))
+        guard case .headers(let head) = unwrapInboundIn(data), let status = head.headers.first(name: ":status") else {
+            return context.fireChannelRead(data)
+        }
+        if status.utf8.count != 3 || !status.utf8.allSatisfy({ 48...57 ~= $0 }) {
+            fail(context, "the answer's status is no number of three digits")
+        } else if head.endStream, status.utf8.first == UInt8(ascii: "1") {
+            fail(context, "the answer ends before it begins")
+        } else {
+            context.fireChannelRead(data)
+        }
+    }
+
+    private func fail(_ context: ChannelHandlerContext, _ reason: String) {
+        context.fireErrorCaught(HTTPClientConnection.Malformed(reason: reason))
     }
 }
 

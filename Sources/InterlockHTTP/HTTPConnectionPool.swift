@@ -29,6 +29,9 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     }
 
     private static let reads = AdaptiveRecvByteBufferAllocator(minimum: 1 << 10, initial: 1 << 14, maximum: 1 << 16)
+    /// The least time between two looks for connections that nobody uses.
+    private static let sweepInterval = TimeAmount.milliseconds(100)
+
     private let origin: HTTPOrigin
     private let settings: Settings
     private let largeReads: LargeReads?
@@ -229,7 +232,9 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         for carrier in carriers where carrier.isIdle && carrier.unusedUntil <= now { carrier.retire() }
         let next = idle.lazy.map(\.unusedUntil).min() ?? .distantFuture
         let nextCarrier = carriers.lazy.filter(\.isIdle).map(\.unusedUntil).min() ?? .distantFuture
-        if min(next, nextCarrier) < .distantFuture { planSweep(by: min(next, nextCarrier)) }
+        guard min(next, nextCarrier) < .distantFuture else { return }
+        // Those that are closed one by one are closed together. Late ones are not used: `lease` looks at their time.
+        planSweep(by: max(min(next, nextCarrier), now + Self.sweepInterval))
     }
 }
 
