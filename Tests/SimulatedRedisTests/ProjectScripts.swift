@@ -21,8 +21,8 @@ struct ProjectScripts {
         let locks = LockScripts(LockSettings(), isOnCluster: false)
         let all = [
             locks.acquire, locks.release, locks.breakLock, locks.leave, locks.inspect, locks.share, locks.shareRenew,
-            locks.shareRelease, locks.renew, locks.standing, locks.quorumAcquire, locks.quorumFence, QuorumReleaseScript.source,
-            QuorumRenewScript.source, QuorumBreakScript.source, QuorumInspectScript.source, TakeScript.source,
+            locks.shareRelease, locks.renew, locks.standing, locks.quorumAcquire, locks.quorumFence, locks.quorumRenew,
+            QuorumReleaseScript.source, QuorumBreakScript.source, QuorumInspectScript.source, TakeScript.source,
             GiveBackScript.source, PeekScript.source, ThrottleScript.source, BreakerScript.source, PublishScript.source,
             FleetScript.source,
         ]
@@ -97,8 +97,11 @@ struct ProjectScripts {
         let keys = ["q:lock:{a}", "q:fence:{a}"]
         switch random.number(0...5) {
         case 0: return call("quorum-acquire", keys, [token(), ttl(), mode()])
-        case 1: return call("quorum-fence", keys, [token(), pick(["5", "1700000000000001", "1700000900000000"]), ttl()])
-        case 2: return call("quorum-release", keys, [token()] + (chance(50) ? [pick(["unrecorded", "5"])] : []))
+        case 1:
+            let fences = ["5", "1700000000000001", "1700000900000000"]
+            let restore = [pick(["0"] + fences), pick(["1700000000000", "1700000001000"]), pick(["100", "5000"])]
+            return call("quorum-fence", keys, [token(), pick(fences), ttl()] + (chance(50) ? restore : []))
+        case 2: return call("quorum-release", keys, [token()] + (chance(50) ? [pick(["unrecorded", "5", "1700000000000001"])] : []))
         case 3: return call("quorum-renew", keys, [token(), ttl()] + (chance(50) ? ["5"] : []))
         case 4: return call("quorum-break", [keys[0]], [pick(["", token()])])
         default: return call("quorum-inspect", keys, [])

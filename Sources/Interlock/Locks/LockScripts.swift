@@ -4,7 +4,7 @@ internal import InterlockCore
 /// The scripts of locks, each behind the text that they share. Which they are goes by how long fences are kept.
 final class LockScripts: Sendable {
     let acquire, release, breakLock, leave, inspect, share, shareRenew, shareRelease: RedisScript
-    let quorumAcquire, quorumFence: RedisScript
+    let quorumAcquire, quorumFence, quorumRenew: RedisScript
     /// The same for one grant alone; see `fenced.lua` and `share-fenced.lua`.
     let fencedRelease, fencedShareRenew, fencedShareRelease: RedisScript
     let renew = RedisScript(name: "renew.lua", source: PackageResources.renew_lua)
@@ -49,6 +49,7 @@ final class LockScripts: Sendable {
         fencedShareRelease = RedisScript(name: "share-release.lua", source: fenced + shareRelease.source)
         quorumAcquire = RedisScript(name: "quorum-acquire.lua", source: quorum + PackageResources.quorum_acquire_lua)
         quorumFence = RedisScript(name: "quorum-fence.lua", source: quorum + PackageResources.quorum_fence_lua)
+        quorumRenew = RedisScript(name: "quorum-renew.lua", source: quorum + PackageResources.quorum_renew_lua)
     }
 }
 

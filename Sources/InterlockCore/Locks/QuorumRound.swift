@@ -255,8 +255,10 @@ package struct QuorumTally: Sendable {
     private var no = 0
     private var failed = 0
 
-    package init(servers: Int) {
+    /// - Parameter answers: those that have come.
+    package init(servers: Int, answers: some Sequence<Answer> = []) {
         self.servers = servers
+        for answer in answers { count(answer) }
     }
 
     /// The answer of one more server.

@@ -117,7 +117,8 @@ final class QuorumAttempt {
         servers.run(script, on: server) { [self] result in
             var isRecorded = false
             switch result {
-            case .success(let answer): isRecorded = answer
+            case .success(.recorded): isRecorded = true
+            case .success: break
             case .failure(let error): if firstFailure == nil { firstFailure = (server, error) }
             }
             perform(round.recorded(isRecorded, by: server, now: runtime.time.now()))
@@ -148,7 +149,8 @@ final class QuorumAttempt {
     private func free(on server: QuorumServers.Server) {
         let until = runtime.time.now().advanced(byMilliseconds: request.ttl)
         servers.free(
-            QuorumServers.Leftover(name: request.name, token: request.token, isOwners: request.isOwners, until: until), on: server
-        )
+            QuorumServers.Leftover(
+                name: request.name, token: request.token, only: request.isOwners ? .unrecorded : nil, until: until),
+            on: server)
     }
 }

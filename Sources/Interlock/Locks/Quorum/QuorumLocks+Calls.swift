@@ -6,38 +6,35 @@ internal import Logging
 extension QuorumLocks {
     // MARK: Renew, release, break
 
-    /// Extends a lease on all servers; a majority must have it still.
+    /// Extends a lease on all servers; a majority must have it still. Servers that have lost it get it back.
     func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>) {
         if let wrong = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
             completion(.failed(wrong))
             return
         }
         let sentAt = runtime.time.now()
-        let script = QuorumRenewScript(keys: runtime.keys, name: name.text, token: token, ttl: ttl, fence: fence)
-        let patience = QuorumRetry.timeout(ttl: ttl, longest: runtime.timeoutMilliseconds)
-        servers.poll(script, within: patience) { [self] verdict, answers in
-            switch verdict {
-            case .yes:
-                let valid = LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: runtime.time.now())
-                guard valid > 0 else {
-                    completion(.lost)
-                    return
-                }
+        let lease = QuorumRenewing.Lease(name: name.text, token: token, ttl: ttl, fence: fence)
+        QuorumRenewing(lease, servers: servers, scripts: scripts, runtime: runtime) { [self] answer in
+            switch answer {
+            case .renewed(let valid):
                 leases.renewed(
                     name.text, token: token, fence: fence, deadline: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
                 completion(.renewed(validMilliseconds: valid))
-            case .no:
+            case .tooLate:
+                completion(.lost)
+            case .lost:
                 leases.ended(name.text, token: token, fence: fence, .lost, now: runtime.time.now())
                 completion(.lost)
-            case .open, .unknown:
-                completion(.failed(servers.unavailable(answers)))
+            case .unavailable(let error):
+                completion(.failed(error))
             }
-        }
+        }.start()
     }
 
     /// Ends a lease on all servers. It is over when a majority has freed it; where no answer came it lapses at its end.
     func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseAnswer>) {
-        let script = QuorumReleaseScript(keys: runtime.keys, name: name.text, token: token, fence: fence)
+        let script = QuorumReleaseScript(
+            keys: runtime.keys, name: name.text, token: token, only: fence.map { .recorded(fence: $0) })
         servers.poll(script, within: runtime.timeoutMilliseconds) { [self] verdict, answers in
             switch verdict {
             case .yes, .no:

@@ -48,7 +48,7 @@ final class QuorumLocks: LockProvider {
     let runtime: CoordinatorRuntime
     let settings: LockSettings
     let servers: QuorumServers
-    private let scripts: LockScripts
+    let scripts: LockScripts
     var leases = LeaseTable()
     private var lines: [ExactText: Line] = [:]
     /// Those who try before they wait, or without waiting.

@@ -45,6 +45,17 @@ struct QuorumFenceScript: ScriptCommand {
     var token: String
     var fence: Int64
     var ttl: Int64
+    /// Restores the lease where it is missing; `nil`: only records the fence.
+    var restore: QuorumRenewal.Restore?
+
+    /// The state of the lease on the server afterwards.
+    enum Outcome: Equatable {
+        /// The lease is there, under this number.
+        case recorded(Int64)
+        /// An attempt of somebody else has the lock, and may be gone in a moment.
+        case occupied
+        case missing
+    }
 
     var keyCount: Int { 2 }
 
@@ -53,11 +64,19 @@ struct QuorumFenceScript: ScriptCommand {
         encoder.append(token)
         encoder.append(fence)
         encoder.append(ttl)
+        guard let restore else { return }
+        encoder.append(restore.found.number)
+        encoder.append(restore.found.timeMilliseconds)
+        encoder.append(restore.windowMilliseconds)
     }
 
-    func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
+    func decode(_ reply: RedisReply) throws(RedisError) -> Outcome {
         guard let number = reply.integer else { throw reply.unexpected(for: "quorum-fence.lua") }
-        return number == 1
+        switch number {
+        case ..<0: return .occupied
+        case 0: return .missing
+        default: return .recorded(number)
+        }
     }
 }
 
@@ -68,10 +87,15 @@ struct QuorumReleaseScript: ScriptCommand {
     var keys: KeySpace
     var name: String
     var token: String
-    /// Only a hold that no lease can rest on.
-    var isOnlyUnrecorded = false
-    /// Of the only lease that is ended; `nil`: whichever the token has.
-    var fence: Int64?
+    /// Frees only such a hold; `nil`: any.
+    var only: Hold?
+
+    enum Hold {
+        /// No lease can rest on it.
+        case unrecorded
+        /// Its recorded fence.
+        case recorded(fence: Int64)
+    }
 
     var script: RedisScript { Self.source }
     var keyCount: Int { 2 }
@@ -79,8 +103,11 @@ struct QuorumReleaseScript: ScriptCommand {
     func encodeArguments(into encoder: inout CommandEncoder) {
         keys.encodeLockAndFence(of: name, into: &encoder)
         encoder.append(token)
-        if isOnlyUnrecorded { encoder.append("unrecorded") }
-        if let fence { encoder.append(fence) }
+        switch only {
+        case .unrecorded?: encoder.append("unrecorded")
+        case .recorded(let fence)?: encoder.append(fence)
+        case nil: break
+        }
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
@@ -91,8 +118,7 @@ struct QuorumReleaseScript: ScriptCommand {
 
 /// See `quorum-renew.lua`.
 struct QuorumRenewScript: ScriptCommand {
-    static let source = RedisScript(name: "quorum-renew.lua", source: PackageResources.quorum_renew_lua)
-
+    let script: RedisScript
     var keys: KeySpace
     var name: String
     var token: String
@@ -100,7 +126,6 @@ struct QuorumRenewScript: ScriptCommand {
     /// Of the only lease that is extended; `nil`: whichever the token has.
     var fence: Int64?
 
-    var script: RedisScript { Self.source }
     var keyCount: Int { 2 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
@@ -110,9 +135,12 @@ struct QuorumRenewScript: ScriptCommand {
         if let fence { encoder.append(fence) }
     }
 
-    func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
-        guard let number = reply.integer else { throw reply.unexpected(for: "quorum-renew.lua") }
-        return number == 1
+    func decode(_ reply: RedisReply) throws(RedisError) -> QuorumRenewal.Vote {
+        guard let parts = reply.array, parts.count == 3, let isExtended = parts[0].integer, let number = parts[1].integer,
+            let time = parts[2].integer
+        else { throw reply.unexpected(for: "quorum-renew.lua") }
+        let found = QuorumRenewal.Found(number: number, timeMilliseconds: time)
+        return isExtended == 1 ? .extended(found) : .missing(found)
     }
 }
 

@@ -12,13 +12,15 @@ final class QuorumServers {
     struct Leftover {
         var name: String
         var token: String
-        /// The owner chose the token: it may have got a lease with it meanwhile, which is left alone.
-        var isOwners: Bool
+        /// Frees only such a hold; `nil`: any. An owner who chose the token may have a lease with it meanwhile, which stays.
+        var only: QuorumReleaseScript.Hold?
         /// When it has lapsed by itself.
         var until: Instant
     }
 
     private static let leftoverCapacity = 10_000
+    /// The most renewals whose restores are yet to be checked. Beyond it a renewal restores nothing; the next one may.
+    static let restoringCapacity = 10_000
 
     private let runtime: CoordinatorRuntime
     private let configurations: [RedisConfiguration]
@@ -28,6 +30,8 @@ final class QuorumServers {
     private var leftovers: [[Leftover]]
     /// Those whose absence has been logged.
     private var missing: Set<Server> = []
+    /// The renewals whose restores are yet to be checked.
+    var restoring = 0
 
     init(runtime: CoordinatorRuntime, configurations: [RedisConfiguration]) {
         self.runtime = runtime
@@ -150,7 +154,7 @@ final class QuorumServers {
     /// Frees a lock on one server, now or when it is back.
     func free(_ leftover: Leftover, on server: Server) {
         let script = QuorumReleaseScript(
-            keys: runtime.keys, name: leftover.name, token: leftover.token, isOnlyUnrecorded: leftover.isOwners)
+            keys: runtime.keys, name: leftover.name, token: leftover.token, only: leftover.only)
         run(script, on: server) { [weak self] result in
             guard let self, case .failure = result else { return }
             if self.leftovers[server].count < Self.leftoverCapacity { self.leftovers[server].append(leftover) }

@@ -2,11 +2,17 @@
 --
 -- KEYS  1 lock  2 fence
 -- ARGV  1 token  2 ttl in ms  3 the fence of the only lease that is to be extended; otherwise nothing
--- Reply 1 extended; 0 the lock is not held by that token, or not under that fence
+-- Reply {1 extended, 0 the lock is not held by that token, or not under that fence; the number that stands here, 0: none;
+--       this server's time in ms}
 --
--- Guarantees that nobody else's lease is touched, nor with a fence a later one of the same owner, and that a lock that was free stays free.
+-- Guarantees that nobody else's lease is touched, nor with a fence a later one of the same owner, that a lock that was free stays
+-- free, and that the number does not lapse before the lease, however often that is extended.
 
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-local number = ARGV[3] and tonumber(redis.call('GET', KEYS[2]) or '')
-if number and number ~= tonumber(ARGV[3]) then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+local number = tonumber(redis.call('GET', KEYS[2]) or '') or 0
+local time = math.floor(server_time() / 1000)
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {0, number, time} end
+if ARGV[3] and number > 0 and number ~= tonumber(ARGV[3]) then return {0, number, time} end
+local ttl = tonumber(ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+if number > 0 and redis.call('PTTL', KEYS[2]) < math.max(fence_lifetime, ttl) / 2 then keep_number(number, ttl) end
+return {1, number, time}

@@ -1,0 +1,155 @@
+internal import Hiredis
+internal import InterlockCore
+
+/// Carries one renewal out: asks the servers, answers its caller, and restores the lease where it is missing. Confined to the
+/// coordinator's event loop.
+///
+/// A release may overtake a restore that is on its way: the restored key would then stand on that server until its end, where no
+/// majority has the lease. So the lease is looked up once more after as long as a release may take, and freed there if it is over.
+final class QuorumRenewing {
+    struct Lease {
+        var name: String
+        var token: String
+        var ttl: Int64
+        /// Of the only lease that is extended; `nil`: whichever the token has.
+        var fence: Int64?
+    }
+
+    enum Answer {
+        case renewed(validMilliseconds: Int64)
+        /// A majority renewed it, but the answers took too long for anyone to rely on it.
+        case tooLate
+        case lost
+        case unavailable(InterlockError)
+    }
+
+    private let lease: Lease
+    private let servers: QuorumServers
+    private let scripts: LockScripts
+    private let runtime: CoordinatorRuntime
+    private let startedAt: Instant
+    private let patience: Int64
+    private var renewal: QuorumRenewal
+    private var firstFailure: (server: QuorumServers.Server, error: RedisError)?
+    private var timer: Deadlines.Entry?
+    private var completion: ((Answer) -> Void)?
+    /// By server: the number under which the lease was restored there.
+    private var restored: [QuorumServers.Server: Int64] = [:]
+    private var isCheckPlanned = false
+
+    /// - Parameter completion: called once; possibly before `start` returns.
+    init(
+        _ lease: Lease, servers: QuorumServers, scripts: LockScripts, runtime: CoordinatorRuntime,
+        completion: @escaping (Answer) -> Void
+    ) {
+        self.lease = lease
+        self.servers = servers
+        self.scripts = scripts
+        self.runtime = runtime
+        self.completion = completion
+        startedAt = runtime.time.now()
+        patience = QuorumRetry.timeout(ttl: lease.ttl, longest: runtime.timeoutMilliseconds)
+        renewal = QuorumRenewal(servers: servers.count, ttl: lease.ttl, startedAt: startedAt, patience: patience)
+    }
+
+    func start() {
+        timer = runtime.deadlines.schedule(at: startedAt.advanced(byMilliseconds: patience)) { [self] in
+            perform(renewal.timedOut(now: runtime.time.now()))
+        }
+        let script = QuorumRenewScript(
+            script: scripts.quorumRenew, keys: runtime.keys, name: lease.name, token: lease.token, ttl: lease.ttl,
+            fence: lease.fence)
+        for server in 0..<servers.count {
+            servers.run(script, on: server) { [self] result in
+                var vote = QuorumRenewal.Vote.failed
+                switch result {
+                case .success(let answer): vote = answer
+                case .failure(let error): if firstFailure == nil { firstFailure = (server, error) }
+                }
+                perform(renewal.vote(vote, by: server, now: runtime.time.now()))
+            }
+        }
+    }
+
+    private func perform(_ step: QuorumRenewal.Step) {
+        switch step.answer {
+        case .renewed(let valid)?: finish(.renewed(validMilliseconds: valid))
+        case .tooLate?: finish(.tooLate)
+        case .lost?: finish(.lost)
+        case .unavailable?: finish(.unavailable(servers.unavailable(because: firstFailure)))
+        case nil: break
+        }
+        for restore in step.restores { carryOut(restore, tries: 1) }
+    }
+
+    private func finish(_ answer: Answer) {
+        timer?.cancel()
+        timer = nil
+        guard let completion else { return }
+        self.completion = nil
+        completion(answer)
+    }
+
+    // MARK: Restoring
+
+    private func carryOut(_ restore: QuorumRenewal.Restore, tries: Int) {
+        guard planCheck() else { return }
+        let script = QuorumFenceScript(
+            script: scripts.quorumFence, keys: runtime.keys, name: lease.name, token: lease.token, fence: restore.fence,
+            ttl: lease.ttl, restore: restore)
+        servers.run(script, on: restore.server) { [self] result in
+            switch result {
+            case .success(.recorded(let number)): restored[restore.server] = number
+            case .success(.occupied): tryAgain(restore, tries: tries)
+            case .success(.missing): break
+            case .failure(let error): if error.isOutcomeUnknown { restored[restore.server] = restore.fence }
+            }
+        }
+    }
+
+    /// Others who ask for the lock have an empty server's part of it for a moment.
+    private func tryAgain(_ restore: QuorumRenewal.Restore, tries: Int) {
+        let now = runtime.time.now()
+        guard tries < QuorumRetry.mostTries, renewal.mayRestore(now: now) else { return }
+        let next = QuorumRetry.nextTry(
+            after: now, took: now.nanoseconds - startedAt.nanoseconds, tries: tries,
+            random: .random(in: 0...1, using: &runtime.entropy))
+        runtime.deadlines.schedule(at: next) { [self] in
+            if renewal.mayRestore(now: runtime.time.now()) { carryOut(restore, tries: tries + 1) }
+        }
+    }
+
+    /// Looks once, when every release that was under way has ended. `false`: too many others have yet to look.
+    private func planCheck() -> Bool {
+        guard !isCheckPlanned else { return true }
+        guard servers.restoring < QuorumServers.restoringCapacity else { return false }
+        isCheckPlanned = true
+        servers.restoring += 1
+        let due = runtime.time.now().advanced(byMilliseconds: patience + runtime.timeoutMilliseconds)
+        runtime.deadlines.schedule(at: due) { [self] in check() }
+        return true
+    }
+
+    private func check() {
+        guard !restored.isEmpty else {
+            servers.restoring -= 1
+            return
+        }
+        let script = QuorumInspectScript(keys: runtime.keys, name: lease.name)
+        servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
+            servers.restoring -= 1
+            let votes = answers.map { answer -> QuorumTally.Answer in
+                guard case .success(let reply)? = answer else { return .failed }
+                return reply.token == lease.token ? .yes : .no
+            }
+            guard QuorumTally(servers: servers.count, answers: votes).verdict == .no else { return }
+            let until = runtime.time.now().advanced(byMilliseconds: lease.ttl)
+            for (server, number) in restored.sorted(by: { $0.key < $1.key }) {
+                servers.free(
+                    QuorumServers.Leftover(
+                        name: lease.name, token: lease.token, only: .recorded(fence: number), until: until),
+                    on: server)
+            }
+        }
+    }
+}

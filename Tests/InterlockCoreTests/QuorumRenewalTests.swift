@@ -1,0 +1,95 @@
+import InterlockCore
+import Testing
+
+@Suite("One renewal of a lease on a majority of servers")
+struct QuorumRenewalTests {
+    private let start = Instant(nanoseconds: 1_000_000_000)
+    private let ttl: Int64 = 10_000
+    private let patience: Int64 = 1000
+
+    private func newRenewal(of servers: Int = 3) -> QuorumRenewal {
+        QuorumRenewal(servers: servers, ttl: ttl, startedAt: start, patience: patience)
+    }
+
+    private func after(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
+
+    private func found(_ number: Int64, at time: Int64 = 5_000_000) -> QuorumRenewal.Found {
+        QuorumRenewal.Found(number: number, timeMilliseconds: time)
+    }
+
+    private func valid(after milliseconds: Int64) -> Int64 { ttl - LeaseValidity.drift(ofTTL: ttl) - milliseconds }
+
+    @Test("a server that has lost the lease gets it back when a majority has renewed it, whichever answers first")
+    func restores() {
+        let empty = found(0, at: 7_000_000)
+        let expected = QuorumRenewal.Restore(server: 0, fence: 101, found: empty, windowMilliseconds: patience)
+        var renewal = newRenewal()
+        #expect(renewal.vote(.missing(empty), by: 0, now: after(1)) == .init())
+        #expect(renewal.vote(.extended(found(101)), by: 1, now: after(2)) == .init())
+        #expect(
+            renewal.vote(.extended(found(101)), by: 2, now: after(3))
+                == .init(answer: .renewed(validMilliseconds: valid(after: 3)), restores: [expected]))
+        var late = newRenewal()
+        _ = late.vote(.extended(found(101)), by: 1, now: after(2))
+        #expect(
+            late.vote(.extended(found(101)), by: 2, now: after(3)) == .init(answer: .renewed(validMilliseconds: valid(after: 3))))
+        #expect(late.vote(.missing(empty), by: 0, now: after(4)) == .init(restores: [expected]))
+    }
+
+    @Test("without a majority nothing is restored, whoever answers later")
+    func noMajority() {
+        var renewal = newRenewal()
+        _ = renewal.vote(.missing(found(0)), by: 0, now: after(1))
+        #expect(renewal.vote(.missing(found(0)), by: 1, now: after(2)) == .init(answer: .lost))
+        #expect(renewal.vote(.extended(found(101)), by: 2, now: after(3)) == .init())
+        var slow = newRenewal()
+        _ = slow.vote(.extended(found(101)), by: 0, now: after(1))
+        _ = slow.vote(.missing(found(0)), by: 1, now: after(1))
+        #expect(slow.timedOut(now: after(1000)) == .init(answer: .unavailable))
+        #expect(slow.vote(.extended(found(101)), by: 2, now: after(1001)) == .init())
+    }
+
+    @Test("an expired lease is not restored, and no server may take longer than the lease is valid")
+    func expired() {
+        var renewal = newRenewal()
+        _ = renewal.vote(.extended(found(101)), by: 0, now: after(1))
+        _ = renewal.vote(.missing(found(0)), by: 2, now: after(1))
+        #expect(renewal.vote(.extended(found(101)), by: 1, now: after(ttl)) == .init(answer: .tooLate))
+        let short: Int64 = 100
+        var brief = QuorumRenewal(servers: 3, ttl: short, startedAt: start, patience: patience)
+        _ = brief.vote(.extended(found(101)), by: 0, now: after(1))
+        _ = brief.vote(.extended(found(101)), by: 1, now: after(10))
+        let left = short - LeaseValidity.drift(ofTTL: short) - 20
+        #expect(brief.vote(.missing(found(0)), by: 2, now: after(20)).restores.map(\.windowMilliseconds) == [left])
+        #expect(!brief.mayRestore(now: after(short)))
+        var over = newRenewal()
+        _ = over.vote(.extended(found(101)), by: 0, now: after(1))
+        _ = over.vote(.extended(found(101)), by: 1, now: after(2))
+        #expect(over.vote(.missing(found(0)), by: 2, now: after(2 * patience)).restores.isEmpty)
+    }
+
+    @Test("the fence of a restore is what a majority agrees on, else the highest recorded one; minted numbers have no part")
+    func fences() {
+        func fence(_ numbers: [Int64]) -> Int64? {
+            var renewal = newRenewal(of: 5)
+            _ = renewal.vote(.missing(found(0)), by: 4, now: start)
+            _ = renewal.vote(.missing(found(0)), by: 3, now: start)
+            _ = renewal.vote(.extended(found(numbers[0])), by: 0, now: start)
+            _ = renewal.vote(.extended(found(numbers[1])), by: 1, now: start)
+            return renewal.vote(.extended(found(numbers[2])), by: 2, now: start).restores.first { $0.server == 4 }?.fence
+        }
+        #expect(fence([101, 101, 101]) == 101)
+        #expect(fence([101, 105, 101]) == 105)
+        #expect(fence([101, 200, 101]) == 101)
+        #expect(fence([0, 200, 100]) == nil)
+    }
+
+    @Test("a server that has the lease without its fence is to record it")
+    func unrecorded() {
+        var renewal = newRenewal()
+        _ = renewal.vote(.extended(found(100)), by: 0, now: start)
+        let step = renewal.vote(.extended(found(103)), by: 1, now: start)
+        #expect(step.restores.map(\.server) == [0])
+        #expect(step.restores.map(\.fence) == [103])
+    }
+}

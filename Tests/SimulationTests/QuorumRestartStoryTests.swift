@@ -1,0 +1,207 @@
+import Interlock
+import InterlockCore
+import SimulatedRedis
+import Testing
+
+@testable import Simulation
+
+/// Servers of a quorum that come back empty, one after the other.
+@Suite("Quorum locks: servers that come back empty", .timeLimit(.minutes(2)))
+struct QuorumRestartStoryTests {
+    private static let key = "interlock:lock:{orders}"
+
+    private static func restartEmpty(_ server: Int, on stage: Stage, awayMilliseconds: Int64 = 300) {
+        stage.quorum[server].crash()
+        stage.run(milliseconds: awayMilliseconds)
+        stage.quorum[server].start(with: .none)
+        // Until the sidecars are connected again.
+        stage.run(milliseconds: 800)
+    }
+
+    private static func isRenewed(_ lease: Lease, ttl: Int64 = 30_000, through sidecar: Int = 0, on stage: Stage) -> Bool {
+        guard case .renewed? = stage.result(of: stage.renew(lease, ttl: ttl, through: sidecar)) else { return false }
+        return true
+    }
+
+    private static func isOn(_ server: Int, _ lease: Lease, on stage: Stage) -> Bool {
+        stage.cli("GET", key, on: stage.quorum[server]).hasSuffix(lease.token)
+    }
+
+    @Test(
+        "ten rolling restarts of three servers lose no lease that is renewed between them, and it has no second holder",
+        arguments: [0, 1, 3])
+    func rollingRestarts(waiters: Int) throws {
+        let stage = Stage(sidecars: 3, quorum: 3, seed: UInt64(waiters + 1))
+        let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders")))?.lease)
+        // They ask all the time, and take the lock on the empty server for a moment each time.
+        let waiting = try (0..<waiters).map {
+            stage.acquire(try LockFaultTests.request("orders", wait: 60_000), through: $0 % 3)
+        }
+        for round in 0..<10 {
+            Self.restartEmpty(round % 3, on: stage)
+            for renewal in 0..<3 {
+                #expect(Self.isRenewed(lease, through: renewal % 2, on: stage), "restart \(round), renewal \(renewal)")
+                stage.run(milliseconds: 300)
+            }
+            #expect(Self.isOn(round % 3, lease, on: stage), "restart \(round)")
+            #expect(waiting.allSatisfy { $0.value == nil }, "restart \(round)")
+            #expect(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 2))?.isHeld == true)
+        }
+        guard case .released? = stage.result(of: stage.release(lease)) else { return #expect(Bool(false), "it was lost") }
+        let next =
+            if let waiter = waiting.first { waiter } else { stage.acquire(try LockFaultTests.request("orders"), through: 1) }
+        #expect(try #require(stage.result(of: next)?.lease).fence > lease.fence)
+    }
+
+    @Test("a restored lease keeps its fence above all later ones, although the servers' clocks are far behind it")
+    func fenceIsRestored() throws {
+        let stage = Stage(sidecars: 2, quorum: 3)
+        for server in stage.quorum { stage.cli("SET", "interlock:fence:{orders}", "4000000000000000", on: server) }
+        let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders")))?.lease)
+        #expect(lease.fence > 4_000_000_000_000_000)
+        for server in 0..<3 {
+            Self.restartEmpty(server, on: stage)
+            for _ in 0..<2 {
+                #expect(Self.isRenewed(lease, on: stage), "restart of server \(server)")
+                stage.run(milliseconds: 100)
+            }
+        }
+        _ = stage.result(of: stage.release(lease))
+        let next = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.lease)
+        #expect(next.fence > lease.fence)
+    }
+
+    @Test("an owner who asks again after restored servers has the same lease and fence")
+    func ownerAfterRestores() throws {
+        let stage = Stage(sidecars: 2, quorum: 3)
+        let request = try LockFaultTests.request("orders", owner: "job-7")
+        let lease = try #require(stage.result(of: stage.acquire(request))?.lease)
+        for server in 0..<3 {
+            Self.restartEmpty(server, on: stage)
+            for _ in 0..<2 {
+                #expect(Self.isRenewed(lease, through: 1, on: stage), "restart of server \(server)")
+                stage.run(milliseconds: 100)
+            }
+        }
+        #expect(try #require(stage.result(of: stage.acquire(request, through: 1))?.lease).fence == lease.fence)
+    }
+
+    @Test("without a majority a renewal restores nothing: the lease is lost, and the servers stay free")
+    func noMajority() throws {
+        let stage = Stage(sidecars: 2, quorum: 3)
+        let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders")))?.lease)
+        Self.restartEmpty(0, on: stage)
+        Self.restartEmpty(1, on: stage)
+        guard case .lost? = stage.result(of: stage.renew(lease, ttl: 30_000)) else {
+            return #expect(Bool(false), "a server of three renewed it")
+        }
+        stage.run(milliseconds: 3000)
+        #expect((0..<2).allSatisfy { !Self.isOn($0, lease, on: stage) })
+    }
+
+    @Test("two restarts without a renewal between them may grant a lock twice: the promise ends there")
+    func closerThanARenewal() throws {
+        let stage = Stage(sidecars: 2, quorum: 3)
+        let first = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders")))?.lease)
+        Self.restartEmpty(0, on: stage)
+        Self.restartEmpty(1, on: stage)
+        let second = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.lease)
+        #expect(second.fence > first.fence)
+        // Only the fence stops the first holder, who has not heard of it yet.
+        guard case .lost? = stage.result(of: stage.renew(first, ttl: 30_000)) else {
+            return #expect(Bool(false), "two holders renew")
+        }
+        #expect(Self.isRenewed(second, through: 1, on: stage))
+    }
+
+    /// The first server is empty, and a renewal through the first sidecar is about to restore the lease there: 300 ms each way.
+    private static func lateRestore(ttl: Int64 = 60_000) throws -> (Stage, Lease) {
+        let stage = Stage(sidecars: 2, quorum: 3)
+        let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: ttl)))?.lease)
+        restartEmpty(0, on: stage)
+        stage.path(of: 0, toQuorum: 0).delay = .milliseconds(300)...(.milliseconds(300))
+        guard case .renewed? = stage.result(of: stage.renew(lease, ttl: ttl)) else { throw Missing() }
+        // The first server has answered; the restore is on its way.
+        stage.run(milliseconds: 650)
+        return (stage, lease)
+    }
+
+    private struct Missing: Error {}
+
+    @Test("a restore that a release overtakes is taken back")
+    func overtakenByARelease() throws {
+        let (stage, lease) = try Self.lateRestore()
+        guard case .released? = stage.result(of: stage.release(lease, through: 1)) else {
+            return #expect(Bool(false), "it was lost")
+        }
+        #expect(!Self.isOn(0, lease, on: stage))
+        // It arrives.
+        stage.run(milliseconds: 300)
+        let next = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.lease)
+        #expect(next.fence > lease.fence)
+        stage.run(milliseconds: 4000)
+        #expect(!Self.isOn(0, lease, on: stage))
+        #expect(Self.isRenewed(next, through: 1, on: stage))
+        stage.run(milliseconds: 300)
+        #expect((0..<3).allSatisfy { Self.isOn($0, next, on: stage) })
+        guard case .lost? = stage.result(of: stage.renew(lease, ttl: 30_000)) else {
+            return #expect(Bool(false), "the released lease was renewed")
+        }
+    }
+
+    @Test("a restore that a release and the next grant overtake changes nothing")
+    func overtakenByAGrant() throws {
+        let (stage, lease) = try Self.lateRestore()
+        _ = stage.result(of: stage.release(lease, through: 1))
+        let next = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.lease)
+        stage.run(milliseconds: 1000)
+        #expect((0..<3).allSatisfy { Self.isOn($0, next, on: stage) })
+    }
+
+    @Test("a restore that the next grant and its release overtake finds a later fence, and restores nothing")
+    func overtakenByAGrantAndItsRelease() throws {
+        let (stage, lease) = try Self.lateRestore()
+        _ = stage.result(of: stage.release(lease, through: 1))
+        let next = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.lease)
+        stage.run(milliseconds: 20)
+        _ = stage.result(of: stage.release(next, through: 1))
+        stage.run(milliseconds: 300)
+        #expect(stage.cli("EXISTS", Self.key, on: stage.quorum[0]) == ":0")
+    }
+
+    @Test("a broken lease is not restored")
+    func broken() throws {
+        let (stage, lease) = try Self.lateRestore()
+        let answer: Stage.Answer<ReleaseAnswer> = stage.ask(1) { calls, completion in
+            guard let name = try? ResourceName("orders") else { return nil }
+            calls.breakLock(name, by: "ops", completion: completion)
+            return nil
+        }
+        guard case .released? = stage.result(of: answer) else { return #expect(Bool(false), "it was not broken") }
+        stage.run(milliseconds: 4000)
+        #expect((0..<3).allSatisfy { !Self.isOn($0, lease, on: stage) })
+        guard case .lost? = stage.result(of: stage.renew(lease, ttl: 30_000)) else {
+            return #expect(Bool(false), "a broken lease was renewed")
+        }
+    }
+
+    @Test("a restore that arrives late is not carried out, and a restored key ends when the others do")
+    func restoredEnd() throws {
+        let stage = Stage(sidecars: 2, quorum: 3)
+        let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 20_000)))?.lease)
+        Self.restartEmpty(0, on: stage)
+        // Its answer, and the restore, take longer than a renewal may take.
+        stage.path(of: 0, toQuorum: 0).delay = .milliseconds(900)...(.milliseconds(900))
+        #expect(Self.isRenewed(lease, ttl: 20_000, on: stage))
+        stage.run(milliseconds: 4000)
+        #expect(!Self.isOn(0, lease, on: stage))
+        stage.path(of: 0, toQuorum: 0).delay = .milliseconds(200)...(.milliseconds(200))
+        // Until it is connected again.
+        stage.run(milliseconds: 4000)
+        #expect(Self.isRenewed(lease, ttl: 20_000, on: stage))
+        stage.run(milliseconds: 1000)
+        let ends = stage.quorum.map { stage.cli("PTTL", Self.key, on: $0).dropFirst() }.compactMap { Int64($0) }
+        #expect(ends.count == 3)
+        #expect((ends.max() ?? 0) - (ends.min() ?? 0) <= 210, "\(ends)")
+    }
+}
