@@ -354,7 +354,7 @@ public actor Coordinator: Service {
             service.metrics.subjects.record(service.subjectsKnown(now: now))
             service.metrics.placesInUse.record(service.bulkhead.taken)
             service.metrics.permitsWaiting.record(service.permitsWaiting)
-            service.metrics.record(state: service.breaker.actingState(now: now))
+            service.metrics.record(state: service.breaker.actingState(now: now), forced: service.breaker.forced(now: now))
         }
     }
 

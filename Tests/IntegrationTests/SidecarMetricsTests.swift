@@ -24,6 +24,21 @@ struct SidecarMetricsTests {
         }
     }
 
+    @Test("the state that an operator forces on a breaker is a series of its own, until it ends")
+    func forcedBreaker() async throws {
+        try await SidecarProcess.withSidecar(configuration: Self.services("catalog")) { sidecar in
+            func line(_ state: String, _ value: Int) -> String {
+                #"interlock_breaker_forced{service="catalog",state="\#(state)"} \#(value)"# + "\n"
+            }
+            try await sidecar.send(["BREAKER.FORCE", "catalog", "DISABLED"])
+            let forced = try await sidecar.get("/metrics")
+            for (state, value) in [("disabled", 1), ("open", 0), ("closed", 0)] { #expect(forced.contains(line(state, value))) }
+            #expect(forced.contains(#"interlock_breaker_state{service="catalog",state="closed"} 1"#))
+            try await sidecar.send(["BREAKER.FORCE", "catalog", "AUTO"])
+            #expect(try await sidecar.get("/metrics").contains(line("disabled", 0)))
+        }
+    }
+
     @Test("D20: commands and errors of the RESP door, refused requests and commands to Redis are counted")
     func doors() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services("catalog")) { sidecar in

@@ -110,38 +110,43 @@ final class BreakerCoordinator {
         _ operation: BreakerOperation, on service: GuardedService, by: String? = nil,
         completion: @escaping (Result<BreakerReply, RedisError>) -> Void
     ) {
+        let sentAt = runtime.time.now()
         let script = BreakerScript(
             keys: runtime.keys, service: service.name, settings: service.definition.breaker, operation: operation,
-            by: by ?? runtime.id, origin: runtime.id, database: runtime.database,
+            ends: service.breaker.ends(now: sentAt), by: by ?? runtime.id, origin: runtime.id, database: runtime.database,
             random: .random(in: 0...1, using: &runtime.entropy))
         runtime.pipeline.run(script) { [self] result in
             if case .success(let reply) = result {
-                apply(reply.snapshot, redisTime: reply.redisTime, to: service)
+                apply(reply.snapshot, redisTime: reply.redisTime, sentAt: sentAt, to: service)
                 restoreIfLost(service, reply)
             }
             completion(result)
         }
     }
 
-    /// Redis knows less than this sidecar: it was wiped.
+    /// Redis knows less than this sidecar: it was wiped, or its clock has jumped since an end was written.
     private func restoreIfLost(_ service: GuardedService, _ reply: BreakerReply) {
-        guard reply.snapshot.generation < service.breaker.snapshot.generation, !service.isRestoring else { return }
+        let isLost = reply.snapshot.generation < service.breaker.snapshot.generation
+        guard isLost || service.breaker.knowsBetter, !service.isRestoring else { return }
         service.isRestoring = true
         run(
             .sync(known: service.breaker.snapshot, configuration: service.digest, declares: false), on: service
         ) { _ in service.isRestoring = false }
     }
 
-    private func apply(_ snapshot: BreakerSnapshot, redisTime: Int64, to service: GuardedService) {
+    private func apply(_ snapshot: BreakerSnapshot, redisTime: Int64, sentAt: Instant? = nil, to service: GuardedService) {
         // An answer that was on its way when the service was taken out: nothing may be planned for it any more.
         guard service.isConfigured else { return }
         let before = service.breaker.snapshot
         let openUntil = service.breaker.openUntil
-        guard service.breaker.apply(snapshot, redisTime: redisTime, receivedAt: runtime.time.now()) else {
+        let forcedUntil = service.breaker.forcedUntil
+        let now = runtime.time.now()
+        guard service.breaker.apply(snapshot, redisTime: redisTime, sentAt: sentAt, receivedAt: now) else {
             if service.breaker.openUntil != openUntil { planReopening(of: service) }
+            if service.breaker.forcedUntil != forcedUntil { planForcedEnd(of: service) }
             return
         }
-        service.metrics.record(state: snapshot.state)
+        service.metrics.record(state: service.breaker.actingState(now: now), forced: service.breaker.forced(now: now))
         if snapshot.state == .open, before.state != .open { service.metrics.trips.increment() }
         planReopening(of: service)
         planForcedEnd(of: service)
@@ -182,8 +187,17 @@ final class BreakerCoordinator {
         }
     }
 
-    private func halfOpen(_ service: GuardedService) {
-        run(.halfOpen(expect: service.breaker.snapshot.generation), on: service) { _ in }
+    private func halfOpen(_ service: GuardedService, isAgain: Bool = false) {
+        let until = service.breaker.snapshot.untilMilliseconds
+        run(.halfOpen(expect: service.breaker.snapshot.generation), on: service) { [self] result in
+            guard case .success(let reply) = result, !reply.isDone, !isAgain else { return }
+            // Redis' clock had jumped, and another sidecar has corrected the end: it is over all the same.
+            let now = runtime.time.now()
+            guard service.breaker.snapshot.state == .open, service.breaker.snapshot.untilMilliseconds != until,
+                let end = service.breaker.openUntil, end <= now
+            else { return }
+            halfOpen(service, isAgain: true)
+        }
     }
 
     /// The end of a forced state is whoever's who looks first: every sidecar looks.

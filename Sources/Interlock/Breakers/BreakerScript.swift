@@ -12,6 +12,8 @@ struct BreakerScript: ScriptCommand {
     var service: String
     var settings: BreakerSettings
     var operation: BreakerOperation
+    /// As this sidecar knows them.
+    var ends = BreakerEnds()
     var by: String
     var origin: String
     var database: Int
@@ -51,6 +53,8 @@ struct BreakerScript: ScriptCommand {
         call.add("channel", text: keys.events)
         call.add("history", Self.historyLength)
         call.add("random", random)
+        call.add(ends.open, "until", over: "over")
+        call.add(ends.forced, "forced_until", over: "forced_over")
         switch operation {
         case .sync(let known, let configuration, let declares):
             call.add("op", text: "sync")
@@ -218,6 +222,14 @@ struct BreakerCall {
 
     /// As a string: a JSON number of Lua's keeps 14 digits.
     mutating func add(expect generation: Int64) { add("expect", text: "\(generation)") }
+
+    /// As strings, to be compared with what stands in the hash.
+    mutating func add(_ end: BreakerEnds.End?, _ name: String, over: String) {
+        guard let end else { return }
+        add(name, text: "\(end.number)")
+        if let correction = end.correction { add(name + "_to", text: "\(correction)") }
+        if end.isOver { add(over, true) }
+    }
 
     mutating func add(openFor range: ClosedRange<Duration>) {
         add("open_min", range.lowerBound.wholeMilliseconds)

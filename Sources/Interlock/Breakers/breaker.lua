@@ -24,12 +24,15 @@
 --         force   at_least state cause reason [for ms]    "open" "closed" "disabled" "auto"; its generation is later than
 --                 at_least
 --         pause (ms) is what the upstream asked for: the cause is then "retry_after", and longest (ms) its most
+--         Each call may say what its sidecar knows of the ends: "until" and "forced_until" as they stand in the hash; "until_to" and
+--         "forced_until_to" when Redis' clock has jumped since they were written: what they should be; "over" and "forced_over" when
+--         the end has come by the sidecar's clock
 -- Reply {result, time in ms, {field, value, …}}; result is 1 when the call did or got what it asked for, else 0
 --
 -- Guarantees that the generation strictly rises with every change of state, also after a wipe; that the hash is updated
 -- in place; that a trial permit that is never reported frees its place; that an outage is over when nobody says any more
--- that it is not; that a forced state with an end is over when anybody looks; and that every change is in the history
--- and on the event channel.
+-- that it is not; that a state ends when a sidecar has measured its time, and not because Redis' clock jumps; that the end is never
+-- further away than its whole time; and that every change is in the history and on the event channel.
 
 local call = cjson.decode(ARGV[1])
 local time = redis.call('TIME')
@@ -234,20 +237,33 @@ if call.op == 'sync' and call.known and tonumber(call.known.generation) > genera
   announce()
 end
 
+-- A sidecar that knows the end as it stands here has measured when it comes.
+local is_due = call.over and call['until'] == hash['until'] or tonumber(hash['until'] or 0) == 0
+local is_forced_due = call.forced_over and call.forced_until == hash.forced_until
+local corrected = {}
+for _, name in ipairs({'until', 'forced_until'}) do
+  if call[name .. '_to'] and call[name] == hash[name] then corrected[name] = call[name .. '_to'] end
+end
+if next(corrected) then write(corrected) end
+
 -- Of a clock that was set back: what began in the future begins now, and no trial stands until that future is over.
 local ahead = tonumber(hash.since or 0) - now
 if ahead > 0 then
   local moved = {since = integer(now)}
   for _, name in ipairs({'until', 'forced_until'}) do
     local instant = tonumber(hash[name] or 0)
-    if instant > 0 then moved[name] = integer(instant - ahead) end
+    if instant > 0 and not corrected[name] then
+      instant = instant - ahead
+      -- An outage may have begun long ago: it stands for as long as one failed probe says.
+      if name == 'until' and hash.cause == 'outage' and hash.lapse then instant = math.min(instant, now + hash.lapse) end
+      moved[name] = integer(instant)
+    end
   end
   write(moved)
   redis.call('DEL', KEYS[4], KEYS[5])
 end
 
-local ends = (hash.forced or '') ~= '' and tonumber(hash.forced_until or 0) or 0
-if ends > 0 and ends <= now and call.op ~= 'force' then change('closed', 'auto', 0) end
+if is_forced_due and call.op ~= 'force' then change('closed', 'auto', 0) end
 
 if call.op == 'sync' then
   if call.configuration and call.configuration ~= hash.configuration and (call.declares or not hash.configuration) then
@@ -305,9 +321,9 @@ if call.op == 'down' then
   -- An open time that stands already is not made shorter.
   if state == 'open' then lapses = math.max(lapses, tonumber(hash['until'])) end
   if state == 'open' and hash.cause == 'outage' then
-    write({['until'] = integer(lapses), reason = call.reason})
+    write({['until'] = integer(lapses), reason = call.reason, lapse = integer(call.lapse)})
   else
-    change('open', 'outage', lapses, {reason = call.reason})
+    change('open', 'outage', lapses, {reason = call.reason, lapse = integer(call.lapse)})
   end
   return reply(1)
 end
@@ -324,13 +340,13 @@ if call.op == 'up' then
 end
 
 if call.op == 'half' then
-  if state ~= 'open' or tonumber(hash['until']) > now then return reply(0) end
+  if state ~= 'open' or not is_due then return reply(0) end
   change('half_open', hash.cause, 0, {reason = hash.reason})
   return reply(1)
 end
 
 if call.op == 'close' then
-  local isOver = state == 'half_open' or (state == 'open' and tonumber(hash['until']) <= now)
+  local isOver = state == 'half_open' or (state == 'open' and is_due)
   if state == 'closed' or not (call.cause == 'auto' or (isOver and hash.cause == call.cause)) then return reply(0) end
   change('closed', call.cause, 0)
   return reply(1)
@@ -338,7 +354,7 @@ end
 
 if call.op == 'trial' then
   if generation < tonumber(call.at_least) then return reply(0) end
-  if state == 'open' and tonumber(hash['until']) <= now then change('half_open', hash.cause, 0, {reason = hash.reason}) end
+  if state == 'open' and is_due then change('half_open', hash.cause, 0, {reason = hash.reason}) end
   if state == 'closed' then return reply(1) end
   if state ~= 'half_open' then return reply(0) end
   local successes = tonumber(hash.successes or 0)
@@ -348,6 +364,8 @@ if call.op == 'trial' then
     return reply(1)
   end
   redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', now)
+  -- Of a clock that was set back: no permit lasts longer than its lifetime.
+  redis.call('ZREMRANGEBYSCORE', KEYS[4], '(' .. integer(now + call.lifetime), '+inf')
   if redis.call('ZCARD', KEYS[4]) + successes >= call.permits then return reply(0) end
   redis.call('ZADD', KEYS[4], now + call.lifetime, call.id)
   redis.call('PEXPIRE', KEYS[4], call.lifetime)

@@ -25,6 +25,7 @@ final class ServiceMetrics {
     private var limitsRefused: [String: Tally] = [:]
     private let refusals: [PermitAnswer.Reason: Counter]
     private let states: [BreakerSnapshot.State: Gauge]
+    private let forcedStates: [BreakerSnapshot.Forced: Gauge]
     private let outcomes: [Outcome: Tally]
 
     init(service: String) {
@@ -59,6 +60,10 @@ final class ServiceMetrics {
             uniqueKeysWithValues: BreakerSnapshot.State.allCases.map { state in
                 (state, Gauge(label: "interlock_breaker_state", dimensions: [("service", service), ("state", state.rawValue)]))
             })
+        forcedStates = Dictionary(
+            uniqueKeysWithValues: BreakerSnapshot.Forced.allCases.map { state in
+                (state, Gauge(label: "interlock_breaker_forced", dimensions: [("service", service), ("state", state.rawValue)]))
+            })
         outcomes = Dictionary(
             uniqueKeysWithValues: Outcome.allCases.map { outcome in
                 (
@@ -68,9 +73,10 @@ final class ServiceMetrics {
             })
     }
 
-    /// 1 for the state it is in, 0 for the others.
-    func record(state: BreakerSnapshot.State) {
+    /// 1 for the state it is in and for the one that is forced, 0 for the others.
+    func record(state: BreakerSnapshot.State, forced: BreakerSnapshot.Forced?) {
         for (candidate, gauge) in states { gauge.record(candidate == state ? 1 : 0) }
+        for (candidate, gauge) in forcedStates { gauge.record(candidate == forced ? 1 : 0) }
     }
 
     func refused(_ reason: PermitAnswer.Reason) {
@@ -122,7 +128,9 @@ final class ServiceMetrics {
         for tally in [taken, limited, permitsGranted, permitsRefused] + Array(outcomes.values) + Array(limitsRefused.values) {
             tally.destroy()
         }
-        for gauge in [placesInUse, permitsWaiting, waiting, subjects] + Array(states.values) { gauge.destroy() }
+        for gauge in [placesInUse, permitsWaiting, waiting, subjects] + Array(states.values) + Array(forcedStates.values) {
+            gauge.destroy()
+        }
         for limit in shadows { shadowRefusals(of: limit).destroy() }
     }
 }

@@ -43,10 +43,12 @@ package struct Breaker: ~Copyable, Sendable {
     package var settings: BreakerSettings {
         didSet { if settings.window != oldValue.window { window = OutcomeWindow(settings.window) } }
     }
+    private var openEnd = SharedEnd()
+    private var forcedEnd = SharedEnd()
     /// When the open time is over on this sidecar's clock.
-    package private(set) var openUntil: Instant?
+    package var openUntil: Instant? { openEnd.instant }
     /// When the forced state ends on this sidecar's clock; `nil`: not by itself.
-    package private(set) var forcedUntil: Instant?
+    package var forcedUntil: Instant? { forcedEnd.instant }
     private var ownTrip: OwnTrip?
     /// The call that tries what this sidecar has opened for itself, or may not ask Redis about: no other does before.
     private var ownTrialUntil: Instant?
@@ -134,15 +136,22 @@ package struct Breaker: ~Copyable, Sendable {
 
     // MARK: Following the fleet
 
-    /// Takes over what Redis says, if it is not older. Within a generation only rates, counts and a later end are news.
+    /// Takes over what Redis says, if it is not older. Within a generation only rates, counts and ends are news.
     /// - Parameters:
     ///   - redisTime: when it was said, in milliseconds of the epoch by Redis' clock.
+    ///   - sentAt: when Redis was asked, on this sidecar's clock; `nil`: a message, which may be late.
     ///   - receivedAt: on this sidecar's clock.
     /// - Returns: whether the state changed.
     @discardableResult
-    package mutating func apply(_ new: BreakerSnapshot, redisTime: Int64, receivedAt: Instant) -> Bool {
+    package mutating func apply(
+        _ new: BreakerSnapshot, redisTime: Int64, sentAt: Instant? = nil, receivedAt: Instant
+    ) -> Bool {
         guard new.generation >= snapshot.generation else { return false }
         let isChange = new.generation > snapshot.generation
+        let reading = SharedEnd.Reading(
+            redisTime: redisTime, sinceMilliseconds: new.sinceMilliseconds, sentAt: sentAt, receivedAt: receivedAt)
+        let openNumber = new.state == .open ? new.untilMilliseconds : 0
+        let forcedNumber = new.forced == nil ? 0 : new.forcedUntilMilliseconds
         if isChange {
             noTrialsUntil = nil
             ownTrip = nil
@@ -150,24 +159,25 @@ package struct Breaker: ~Copyable, Sendable {
             (ownStreak, ownSuccesses) = (0, 0)
             reports.generationEnded()
             window.removeAll()
-        } else if new.untilMilliseconds < snapshot.untilMilliseconds {
+            openEnd = SharedEnd(openNumber, reading)
+            forcedEnd = SharedEnd(forcedNumber, reading)
+        } else {
             // A message that a longer open time has overtaken.
-            return false
+            if sentAt == nil, new.untilMilliseconds < snapshot.untilMilliseconds { return false }
+            openEnd.follow(openNumber, reading, mayBeLater: new.cause == BreakerCause.outage.rawValue)
+            forcedEnd.follow(forcedNumber, reading, mayBeLater: false)
         }
-        func instant(of epochMilliseconds: Int64) -> Instant? {
-            guard epochMilliseconds > 0 else { return nil }
-            let (left, isOverflow) = epochMilliseconds.subtractingReportingOverflow(redisTime)
-            guard !isOverflow else { return .distantFuture }
-            // Redis compares whole milliseconds: one more, and it is never asked too early.
-            return receivedAt.advanced(byMilliseconds: max(0, left)).advanced(byMilliseconds: 1)
-        }
-        if isChange || new.untilMilliseconds != snapshot.untilMilliseconds {
-            openUntil = new.state == .open ? instant(of: new.untilMilliseconds) : nil
-        }
-        if isChange { forcedUntil = new.forced == nil ? nil : instant(of: new.forcedUntilMilliseconds) }
         snapshot = new
         return isChange
     }
+
+    /// How this sidecar knows when the state ends.
+    package func ends(now: Instant) -> BreakerEnds {
+        BreakerEnds(open: BreakerEnds.End(openEnd, now: now), forced: BreakerEnds.End(forcedEnd, now: now))
+    }
+
+    /// Redis' clock has jumped: an end that stands in Redis is wrong by now.
+    package var knowsBetter: Bool { openEnd.correction != nil || forcedEnd.correction != nil }
 
     /// All trial permits are taken.
     package mutating func trialsAreTaken(now: Instant, forMilliseconds milliseconds: Int64) {

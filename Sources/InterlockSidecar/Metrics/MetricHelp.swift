@@ -6,6 +6,7 @@ enum MetricHelp {
 
     private static let texts = [
         "interlock_access_log_entries_total": "Entries of Envoy's access log, by what they told of permits.",
+        "interlock_breaker_forced": "1 for the state that an operator forces on a service's breaker, 0 for the others.",
         "interlock_breaker_state": "1 for the state a service's breaker is in as this sidecar acts, 0 for the others.",
         "interlock_breaker_trips_total": "How often this sidecar saw a service's breaker open, whoever opened it.",
         "interlock_build_info": "Always 1; its label is the version of Interlock.",

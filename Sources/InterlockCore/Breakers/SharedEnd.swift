@@ -1,0 +1,140 @@
+/// The end of a state that the fleet shares, as one sidecar keeps to it.
+///
+/// In Redis the end is a number by Redis' clock, which may jump. A sidecar works the end out on its own clock when it learns of it, and
+/// keeps to that. When it sees that Redis' clock has jumped since, it has the number corrected, for sidecars that come later.
+struct SharedEnd: Sendable {
+    /// What was read, and when.
+    struct Reading: Sendable {
+        /// In milliseconds of the epoch by Redis' clock.
+        var redisTime: Int64
+        /// When the state that has this end began, by Redis' clock.
+        var sinceMilliseconds: Int64
+        /// When Redis was asked; `nil`: a message, which may have been under way for long.
+        var sentAt: Instant?
+        var receivedAt: Instant
+
+        /// Says when an end is to within half a second.
+        var isTimely: Bool {
+            sentAt.map { receivedAt.nanoseconds - $0.nanoseconds <= SharedEnd.blur * 1_000_000 } ?? false
+        }
+
+        /// The state began before it was read, by Redis' clock: that may have jumped in between.
+        var isLater: Bool {
+            let age = redisTime.subtractingReportingOverflow(sinceMilliseconds).partialValue
+            return sentAt != nil && !(0...SharedEnd.blur).contains(age)
+        }
+
+        /// When Redis' clock shows so many milliseconds, or showed them, unless it jumps; `nil`: never.
+        func instant(of epochMilliseconds: Int64) -> Instant? {
+            guard epochMilliseconds > 0 else { return nil }
+            let (left, isOverflow) = epochMilliseconds.subtractingReportingOverflow(redisTime)
+            guard !isOverflow else { return .distantFuture }
+            // Redis compares whole milliseconds: one more, and it is never asked too early.
+            return receivedAt.advanced(byMilliseconds: left).advanced(byMilliseconds: 1)
+        }
+    }
+
+    private enum Source: Sendable {
+        /// A timely answer: it is exact unless Redis' clock had jumped before.
+        case measured
+        /// A message: it may be late.
+        case heard
+        /// It was there when this sidecar came: Redis' clock may have jumped before.
+        case found
+    }
+
+    /// In milliseconds.
+    private static let blur: Int64 = 500
+    /// Sidecars read states every 5 s, and correct what they find. Whoever finds a state relies on no end that is nearer.
+    private static let graceMilliseconds: Int64 = 7000
+
+    /// As it stands in Redis; 0: there is no end.
+    private(set) var number: Int64 = 0
+    /// On this sidecar's clock.
+    private(set) var instant: Instant?
+    /// What should stand in Redis; `nil`: `number`, as far as is known.
+    private(set) var correction: Int64?
+    private var source = Source.measured
+    /// How long the state was to last when it began, in milliseconds.
+    private var span: Int64 = 0
+
+    init() {}
+
+    /// The end of a state that has just become known.
+    init(_ number: Int64, _ reading: Reading) {
+        guard number > 0 else { return }
+        self.number = number
+        span = max(0, number.subtractingReportingOverflow(reading.sinceMilliseconds).partialValue)
+        instant = reading.instant(of: number).map { max($0, reading.receivedAt) }
+        if reading.isLater {
+            source = .found
+            let earliest = reading.receivedAt.advanced(byMilliseconds: min(Self.graceMilliseconds, span))
+            instant = instant.map { max($0, earliest) }
+        } else if !reading.isTimely {
+            source = .heard
+        }
+    }
+
+    func isOver(now: Instant) -> Bool { instant.map { $0 <= now } ?? false }
+
+    /// The same state was read again.
+    /// - Parameter mayBeLater: whether the state may have been prolonged, as a failed probe does.
+    mutating func follow(_ number: Int64, _ reading: Reading, mayBeLater: Bool) {
+        guard number > 0, let known = instant, let end = reading.instant(of: number) else {
+            if number != self.number { self = SharedEnd(number, reading) }
+            return
+        }
+        let isOther = number != self.number
+        self.number = number
+        correction = nil
+        if isOther, reading.sentAt == nil || mayBeLater {
+            guard end > known else { return }
+            instant = end
+            source = reading.isTimely ? .measured : .heard
+            return
+        }
+        // How much later the end should be in Redis, in nanoseconds.
+        let (later, isOverflow) = known.nanoseconds.subtractingReportingOverflow(end.nanoseconds)
+        guard reading.isTimely, !isOverflow else { return }
+        let isFar = Int64(clamping: later.magnitude) / 1_000_000 > 3 * Self.blur + span / 100
+        switch source {
+        case .measured where isFar:
+            let (right, isTooMuch) = number.addingReportingOverflow(later / 1_000_000)
+            correction = isTooMuch ? nil : right
+        case .measured:
+            break
+        case .heard where !isFar, .heard where isOther, .found where isOther:
+            instant = end
+            source = .measured
+        case .heard, .found:
+            break
+        }
+    }
+}
+
+/// How a sidecar knows the ends of a breaker's state, for the script.
+package struct BreakerEnds: Hashable, Sendable {
+    package struct End: Hashable, Sendable {
+        /// As it stands in Redis.
+        package var number: Int64
+        /// What should stand there; `nil`: that.
+        package var correction: Int64?
+        /// It has come, by the sidecar's clock.
+        package var isOver: Bool
+
+        init?(_ end: SharedEnd, now: Instant) {
+            guard end.number > 0 else { return nil }
+            number = end.number
+            correction = end.correction
+            isOver = end.isOver(now: now)
+        }
+    }
+
+    package var open: End?
+    package var forced: End?
+
+    package init(open: End? = nil, forced: End? = nil) {
+        self.open = open
+        self.forced = forced
+    }
+}

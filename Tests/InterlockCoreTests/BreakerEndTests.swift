@@ -1,0 +1,97 @@
+import InterlockCore
+import Testing
+
+/// The end of an open time and of a forced state, as a sidecar's copy keeps to it while Redis' clock jumps.
+@Suite("A sidecar's copy of a breaker: ends")
+struct BreakerEndTests {
+    private let start = Instant(nanoseconds: 10_000_000_000)
+
+    private func after(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
+
+    private func open(until: Int64, since: Int64 = 1000, cause: BreakerCause = .failures) -> BreakerSnapshot {
+        BreakerSnapshot(state: .open, cause: cause.rawValue, sinceMilliseconds: since, untilMilliseconds: until, generation: 1)
+    }
+
+    /// Opened by this sidecar for a minute, when Redis' clock said 1000 ms.
+    private func opened(_ cause: BreakerCause = .failures) -> Breaker {
+        var breaker = Breaker(settings: BreakerSettings())
+        breaker.apply(open(until: 61_000, cause: cause), redisTime: 1000, sentAt: start, receivedAt: start)
+        return breaker
+    }
+
+    @Test(
+        "a jump of Redis' clock moves no end that was measured, and the number in Redis is corrected",
+        arguments: [40_000, -30_000] as [Int64])
+    func jump(step: Int64) {
+        var breaker = opened()
+        let end = breaker.openUntil
+        breaker.apply(open(until: 61_000), redisTime: 6000 + step, sentAt: after(5000), receivedAt: after(5000))
+        #expect(breaker.openUntil == end)
+        let knows1 = breaker.knowsBetter
+        #expect(knows1)
+        #expect(breaker.ends(now: after(5000)).open?.number == 61_000)
+        #expect(breaker.ends(now: after(5000)).open?.correction == 61_000 + step)
+        // Redis has taken it over.
+        breaker.apply(open(until: 61_000 + step), redisTime: 7000 + step, sentAt: after(6000), receivedAt: after(6000))
+        let knows2 = breaker.knowsBetter
+        #expect(!knows2)
+        #expect(breaker.openUntil == end)
+        #expect(breaker.ends(now: after(60_002)).open?.isOver == true)
+    }
+
+    @Test("an answer that took long, and a message, say nothing of the clock")
+    func late() {
+        var breaker = opened()
+        breaker.apply(open(until: 61_000), redisTime: 9000, sentAt: after(5000), receivedAt: after(13_000))
+        let knows3 = breaker.knowsBetter
+        #expect(!knows3)
+        breaker.apply(open(until: 61_000), redisTime: 90_000, receivedAt: after(6000))
+        let knows4 = breaker.knowsBetter
+        #expect(!knows4)
+    }
+
+    @Test("what this sidecar has only heard, or found, it corrects nothing by", arguments: [false, true])
+    func notMeasured(isFound: Bool) {
+        var breaker = Breaker(settings: BreakerSettings())
+        breaker.apply(
+            open(until: 61_000), redisTime: isFound ? 5000 : 1000, sentAt: isFound ? start : nil, receivedAt: start)
+        breaker.apply(open(until: 61_000), redisTime: 45_000, sentAt: after(5000), receivedAt: after(5000))
+        let knows5 = breaker.knowsBetter
+        #expect(!knows5)
+        // Another sidecar corrects it.
+        breaker.apply(open(until: 101_000), redisTime: 46_000, sentAt: after(6000), receivedAt: after(6000))
+        #expect(breaker.openUntil == after(61_001))
+    }
+
+    @Test("a sidecar that finds a state relies on no end for some seconds, and not for longer than the state's whole time")
+    func found() {
+        var breaker = Breaker(settings: BreakerSettings())
+        breaker.apply(open(until: 61_000), redisTime: 500_000, sentAt: start, receivedAt: start)
+        #expect(breaker.openUntil == after(7000))
+        var brief = Breaker(settings: BreakerSettings())
+        brief.apply(open(until: 3000), redisTime: 500_000, sentAt: start, receivedAt: start)
+        #expect(brief.openUntil == after(2000))
+    }
+
+    @Test("a failed probe puts the end off, also when Redis' clock was set back")
+    func outage() {
+        var breaker = opened(.outage)
+        breaker.apply(open(until: 41_000, cause: .outage), redisTime: 1000, sentAt: after(30_000), receivedAt: after(30_000))
+        #expect(breaker.openUntil == after(70_001))
+        #expect(breaker.actingState(now: after(65_000)) == .open)
+    }
+
+    @Test("a forced state ends when its time is over by the sidecar's clock", arguments: [3_600_000, -300_000] as [Int64])
+    func forced(step: Int64) {
+        var breaker = Breaker(settings: BreakerSettings())
+        let forced = BreakerSnapshot(
+            state: .open, sinceMilliseconds: 1000, generation: 1, forced: .open, forcedUntilMilliseconds: 601_000)
+        breaker.apply(forced, redisTime: 1000, sentAt: start, receivedAt: start)
+        breaker.apply(forced, redisTime: 6000 + step, sentAt: after(5000), receivedAt: after(5000))
+        #expect(breaker.forced(now: after(599_000)) == .open)
+        #expect(breaker.ends(now: after(599_000)).forced?.isOver == false)
+        #expect(breaker.forced(now: after(600_002)) == nil)
+        #expect(breaker.ends(now: after(600_002)).forced?.isOver == true)
+        #expect(breaker.ends(now: after(600_002)).forced?.correction == 601_000 + step)
+    }
+}
