@@ -6,12 +6,17 @@
 --       6 what the key of a sidecar's own hash begins with; empty: what the others run with is not asked
 -- Reply {time in ms, {the live sidecars' IDs}, {what each runs with, if asked: its digest; empty: it has published none}}
 --
--- Guarantees that a sidecar that says nothing more is off the list when its time is up.
+-- Guarantees that a sidecar that says nothing more is off the list when its time is up, also when the clock was set back.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local lifetime = tonumber(ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+-- Of a clock that was set back: nobody counts as alive for longer than a lifetime.
+local latest = string.format('%.0f', now + lifetime)
+for _, id in ipairs(lifetime > 0 and redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. latest, '+inf') or {}) do
+  redis.call('ZADD', KEYS[1], latest, id)
+end
 local changed
 if lifetime > 0 then
   changed = redis.call('ZADD', KEYS[1], now + lifetime, ARGV[1]) == 1 and 'fleet.joined'
