@@ -44,6 +44,25 @@ BUGS = [
         ("forced-states", "open-breakers"),
         story="SimulationTests.BreakerFaultTests/forcedSurvives\\(",
     ),
+    # A jump of Redis' clock ends what an operator forced.
+    Bug(
+        "forced-end-by-redis-clock",
+        "breaker.lua",
+        "local is_forced_due = call.forced_over and call.forced_until == hash.forced_until\n",
+        "local is_forced_due = (hash.forced or '') ~= '' and tonumber(hash.forced_until) > 0 "
+        "and tonumber(hash.forced_until) <= now\n",
+        ("forced-states",),
+        story="SimulationTests.BreakerClockTests/forcedToItsEnd\\(",
+    ),
+    # A restore overtakes a later lease, or arrives when its lease is over.
+    Bug(
+        "restore-at-any-time",
+        "quorum-fence.lua",
+        "  if passed < 0 or passed > tonumber(ARGV[6]) or passed >= tonumber(ARGV[3]) then return 0 end\n",
+        "",
+        ("exclusion", "free-locks"),
+        story="SimulationTests.QuorumRestartStoryTests/restoredEnd\\(",
+    ),
     Bug(
         "release-without-token",
         "release-quick.lua",

@@ -60,6 +60,23 @@ BUGS = [
         "if let error { fail(waiter, error) }",
         ("answers",),
     ),
+    # A server that came back empty stays empty: the next restart takes the majority.
+    Bug(
+        "quorum-renewal-restores-nothing",
+        "QuorumRenewal.swift",
+        "guard case .renewed(let fence?) = phase else { return [] }",
+        "guard case .renewed(let fence?) = phase, fence < 0 else { return [] }",
+        ("kept-leases", "exclusion"),
+    ),
+    Bug(
+        "quorum-restores-without-a-majority",
+        "QuorumRenewal.swift",
+        "        case .no:\n            return end(.lost)\n",
+        "        case .no:\n            phase = .renewed(fence: recordedFence)\n"
+        "            return Step(answer: .lost, restores: restores(on: votes.indices, now: now))\n",
+        TWO_HOLDERS,
+        story="SimulationTests.QuorumRestartStoryTests/noMajority\\(",
+    ),
     # Clearing up after one attempt ends what a later attempt was granted.
     Bug(
         "quorum-attempts-share-a-token",

@@ -48,6 +48,8 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case nodeJoin = "node-join"
     /// A primary of a cluster gives its slots away and leaves; it joins again.
     case nodeLeave = "node-leave"
+    /// One server of a quorum is restarted and comes back empty.
+    case quorumRestart = "quorum-restart"
 }
 
 extension FaultKind {
@@ -74,7 +76,7 @@ extension FaultKind {
         case .kill, .pause, .partition, .latency, .reset: .sidecar
         case .redisRestart, .redisPause, .redisWipe, .clock, .failover, .full, .refusing: .redis
         case .reshard, .nodeJoin, .nodeLeave: .slots
-        case .quorumServer: .quorum
+        case .quorumServer, .quorumRestart: .quorum
         case .scripts, .foreignLock, .foreignCounter, .foreignFleet: .data
         case .reload: .configuration
         case .vanish: .clients
@@ -108,7 +110,7 @@ extension FaultKind {
         case .vanish: .clients
         case .failover: .replicas
         case .reshard, .nodeJoin, .nodeLeave: .cluster
-        case .full, .refusing, .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .quorumServer: nil
+        case .full, .refusing, .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .quorumServer, .quorumRestart: nil
         }
     }
 
@@ -148,6 +150,8 @@ package enum FaultEffect: Int, CaseIterable, Sendable {
     case heldBack
     /// Votes of a quorum are lost. Its locks are still passed on, but later.
     case lostVotes
+    /// A server of a quorum has forgotten its part of every lease.
+    case forgottenVotes
     /// A sidecar may hear and publish news late.
     case lateNews
     /// Connections come and go while the fault lasts.
@@ -194,6 +198,7 @@ extension FaultKind {
         case .foreignCounter: Self.beyondSilence.union([.lostCounts, .disturbedServices])
         case .vanish: [.disturbedServices, .otherThanClock, .any]
         case .quorumServer: Self.beyondSilence.union([.heldBack, .lostVotes, .cutOff])
+        case .quorumRestart: Self.beyondSilence.union([.heldBack, .lostVotes, .cutOff, .forgottenVotes])
         case .reshard, .nodeJoin, .nodeLeave:
             Self.beyondSilence.union([.disturbedLocks, .disturbedServices, .brokenConnections, .lateNews])
         }

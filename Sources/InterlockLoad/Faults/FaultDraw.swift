@@ -66,7 +66,8 @@ struct FaultDraw {
                 ? (.clock(bySeconds: Int(logarithmic(1...3600))), .zero)
                 : (.clock(bySeconds: -Int(logarithmic(1...3600))), milliseconds(500...3000))
         case .vanish: (.vanish(clients: Int.random(in: 1...16, using: &random)), .zero)
-        case .full, .refusing, .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .quorumServer:
+        case .full, .refusing, .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .quorumServer,
+            .quorumRestart:
             preconditionFailure("\(kind) is brought about in simulations only")
         }
     }

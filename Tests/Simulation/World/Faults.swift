@@ -121,7 +121,8 @@ final class Faults {
         case .redisWipe: random.happens(0.5) ? 0 : Int64.random(in: 10...1500, using: &random)
         case .clock: Int64.random(in: 500...8000, using: &random)
         case .partition, .full: Int64.random(in: 200...9000, using: &random)
-        case .redisRestart, .redisPause, .latency, .reset, .failover, .refusing, .vanish, .quorumServer:
+        case .redisRestart, .redisPause, .latency, .reset, .failover, .refusing, .vanish, .quorumServer,
+            .quorumRestart:
             random.happens(0.5) ? Int64.random(in: 50...1000, using: &random) : Int64.random(in: 1000...3000, using: &random)
         }
     }
@@ -278,6 +279,7 @@ final class Faults {
         case .foreignFleet: return world.foreigner.deleteFleet()
         case .reload: return world.reload(sidecar: sidecar, &random)
         case .quorumServer: return breakQuorumServer(length: &length, isOneAway: isTaken, &random)
+        case .quorumRestart: return isTaken ? nil : restartQuorumServer(&random)
         case .reshard, .nodeJoin, .nodeLeave:
             return topologyFaults.move(kind, ending: { [weak self] in self?.finish(number) }, &random)
         case .vanish:
@@ -348,6 +350,14 @@ final class Faults {
             path.isBlackHole = true
             return ({ path.isBlackHole = false }, "nothing passes between sidecar \(sidecar.number) and \(host.name)")
         }
+    }
+
+    /// It forgets its leases and fences. What the others have keeps them, until the next restart.
+    private func restartQuorumServer(_ random: inout SeededRandom) -> StartedFault? {
+        let host = state.quorum[Int.random(in: state.quorum.indices, using: &random)]
+        guard host.isUp, !host.isStopped else { return nil }
+        host.crash()
+        return ({ host.start(with: .none) }, "\(host.name) comes back empty")
     }
 
     private func cutAll(of place: Int, length: inout Int64) -> StartedFault {

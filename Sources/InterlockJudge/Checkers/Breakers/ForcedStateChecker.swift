@@ -3,8 +3,9 @@ internal import InterlockCore
 /// A forced state stands until its end, or until an operator changes it, whatever happens to Redis.
 ///
 /// The promise is broken when a sidecar reports another state with a later generation, and no report of the forced state
-/// follows. A forced state is not judged if Redis lost data or its clock jumped before the operator had the answer, nor after
-/// a jump of Redis' clock. Bounded by services.
+/// follows. A forced state is not judged if Redis lost data or its clock jumped before the operator had the answer. A jump of
+/// Redis' clock ends none; together with another fault it may, because the sidecars that have measured the end may be gone.
+/// Bounded by services.
 struct ForcedStateChecker: HistoryChecker {
     static let promise = Promise.forcedStates
 
@@ -55,6 +56,7 @@ struct ForcedStateChecker: HistoryChecker {
                 forced[service]?.generation = max(generation, known.generation ?? generation)
                 return
             }
+            guard faults.lastClockJump < known.since || !faults.touches(.otherThanClock, since: known.since) else { return }
             // Changes from before the forced state may be reported after it.
             guard let told = known.generation, generation > told else { return }
             let finding = Violation(
@@ -64,10 +66,6 @@ struct ForcedStateChecker: HistoryChecker {
                 generation \(generation), \(step.at.millisecondsRoundedUp(since: known.since)) ms later
                 """)
             doubtful.append(.init(service: service, generation: generation, until: nil, violation: finding))
-        case .faultBegan(_, let kind, _) where kind.mayCause(.clockJump),
-            .faultEnded(_, let kind, _) where kind.mayCause(.clockJump):
-            forced = [:]
-            doubtful.removeAll()
         default:
             return
         }

@@ -4,15 +4,17 @@ internal import InterlockCore
 /// places.
 ///
 /// `LeaseBook` decides who believes in what. An overlap is excused by a fault that may cost exclusivity and lasted at any time
-/// since the older of the two leases was asked for.
+/// since the older of the two leases was asked for, and where a server of a quorum may have forgotten one of them: see `QuorumCopies`.
 ///
 /// Bounded by locks and believed leases.
 struct ExclusionChecker: HistoryChecker {
     static let promise = Promise.exclusion
 
     private var locks: [Int: LockHolders] = [:]
+    private var copies = QuorumCopies()
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
+        defer { copies.observe(step) }
         switch step.what {
         case .invoked(_, let news?), .ended(_, _, let news?), .linked(_, _, _, _, _, let news?):
             switch news {
@@ -39,7 +41,9 @@ struct ExclusionChecker: HistoryChecker {
         let new = LockHolders.Holder(lease)
         let conflict = locks[lease.lock, default: LockHolders()].add(new, lease.mode, at: instant)
         for other in conflict.others {
-            guard !faults.touches(.lostExclusivity, since: min(other.invoked, new.invoked)) else { continue }
+            guard !faults.touches(.lostExclusivity, since: min(other.invoked, new.invoked)), !copies.mayBeLost(other.lease),
+                !copies.mayBeLost(new.lease)
+            else { continue }
             let shared = Double(min(other.until, new.until).nanoseconds - instant.nanoseconds) / 1e6
             violations.append(
                 Violation(

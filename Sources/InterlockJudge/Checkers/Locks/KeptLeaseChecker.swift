@@ -4,7 +4,8 @@ internal import InterlockCore
 ///
 /// Judged are answers to the holder: to a renewal, and to the first release. A fault that may cost exclusivity excuses the loss if it
 /// lasted at any time since the lease was asked for; what a failover alone may have taken is counted, and told with it. Leases that were
-/// linked are not judged once the link has ended, for then the sidecar gives them back. Bounded by believed leases.
+/// linked are not judged once the link has ended, for then the sidecar gives them back. Leases that a server of a quorum may have
+/// forgotten are not judged either: see `QuorumCopies`. Bounded by believed leases.
 struct KeptLeaseChecker: HistoryChecker {
     static let promise = Promise.keptLeases
 
@@ -28,10 +29,12 @@ struct KeptLeaseChecker: HistoryChecker {
     /// Ended leases are dropped when there are this many.
     private var worthALook = 64
     private var failover: Failover?
+    private var copies = QuorumCopies()
     private(set) var losses = 0
     private(set) var told: [LostLease] = []
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
+        defer { copies.observe(step) }
         switch step.what {
         case .invoked(let call, let news?):
             if case .release = call.operation, case .ended(let lease) = news { releasing[call.client] = leases[lease.id] }
@@ -75,6 +78,7 @@ struct KeptLeaseChecker: HistoryChecker {
         let lease = held.lease
         let left = Double(lease.until.nanoseconds - instant.nanoseconds) / 1e6
         guard faults.touches(.lostExclusivity, since: lease.invoked) else {
+            guard !copies.mayBeLost(lease.id) else { return }
             violations.append(
                 Violation(
                     Self.promise, at: instant,

@@ -151,10 +151,27 @@ struct Profile {
         faultWeights = Self.faultWeights(isQuorum: isQuorum, random: &random)
         hasEavesdropper = random.happens(0.1)
         services = Self.services(patience: habits.patience, random: &random)
+        if isQuorum { drawRestarts(random: &random) }
         guard !isOneServer else { return }
         // A stream of its own: a world of one server draws nothing more.
         var own = random
         drawTopology(SeededRandom(seed: ~own.next()))
+    }
+
+    /// Where servers of the quorum come back empty, they do so one after another, leases are renewed in between, and clocks agree: the
+    /// clocks alone keep the fences of locks rising that nobody holds.
+    private mutating func drawRestarts(random: inout SeededRandom) {
+        let others = faultWeights.filter { $0.kind != .quorumRestart }
+        if others.count < faultWeights.count, others.isEmpty || random.happens(0.5) {
+            drift = 0
+            if random.happens(0.6) {
+                manners.leases = .short
+                manners.holds = .long
+                faultGap = 3000...12_000
+            }
+        } else {
+            faultWeights = others
+        }
     }
 
     private mutating func drawTopology(_ stream: SeededRandom) {
@@ -208,6 +225,7 @@ struct Profile {
         case .partition, .reset: 5
         case .pause: 10
         case .quorumServer: isQuorum ? 24 : 0
+        case .quorumRestart: isQuorum ? 16 : 0
         // Only clusters have them, and draw them later.
         case .reshard, .nodeJoin, .nodeLeave: 0
         }
