@@ -41,6 +41,8 @@ struct QuorumTests {
             try await eventually("every server has it") { try await quorum.holders(of: "orders") == [0, 1, 2] }
             try await quorum.cli(1, "DEL", "interlock:lock:{orders}")
             #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000) != nil)
+            try await eventually("it is restored") { try await quorum.holders(of: "orders") == [0, 1, 2] }
+            try await quorum.cli(1, "DEL", "interlock:lock:{orders}")
             try await quorum.cli(2, "DEL", "interlock:lock:{orders}")
             #expect(try await sidecar.renewLock(name, token: lease.token, ttl: 60_000) == nil)
             #expect(try await sidecar.releaseLock(name, token: lease.token) == false)

@@ -48,7 +48,7 @@ BUGS = [
     Bug(
         "forced-end-by-redis-clock",
         "breaker.lua",
-        "local is_forced_due = call.forced_over and call.forced_until == hash.forced_until\n",
+        "local is_forced_due = is_over('forced_until', 'forced_over')\n",
         "local is_forced_due = (hash.forced or '') ~= '' and tonumber(hash.forced_until) > 0 "
         "and tonumber(hash.forced_until) <= now\n",
         ("forced-states",),

@@ -238,8 +238,11 @@ if call.op == 'sync' and call.known and tonumber(call.known.generation) > genera
 end
 
 -- A sidecar that knows the end as it stands here has measured when it comes.
-local is_due = call.over and call['until'] == hash['until'] or tonumber(hash['until'] or 0) == 0
-local is_forced_due = call.forced_over and call.forced_until == hash.forced_until
+local function is_over(name, over)
+  return call[over] and hash[name] and (hash[name] == call[name] or hash[name] == call[name .. '_to'])
+end
+local is_due = is_over('until', 'over') or tonumber(hash['until'] or 0) == 0
+local is_forced_due = is_over('forced_until', 'forced_over')
 local corrected = {}
 for _, name in ipairs({'until', 'forced_until'}) do
   if call[name .. '_to'] and call[name] == hash[name] then corrected[name] = call[name .. '_to'] end

@@ -41,8 +41,7 @@ struct ExclusionChecker: HistoryChecker {
         let new = LockHolders.Holder(lease)
         let conflict = locks[lease.lock, default: LockHolders()].add(new, lease.mode, at: instant)
         for other in conflict.others {
-            guard !faults.touches(.lostExclusivity, since: min(other.invoked, new.invoked)), !copies.mayBeLost(other.lease),
-                !copies.mayBeLost(new.lease)
+            guard !faults.touches(.lostExclusivity, since: min(other.invoked, new.invoked)), !copies.mayBeLost(other.lease)
             else { continue }
             let shared = Double(min(other.until, new.until).nanoseconds - instant.nanoseconds) / 1e6
             violations.append(

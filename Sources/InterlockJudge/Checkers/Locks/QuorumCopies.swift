@@ -18,11 +18,10 @@ struct QuorumCopies: Sendable {
     private var leases: [LeaseID: Copies] = [:]
     private var underWay = 0
     private var calmSince = Instant.distantPast
-    private var hasRestarted = false
     /// Ended leases are dropped when there are this many.
     private var worthALook = 64
 
-    func mayBeLost(_ lease: LeaseID) -> Bool { leases[lease]?.mayBeLost ?? hasRestarted }
+    func mayBeLost(_ lease: LeaseID) -> Bool { leases[lease]?.mayBeLost ?? false }
 
     mutating func observe(_ step: HistoryStep) {
         switch step.what {
@@ -37,7 +36,6 @@ struct QuorumCopies: Sendable {
             leases[lease.id]?.renewals += 1
         case .faultBegan(_, let kind, _) where kind.target == .quorum:
             underWay += 1
-            hasRestarted = hasRestarted || kind.mayCause(.forgottenVotes)
             for (id, copies) in leases {
                 if kind.mayCause(.forgottenVotes), copies.renewals < Self.enough { leases[id]?.mayBeLost = true }
                 leases[id]?.renewals = 0
