@@ -109,6 +109,24 @@ extension HTTPFetch {
         mostBytes: Int,
         within timeout: TimeAmount, on eventLoop: any EventLoop
     ) async throws -> Answer {
+        try await answer(to: request, with: body, mostBytes: mostBytes, within: timeout, on: eventLoop) {
+            let pool = HTTPConnectionPool(origin, settings: settings, eventLoop: eventLoop)
+            return (pool, { pool.close() })
+        }
+    }
+
+    /// Asks on a connection of a pool, which keeps it. When the task is cancelled, it ends at once.
+    package static func answer(
+        to request: HTTPRequestHead, with body: ByteBuffer? = nil, from pool: NIOLoopBound<HTTPConnectionPool>, mostBytes: Int,
+        within timeout: TimeAmount, on eventLoop: any EventLoop
+    ) async throws -> Answer {
+        try await answer(to: request, with: body, mostBytes: mostBytes, within: timeout, on: eventLoop) { (pool.value, {}) }
+    }
+
+    private static func answer(
+        to request: HTTPRequestHead, with body: ByteBuffer?, mostBytes: Int, within timeout: TimeAmount,
+        on eventLoop: any EventLoop, from pool: @escaping @Sendable () -> (HTTPConnectionPool, () -> Void)
+    ) async throws -> Answer {
         let progress = NIOLoopBoundBox.makeBoxSendingValue(Progress(), eventLoop: eventLoop)
         return try await withTaskCancellationHandler {
             try await eventLoop.flatSubmit {
@@ -117,10 +135,10 @@ extension HTTPFetch {
                     answered.fail(Failure.cancelled)
                     return answered.futureResult
                 }
-                let pool = HTTPConnectionPool(origin, settings: settings, eventLoop: eventLoop)
+                let (pool, end) = pool()
                 let fetch = HTTPFetch(request, with: body, from: pool, mostBytes: mostBytes) { result in
                     progress.value.fetch = nil
-                    pool.close()
+                    end()
                     answered.completeWith(result.mapError { $0 as any Error })
                 }
                 progress.value.fetch = fetch

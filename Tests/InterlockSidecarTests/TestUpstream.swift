@@ -2,6 +2,7 @@ import Glibc
 import NIOCore
 import NIOPosix
 import NIOConcurrencyHelpers
+import NIOSSL
 
 /// A server that a test plays byte by byte: what an upstream can do, and what none should.
 final class TestUpstream: Sendable {
@@ -72,13 +73,17 @@ final class TestUpstream: Sendable {
     var connectionCount: Int { connections.withLockedValue { $0 } }
 
     /// Answers every request with `handler` while `body` runs.
-    static func with(_ handler: @escaping Handler, _ body: (TestUpstream) async throws -> Void) async throws {
+    /// - Parameter tls: `nil`: in the clear.
+    static func with(
+        tls: NIOSSLContext? = nil, _ handler: @escaping Handler, _ body: (TestUpstream) async throws -> Void
+    ) async throws {
         let upstream = TestUpstream()
         // Each connection has its reader from the moment on in which it is accepted: NIO ends a process that drops one unread.
         let listener = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .serverChannelOption(.backlog, value: 256)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
+                    if let tls { try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: tls)) }
                     let connection = try NIOAsyncChannel<ByteBuffer, ByteBuffer>(wrappingChannelSynchronously: channel)
                     let call = Task { await upstream.serve(connection, handler) }
                     upstream.calls.withLockedValue { $0.append(call) }

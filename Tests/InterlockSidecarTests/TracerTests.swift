@@ -1,5 +1,7 @@
+import Glibc
 import InterlockCore
 import InterlockOTLP
+import InterlockProcesses
 import Logging
 import SwiftProtobuf
 import Testing
@@ -110,7 +112,11 @@ struct TracerTests {
             ("tracing: { sample: 1% }", "endpoint"), ("tracing: { endpoint: 'ftp://a' }", "http://"),
             ("tracing: { endpoint: 'http://a', sample: 101% }", "100%"),
             ("tracing: { endpoint: 'http://a', samples: 1% }", "sample"),
-            ("tracing: http://127.0.0.1:4318", "endpoint"),
+            ("tracing: http://127.0.0.1:4318", "endpoint"), ("tracing: { endpoint: 'https://a', ca: /nowhere }", "exists"),
+            ("tracing: { endpoint: 'https://a', headers: [ { name: Host, value: b } ] }", "writes itself"),
+            ("tracing: { endpoint: 'https://a', headers: [ { name: 'a b', value: b } ] }", "name of a header field"),
+            ("tracing: { endpoint: 'https://a', headers: [ { name: a, value: b, value_file: c } ] }", "value_file"),
+            ("tracing: { endpoint: 'https://a', headers: [ { name: a, value_file: /nowhere } ] }", "no such file"),
         ] {
             do {
                 _ = try load(yaml)
@@ -118,6 +124,37 @@ struct TracerTests {
             } catch {
                 #expect("\(error)".contains(word), "\(error)")
             }
+        }
+    }
+
+    @Test("header fields for the collector come from the file or from another, and are never shown")
+    func headers() throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let path = "\(folder.path)/secret"
+        let file = fopen(path, "w")
+        fputs("Bearer correct-horse\n", file)
+        fclose(file)
+        let yaml = """
+            tracing:
+              endpoint: 'https://a'
+              headers: [ { name: X-Tenant, value: shop }, { name: Authorization, value_file: '\(path)' } ]
+            """
+        let configuration = try SidecarConfiguration.load(yaml: yaml, fileName: "a.yaml")
+        #expect(
+            configuration.tracing?.headers == [
+                .init(name: "X-Tenant", value: "shop"), .init(name: "Authorization", value: "Bearer correct-horse"),
+            ])
+        let shown = try EffectiveConfiguration(configuration).yaml
+        #expect(shown.contains("Authorization") && !shown.contains("correct-horse") && !shown.contains("shop"))
+        let described = "\(configuration.tracing?.headers ?? [])"
+        #expect(!described.contains("correct-horse"))
+        do {
+            _ = try SidecarConfiguration.load(
+                yaml: "tracing: { endpoint: 'https://a', headers: [ { name: a, value: \"sec\u{e9}ret\" } ] }", fileName: "a.yaml")
+            Issue.record("accepted")
+        } catch {
+            #expect(!"\(error)".contains("ret\""), "\(error)")
         }
     }
 }

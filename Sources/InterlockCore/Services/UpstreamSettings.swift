@@ -16,6 +16,9 @@ package struct UpstreamSettings: Hashable, Sendable {
     package var fallback: FallbackSettings?
     /// A file of certificates (PEM) that the service's may be signed by; `nil`: the system's.
     package var certificateAuthority: String?
+    /// A digest of that file as it was read: with another one its connections are made anew. No part of the fleet's
+    /// digest.
+    package var certificateAuthorityDigest: [UInt8]?
     /// It is called with HTTP/2: over TLS where it agrees, and else in any case.
     package var speaksHTTP2: Bool
 

@@ -41,7 +41,12 @@ package struct EffectiveConfiguration {
 
     private static func tracing(_ settings: TracingSettings) -> YAMLNode {
         .entries([
-            ("endpoint", .text(settings.endpoint)), ("sample", .percentage(settings.share)),
+            ("endpoint", .text(settings.endpoint)), ("ca", .text(settings.certificateAuthority)),
+            (
+                "headers",
+                settings.headers.isEmpty
+                    ? nil : .items(settings.headers.map { .entries([("name", .text($0.name)), ("value", .text(hidden))]) })
+            ), ("sample", .percentage(settings.share)),
             ("follow_parents", .word(settings.followsParents)),
         ])
     }

@@ -1,4 +1,5 @@
 import InterlockCore
+import InterlockHTTP
 
 extension ListenSettings {
     static let respPath = "listen.resp"
@@ -79,6 +80,25 @@ extension TLSSettings {
             }
             return path
         }
+    }
+}
+
+extension TLSSettings {
+    /// A PEM file with certificates of authorities that another side's certificate may be signed by.
+    static func authorities(_ value: ConfigurationValue) -> String? {
+        guard let path = file(value) else { return nil }
+        guard value.findings.readsSecrets else { return path }
+        guard (try? HTTPOrigin.clientTLS(certificateAuthority: path)) != nil else {
+            value.refuse("expected certificates of authorities in PEM; what stands in \(path) is none")
+            return nil
+        }
+        return path
+    }
+
+    /// Another digest means another content: a reload notices it where the path stays the same.
+    static func digest(ofFile path: String?) -> [UInt8]? {
+        guard let path, let text = try? ConfigurationFile(path: path).text() else { return nil }
+        return SHA256Digest(of: text).bytes
     }
 }
 

@@ -1,4 +1,5 @@
 import InterlockCore
+import InterlockHTTP
 
 extension TracingSettings {
     private static let shares: ClosedRange<Double> = 0...100
@@ -11,10 +12,81 @@ extension TracingSettings {
                 $0.parsed(by: UpstreamSettings.checkedURL)
             }
             settings.endpoint = endpoint ?? ""
+            section.readOptional("ca", into: &settings.certificateAuthority, TLSSettings.authorities)
+            if settings.certificateAuthority != nil, settings.endpoint.lowercased().hasPrefix("http://") {
+                section.refuse(["ca"], "goes with an endpoint that begins with https://")
+            }
+            section.read("headers") { headers in
+                settings.headers = headers.concealed().list().compactMap { Header(reading: $0.concealed()) }
+            }
             section.read("sample", into: &settings.share) { $0.percentage(in: Self.shares) }
             section.read("follow_parents", into: &settings.followsParents) { $0.flag() }
         }
         guard !settings.endpoint.isEmpty else { return nil }
+        if value.findings.readsSecrets {
+            settings.certificateAuthorityDigest = TLSSettings.digest(ofFile: settings.certificateAuthority)
+        }
         self = settings
+    }
+}
+
+extension TracingSettings.Header {
+    /// Fields that the exporter writes itself.
+    private static let own: Set<String> = [
+        "host", "content-type", "content-length", "connection", "transfer-encoding", "user-agent", "upgrade", "te", "trailer",
+    ]
+
+    /// `nil`, and reported, when it cannot be used.
+    fileprivate init?(reading item: ConfigurationValue) {
+        var name: String?
+        var value: String?
+        item.section { section in
+            name = section.required("name", "the name of a header field") { $0.parsed(by: Self.checkedName) }
+            value = Self.value(in: section)
+        }
+        guard let name, let value else { return nil }
+        self.init(name: name, value: value)
+    }
+
+    private static func value(in section: ConfigurationSection) -> String? {
+        let file = section.value("value_file")?.concealed()
+        let literal = section.value("value")?.concealed()
+        switch (file, literal) {
+        case (let file?, nil): return section.whole.findings.readsSecrets ? value(fromFileAt: file) : file.parsed(by: { $0 })
+        case (nil, let literal?): return literal.parsed(by: checkedValue)
+        default:
+            section.whole.refuse("expected either value_file, the path of a file that holds the value, or value")
+            return nil
+        }
+    }
+
+    private static func value(fromFileAt file: ConfigurationValue) -> String? {
+        guard let path = file.parsed(by: { $0 }) else { return nil }
+        do throws(SecretFile.Problem) {
+            let secret = try SecretFile(path: path).secret()
+            do {
+                return try checkedValue(secret)
+            } catch {
+                file.refuse(error.message(got: "another value in the file"))
+            }
+        } catch {
+            file.refuse(error.description)
+        }
+        return nil
+    }
+
+    private static func checkedName(_ text: String) throws(ConfigurationExpectation) -> String {
+        guard HTTPToken.isValid(text) else { throw ConfigurationExpectation("the name of a header field, such as Authorization") }
+        guard !own.contains(text.lowercased()) else {
+            throw ConfigurationExpectation("another header field than those that the exporter writes itself")
+        }
+        return text
+    }
+
+    private static func checkedValue(_ text: String) throws(ConfigurationExpectation) -> String {
+        guard !text.isEmpty, text.utf8.allSatisfy({ (0x20...0x7E).contains($0) }), text.first != " ", text.last != " " else {
+            throw ConfigurationExpectation("a header field's value of printable ASCII, without spaces around it")
+        }
+        return text
     }
 }

@@ -30,6 +30,9 @@ extension UpstreamSettings {
         }
         guard let url else { return nil }
         settings.url = url
+        if section.whole.findings.readsSecrets {
+            settings.certificateAuthorityDigest = TLSSettings.digest(ofFile: settings.certificateAuthority)
+        }
         self = settings
     }
 
@@ -47,7 +50,7 @@ extension UpstreamSettings {
     private static func certificateAuthority(_ value: ConfigurationValue) -> String? {
         var file: String?
         value.section(shorthand: "ca") { section in
-            file = section.required("ca", "the path of a PEM file", TLSSettings.file)
+            file = section.required("ca", "the path of a PEM file", TLSSettings.authorities)
         }
         return file
     }

@@ -98,6 +98,7 @@ private struct ProbedService: Hashable {
     let url: String?
     let certificateAuthority: String?
     let speaksHTTP2: Bool
+    let certificateAuthorityDigest: [UInt8]?
     let settings: ProbeSettings
 
     /// `nil`: it is not probed.
@@ -107,6 +108,7 @@ private struct ProbedService: Hashable {
         url = definition.upstream?.url
         certificateAuthority = definition.upstream?.certificateAuthority
         speaksHTTP2 = definition.upstream?.speaksHTTP2 ?? false
+        certificateAuthorityDigest = definition.upstream?.certificateAuthorityDigest
         self.settings = settings
     }
 }

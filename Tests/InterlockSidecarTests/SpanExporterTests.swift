@@ -1,0 +1,105 @@
+import InterlockProcesses
+import Interlock
+import InterlockCore
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOSSL
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("Sending spans", .timeLimit(.minutes(1)))
+struct SpanExporterTests {
+    private static func exporter(_ settings: TracingSettings, _ queue: SpanQueue) throws -> SpanExporter {
+        try SpanExporter(
+            settings, queue: queue, resource: [:], logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
+    }
+
+    /// Ends one span after the other, each when the collector has had the one before, until `body` returns.
+    private static func sending(
+        _ settings: TracingSettings, count: Int, to collector: TestUpstream
+    ) async throws {
+        let queue = SpanQueue()
+        var all = settings
+        all.share = 1
+        let tracer = Tracer(all, queue: queue)
+        let exporter = try exporter(settings, queue)
+        let running = Task { try await exporter.run() }
+        for number in 1...count {
+            tracer.begin("a", kind: .server, parent: nil)?.end()
+            try await eventually(within: .seconds(30), "batch \(number) has come") { collector.received.count >= number }
+        }
+        running.cancel()
+        try await running.value
+    }
+
+    @Test("one connection carries many batches")
+    func oneConnection() async throws {
+        try await TestUpstream.with({
+            try await $0.takeBody(); try await $0.answer("200 OK")
+        }) { collector in
+            try await Self.sending(
+                TracingSettings(endpoint: "http://127.0.0.1:\(collector.port)"), count: 2, to: collector)
+            #expect(collector.connectionCount == 1)
+        }
+    }
+
+    @Test("a collector with a certificate of a private authority is sent the fields that were configured")
+    func privateAuthority() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let certificate = try await TestCertificate.selfSigned(in: folder.path)
+        let context = try NIOSSLContext(
+            configuration: .makeServerConfiguration(
+                certificateChain: NIOSSLCertificate.fromPEMFile(certificate.certificatePath).map { .certificate($0) },
+                privateKey: .privateKey(NIOSSLPrivateKey(file: certificate.keyPath, format: .pem))))
+        try await TestUpstream.with(
+            tls: context,
+            {
+                try await $0.takeBody(); try await $0.answer("200 OK")
+            }
+        ) { collector in
+            var settings = TracingSettings(endpoint: "https://localhost:\(collector.port)/otlp")
+            settings.certificateAuthority = certificate.certificatePath
+            settings.headers = [.init(name: "Authorization", value: "Bearer correct-horse")]
+            try await Self.sending(settings, count: 1, to: collector)
+            let head = try #require(collector.received.first)
+            #expect(head.hasPrefix("POST /otlp HTTP/1.1\r\n") && head.contains("\r\nAuthorization: Bearer correct-horse"))
+        }
+    }
+
+    @Test(
+        "a collector that says when to come again is not asked before", arguments: ["429 Too Many Requests", "503 Unavailable"])
+    func retryAfter(status: String) async throws {
+        let times = NIOLockedValueBox<[ContinuousClock.Instant]>([])
+        try await TestUpstream.with({ call in
+            try await call.takeBody()
+            times.withLockedValue { $0.append(.now) }
+            let isFirst = times.withLockedValue { $0.count == 1 }
+            try await call.answer(isFirst ? status : "200 OK", isFirst ? ["Retry-After: 4"] : [])
+        }) { collector in
+            let queue = SpanQueue()
+            let settings = TracingSettings(endpoint: "http://127.0.0.1:\(collector.port)")
+            var all = settings
+            all.share = 1
+            let tracer = Tracer(all, queue: queue)
+            let exporter = try Self.exporter(settings, queue)
+            let running = Task { try await exporter.run() }
+            tracer.begin("a", kind: .server, parent: nil)?.end()
+            try await eventually(within: .seconds(30), "it is asked again") { times.withLockedValue { $0.count } >= 2 }
+            running.cancel()
+            try await running.value
+            let both = times.withLockedValue { $0 }
+            #expect(both[1] - both[0] >= .seconds(4))
+        }
+    }
+}
+
+extension TestUpstream.Call {
+    /// Reads a body of the length that the head says.
+    mutating func takeBody() async throws {
+        var left = values("content-length").first.flatMap { Int($0) } ?? 0
+        while left > 0, let more = try await more() { left -= more.readableBytes }
+    }
+}
