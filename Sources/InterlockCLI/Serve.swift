@@ -78,26 +78,8 @@ struct Serve: AsyncParsableCommand {
                 dataDirectory: dataDir))
     }
 
-    /// What redis-cli has to be told of another host than its own default; nothing of one that 127.0.0.1 leads to.
-    private static func host(of endpoint: SocketEndpoint) -> String {
-        ["127.0.0.1", "0.0.0.0", "localhost"].contains(endpoint.host)
-            ? "" : "-h \(endpoint.host == "::" ? "::1" : endpoint.host) "
-    }
-
     /// What a person needs next, on standard output.
     private static func announce(_ addresses: Sidecar.Addresses, _ configuration: SidecarConfiguration) {
-        var lines = [
-            "Interlock \(SidecarVersion.current) is ready.",
-            "  RESP   redis-cli \(host(of: configuration.listen.resp))-p \(addresses.respPort) PING",
-            "  HTTP   curl -s localhost:\(addresses.httpPort)/readyz",
-        ]
-        if let port = addresses.grpcPort {
-            lines.append("  gRPC   localhost:\(port)    (Envoy's rate limits, breakers and quotas)")
-        }
-        if let path = configuration.listen.unix { lines.append("  Unix   redis-cli -s \(path) PING") }
-        if let socket = addresses.privateRedis {
-            lines.append("  Redis  redis-cli -s \(socket)    (private, for this machine; stops with the sidecar)")
-        }
-        LineWriter.standardOutput.add(lines.joined(separator: "\n"))
+        LineWriter.standardOutput.add(ReadyBanner(addresses, configuration).text)
     }
 }

@@ -18,6 +18,9 @@ struct NameTests {
 
     @Test("a refused name says what is wrong with it")
     func nameViolation() {
+        for scalar in ["\u{061C}", "\u{200E}", "\u{202E}", "\u{2066}", "\u{2069}"] as [Unicode.Scalar] {
+            #expect(throws: ResourceName.Violation.forbidden(scalar)) { try ResourceName("a\(scalar)b") }
+        }
         #expect(throws: ResourceName.Violation.forbidden(" ")) { try ResourceName("a b") }
         let space = ResourceName.Violation.forbidden(" ")
         #expect(space.description.hasPrefix("the name contains U+0020; it must be 1-256 bytes"))

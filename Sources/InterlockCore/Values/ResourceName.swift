@@ -58,6 +58,8 @@ package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
     private static func isForbidden(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar {
         case "{", "}", "\u{FFFD}": true
+        // They change the direction of text: a name would be shown as another one.
+        case "\u{061C}", "\u{200E}", "\u{200F}", "\u{202A}"..."\u{202E}", "\u{2066}"..."\u{2069}": true
         default: scalar.properties.generalCategory == .control || scalar.properties.isWhitespace
         }
     }

@@ -138,6 +138,7 @@ extension SidecarConfiguration {
         if listen.grpc == nil, !domains.definitions.isEmpty {
             findings.warn("rate_limits and rls.import limit nobody: nothing listens for Envoy; set listen.grpc")
         }
+        if findings.readsSecrets { for warning in listen.certificateWarnings() { findings.warn(warning) } }
         let isURLKnown = redis.url != RedisSettings.unread
         let urls = [redis.url].compactMap(\.self) + redis.urls
         if isURLKnown, redis.tls != nil, !urls.contains(where: { $0.lowercased().hasPrefix("rediss") }) {

@@ -1,0 +1,51 @@
+/// The commands that try out a sidecar that is ready, as they work with its addresses, its certificate and its keys.
+package struct ReadyBanner {
+    private let addresses: Sidecar.Addresses
+    private let configuration: SidecarConfiguration
+
+    package init(_ addresses: Sidecar.Addresses, _ configuration: SidecarConfiguration) {
+        self.addresses = addresses
+        self.configuration = configuration
+    }
+
+    package var text: String {
+        let listen = configuration.listen
+        let scheme = listen.tls == nil ? "" : "https://"
+        var lines = [
+            "Interlock \(SidecarVersion.current) is ready.",
+            "  RESP   \(key)redis-cli\(tls("--tls --cacert"))\(host(of: listen.resp)) -p \(addresses.respPort) PING",
+            "  HTTP   curl\(tls("--cacert")) -s \(scheme)\(name(of: listen.http)):\(addresses.httpPort)/readyz",
+        ]
+        if let port = addresses.grpcPort, let grpc = listen.grpc {
+            lines.append("  gRPC   \(name(of: grpc)):\(port)    (Envoy's rate limits, breakers and quotas)")
+        }
+        if let path = listen.unix { lines.append("  Unix   \(key)redis-cli -s \(path) PING") }
+        if let socket = addresses.privateRedis {
+            lines.append("  Redis  redis-cli -s \(socket)    (private, for this machine; stops with the sidecar)")
+        }
+        return lines.joined(separator: "\n")
+    }
+
+    /// The key is not known to who reads this, nor to be printed.
+    private var key: String { configuration.keys.isEmpty ? "" : "REDISCLI_AUTH=\"$INTERLOCK_API_KEY\" " }
+
+    private func tls(_ options: String) -> String { configuration.listen.tls.map { " \(options) \($0.certificate)" } ?? "" }
+
+    /// redis-cli calls 127.0.0.1 unless it is told another host.
+    private func host(of endpoint: SocketEndpoint) -> String {
+        let name = name(of: endpoint)
+        if configuration.listen.tls == nil && name == "localhost" { return "" }
+        // Brackets belong to URLs alone.
+        return " -h \(name.hasPrefix("[") ? String(name.dropFirst().dropLast()) : name)"
+    }
+
+    /// A host by which this sidecar can be called from here, and that its certificate names where it has one.
+    private func name(of endpoint: SocketEndpoint) -> String {
+        let own = endpoint.host.contains(":") ? "[\(endpoint.host)]" : endpoint.host
+        let isEverywhere = ["0.0.0.0", "::"].contains(endpoint.host)
+        let reached = isEverywhere || endpoint.host == "127.0.0.1" ? "localhost" : own
+        guard let tls = configuration.listen.tls, let facts = CertificateFacts(file: tls.certificate) else { return reached }
+        let candidates = [reached, own] + configuration.listen.hosts + facts.names.filter { !$0.hasPrefix("*") }
+        return candidates.first { facts.isFor($0) } ?? reached
+    }
+}

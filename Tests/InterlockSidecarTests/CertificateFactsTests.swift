@@ -1,0 +1,53 @@
+import InterlockProcesses
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("What clients would refuse of a certificate")
+struct CertificateFactsTests {
+    private static let facts = CertificateFacts(
+        names: ["sidecar.internal", "*.example.com", "10.0.0.5"], validity: 1_000_000...2_000_000)
+
+    @Test("nothing, when it is for the hosts that are called, and valid")
+    func good() {
+        let hosts = ["Sidecar.internal", "a.example.com", "10.0.0.5"]
+        #expect(Self.facts.warnings(for: hosts, now: 1_500_000) == [])
+        #expect(Self.facts.warnings(for: [], now: 1_500_000) == [])
+    }
+
+    @Test("other hosts, by name", arguments: ["example.com", "a.b.example.com", "10.0.0.6", "internal"])
+    func otherHost(host: String) throws {
+        let warning = try #require(Self.facts.warnings(for: [host], now: 1_500_000).first)
+        #expect(warning.contains("is not for \(host)") && warning.contains("sidecar.internal"))
+    }
+
+    @Test("one that has expired, or is not valid yet")
+    func days() {
+        #expect(Self.facts.warnings(for: [], now: 2_000_000 + 3 * 86_400).first?.contains("expired 3 days ago") == true)
+        #expect(Self.facts.warnings(for: [], now: 999_999).first?.contains("not valid yet") == true)
+    }
+
+    @Test("names that the one before had")
+    func lost() {
+        let new = CertificateFacts(names: ["*.internal"], validity: 0...1)
+        #expect(new.names(lackingFrom: Self.facts) == ["*.example.com", "10.0.0.5"])
+    }
+
+    @Test("is read from a PEM file")
+    func file() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let certificate = try await TestCertificate.selfSigned(in: folder.path)
+        let facts = try #require(CertificateFacts(file: certificate.certificatePath))
+        #expect(facts.names == ["localhost", "127.0.0.1"])
+        #expect(facts.validity.count > 80_000)
+        #expect(CertificateFacts(file: certificate.keyPath) == nil)
+        let yaml = """
+            listen:
+              hosts: [ other.internal ]
+              tls: { certificate: "\(certificate.certificatePath)", key: "\(certificate.keyPath)" }
+            """
+        let configuration = try SidecarConfiguration.load(yaml: yaml, fileName: "a.yaml")
+        #expect(configuration.warnings.contains { $0.contains("is not for other.internal") })
+    }
+}

@@ -1,0 +1,47 @@
+import InterlockProcesses
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("The ready banner")
+struct ReadyBannerTests {
+    private static func banner(_ edit: (inout SidecarConfiguration) -> Void = { _ in }) -> String {
+        var configuration = SidecarConfiguration()
+        edit(&configuration)
+        let addresses = Sidecar.Addresses(respPort: 1, httpPort: 2, grpcPort: nil, privateRedis: nil)
+        return ReadyBanner(addresses, configuration).text
+    }
+
+    @Test("shows plain commands on loopback")
+    func plain() {
+        #expect(Self.banner().hasSuffix("\n  RESP   redis-cli -p 1 PING\n  HTTP   curl -s localhost:2/readyz"))
+    }
+
+    @Test("names the address of a listener that is not on loopback, and asks for the key")
+    func keys() {
+        let text = Self.banner {
+            $0.listen.resp.host = "10.0.0.5"
+            $0.listen.http.host = "0.0.0.0"
+            $0.listen.unix = "/a"
+            $0.keys = [APIKey(name: "ops", secret: "ops-secret", role: .admin)]
+        }
+        #expect(text.contains("RESP   REDISCLI_AUTH=\"$INTERLOCK_API_KEY\" redis-cli -h 10.0.0.5 -p 1 PING"))
+        #expect(text.contains("curl -s localhost:2/readyz"))
+        #expect(text.contains("Unix   REDISCLI_AUTH=\"$INTERLOCK_API_KEY\" redis-cli -s /a PING"))
+        #expect(!text.contains("ops-secret"))
+    }
+
+    @Test("speaks TLS to a host that the certificate names")
+    func tls() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let certificate = try await TestCertificate.selfSigned(in: folder.path)
+        let text = Self.banner {
+            $0.listen.resp.host = "0.0.0.0"
+            $0.listen.http.host = "10.0.0.5"
+            $0.listen.tls = TLSSettings(certificate: certificate.certificatePath, key: certificate.keyPath)
+        }
+        #expect(text.contains("redis-cli --tls --cacert \(certificate.certificatePath) -h localhost -p 1 PING"))
+        #expect(text.contains("curl --cacert \(certificate.certificatePath) -s https://localhost:2/readyz"))
+    }
+}
