@@ -9,10 +9,13 @@ package enum SidecarLogEvent: String, LoggedEvent {
     case doorOpened = "door.opened"
     case openFiles = "process.open_files"
     case logDropped = "log.dropped"
+    case noDescriptors = "process.no_descriptors"
     case configurationDoubtful = "configuration.doubtful"
     case configurationRefused = "configuration.refused"
     case restartNeeded = "configuration.restart_needed"
+    case configurationRemoved = "configuration.removed"
     case keyUnknown = "client.unknown_key"
+    case handshakeFailed = "client.handshake_failed"
     case httpAtRESP = "client.http_at_resp"
     case clientStalled = "client.stalled"
     case leaseLost = "client.lease_lost"
@@ -47,9 +50,18 @@ package enum SidecarLogEvent: String, LoggedEvent {
                     + "unanswered. Raise the bound (ulimit -Hn), or lower listen.max_connections"
             )
         case .logDropped: (.warning, "Lines of the log were dropped: standard error was not read")
+        case .noDescriptors:
+            (
+                .warning,
+                "The file descriptors are used up: new connections are closed, and only health and metrics are answered. Raise the limit (ulimit -n), "
+                    + "or lower listen.max_connections"
+            )
         case .configurationDoubtful: (.warning, "The configuration is accepted, and something in it may be a mistake")
         case .configurationRefused: (.error, "The configuration was not reloaded; the old one stays")
         case .restartNeeded: (.warning, "The configuration was reloaded, but for what takes a new start of the sidecar")
+        case .configurationRemoved:
+            (.notice, "The reload removed something: its callers are refused, its limits and breakers are gone")
+        case .handshakeFailed: (.warning, "A TLS handshake failed")
         case .keyUnknown: (.warning, "An API key was shown that is none")
         case .httpAtRESP: (.warning, "An HTTP request came to the RESP door; the connection was closed")
         case .clientStalled: (.info, "A client does not read its replies; it was dropped")

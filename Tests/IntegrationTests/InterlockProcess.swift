@@ -28,12 +28,16 @@ final class InterlockProcess: Sendable {
     ])
 
     /// Starts `interlock` with these words.
-    /// - Parameter wrapper: another program with its first arguments, which executes the words that follow them.
+    /// - Parameters:
+    ///   - openFiles: the limit of its open files; `nil`: that of the tests.
+    ///   - wrapper: another program with its first arguments, which executes the words that follow them.
     static func start(
-        _ arguments: [String], environment: Environment = InterlockProcess.environment, through wrapper: [String] = []
+        _ arguments: [String], environment: Environment = InterlockProcess.environment, openFiles: Int? = nil,
+        through wrapper: [String] = []
     ) async throws -> InterlockProcess {
         let process = InterlockProcess()
-        let words = ["--pdeathsig", "KILL", "--"] + wrapper + [try program()] + arguments
+        let limit = openFiles.map { ["prlimit", "--nofile=\($0):\($0)"] } ?? []
+        let words = ["--pdeathsig", "KILL", "--"] + limit + wrapper + [try program()] + arguments
         Task {
             let end: Result<TerminationStatus, any Error>
             do {

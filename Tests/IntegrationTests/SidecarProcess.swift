@@ -26,9 +26,10 @@ struct SidecarProcess: Sendable {
     /// - Parameters:
     ///   - configuration: in YAML.
     ///   - arguments: further words for `interlock serve`.
+    ///   - openFiles: the limit of its open files; `nil`: that of the tests.
     ///   - redisTimeout: patient by default: these tests share a small machine with many servers.
     static func withSidecar<Result>(
-        configuration: String = "", arguments: [String] = [], redisTimeout: String = "10s",
+        configuration: String = "", arguments: [String] = [], openFiles: Int? = nil, redisTimeout: String = "10s",
         _ body: (SidecarProcess) async throws -> Result
     ) async throws -> Result {
         let temporary = try TemporaryFolder()
@@ -36,7 +37,8 @@ struct SidecarProcess: Sendable {
         let file = "\(temporary.path)/interlock.yaml"
         try Data("redis: { timeout: \(redisTimeout) }\n\(configuration)".utf8).write(to: URL(filePath: file))
         let process = try await InterlockProcess.start(
-            serveArguments(file: file, folder: temporary.path) + ["--unix", "\(temporary.path)/door.sock"] + arguments)
+            serveArguments(file: file, folder: temporary.path) + ["--unix", "\(temporary.path)/door.sock"] + arguments,
+            openFiles: openFiles)
         do {
             let result = try await body(try await ready(process, folder: temporary.path))
             await end(process)

@@ -1,5 +1,6 @@
 import NIOCore
 import NIOHPACK
+import NIOSSL
 import Testing
 
 /// Frames of HTTP/2 (RFC 9113) to a door and back, also those that no well-behaved client sends.
@@ -65,9 +66,10 @@ struct HTTP2TestClient {
 
     /// - Parameter settings: identifiers and values, which are told at the beginning.
     static func with(
-        port: Int, settings: [(UInt16, UInt32)] = [], _ body: (inout HTTP2TestClient) async throws -> Void
+        port: Int, tls: NIOSSLContext? = nil, settings: [(UInt16, UInt32)] = [],
+        _ body: (inout HTTP2TestClient) async throws -> Void
     ) async throws {
-        let channel = try await RawConnection.connect(to: port)
+        let channel = try await RawConnection.connect(to: port, tls: tls)
         var result: Result<Void, any Error>?
         do {
             try await channel.executeThenClose { inbound, _ in

@@ -124,6 +124,38 @@ struct HTTP2Tests {
 
     // MARK: Floods
 
+    @Test(
+        "a request that names its host in the field Host alone is answered, as one is that names it twice alike",
+        arguments: [
+            [("host", "localhost")], [(":authority", "localhost"), ("host", "LOCALHOST")],
+            [("host", "sidecar.internal:80"), ("x", "y")],
+        ])
+    func hostField(fields: [(String, String)]) async throws {
+        let pseudo = fields.filter { $0.0.hasPrefix(":") }
+        let others = fields.filter { !$0.0.hasPrefix(":") }
+        try await HTTPTestDoor.with(hosts: ["sidecar.internal"]) { door in
+            try await Client.with(port: door.client.port) { client in
+                let head = [(":method", "GET"), (":scheme", "http"), (":path", "/healthz")] + pseudo + others
+                try await client.send(Client.block(head, stream: 1, ends: true))
+                #expect(try await client.answer(1).status == "200")
+            }
+        }
+    }
+
+    @Test(
+        "a request that names two hosts, or none that is served, is refused",
+        arguments: [
+            [("host", "evil.example")], [("host", "localhost"), ("host", "localhost")],
+            [(":authority", "localhost"), ("host", "evil.example")], [(":authority", "evil.example"), ("host", "localhost")],
+        ])
+    func wrongHostField(fields: [(String, String)]) async throws {
+        let pseudo = fields.filter { $0.0.hasPrefix(":") }
+        let others = fields.filter { !$0.0.hasPrefix(":") }
+        try await refused(
+            Client.block(
+                [(":method", "GET"), (":scheme", "http"), (":path", "/proxy/shop/a")] + pseudo + others, stream: 1, ends: true))
+    }
+
     @Test("a client that opens streams only to reset them is sent away, and every call of its is settled")
     func rapidReset() async throws {
         try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK") }) { proxy in

@@ -1,4 +1,7 @@
+import Interlock
 import InterlockSidecar
+import NIOCore
+import NIOPosix
 import Testing
 
 @Suite("HTTP door: what is refused")
@@ -134,9 +137,9 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("a host name that is not ours is refused, also under keyless routes")
+    @Test("with keys, a Host is served that is an address, localhost, this host's name or one of listen.hosts")
     func hosts() async throws {
-        try await HTTPTestDoor.with(hosts: ["Sidecar.internal"]) { door in
+        try await HTTPTestDoor.with(keys: [HTTPTestDoor.web], hosts: ["Sidecar.internal"]) { door in
             for host in [
                 "127.0.0.1", "10.1.2.3:80", "[::1]:7380", "localhost", "LOCALHOST:1", "localhost.", "sidecar.INTERNAL:9",
             ] {
@@ -147,6 +150,29 @@ struct HTTPRefusalTests {
                 #expect(refused.status == 421, "\(host)")
                 #expect(refused.text("code") == "misdirected")
             }
+        }
+    }
+
+    @Test("without keys, a Host is served that is a loopback address or name, or one of listen.hosts, and no other")
+    func hostsWithoutKeys() async throws {
+        try await HTTPTestDoor.with(hosts: ["Sidecar.internal", "10.9.8.7"]) { door in
+            for host in [
+                "127.0.0.1", "127.1.2.3:80", "[::1]:7380", "localhost", "LOCALHOST:1", "localhost.", "sidecar.INTERNAL:9",
+                "10.9.8.7:7380",
+            ] {
+                try await door.expect(200, "GET", "/healthz", headers: ["Host": host])
+            }
+            let name = InterlockConfiguration.hostName
+            for host in [
+                "0.0.0.0:7380", "[::]:7380", "10.1.2.3", "[::ffff:127.0.0.1]", "[fe80::1]", "0", "127.1", name,
+                "\(name):7380", "evil.example",
+            ] {
+                let refused = try await door.client.send("GET", "/v1/check/catalog?cost=2", headers: ["Host": host])
+                #expect(refused.status == 421, "\(host)")
+                #expect(refused.text("code") == "misdirected")
+            }
+            // Nothing was taken.
+            try await door.expect(200, "POST", "/v1/limits/catalog/take", #"{"cost": 2}"#)
         }
     }
 
@@ -179,6 +205,56 @@ struct HTTPRefusalTests {
             let answer = try await RawConnection.exchange(
                 port: door.client.port, "POST /v1/locks/orders HTTP/1.1\r\nHost: localhost\r\n\(field)\r\n")
             #expect(answer.hasPrefix("HTTP/1.1 401 "))
+        }
+    }
+
+    /// Counts what a connection takes until it is closed.
+    private static func taken(_ port: Int, _ head: String, of total: Int) async throws -> Int {
+        let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .channelOption(.socketOption(.so_sndbuf), value: 64 * 1024)
+            .connect(host: "127.0.0.1", port: port).get()
+        try await channel.writeAndFlush(ByteBuffer(string: head))
+        let piece = ByteBuffer(repeating: 0x20, count: 64 * 1024)
+        var taken = 0
+        while taken < total {
+            do {
+                try await channel.writeAndFlush(piece)
+            } catch {
+                break
+            }
+            taken += piece.readableBytes
+        }
+        try? await channel.close()
+        return taken
+    }
+
+    @Test(
+        "of a body that nobody wants little is read before the connection closes",
+        arguments: [
+            "POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\n",
+            "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: web-secret\r\n",
+            "POST /v1/locks/a HTTP/1.1\r\nHost: evil.example\r\n",
+            "POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: web-secret\r\n",
+        ])
+    func unwantedBody(head: String) async throws {
+        try await HTTPTestDoor.with(keys: [HTTPTestDoor.web]) { door in
+            let total = 64 << 20
+            let taken = try await Self.taken(door.client.port, head + "Content-Length: \(total)\r\n\r\n", of: total)
+            // 64 KiB, and what the sockets hold on the way.
+            #expect(taken < 12 << 20, "\(taken)")
+        }
+    }
+
+    @Test("of a body that an upstream did not want little is read before the connection closes")
+    func unwantedByUpstream() async throws {
+        try await ProxyTestDoor.with(upstream: { call in
+            try await call.answer("413 Content Too Large", ["Connection: close"], "no")
+            throw TestUpstream.Close()
+        }) { proxy in
+            let total = 64 << 20
+            let head = "POST /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: \(total)\r\n\r\n"
+            let taken = try await Self.taken(proxy.client.port, head, of: total)
+            #expect(taken < 12 << 20, "\(taken)")
         }
     }
 }

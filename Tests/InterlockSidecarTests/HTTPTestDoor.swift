@@ -13,6 +13,8 @@ struct HTTPTestDoor {
     let client: HTTPTestClient
     let coordinator: Coordinator
     let redis: RedisServer
+    /// The keys that the door accepts.
+    let access: AccessControl
     /// Begins the graceful shutdown.
     let shutDown: @Sendable () async -> Void
 
@@ -62,8 +64,9 @@ struct HTTPTestDoor {
             let coordinator = Coordinator(
                 configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: logger)
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
+            let access = AccessControl(keys: keys)
             var door = HTTPDoor(
-                coordinator: coordinator, access: AccessControl(keys: keys), certificate: certificate, listen: listen,
+                coordinator: coordinator, access: access, certificate: certificate, listen: listen,
                 metrics: PrometheusRegistry(), logger: logger, probe: probe,
                 live: try await LiveHub.begun(for: coordinator, probe: probe), onBound: { bound.yield($0) })
             door.firstRequestTimeout = firstRequestTimeout
@@ -87,7 +90,7 @@ struct HTTPTestDoor {
                 try await eventually("the coordinator is ready") { await coordinator.isReady }
                 let test = HTTPTestDoor(
                     client: HTTPTestClient(port: port ?? 0), coordinator: coordinator, redis: redis,
-                    shutDown: { await group.triggerGracefulShutdown() })
+                    access: access, shutDown: { await group.triggerGracefulShutdown() })
                 stage = "used"
                 do {
                     try await body(test)

@@ -14,6 +14,8 @@ struct RESPTestDoor {
     let port: Int
     let coordinator: Coordinator
     let redis: RedisServer
+    /// The keys that the door accepts.
+    let access: AccessControl
     /// A well-behaved client of the door.
     let client: RedisClient
     /// Begins the graceful shutdown.
@@ -93,8 +95,9 @@ struct RESPTestDoor {
                 try DoorCertificate(TLSSettings(certificate: $0.certificatePath, key: $0.keyPath))
             }
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
+            let access = AccessControl(keys: keys)
             var door = RESPDoor(
-                coordinator: coordinator, access: AccessControl(keys: keys), certificate: certificate, listen: listen,
+                coordinator: coordinator, access: access, certificate: certificate, listen: listen,
                 metrics: metrics, logger: logger, live: try await LiveHub.begun(for: coordinator),
                 onBound: { bound.yield($0) })
             door.loginTimeout = loginTimeout
@@ -119,7 +122,7 @@ struct RESPTestDoor {
                     try await client.connect()
                     try await body(
                         RESPTestDoor(
-                            port: port, coordinator: coordinator, redis: redis, client: client, metrics: metrics,
+                            port: port, coordinator: coordinator, redis: redis, access: access, client: client, metrics: metrics,
                             shutDown: { await group.triggerGracefulShutdown() }))
                     result = .success(())
                 } catch {

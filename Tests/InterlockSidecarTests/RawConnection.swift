@@ -1,14 +1,21 @@
 import InterlockProcesses
 import NIOCore
 import NIOPosix
+import NIOSSL
 
 /// Bytes to a door and back, for saying what no well-behaved client would.
 enum RawConnection {
     /// Ends with `DeadlineExceeded` when the other side says nothing, and does not close, for 40 seconds.
-    static func connect(to port: Int) async throws -> NIOAsyncChannel<ByteBuffer, ByteBuffer> {
+    /// - Parameter tls: `nil`: in the clear.
+    static func connect(
+        to port: Int, tls: NIOSSLContext? = nil
+    ) async throws -> NIOAsyncChannel<ByteBuffer, ByteBuffer> {
         try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .connect(host: "127.0.0.1", port: port) { channel in
                 channel.eventLoop.makeCompletedFuture {
+                    if let tls {
+                        try channel.pipeline.syncOperations.addHandler(NIOSSLClientHandler(context: tls, serverHostname: nil))
+                    }
                     try channel.pipeline.syncOperations.addHandlers(
                         IdleStateHandler(readTimeout: TimeAmount(Impatience.limit)), Impatience())
                     return try NIOAsyncChannel(wrappingChannelSynchronously: channel)

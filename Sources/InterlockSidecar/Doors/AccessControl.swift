@@ -85,7 +85,7 @@ package final class AccessControl: Sendable {
         return found
     }
 
-    /// What somebody who was let in before may do now; `nil`: the key is there no more.
+    /// Returns what a caller who was let in before may do now; `nil`: the key was removed.
     func current(_ caller: Caller) -> Caller? {
         guard let digest = caller.digest else { return anonymous }
         return state.withLockedValue { $0.keys.first { $0.digest == digest && $0.name == caller.name } }
@@ -126,19 +126,12 @@ extension APIKey: CustomStringConvertible, CustomReflectable {
     package var customMirror: Mirror { Mirror(self, children: ["name": name, "role": role]) }
 }
 
-/// Counts those who show an API key that is none, and says so, once a minute at most.
+/// Counts wrong API keys, and logs them once a minute at most.
 final class RefusedLogins: Sendable {
-    private struct State {
-        var nextComplaint = NIODeadline.uptimeNanoseconds(0)
-        var untold = 0
-    }
-
-    private static let pause = TimeAmount.minutes(1)
-
     private let counter: Counter
     private let door: String
     private let logger: Logger
-    private let state = NIOLockedValueBox(State())
+    private let lines = OnceAMinute()
 
     init(door: String, logger: Logger) {
         self.door = door
@@ -148,16 +141,8 @@ final class RefusedLogins: Sendable {
 
     func refused(from address: SocketAddress?, now: NIODeadline = .now()) {
         counter.increment()
-        let count = state.withLockedValue { state -> Int? in
-            state.untold += 1
-            guard now >= state.nextComplaint else { return nil }
-            state.nextComplaint = now + Self.pause
-            defer { state.untold = 0 }
-            return state.untold
-        }
-        guard let count else { return }
-        logger.log(
-            .keyUnknown, ["door": door, "from": address?.ipAddress ?? "this host", "times": "\(count)"])
+        guard let times = lines.happened(now: now) else { return }
+        logger.log(.keyUnknown, ["door": door, "from": address?.ipAddress ?? "this host", "times": "\(times)"])
     }
 }
 

@@ -36,26 +36,33 @@ enum PeerLiveness {
     }
 }
 
-/// Lets a listener rest when it could not accept a connection: without file descriptors it would do nothing but try. Whoever
-/// connects meanwhile waits.
+/// Lets a listener pause when it could not accept a connection: without file descriptors it would do nothing but try.
+/// Clients that connect meanwhile wait.
 ///
 /// NIO's own `AcceptBackoffHandler` holds back the next read, and the one that failed stays under way.
 final class AcceptPause: ChannelInboundHandler {
     typealias InboundIn = NIOAny
 
-    private static let length = TimeAmount.seconds(1)
-
+    private let length: TimeAmount
+    private let whenExhausted: () -> Void
     private var resumption: Scheduled<Void>?
 
+    /// - Parameter whenExhausted: called each time that no descriptor was left for a connection.
+    init(_ length: TimeAmount = .seconds(1), whenExhausted: @escaping () -> Void) {
+        self.length = length
+        self.whenExhausted = whenExhausted
+    }
+
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        guard error is IOError else { return context.fireErrorCaught(error) }
+        guard let error = error as? IOError else { return context.fireErrorCaught(error) }
         let channel = context.channel
         guard let options = channel.syncOptions else { return }
         // What ends a read that is under way is the change from reading by itself to not.
         try? options.setOption(.autoRead, value: true)
         try? options.setOption(.autoRead, value: false)
+        if [EMFILE, ENFILE].contains(error.errnoCode) { whenExhausted() }
         guard resumption == nil else { return }
-        resumption = channel.eventLoop.assumeIsolated().scheduleTask(in: Self.length) { [self] in
+        resumption = channel.eventLoop.assumeIsolated().scheduleTask(in: length) { [self] in
             resumption = nil
             try? options.setOption(.autoRead, value: true)
         }
@@ -92,6 +99,11 @@ final class DoorFlushes {
             for connection in connections { connection.flushNow() }
         }
     }
+}
+
+extension Int64 {
+    /// The uptime in nanoseconds, for decisions that know no clock.
+    static var uptimeNow: Int64 { Int64(clamping: NIODeadline.now().uptimeNanoseconds) }
 }
 
 extension EventLoop {

@@ -27,6 +27,8 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     private static let prefixLength = 5
     /// A call whose message does not come is given up after so long, and looked for as often.
     private static let patience = TimeAmount.seconds(10)
+    /// The bytes of refused calls' bodies that are read before a call is let in.
+    private static let mostUnknown = 64 << 10
 
     private let door: GRPCDoorContext
     private let turn: ClientTurn
@@ -48,6 +50,12 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     /// `nil`: calls are under way.
     private var idleSince: NIODeadline?
     private let firstCallBy: NIODeadline
+    /// The caller of the last call that was let in; `nil`: none was.
+    private var lastCaller: AccessControl.Caller?
+    /// Frames have come: the client reads what it is sent.
+    private var hasSpoken = false
+    /// The bytes of bodies that came before a call was let in.
+    private var unknownBytes = 0
 
     private init(door: GRPCDoorContext, turn: ClientTurn) {
         self.door = door
@@ -89,8 +97,13 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let frame = unwrapInboundIn(data)
+        hasSpoken = true
         if case .data(let data) = frame.payload {
             guard case .byteBuffer(let bytes) = data.data else { return }
+            if lastCaller == nil {
+                unknownBytes += bytes.readableBytes
+                guard unknownBytes <= Self.mostUnknown else { return evict() }
+            }
             // The parts of a long message are no scraps; other clients have their turns between them.
             if bytes.readableBytes < Self.readLength / 2 { budget.spend() }
             return message(bytes, frame.streamID, isLast: data.endStream)
@@ -128,6 +141,9 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
             return call.fail(.unauthenticated, "show an API key, as authorization: Bearer KEY")
         }
         turn.party = caller.party
+        call.caller = caller
+        if lastCaller == nil { door.admitted(self) }
+        lastCaller = caller
         if isGoingDown { return call.failGoingDown() }
         if case .stream(let begin) = method.handler {
             call.client = caller.party
@@ -363,7 +379,8 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
             return
         }
         let now = NIODeadline.now()
-        if lastStream == .rootStream, firstCallBy <= now { return endGently() }
+        // A farewell waits for the end of the handshake, which may never come.
+        if lastCaller == nil, firstCallBy <= now { return hasSpoken ? endGently() : evict() }
         if let idleSince, idleSince + door.idleTimeout <= now { return endGently() }
         let limit = now - Self.patience
         for call in Array(calls.values) where !call.isRead && (call.reader == nil ? call.began : call.partSince ?? now) <= limit {
@@ -373,6 +390,22 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         // Looked at now and then: setting it with each call would cost as much as some of the call.
         if !isEnding { alarm?.set(now + Self.patience) }
     }
+
+    /// Ends the calls of callers whose key was removed; if the last caller is one of them, the connection ends with its
+    /// other calls.
+    func endCalls(_ isRemoved: (AccessControl.Caller) -> Bool) {
+        for call in Array(calls.values) where call.caller.map(isRemoved) ?? false {
+            call.whenGivenUp?()
+            call.fail(.unauthenticated, "the API key was removed; show another one")
+        }
+        guard let lastCaller, isRemoved(lastCaller), !isGoingDown else { return }
+        isGoingDown = true
+        if calls.isEmpty { return endGently() }
+        if let context { HTTP2Peer.sayFarewell(on: context, last: lastStream) }
+    }
+
+    /// Another connection needs the place of this one, whose client is unknown.
+    func evict() { context?.channel.closeAtOnce() }
 
     /// No further call is taken; those under way are answered.
     func goDown() {

@@ -6,6 +6,9 @@ internal import ServiceLifecycle
 
 /// The gRPC door: Envoy's rate limit service and gRPC's health checks, over HTTP/2.
 package struct GRPCDoor: Service {
+    /// A client must have agreed on TLS and made a call that is let in by then.
+    package var firstRequestTimeout = Duration.seconds(10)
+
     private let coordinator: Coordinator
     private let access: AccessControl
     private let certificate: DoorCertificate?
@@ -42,6 +45,8 @@ package struct GRPCDoor: Service {
     package func run() async throws {
         let eventLoop = coordinator.eventLoop
         let context = try await eventLoop.submit { NIOLoopBound(self.context(), eventLoop: eventLoop) }.get()
+        let registration = access.observe { eventLoop.execute { context.value.checkCallers() } }
+        defer { registration.end() }
         let listener: any Channel
         do {
             listener = try await bootstrap(context).bind(host: endpoint.host, port: endpoint.port).get()
@@ -68,17 +73,26 @@ package struct GRPCDoor: Service {
             health.methods(in: metrics),
         ]
         return GRPCDoorContext(
-            methods: methods.flatMap { $0 }, access: access, maximumConnections: maximumConnections,
-            eventLoop: coordinator.eventLoop, metrics: metrics, turns: turns?.value ?? ClientTurns(of: coordinator),
+            methods: methods.flatMap { $0 }, access: access, isTLS: certificate != nil, maximumConnections: maximumConnections,
+            firstRequestTimeout: TimeAmount(firstRequestTimeout), eventLoop: coordinator.eventLoop, metrics: metrics,
+            turns: turns?.value ?? ClientTurns(of: coordinator),
             logger: logger)
     }
 
     private func bootstrap(_ context: NIOLoopBound<GRPCDoorContext>) -> ServerBootstrap {
-        ServerBootstrap(group: coordinator.eventLoop)
+        let failures = FailedHandshakes(door: "grpc", logger: logger)
+        let shortage = DescriptorShortage(door: "grpc", logger: logger)
+        return ServerBootstrap(group: coordinator.eventLoop)
             .serverChannelOption(.backlog, value: 1024)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .serverChannelInitializer { listener in
-                listener.eventLoop.makeCompletedFuture { try listener.pipeline.syncOperations.addHandler(AcceptPause()) }
+                listener.eventLoop.makeCompletedFuture {
+                    try listener.pipeline.syncOperations.addHandler(
+                        AcceptPause {
+                            shortage.noted()
+                            context.value.makeRoom()
+                        })
+                }
             }
             // A turn of one connection is short: however much it has sent, the others are served before the rest of it.
             .childChannelOption(.maxMessagesPerRead, value: 1)
@@ -88,7 +102,14 @@ package struct GRPCDoor: Service {
             .childChannelOption(.socketOption(.tcp_nodelay), value: 1)
             .childChannelInitializer { [certificate] channel in
                 channel.eventLoop.makeCompletedFuture {
-                    let handshake = certificate.map { certificate in { try certificate.secure(channel, forGRPC: true) } }
+                    if channel.isFromReserve {
+                        shortage.noted()
+                        context.value.makeRoom()
+                        return channel.close(promise: nil)
+                    }
+                    let handshake = certificate.map { certificate in
+                        { try certificate.secure(channel, of: .grpc, failures: failures) }
+                    }
                     try context.value.serve(channel, tls: handshake)
                 }
             }

@@ -5,8 +5,8 @@ internal import NIOHPACK
 
 /// What the connections of a gRPC door share. Confined to the coordinator's event loop.
 final class GRPCDoorContext {
-    /// A client must have asked for something by then.
-    let firstRequestTimeout = TimeAmount.seconds(10)
+    /// A client must have agreed on TLS and made a call that is let in by then.
+    let firstRequestTimeout: TimeAmount
     /// A connection without a call under way is ended after so long; clients make another one when they need it.
     let idleTimeout = TimeAmount.minutes(10)
     /// A client may read nothing for so long.
@@ -21,16 +21,20 @@ final class GRPCDoorContext {
     private let refusedLogins: RefusedLogins
     private let maximumConnections: Int
     private var connections: [ObjectIdentifier: GRPCConnection] = [:]
+    /// Connections without a call that was let in.
+    private var newcomers: Newcomers<GRPCConnection>
 
     init(
-        methods: [GRPCMethod], access: AccessControl, maximumConnections: Int, eventLoop: any EventLoop,
-        metrics: PrometheusRegistry, turns: ClientTurns, logger: Logger
+        methods: [GRPCMethod], access: AccessControl, isTLS: Bool, maximumConnections: Int, firstRequestTimeout: TimeAmount,
+        eventLoop: any EventLoop, metrics: PrometheusRegistry, turns: ClientTurns, logger: Logger
     ) {
         self.methods = Dictionary(methods.map { ($0.path, $0) }, uniquingKeysWith: { $1 })
         unknownMethod = GRPCMethod("unknown", in: metrics) { call, _ in call.fail(.unimplemented, "there is no such method") }
         self.access = access
         self.turns = turns
         self.maximumConnections = maximumConnections
+        self.firstRequestTimeout = firstRequestTimeout
+        newcomers = Newcomers(most: isTLS ? Newcomers<GRPCConnection>.mostWithTLS : nil)
         flushes = DoorFlushes(eventLoop: eventLoop)
         refusedLogins = RefusedLogins(door: "grpc", logger: logger)
     }
@@ -40,6 +44,7 @@ final class GRPCDoorContext {
     /// Serves a connection that was accepted, or closes it where there are too many.
     /// - Parameter tls: adds what stands between the bytes and their meaning; `nil`: nothing does.
     func serve(_ channel: any Channel, tls: (() throws -> Void)?) throws {
+        if connections.count >= maximumConnections { makeRoom() }
         guard connections.count < maximumConnections else { return channel.close(promise: nil) }
         PeerLiveness.watch(channel)
         let turn = ClientTurn(turns)
@@ -49,13 +54,26 @@ final class GRPCDoorContext {
         }
         let connection = try GRPCConnection.begin(on: channel, door: self, turn: turn)
         connections[ObjectIdentifier(connection)] = connection
+        newcomers.add(connection, now: .uptimeNow)
+        if newcomers.areTooMany { makeRoom() }
     }
+
+    /// Closes the connection that has been without a call the longest.
+    func makeRoom() {
+        guard let connection = newcomers.makeRoom(now: .uptimeNow) else { return }
+        disconnected(connection)
+        connection.evict()
+    }
+
+    /// A call of this connection was let in.
+    func admitted(_ connection: GRPCConnection) { newcomers.remove(connection) }
 
     func disconnected(_ connection: GRPCConnection) {
         connections[ObjectIdentifier(connection)] = nil
+        newcomers.remove(connection)
     }
 
-    /// The caller who makes a call with these fields; `nil`: a key is required, and this is none.
+    /// Returns who makes a call with these fields; `nil`: it is not let in.
     func caller(_ fields: HPACKHeaders, from address: @autoclosure () -> SocketAddress?) -> AccessControl.Caller? {
         if let anonymous = access.anonymous { return anonymous }
         let key = HTTPGate.key(apiKey: fields.first(name: "x-api-key"), authorization: fields.first(name: "authorization"))
@@ -63,6 +81,11 @@ final class GRPCDoorContext {
         if let caller = access.caller(key: key) { return caller }
         refusedLogins.refused(from: address())
         return nil
+    }
+
+    /// The keys have changed: calls end whose key was removed.
+    func checkCallers() {
+        for connection in Array(connections.values) { connection.endCalls { access.current($0) == nil } }
     }
 
     /// No further call is taken; connections end when theirs are answered.

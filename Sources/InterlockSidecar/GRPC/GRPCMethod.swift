@@ -11,6 +11,8 @@ final class GRPCCall {
     let method: GRPCMethod
     /// When its head had come.
     let began = NIODeadline.now()
+    /// The caller; `nil`: the call was not let in.
+    var caller: AccessControl.Caller?
     /// Nothing more is said of it.
     private(set) var isOver = false
 

@@ -15,6 +15,7 @@ struct EventRoutes {
         let signals = ServerSentEvents.signals(for: EventMessage.self)
         let registration = coordinator.events.json.subscribe(into: signals) { .news($0) }
         var answer = ServerSentEvents.answer(.ok)
+        answer.ifUndelivered = { registration.end() }
         answer.body = .stream { writer in
             defer { registration.end() }
             try await writer.write(": the events of this fleet, from now on\n\n")

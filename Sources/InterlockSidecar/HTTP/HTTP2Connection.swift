@@ -27,6 +27,8 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
     private var lastStream = HTTP2StreamID.rootStream
     /// No stream is served beyond those there are.
     private var isGoingDown = false
+    /// The caller of the last request that was let in; `nil`: there was none, or none that needed a key.
+    private var lastCaller: AccessControl.Caller?
 
     private init(door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, firstRequestBy: NIODeadline) {
         self.door = door
@@ -71,6 +73,19 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
         if isGoingDown || place == .kept { return endGently() }
         alarm?.set(.now() + door.idleTimeout)
     }
+
+    /// A request on a stream was let in.
+    func admitted(_ caller: AccessControl.Caller?) {
+        if let caller { lastCaller = caller }
+        door.admitted(self, caller)
+    }
+
+    func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool) {
+        for stream in Array(streams.values) { stream.endIfRemoved(isRemoved) }
+        if let lastCaller, isRemoved(lastCaller) { goDown() }
+    }
+
+    func evict() { context?.channel.closeAtOnce() }
 
     func goDown() {
         isGoingDown = true

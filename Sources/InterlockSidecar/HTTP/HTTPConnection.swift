@@ -34,6 +34,8 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     /// How long the rest of a request that nobody wants is read and dropped before a connection is closed on it, since with bytes on
     /// their way the client would not get to read its answer; and how long a client may take for what it did not read.
     private static let linger = TimeAmount.seconds(1)
+    /// The bytes of an unwanted body that are read; beyond them the connection ends.
+    private static let mostDropped = 64 * 1024
 
     /// What a request counts that is answered by a task: it runs on the event loop, outside of the connection's slice.
     private static let costOfTask = TimeAmount.microseconds(250)
@@ -72,6 +74,10 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     private var isAnswerOut = false
     /// Nothing more of a request comes before the end.
     private var isRestRead = false
+    /// The bytes of the present request's body that were dropped.
+    private var dropped = 0
+    /// The caller of the last request that was let in; `nil`: there was none, or none that needed a key.
+    private var caller: AccessControl.Caller?
     /// Who was let in last.
     private var admitted: (authority: String, forwarded: String)?
     /// What was asked for last, which mostly is asked for again.
@@ -112,7 +118,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
             door: door, place: place, turn: parent.turn, parent: parent,
             firstRequestBy: .now() + door.firstRequestTimeout(at: place))
         try channel.pipeline.syncOperations.addHandlers(
-            HTTP2EndOfStream(), HTTP2FramePayloadToHTTP1ServerCodec(), ServerFields.ofStream(), stream)
+            HTTP2EndOfStream(), HTTP2RequestHost(), HTTP2FramePayloadToHTTP1ServerCodec(), ServerFields.ofStream(), stream)
         return stream
     }
 
@@ -167,7 +173,8 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
             case .none: !isClosing && !isWritable
             case .begun, .collected, .relayed, .dropped: false
             }
-        guard isReadAsked, isClosing || isReadWanted, !isHeldBack, waitingBytes < Self.mostWaiting else { return }
+        guard isReadAsked, isClosing || isReadWanted, !isHeldBack, waitingBytes < Self.mostWaiting, dropped <= Self.mostDropped
+        else { return }
         isReadAsked = false
         context?.read()
     }
@@ -213,9 +220,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         }
         // What comes behind what cannot be read cannot be told apart any more.
         isKept = false
-        let problem =
-            (error as? HTTPParserError) == .headerOverflow
-            ? HTTPProblem.fieldsTooLarge : HTTPProblem(.invalid, "this is no HTTP request that a server may answer: \(error)")
+        let problem = HTTPProblem(malformed: error, HTTPDoorContext.limits)
         switch request {
         // The one before it is answered first.
         case .whole where reply?.isOver == false: waiting = []
@@ -268,10 +273,30 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         if relay == nil, context?.channel.isWritable == false { alarm?.set(.now() + Self.linger) }
     }
 
+    func evict() { context?.channel.closeAtOnce() }
+
+    func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool) {
+        guard context != nil, !isClosing, let caller, isRemoved(caller) else { return }
+        if parent == nil { isKept = false }
+        if isHandedOver { return close() }
+        guard let reply, !reply.isOver else {
+            if parent == nil { closeBehindAnswer() }
+            return
+        }
+        peer.departure.happen()
+        // Streams of events end by themselves, and a client that does not read them has a moment for that.
+        if reply.isAwaited || relay != nil {
+            reply.requestIsBroken(HTTPProblem.keyIsRemoved)
+        } else {
+            alarm?.set(.now() + Self.linger)
+        }
+    }
+
     // MARK: Requests
 
     private func take(_ part: HTTPServerRequestPart) {
         guard !isClosing else {
+            drop(part)
             guard case .end = part else { return }
             isRestRead = true
             return closeIfDone()
@@ -302,10 +327,20 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
             }
         case .dropped:
             if parent == nil { alarm?.set(.now() + door.idleTimeout) }
+            drop(part)
             guard case .end = part else { return }
             request = .whole
             nextIfOver()
         }
+    }
+
+    /// A body that goes on and on for nobody ends the connection, once its client has had time to read the answer.
+    private func drop(_ part: HTTPServerRequestPart) {
+        guard case .body(let bytes) = part, dropped <= Self.mostDropped else { return }
+        dropped += bytes.readableBytes
+        guard dropped > Self.mostDropped, parent == nil, !isClosing else { return }
+        isKept = false
+        nextIfOver()
     }
 
     private func wait(_ part: HTTPServerRequestPart) {
@@ -334,6 +369,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     /// A request's head has come.
     private func begin(_ head: HTTPRequestHead) {
         alarm?.set(.now() + door.idleTimeout)
+        dropped = 0
         isContinueAwaited = HTTPCall.awaitsContinue(head)
         if parent == nil {
             isKept = isKept && place == .ordinary && head.isKeepAlive && head.version != .http1_0
@@ -359,6 +395,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
             do throws(HTTPProblem) {
                 let caller = try door.gate.admit(head.headers, to: match.route.admission)
                 turn.party = caller.party
+                note(match.route.admission == .anyone ? nil : caller)
                 let span = match.route.isTraced ? door.tracer?.begin(head, target, match.route) : nil
                 let call = HTTPCall(
                     .init(
@@ -381,6 +418,12 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
             }
             refuse(error, hasMore: Self.hasBody(head))
         }
+    }
+
+    /// A request was let in.
+    private func note(_ caller: AccessControl.Caller?) {
+        if let caller { self.caller = caller }
+        if let parent { parent.admitted(caller) } else { door.admitted(self, caller) }
     }
 
     /// - Returns: who asks, as `Forwarded` says it.

@@ -68,6 +68,8 @@ package struct HTTPDoor: Service {
     package func run() async throws {
         let eventLoop = coordinator.eventLoop
         let shared = try await eventLoop.submit { NIOLoopBound(self.shared(), eventLoop: eventLoop) }.get()
+        let registration = access.observe { eventLoop.execute { shared.value.door.checkCallers() } }
+        defer { registration.end() }
         let listener: any Channel
         do {
             listener = try await bootstrap(shared).bind(host: listen.http.host, port: listen.http.port).get()
@@ -99,13 +101,21 @@ package struct HTTPDoor: Service {
         return (door, upstreams)
     }
 
-    private func bootstrap(_ shared: NIOLoopBound<(door: HTTPDoorContext, upstreams: Upstreams)>) -> ServerBootstrap {
-        ServerBootstrap(group: coordinator.eventLoop)
+    private typealias Shared = (door: HTTPDoorContext, upstreams: Upstreams)
+
+    private func bootstrap(_ shared: NIOLoopBound<Shared>) -> ServerBootstrap {
+        let failures = FailedHandshakes(door: "http", logger: logger)
+        let shortage = DescriptorShortage(door: "http", logger: logger)
+        return ServerBootstrap(group: coordinator.eventLoop)
             .serverChannelOption(.backlog, value: 1024)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .serverChannelInitializer { listener in
                 listener.eventLoop.makeCompletedFuture {
-                    try listener.pipeline.syncOperations.addHandlers(AcceptWhenFree(shared.value.door), AcceptPause())
+                    let pause = AcceptPause(Self.pauseWithoutDescriptors) {
+                        shortage.noted()
+                        shared.value.door.makeRoom()
+                    }
+                    try listener.pipeline.syncOperations.addHandlers(AcceptWhenFree(shared.value.door), pause)
                 }
             }
             // A turn of one connection is short: however much it has sent, the others are served before the rest of it.
@@ -114,11 +124,25 @@ package struct HTTPDoor: Service {
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { [certificate] channel in
                 channel.eventLoop.makeCompletedFuture {
-                    let handshake = certificate.map { certificate in { try certificate.secure(channel) } }
-                    try shared.value.door.serve(channel, tls: handshake)
+                    let door = shared.value.door
+                    let isFromReserve = channel.isFromReserve
+                    if isFromReserve {
+                        shortage.noted()
+                        door.makeRoom()
+                        guard door.takeReserved() else { return channel.close(promise: nil) }
+                        channel.closeFuture.assumeIsolated().whenComplete { _ in door.returnReserved() }
+                    }
+                    let handshake = certificate.map { certificate in
+                        { try certificate.secure(channel, of: .http, failures: failures) }
+                    }
+                    try door.serve(channel, isFromReserve: isFromReserve, tls: handshake)
                 }
             }
     }
+
+    /// The pause between two attempts to accept while no descriptor is left: `/healthz` is to be answered within a
+    /// second.
+    private static let pauseWithoutDescriptors = TimeAmount.milliseconds(100)
 
     /// Every route there is, in the order of the design's table.
     func routes(_ upstreams: NIOLoopBound<Upstreams>) -> [HTTPRoute] {

@@ -12,6 +12,8 @@ package final class HTTPDoorContext {
 
     /// So many more than `listen.max_connections` are accepted, for health and metrics.
     private static let keptPlaces = 16
+    /// The most connections that have a descriptor of the reserve, for the same.
+    static let mostFromReserve = 8
     /// The same as `firstRequestTimeout`, at one of those.
     private static let shortTimeout = TimeAmount.seconds(1)
     static let limits: NIOHTTPDecoderLimitConfiguration = {
@@ -38,6 +40,9 @@ package final class HTTPDoorContext {
     private let firstRequestTimeout: TimeAmount
     private let maximumConnections: Int
     private var connections: [ObjectIdentifier: any HTTPDoorConnection] = [:]
+    /// Connections without a request that was let in.
+    private var newcomers: Newcomers<AnyObject>
+    private var fromReserve = 0
     /// How many streams the connections have that have many.
     private var streams = 0
     /// Lets the listener accept the next connection.
@@ -56,6 +61,7 @@ package final class HTTPDoorContext {
         self.tracer = tracer
         self.turns = turns
         self.logger = logger
+        newcomers = Newcomers(most: isTLS ? Newcomers<AnyObject>.mostWithTLS : nil)
         refusals = HTTPRefusalCounters(in: metrics)
         refusedLogins = RefusedLogins(door: "http", logger: logger)
     }
@@ -68,24 +74,59 @@ package final class HTTPDoorContext {
     }
 
     /// Serves a connection that was accepted.
-    /// - Parameter tls: adds what stands between the bytes and their meaning; `nil`: nothing does.
-    package func serve(_ channel: any Channel, tls: (() throws -> Void)? = nil) throws {
+    /// - Parameters:
+    ///   - isFromReserve: no other descriptor was left.
+    ///   - tls: adds what stands between the bytes and their meaning; `nil`: nothing does.
+    package func serve(_ channel: any Channel, isFromReserve: Bool = false, tls: (() throws -> Void)? = nil) throws {
         PeerLiveness.watch(channel)
+        if connections.count >= maximumConnections { makeRoom() }
         let turn = ClientTurn(turns)
         if let tls {
             try channel.pipeline.syncOperations.addHandler(TurnGate(turn, .handshake))
             try tls()
         }
         let choice = HTTPProtocolChoice(
-            door: self, place: connections.count < maximumConnections ? .ordinary : .kept, turn: turn)
+            door: self, place: connections.count < maximumConnections && !isFromReserve ? .ordinary : .kept, turn: turn)
         connected(choice)
         try channel.pipeline.syncOperations.addHandler(choice)
+        if newcomers.areTooMany { makeRoom() }
     }
 
-    func connected(_ connection: any HTTPDoorConnection) { connections[ObjectIdentifier(connection)] = connection }
+    /// Whether another connection may have a descriptor of the reserve; until `returnReserved` it has.
+    func takeReserved() -> Bool {
+        guard fromReserve < Self.mostFromReserve else { return false }
+        fromReserve += 1
+        return true
+    }
+
+    func returnReserved() { fromReserve -= 1 }
+
+    /// Closes the connection that has been without a request the longest.
+    func makeRoom() {
+        guard let connection = newcomers.makeRoom(now: .uptimeNow) as? any HTTPDoorConnection else { return }
+        disconnected(connection)
+        connection.evict()
+    }
+
+    func connected(_ connection: any HTTPDoorConnection) {
+        connections[ObjectIdentifier(connection)] = connection
+        newcomers.add(connection, now: .uptimeNow)
+    }
+
+    /// A request of this connection was let in.
+    /// - Parameter caller: `nil`: the route asks for no key.
+    func admitted(_ connection: any HTTPDoorConnection, _ caller: AccessControl.Caller?) {
+        if caller != nil || !gate.access.requiresKey { newcomers.remove(connection) }
+    }
+
+    /// The keys have changed: what callers have open ends whose key was removed.
+    func checkCallers() {
+        for connection in Array(connections.values) { connection.endIfRemoved { gate.access.current($0) == nil } }
+    }
 
     func disconnected(_ connection: any HTTPDoorConnection) {
         connections[ObjectIdentifier(connection)] = nil
+        newcomers.remove(connection)
         let accept = accept
         self.accept = nil
         accept?()
@@ -102,7 +143,9 @@ package final class HTTPDoorContext {
 
     /// Calls `accept` when there is a place, kept ones among them.
     func whenFree(_ accept: @escaping () -> Void) {
-        guard connections.count >= maximumConnections + Self.keptPlaces else { return accept() }
+        let places = maximumConnections + Self.keptPlaces
+        if connections.count >= places { makeRoom() }
+        guard connections.count >= places else { return accept() }
         self.accept = accept
     }
 
@@ -117,6 +160,10 @@ package final class HTTPDoorContext {
 protocol HTTPDoorConnection: AnyObject {
     /// The sidecar goes down: no further request is taken.
     func goDown()
+    /// Ends everything that callers whose key was removed have open.
+    func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool)
+    /// Another connection needs the place of this one, whose client is unknown.
+    func evict()
 }
 
 /// Lets a listener accept no connection while there is no place for one.

@@ -6,20 +6,21 @@ internal import NIOHTTP1
 /// Decides who is let in: by the names the host is called by, by where a browser comes from, and by API key.
 ///
 /// A web page can make a browser on this host send requests here, also under a name of the page's own that resolves to
-/// 127.0.0.1 (DNS rebinding). So the name must be one of ours, and the page must be too.
+/// 127.0.0.1 (DNS rebinding). So the name must be one of ours, and the page must be too. Browsers say where a request
+/// comes from only at loopback addresses and names, so without keys no other host is served unless `listen.hosts` names
+/// it.
 package struct HTTPGate: Sendable {
     let access: AccessControl
-    /// In lower case.
+    /// `listen.hosts`, in lower case.
     private let hosts: Set<String>
+    /// The names of this host, in lower case.
+    private let ownNames: Set<String>
 
     package init(access: AccessControl, hosts: [String]) {
         self.access = access
-        var names = Set(hosts.map { $0.lowercased() })
-        names.insert("localhost")
+        self.hosts = Set(hosts.map { $0.lowercased() })
         let name = InterlockConfiguration.hostName.lowercased()
-        names.insert(name)
-        names.insert(String(name.prefix { $0 != "." }))
-        self.hosts = names
+        ownNames = [name, String(name.prefix { $0 != "." })]
     }
 
     /// Refuses what the decoder of HTTP/1.1 does, and that of HTTP/2 does not.
@@ -32,7 +33,7 @@ package struct HTTPGate: Sendable {
         }
         let most = HTTPDoorContext.limits.maxHeaderFieldCount
         guard head.headers.count <= most else {
-            throw HTTPProblem(.invalid, "the request has more than \(most) fields")
+            throw HTTPProblem(.fieldsTooLarge, "the request has more than \(most) header fields")
         }
     }
 
@@ -57,10 +58,17 @@ package struct HTTPGate: Sendable {
 
     private static let notServed = HTTPProblem(
         .misdirected, "the Host must be an IP address, localhost, this host's name, or one of listen.hosts in the configuration")
+    private static let notLoopback = HTTPProblem(
+        .misdirected,
+        "without auth.keys the Host must be localhost, a loopback address such as 127.0.0.1, or one of listen.hosts in the configuration"
+    )
 
     /// Refuses what a web page elsewhere could have sent.
     func refuseForeign(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
-        guard let host = Self.host(of: authority), isServed(host) else { throw Self.notServed }
+        let requiresKey = access.requiresKey
+        guard let host = Self.host(of: authority), isServed(host, requiresKey) else {
+            throw requiresKey ? Self.notServed : Self.notLoopback
+        }
         try Self.refuseForeignPages(fields, authority: authority)
     }
 
@@ -99,8 +107,9 @@ package struct HTTPGate: Sendable {
         }
     }
 
-    private func isServed(_ host: String) -> Bool {
-        hosts.contains(host) || (try? SocketAddress(ipAddress: host, port: 0)) != nil
+    private func isServed(_ host: String, _ requiresKey: Bool) -> Bool {
+        if hosts.contains(host) || SocketEndpoint(host: host, port: 0).isLoopback { return true }
+        return requiresKey && (ownNames.contains(host) || (try? SocketAddress(ipAddress: host, port: 0)) != nil)
     }
 
     /// Whether a request shows a key, be it good or not.

@@ -52,6 +52,10 @@ final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, 
     /// Who does not agree on TLS, or says nothing, cannot hold it up.
     func goDown() { close() }
 
+    func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool) {}
+
+    func evict() { context?.channel.closeAtOnce() }
+
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard self.context != nil else { return context.fireChannelRead(data) }
         var bytes = unwrapInboundIn(data)

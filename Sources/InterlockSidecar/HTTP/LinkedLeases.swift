@@ -3,7 +3,7 @@ internal import InterlockCore
 internal import NIOHTTP1
 
 /// Leases that live as long as a stream of events: extended while it is open, released when the client closes it, and let
-/// lapse when the sidecar goes down, or nothing is heard of the client any more.
+/// lapse when the sidecar goes down, when nothing is heard of the client any more, or when its API key is removed.
 struct LinkedLeases: Sendable {
     private let coordinator: Coordinator
     private let peer: PeerPresence
@@ -87,7 +87,7 @@ struct LinkedLeases: Sendable {
 
     /// Ends what the stream kept: those that have ended already are left alone.
     private func letGo(_ stream: ServerSentEvents) async {
-        let mayBeAtWork = stream.call.shutdown.hasHappened || peer.isSilent
+        let mayBeAtWork = stream.call.shutdown.hasHappened || peer.isSilent || stream.call.isKeyRemoved
         for (_, one) in leases {
             if mayBeAtWork {
                 await coordinator.unfollowLease(one)

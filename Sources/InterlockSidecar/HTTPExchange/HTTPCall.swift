@@ -53,6 +53,8 @@ package struct HTTPCall: Sendable {
     var target: HTTPTarget { request.target }
     var caller: AccessControl.Caller { request.caller }
     var access: AccessControl { request.access }
+    /// The API key that the request came with was removed since.
+    var isKeyRemoved: Bool { access.current(caller) == nil }
     var peer: PeerPresence { request.peer }
     var shutdown: Occurrence { request.shutdown }
     var forwarded: String { request.forwarded }

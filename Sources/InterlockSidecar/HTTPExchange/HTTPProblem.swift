@@ -125,6 +125,8 @@ extension HTTPProblem {
 
     static let notAuthenticated = notAuthenticated("show an API key, as X-Api-Key: KEY or Authorization: Bearer KEY")
 
+    static let keyIsRemoved = notAuthenticated("the API key was removed while the request was open; show another one")
+
     static func notAuthenticated(_ detail: String) -> HTTPProblem {
         var problem = HTTPProblem(.unauthenticated, detail)
         problem.headers.add(name: "WWW-Authenticate", value: "Bearer realm=\"interlock\"")
@@ -179,5 +181,32 @@ extension HTTPProblem {
             }
         self.init(code, code == .unknownService ? "no such service is configured; see GET /v1/services" : error.message)
         if code == .unavailable || code == .unreplicated { headers.replaceOrAdd(name: "Retry-After", value: "1") }
+    }
+}
+
+extension HTTPProblem {
+    /// The problem of a request that cannot be read, without the names of libraries and their source files.
+    init(malformed error: any Error, _ limits: NIOHTTPDecoderLimitConfiguration) {
+        if case .headerOverflow? = error as? HTTPParserError {
+            self.init(
+                .fieldsTooLarge,
+                "a request has at most \(limits.maxHeaderFieldCount) header fields, of \(limits.maxHeaderFieldSize) bytes each and "
+                    + "\(limits.maxHeaderListSize) bytes together")
+            return
+        }
+        let reason =
+            switch error as? HTTPParserError {
+            case .invalidMethod: "its method is unknown or malformed"
+            case .invalidURL: "its target is malformed"
+            case .invalidVersion: "its version is not HTTP/1.0 or HTTP/1.1"
+            case .invalidHeaderToken: "a field contains a character that is not allowed there"
+            case .invalidContentLength, .unexpectedContentLength:
+                "its Content-Length is malformed, or is sent together with chunks"
+            case .invalidChunkSize: "the size of a chunk is malformed"
+            case .invalidEOFState: "it ended early"
+            case .none: "a field or pseudo-field is missing, repeated or malformed"
+            default: "it does not follow the grammar of HTTP/1.1"
+            }
+        self.init(.invalid, "this is not a valid HTTP request: \(reason)")
     }
 }

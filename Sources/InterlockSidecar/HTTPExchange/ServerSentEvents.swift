@@ -62,9 +62,9 @@ struct ServerSentEvents: Sendable {
         }
         let departure = call.peer.departure.observe { signals.finish() }
         let shutdown = call.shutdown.observe { signals.finish() }
-        // Whoever came in with a key that is there no more hears no more.
+        // A caller whose key was removed gets no further events.
         let endIfRevoked: @Sendable () -> Void = { [call] in
-            if call.access.current(call.caller) == nil { signals.finish() }
+            if call.isKeyRemoved { signals.finish() }
         }
         let revocation = call.access.observe(endIfRevoked)
         endIfRevoked()

@@ -72,6 +72,7 @@ enum MetricHelp {
         "interlock_resp_errors_total": "Errors that the RESP door answered with, by their first word.",
         "interlock_service_places_in_use": "Places for calls to a service that permits have here, whether bounded or not.",
         "interlock_spans_total": "Spans of traced calls, by what became of them.",
+        "interlock_tls_handshake_failures_total": "TLS handshakes that failed, by listener.",
         "interlock_upstream_request_seconds":
             "Time from the beginning of a try at an upstream to its answer's head or its failure.",
         "process_cpu_seconds_total": "Processor time of this process, user and system.",

@@ -240,11 +240,20 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// The key that it came in with is there no more: what waits is given up.
+    /// The key of its caller was removed: what waits is given up, also where the client reads nothing.
     func revoke() {
         guard session.isSecured else { return }
+        isClosing = true
+        for index in slots.indices {
+            guard case .pending(let call?) = slots[index] else { continue }
+            slots[index] = .pending(nil)
+            door.cancel(call)
+        }
         closeAfterWhatIsWritten()
     }
+
+    /// Another connection needs the place of this one, whose client is unknown.
+    func evict() { context?.channel.closeAtOnce() }
 
     private func closeAfterWhatIsWritten() {
         guard let context else { return }
@@ -344,9 +353,11 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         guard isStranger || !session.isSecured, let context else {
             login?.cancel()
             login = nil
+            door.admitted(self)
             return
         }
         guard login == nil else { return }
+        door.awaitsLogin(self)
         login = context.eventLoop.assumeIsolated().scheduleTask(in: door.loginTimeout) { [self] in
             guard let context = self.context, !isClosing else { return }
             guard session.isSecured else { return drop(context) }

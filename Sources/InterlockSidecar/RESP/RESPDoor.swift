@@ -64,8 +64,9 @@ package struct RESPDoor: Service {
             NIOLoopBound(
                 RESPDoorContext(
                     coordinator: coordinator, access: access, maximumConnections: listen.maximumConnections,
-                    stallTimeout: TimeAmount(stallTimeout), loginTimeout: TimeAmount(loginTimeout), logger: logger, probe: probe,
-                    live: live.value, metrics: metrics, tracer: tracer?.value, turns: turns?.value),
+                    stallTimeout: TimeAmount(stallTimeout), loginTimeout: TimeAmount(loginTimeout), isTLS: certificate != nil,
+                    logger: logger, probe: probe, live: live.value, metrics: metrics, tracer: tracer?.value,
+                    turns: turns?.value),
                 eventLoop: eventLoop)
         }.get()
         let registration = access.observe { eventLoop.execute { context.value.checkLogins() } }
@@ -99,11 +100,19 @@ package struct RESPDoor: Service {
     private func bootstrap(
         _ context: NIOLoopBound<RESPDoorContext>, isLocal: Bool = false
     ) -> ServerBootstrap {
-        ServerBootstrap(group: coordinator.eventLoop)
+        let failures = FailedHandshakes(door: "resp", logger: logger)
+        let shortage = DescriptorShortage(door: "resp", logger: logger)
+        return ServerBootstrap(group: coordinator.eventLoop)
             .serverChannelOption(.backlog, value: 1024)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .serverChannelInitializer { listener in
-                listener.eventLoop.makeCompletedFuture { try listener.pipeline.syncOperations.addHandler(AcceptPause()) }
+                listener.eventLoop.makeCompletedFuture {
+                    try listener.pipeline.syncOperations.addHandler(
+                        AcceptPause {
+                            shortage.noted()
+                            context.value.makeRoom()
+                        })
+                }
             }
             // A turn of one connection is short: however much it has sent, the others are served before the rest of it.
             .childChannelOption(.maxMessagesPerRead, value: 1)
@@ -114,7 +123,17 @@ package struct RESPDoor: Service {
             )
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    let handshake = isLocal ? nil : certificate.map { certificate in { try certificate.secure(channel) } }
+                    if channel.isFromReserve {
+                        shortage.noted()
+                        context.value.makeRoom()
+                        return channel.close(promise: nil)
+                    }
+                    let handshake =
+                        isLocal
+                        ? nil
+                        : certificate.map { certificate in
+                            { try certificate.secure(channel, of: .resp, failures: failures) }
+                        }
                     try context.value.accept(channel, isLocal: isLocal, tls: handshake)
                 }
             }

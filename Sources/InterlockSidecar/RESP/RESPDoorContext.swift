@@ -21,13 +21,15 @@ package final class RESPDoorContext {
     /// Leases of a client that has left, between two looks at the clock.
     private static let mostUnfollowedAtOnce = 16
     private var connections: [Int64: RESPConnection] = [:]
+    /// Connections without a finished TLS handshake, or without a key.
+    private var newcomers: Newcomers<RESPConnection>
     private var lastConnectionID: Int64 = 0
 
     package init(
         coordinator: Coordinator, access: AccessControl, maximumConnections: Int, stallTimeout: TimeAmount,
-        loginTimeout: TimeAmount = .seconds(10), logger: Logger, probe: @escaping ProbeReadings.Lookup = { _ in nil },
-        live: LiveHub? = nil, metrics: PrometheusRegistry = PrometheusRegistry(), tracer: Tracer? = nil,
-        turns: ClientTurns? = nil
+        loginTimeout: TimeAmount = .seconds(10), isTLS: Bool = false, logger: Logger,
+        probe: @escaping ProbeReadings.Lookup = { _ in nil }, live: LiveHub? = nil,
+        metrics: PrometheusRegistry = PrometheusRegistry(), tracer: Tracer? = nil, turns: ClientTurns? = nil
     ) {
         self.access = access
         self.logger = logger
@@ -35,6 +37,7 @@ package final class RESPDoorContext {
         self.maximumConnections = maximumConnections
         self.stallTimeout = stallTimeout
         self.loginTimeout = loginTimeout
+        newcomers = Newcomers(most: isTLS ? Newcomers<RESPConnection>.mostWithTLS : nil)
         flushes = DoorFlushes(eventLoop: coordinator.eventLoop)
         self.turns = turns ?? ClientTurns(of: coordinator)
         commands = RESPCommands(
@@ -49,7 +52,9 @@ package final class RESPDoorContext {
     ///   - isLocal: it came by the Unix socket.
     ///   - tls: adds what stands between the bytes and their meaning; `nil`: nothing does.
     package func accept(_ channel: any Channel, isLocal: Bool = false, tls: (() throws -> Void)? = nil) throws {
-        guard connections.count < maximumConnections + (isLocal ? Self.localPlaces : 0) else {
+        let places = maximumConnections + (isLocal ? Self.localPlaces : 0)
+        if connections.count >= places { makeRoom() }
+        guard connections.count < places else {
             let refusal = ByteBuffer(string: "-ERR max number of clients reached\r\n")
             channel.writeAndFlush(refusal).whenComplete { _ in channel.close(promise: nil) }
             return
@@ -60,7 +65,21 @@ package final class RESPDoorContext {
             try tls()
         }
         try channel.pipeline.syncOperations.addHandler(connection)
+        if newcomers.areTooMany { makeRoom() }
     }
+
+    /// Closes the connection that has been without a handshake or a key the longest.
+    func makeRoom() {
+        guard let connection = newcomers.makeRoom(now: .uptimeNow) else { return }
+        connections[connection.session.id] = nil
+        connection.evict()
+    }
+
+    /// A connection needs a handshake or a key before it may do anything.
+    func awaitsLogin(_ connection: RESPConnection) { newcomers.add(connection, now: .uptimeNow) }
+
+    /// The client of this connection is known.
+    func admitted(_ connection: RESPConnection) { newcomers.remove(connection) }
 
     /// The keys have changed: whoever came in with one that is there no more has to leave.
     func checkLogins() {
@@ -87,6 +106,7 @@ package final class RESPDoorContext {
 
     func disconnected(_ connection: RESPConnection) {
         connections[connection.session.id] = nil
+        newcomers.remove(connection)
     }
 
     func cancel(_ call: PendingCall) {

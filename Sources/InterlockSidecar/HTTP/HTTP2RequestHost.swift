@@ -1,0 +1,37 @@
+internal import NIOCore
+internal import NIOHPACK
+internal import NIOHTTP2
+
+/// Makes `:authority` of a request's Host field where the client sends that alone, as HAProxy and nghttpx do (RFC 9113,
+/// section 8.3.1); of two that agree one remains. Of two that differ NIO's codec would drop `:authority`: both are
+/// handed on, and refused as two hosts are.
+final class HTTP2RequestHost: ChannelInboundHandler {
+    typealias InboundIn = HTTP2Frame.FramePayload
+    typealias InboundOut = HTTP2Frame.FramePayload
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard case .headers(var head) = unwrapInboundIn(data) else { return context.fireChannelRead(data) }
+        guard Self.settle(&head.headers) else { return context.fireChannelRead(data) }
+        context.fireChannelRead(wrapInboundOut(.headers(head)))
+    }
+
+    /// - Returns: whether it has changed anything.
+    private static func settle(_ fields: inout HPACKHeaders) -> Bool {
+        let hosts = fields["host"]
+        guard hosts.count == 1, let host = hosts.first else { return false }
+        if let authority = fields.first(name: ":authority") {
+            if authority.lowercased() == host.lowercased() {
+                fields.remove(name: "host")
+            } else {
+                fields.add(name: "host", value: authority)
+            }
+            return true
+        }
+        // Trailers have no pseudo-fields.
+        guard fields.contains(name: ":method") else { return false }
+        var whole = HPACKHeaders([(":authority", host)])
+        for (name, value, indexing) in fields where name != "host" { whole.add(name: name, value: value, indexing: indexing) }
+        fields = whole
+        return true
+    }
+}

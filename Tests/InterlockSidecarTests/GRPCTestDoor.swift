@@ -1,0 +1,73 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import Logging
+import NIOCore
+import NIOPosix
+import ServiceLifecycle
+
+@testable import InterlockSidecar
+
+/// A real redis-server, a coordinator and an open gRPC listener, for as long as a test lasts.
+struct GRPCTestDoor {
+    let port: Int
+    let coordinator: Coordinator
+    /// The keys that the listener accepts.
+    let access: AccessControl
+
+    static func with(
+        keys: [APIKey] = [], certificate: DoorCertificate? = nil, maximumConnections: Int = 10_000,
+        firstRequestTimeout: Duration = .seconds(10), _ body: (GRPCTestDoor) async throws -> Void
+    ) async throws {
+        try await RedisServer.withServer { redis in
+            let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            let coordinator = Coordinator(
+                configuration: InterlockConfiguration(redis: redis.configuration, host: "test"),
+                eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: logger)
+            let access = AccessControl(keys: keys)
+            let (ports, bound) = AsyncStream.makeStream(of: Int.self)
+            var door = GRPCDoor(
+                coordinator: coordinator, access: access, certificate: certificate,
+                endpoint: SocketEndpoint(host: "127.0.0.1", port: 0), maximumConnections: maximumConnections,
+                metrics: PrometheusRegistry(), logger: logger, onBound: { bound.yield($0) })
+            door.firstRequestTimeout = firstRequestTimeout
+            let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
+            try await withThrowingTaskGroup(of: Void.self) { tasks in
+                tasks.addTask { try await group.run() }
+                var port = 0
+                for await number in ports {
+                    port = number
+                    break
+                }
+                await coordinator.untilReady()
+                let result: Result<Void, any Error>
+                do {
+                    try await body(GRPCTestDoor(port: port, coordinator: coordinator, access: access))
+                    result = .success(())
+                } catch {
+                    result = .failure(error)
+                }
+                await group.triggerGracefulShutdown()
+                try await tasks.waitForAll()
+                try result.get()
+            }
+        }
+    }
+
+    /// The frames of a call with one message, shown with a key.
+    static func call(
+        _ path: String, _ message: [UInt8] = [], key: String? = nil, stream: UInt32, ends: Bool = true
+    ) -> [HTTP2TestClient.Frame] {
+        var fields = [("content-type", "application/grpc"), ("te", "trailers")]
+        if let key { fields.append(("authorization", "Bearer \(key)")) }
+        var payload = ByteBuffer(bytes: [0])
+        payload.writeInteger(UInt32(message.count))
+        payload.writeBytes(message)
+        return [
+            HTTP2TestClient.head("POST", path, fields, stream: stream, ends: false),
+            HTTP2TestClient.Frame(
+                kind: .data, flags: ends ? HTTP2TestClient.Frame.endStream : 0, stream: stream, payload: payload),
+        ]
+    }
+}

@@ -1,0 +1,276 @@
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import NIOCore
+import NIOPosix
+import Testing
+
+@testable import InterlockSidecar
+
+/// Everything that outlives one answer ends when the key of its caller is removed, as a reload does it.
+@Suite("A removed API key", .timeLimit(.minutes(2)))
+struct RevokedKeyTests {
+    private static let keys = [HTTPTestDoor.ops, HTTPTestDoor.web]
+    private static let web = ["X-Api-Key": HTTPTestDoor.web.secret]
+
+    private static func remove(_ access: AccessControl) { access.replace(keys: [HTTPTestDoor.ops]) }
+
+    /// Sends a request that stays open, removes the key when `isOpen`, and reads until the listener closes.
+    private static func end(
+        _ door: HTTPTestDoor, _ method: String, _ path: String, _ body: String? = nil, fields: [String: String] = [:],
+        whenOpen isOpen: @escaping @Sendable () async throws -> Bool = { true },
+        then after: @escaping @Sendable () async throws -> Void = {}
+    ) async throws -> String {
+        let request = HTTPTestClient.request(
+            method, path, body, headers: web.merging(fields) { $1 }, port: door.client.port, closing: false)
+        let (client, access) = (door.client, door.access)
+        return try await withThrowingTaskGroup(of: String?.self) { group in
+            group.addTask { try await client.exchange(request) }
+            group.addTask {
+                try await eventually("the request is open") { try await isOpen() }
+                remove(access)
+                try await after()
+                return nil
+            }
+            var answer = ""
+            for try await text in group { answer = text ?? answer }
+            return answer
+        }
+    }
+
+    @Test("ends a wait for a lock with 401, and the lock is not granted")
+    func lockWait() async throws {
+        try await HTTPTestDoor.with(keys: Self.keys, idleTimeout: .seconds(5)) { door in
+            let coordinator = door.coordinator
+            let name = try ResourceName("orders")
+            let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
+            let answer = try await Self.end(
+                door, "POST", "/v1/locks/orders", #"{"ttl_ms":30000,"wait_ms":50000}"#,
+                whenOpen: { await coordinator.status.locksWaiting == 1 },
+                then: { _ = try await coordinator.releaseLock(name, token: held.token) })
+            #expect(answer.hasPrefix("HTTP/1.1 401 "), "\(answer)")
+            #expect(answer.lowercased().contains("connection: close"))
+            #expect(await coordinator.status.locksWaiting == 0)
+            #expect(try await coordinator.inspectLock(name)?.label == nil)
+        }
+    }
+
+    @Test(
+        "ends a wait for a limit with 401, for a take as for a permit",
+        arguments: ["limits/catalog/take", "services/catalog/permits"])
+    func limitWait(path: String) async throws {
+        let service = ServiceDefinition(
+            name: "catalog", limits: [LimitDefinition(name: "20s", limit: 1, window: .seconds(20))])
+        try await HTTPTestDoor.with(keys: Self.keys, services: [service], idleTimeout: .seconds(5)) { door in
+            let coordinator = door.coordinator
+            try await door.expect(200, "POST", "/v1/limits/catalog/take", "{}", headers: Self.web)
+            let answer = try await Self.end(
+                door, "POST", "/v1/\(path)", #"{"wait_ms":50000}"#,
+                whenOpen: {
+                    try await coordinator.eventLoop.submit {
+                        coordinator.callsOnEventLoop().activity(ofService: "catalog")?.waiting == 1
+                    }.get()
+                })
+            #expect(answer.hasPrefix("HTTP/1.1 401 "), "\(answer)")
+        }
+    }
+
+    @Test("closes a connection that is kept for further requests")
+    func keptConnection() async throws {
+        try await HTTPTestDoor.with(keys: Self.keys, idleTimeout: .seconds(20)) { door in
+            let access = door.access
+            let began = ContinuousClock.now
+            let request = HTTPTestClient.request(
+                "GET", "/v1/services", nil, headers: Self.web, port: door.client.port, closing: false)
+            let answer = try await door.client.exchange(request) { received in
+                if received.contains("\r\n\r\n") { Self.remove(access) }
+            }
+            #expect(answer.hasPrefix("HTTP/1.1 200 "))
+            #expect(ContinuousClock.now - began < .seconds(10))
+        }
+    }
+
+    @Test("closes a tunnel, at both ends")
+    func tunnel() async throws {
+        let (departures, left) = AsyncStream.makeStream(of: Void.self)
+        let upstream: TestUpstream.Handler = { call in
+            defer { left.yield() }
+            try await call.send(
+                """
+                HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\nwelcome
+                """)
+            while try await call.more() != nil {}
+            throw TestUpstream.Close()
+        }
+        try await ProxyTestDoor.with(keys: Self.keys, upstream: upstream) { proxy in
+            let access = proxy.door.access
+            let request = """
+                GET /proxy/shop/room HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nX-Api-Key: web-secret\r\n\r\n
+                """
+            let answer = try await RawConnection.exchange(port: proxy.client.port, ByteBuffer(string: request)) { received in
+                if received.hasSuffix("welcome") { Self.remove(access) }
+                return false
+            }
+            #expect(answer.hasPrefix("HTTP/1.1 101 "))
+            for await _ in departures { break }
+        }
+    }
+
+    @Test("breaks off an answer that goes on through the proxy, and leaves its upstream")
+    func proxiedStream() async throws {
+        let (departures, left) = AsyncStream.makeStream(of: Void.self)
+        let upstream: TestUpstream.Handler = { call in
+            defer { left.yield() }
+            try await call.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n")
+            while try await call.more() != nil {}
+            throw TestUpstream.Close()
+        }
+        try await ProxyTestDoor.with(keys: Self.keys, upstream: upstream) { proxy in
+            let access = proxy.door.access
+            let request = "GET /proxy/shop/events HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: web-secret\r\n\r\n"
+            let answer = try await RawConnection.exchange(port: proxy.client.port, ByteBuffer(string: request)) { received in
+                if received.contains("data: 1") { Self.remove(access) }
+                return false
+            }
+            #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("\r\n0\r\n\r\n"))
+            for await _ in departures { break }
+            try await proxy.isSettled()
+        }
+    }
+
+    @Test("ends a linked lease's stream and its extension, and does not release the lock under a holder at work")
+    func linkedLease() async throws {
+        try await HTTPTestDoor.with(keys: Self.keys) { door in
+            let coordinator = door.coordinator
+            let access = door.access
+            let name = try ResourceName("orders")
+            let request = HTTPTestClient.request(
+                "POST", "/v1/locks/orders", #"{"ttl_ms":3000,"linked":true}"#, headers: Self.web, port: door.client.port,
+                closing: false)
+            _ = try await door.client.exchange(request) { received in
+                if HTTPTestClient.event("lease", in: received) != nil { Self.remove(access) }
+            }
+            #expect(try await coordinator.inspectLock(name)?.holders == 1)
+            try await eventually("the lease has lapsed") { try await coordinator.inspectLock(name)?.label == nil }
+        }
+    }
+
+    @Test("ends event streams and console streams", arguments: ["/v1/events", "/v1/live"])
+    func streams(path: String) async throws {
+        try await HTTPTestDoor.with(keys: Self.keys) { door in
+            let access = door.access
+            let request = HTTPTestClient.request(
+                "GET", path, nil, headers: Self.web.merging(["Accept": "text/event-stream"]) { $1 }, port: door.client.port,
+                closing: false)
+            let began = ContinuousClock.now
+            let answer = try await door.client.exchange(request) { received in
+                if received.contains("\r\n\r\n") { Self.remove(access) }
+            }
+            #expect(answer.hasPrefix("HTTP/1.1 200 "))
+            #expect(ContinuousClock.now - began < .seconds(10))
+        }
+    }
+
+    @Test("ends a stream that nobody reads")
+    func unreadStream() async throws {
+        try await HTTPTestDoor.with(keys: Self.keys) { door in
+            let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+                .channelOption(.autoRead, value: false)
+                .channelOption(.socketOption(.so_rcvbuf), value: 4096)
+                .connect(host: "127.0.0.1", port: door.client.port).get()
+            try await channel.writeAndFlush(
+                ByteBuffer(
+                    string: """
+                        POST /v1/locks/orders HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: web-secret\r\nContent-Length: 31\r\n\r\n\
+                        {"ttl_ms":3000,  "linked":true}
+                        """))
+            let coordinator = door.coordinator
+            let name = try ResourceName("orders")
+            try await eventually("the lease is granted") { try await coordinator.inspectLock(name)?.holders == 1 }
+            Self.remove(door.access)
+            try await eventually("the lease has lapsed") { try await coordinator.inspectLock(name)?.label == nil }
+            try? await channel.close()
+        }
+    }
+
+    @Test("ends the streams of HTTP/2 with 401, and the connection with a farewell")
+    func http2() async throws {
+        try await HTTPTestDoor.with(keys: Self.keys) { door in
+            let coordinator = door.coordinator
+            let name = try ResourceName("orders")
+            let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
+            try await HTTP2TestClient.with(port: door.client.port) { client in
+                try await client.send(
+                    HTTP2TestClient.head(
+                        "POST", "/v1/locks/orders", [("x-api-key", "web-secret")], stream: 1, ends: false),
+                    HTTP2TestClient.data(#"{"ttl_ms":30000,"wait_ms":20000}"#, stream: 1, ends: true))
+                try await eventually("it waits") { await coordinator.status.locksWaiting == 1 }
+                Self.remove(door.access)
+                _ = try await coordinator.releaseLock(name, token: held.token)
+                #expect(try await client.answer(1).status == "401")
+                #expect(try await client.end() == 0)
+            }
+            #expect(try await coordinator.inspectLock(name)?.label == nil)
+        }
+    }
+
+    @Test("ends the calls of gRPC with UNAUTHENTICATED, and the connection with a farewell")
+    func grpc() async throws {
+        try await GRPCTestDoor.with(keys: Self.keys) { door in
+            try await HTTP2TestClient.with(port: door.port) { client in
+                let watch = GRPCTestDoor.call("/grpc.health.v1.Health/Watch", key: "web-secret", stream: 1)
+                let quotas = GRPCTestDoor.call(
+                    "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas", [0x0A, 1, 0x64],
+                    key: "web-secret", stream: 3, ends: false)
+                let logs = GRPCTestDoor.call(
+                    "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs", key: "web-secret", stream: 5, ends: false)
+                try await client.send(watch + quotas + logs)
+                _ = try await client.answer(1) { !$0.body.isEmpty }
+                let began = ContinuousClock.now
+                Self.remove(door.access)
+                for stream: UInt32 in [1, 3, 5] {
+                    let answer = try await client.answer(stream)
+                    let fields = answer.trailers + answer.fields
+                    #expect(fields.contains { $0.name == "grpc-status" && $0.value == "16" }, "\(stream): \(answer)")
+                }
+                #expect(try await client.end() == 0)
+                #expect(ContinuousClock.now - began < .seconds(10))
+            }
+        }
+    }
+
+    @Test("ends a wait at the RESP listener, and the lock is not granted")
+    func resp() async throws {
+        try await RESPTestDoor.with(keys: Self.keys) { door in
+            let coordinator = door.coordinator
+            let access = door.access
+            let name = try ResourceName("orders")
+            let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
+            async let answer = door.exchange("AUTH web-secret\r\nLOCK.ACQUIRE orders 30000 WAIT 50000\r\n")
+            try await eventually("it waits") { await coordinator.status.locksWaiting == 1 }
+            Self.remove(access)
+            try await eventually("it waits no more") { await coordinator.status.locksWaiting == 0 }
+            _ = try await coordinator.releaseLock(name, token: held.token)
+            #expect(try await answer == "+OK\r\n")
+            #expect(try await coordinator.inspectLock(name)?.label == nil)
+        }
+    }
+
+    @Test("leaves the callers of other keys alone")
+    func others() async throws {
+        try await HTTPTestDoor.with(keys: Self.keys) { door in
+            let coordinator = door.coordinator
+            let access = door.access
+            let name = try ResourceName("orders")
+            let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
+            async let answer = door.client.send(
+                "POST", "/v1/locks/orders", #"{"ttl_ms":30000,"wait_ms":50000}"#, headers: ["X-Api-Key": "ops-secret"])
+            try await eventually("it waits") { await coordinator.status.locksWaiting == 1 }
+            Self.remove(access)
+            _ = try await coordinator.releaseLock(name, token: held.token)
+            #expect(try await answer.status == 201)
+        }
+    }
+}

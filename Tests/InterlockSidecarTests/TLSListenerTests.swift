@@ -1,0 +1,176 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import NIOCore
+import NIOPosix
+import NIOSSL
+import Testing
+
+@testable import InterlockSidecar
+
+/// Handshakes: which protocols each listener offers, and clients that begin one and do not end it.
+@Suite("Listeners with TLS", .timeLimit(.minutes(1)))
+struct TLSListenerTests {
+    private static func withCertificate(_ body: (TestCertificate, DoorCertificate) async throws -> Void) async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let files = try await TestCertificate.selfSigned(in: folder.path)
+        let certificate = try DoorCertificate(TLSSettings(certificate: files.certificatePath, key: files.keyPath))
+        try await body(files, certificate)
+    }
+
+    private static func client(offering protocols: [String]) throws -> NIOSSLContext {
+        var configuration = TLSConfiguration.makeClientConfiguration()
+        configuration.certificateVerification = .none
+        configuration.applicationProtocols = protocols
+        return try NIOSSLContext(configuration: configuration)
+    }
+
+    /// Returns the protocol that a handshake agreed on.
+    private static func agreed(port: Int, offering protocols: [String]) async throws -> String? {
+        let loop = MultiThreadedEventLoopGroup.singleton.next()
+        let done = loop.makePromise(of: String?.self)
+        let tls = try client(offering: protocols)
+        let channel = try await ClientBootstrap(group: loop)
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandlers(
+                        [NIOSSLClientHandler(context: tls, serverHostname: nil), HandshakeEnd(done)])
+                }
+            }
+            .connect(host: "127.0.0.1", port: port).get()
+        let result = try await done.futureResult.get()
+        try? await channel.close()
+        return result
+    }
+
+    private final class HandshakeEnd: ChannelInboundHandler {
+        typealias InboundIn = ByteBuffer
+
+        private let done: EventLoopPromise<String?>
+
+        init(_ done: EventLoopPromise<String?>) { self.done = done }
+
+        func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+            // NIOTLS, whose event this is, is no dependency of the tests.
+            let text = "\(event)"
+            guard text.hasPrefix("handshakeCompleted") else { return }
+            done.succeed(text.firstMatch(of: /"([^"]*)"/).map { String($0.output.1) })
+        }
+
+        func channelInactive(context: ChannelHandlerContext) { done.fail(ChannelError.ioOnClosedChannel) }
+    }
+
+    @Test("the HTTP API agrees on HTTP/2 and on HTTP/1.1, and answers over either")
+    func http() async throws {
+        try await Self.withCertificate { _, certificate in
+            try await HTTPTestDoor.with(certificate: certificate) { door in
+                let port = door.client.port
+                #expect(try await Self.agreed(port: port, offering: ["h2", "http/1.1"]) == "h2")
+                #expect(try await Self.agreed(port: port, offering: ["http/1.1"]) == "http/1.1")
+                #expect(try await Self.agreed(port: port, offering: []) == nil)
+                try await HTTP2TestClient.with(port: port, tls: try Self.client(offering: ["h2"])) { client in
+                    try await client.send(HTTP2TestClient.head("GET", "/healthz", stream: 1))
+                    #expect(try await client.answer(1).status == "200")
+                }
+            }
+        }
+    }
+
+    @Test("the RESP listener offers no protocol, the gRPC listener HTTP/2 alone")
+    func others() async throws {
+        try await Self.withCertificate { files, certificate in
+            try await RESPTestDoor.with(tls: files) { door async throws in
+                #expect(try await Self.agreed(port: door.port, offering: ["http/1.1"]) == nil)
+            }
+            try await GRPCTestDoor.with(certificate: certificate) { door async throws in
+                #expect(try await Self.agreed(port: door.port, offering: ["h2", "http/1.1"]) == "h2")
+            }
+        }
+    }
+
+    @Test(
+        "a gRPC client that does not end its handshake, or asks nothing, is closed when its time is over",
+        arguments: ["", "\u{16}\u{03}\u{01}\u{02}"])
+    func silent(bytes: String) async throws {
+        try await Self.withCertificate { _, certificate in
+            try await GRPCTestDoor.with(certificate: certificate, firstRequestTimeout: .milliseconds(300)) { door in
+                let began = ContinuousClock.now
+                let answer = try await RawConnection.exchange(port: door.port, bytes)
+                #expect(answer.isEmpty)
+                #expect(ContinuousClock.now - began < .seconds(10))
+            }
+        }
+    }
+
+    @Test(
+        "silent clients do not keep others from a full listener: the oldest of them makes room",
+        arguments: ["grpc", "resp", "http"])
+    func crowded(listener: String) async throws {
+        let keys = [HTTPTestDoor.web]
+        try await Self.withCertificate { files, certificate in
+            func fill(_ port: Int) async throws -> [any Channel] {
+                var silent: [any Channel] = []
+                for _ in 0..<30 {
+                    silent.append(
+                        try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+                            .connect(host: "127.0.0.1", port: port).get())
+                }
+                // Until then a client may be about to ask.
+                try await Task.sleep(for: .nanoseconds(2 * Newcomers<AnyObject>.grace))
+                return silent
+            }
+            let tls = try Self.client(offering: ["h2"])
+            switch listener {
+            case "grpc":
+                try await GRPCTestDoor.with(keys: keys, certificate: certificate, maximumConnections: 10) { door in
+                    let silent = try await fill(door.port)
+                    try await HTTP2TestClient.with(port: door.port, tls: tls) { client in
+                        try await client.send(
+                            GRPCTestDoor.call("/grpc.health.v1.Health/Check", key: "web-secret", stream: 1))
+                        #expect(try await client.answer(1).trailers.contains { $0 == ("grpc-status", "0") })
+                    }
+                    for channel in silent { try? await channel.close() }
+                }
+            case "resp":
+                try await RESPTestDoor.with(keys: keys, tls: files, maximumConnections: 10) { door in
+                    let silent = try await fill(door.port)
+                    #expect(try await Self.agreed(port: door.port, offering: []) == nil)
+                    // The client that has shown its key keeps its place.
+                    #expect(try await door.cli("PING").text == "PONG")
+                    for channel in silent { try? await channel.close() }
+                }
+            default:
+                try await HTTPTestDoor.with(keys: keys, maximumConnections: 10, certificate: certificate) { door in
+                    let silent = try await fill(door.client.port)
+                    try await HTTP2TestClient.with(port: door.client.port, tls: tls) { client in
+                        try await client.send(
+                            HTTP2TestClient.head("GET", "/v1/services", [("x-api-key", "web-secret")], stream: 1))
+                        #expect(try await client.answer(1).status == "200")
+                    }
+                    for channel in silent { try? await channel.close() }
+                }
+            }
+        }
+    }
+
+    @Test("of clients that do not end their handshakes only so many are kept at a time, the newest")
+    func bounded() async throws {
+        try await Self.withCertificate { _, certificate in
+            try await GRPCTestDoor.with(certificate: certificate) { door in
+                var silent: [any Channel] = []
+                for _ in 0..<400 {
+                    silent.append(
+                        try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+                            .connect(host: "127.0.0.1", port: door.port).get())
+                }
+                let all = silent
+                try await eventually(within: .seconds(8), "the oldest are closed") { all.count(where: \.isActive) <= 256 }
+                let areNewestKept = all.suffix(100).allSatisfy(\.isActive)
+                #expect(areNewestKept)
+                for channel in all { try? await channel.close() }
+            }
+        }
+    }
+}
