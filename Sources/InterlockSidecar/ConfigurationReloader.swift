@@ -3,8 +3,9 @@ internal import Logging
 internal import ServiceLifecycle
 internal import UnixSignals
 
-/// Reads the configuration again on SIGHUP: services, API keys, the listeners' certificate, and the files of passwords and certificates
-/// that connections to Redis are made with. One with mistakes changes nothing; the log names what takes a restart to change.
+/// Reads the configuration again on SIGHUP: services, API keys, the listeners' certificate, and the files of passwords and
+/// certificates that connections to Redis are made with. One with mistakes changes nothing, nor does one that would take away all
+/// authentication; what takes a restart to change, and what was removed, is logged by name.
 struct ConfigurationReloader: Service {
     /// What this process was started with.
     let started: SidecarConfiguration
@@ -20,16 +21,27 @@ struct ConfigurationReloader: Service {
     let read: @Sendable () throws -> SidecarConfiguration
 
     func run() async throws {
+        var current = started
         for await _ in requests.cancelOnGracefulShutdown() {
             notifier?.reloadBegins()
             do {
                 let configuration = try read()
                 for warning in configuration.warnings { logger.log(.configurationDoubtful, ["warning": warning]) }
-                // What may be refused comes before anything is taken over.
+                // Everything that may fail comes before anything is applied.
+                try configuration.refuseLosses(since: current)
                 try started.refuseToServe(keys: configuration.keys)
                 try configuration.services.check()
                 let servers = try started.redis.url.map { try started.coordinatorConfiguration(redisURL: $0) }
-                if let tls = configuration.listen.tls { try certificate?.reload(tls) }
+                if let tls = configuration.listen.tls, let certificate {
+                    let lost = certificate.namesLost(with: tls)
+                    try certificate.reload(tls)
+                    if !lost.isEmpty {
+                        let names = lost.joined(separator: ", ")
+                        logger.log(
+                            .configurationDoubtful,
+                            ["warning": "listen.tls.certificate is no longer for \(names), as the one before was"])
+                    }
+                }
                 access.replace(keys: configuration.keys)
                 if let servers { await coordinator.reload(secretsOf: servers) }
                 try await coordinator.reload(services: configuration.services)
@@ -39,12 +51,59 @@ struct ConfigurationReloader: Service {
                 if !left.isEmpty {
                     logger.log(.restartNeeded, ["not_applied": left.joined(separator: ", ")])
                 }
+                let removed = configuration.removals(since: current)
+                if !removed.isEmpty { logger.log(.configurationRemoved, removed) }
+                current = configuration
                 notifier?.reloadEnded(failure: nil)
             } catch {
                 logger.log(.configurationRefused, ["error": "\(error)"])
                 notifier?.reloadEnded(failure: "\(error)")
             }
         }
+    }
+}
+
+extension SidecarConfiguration {
+    /// Refuses to lose what a truncated file most often loses: all keys, the authorities of clients' certificates, or
+    /// all there is.
+    /// - Parameter other: what is in force.
+    /// - Throws: `ConfigurationError`, which names it.
+    func refuseLosses(since other: SidecarConfiguration) throws(ConfigurationError) {
+        let findings = ConfigurationFindings(fileName: "reload", readsSecrets: true)
+        func refuse(_ path: String, _ reason: String) {
+            findings.refuse(at: findings.wholeFile, path: path, "\(reason); if that is meant, restart the sidecar")
+        }
+        if keys.isEmpty, !other.keys.isEmpty {
+            let names = other.keys.map(\.name).joined(separator: ", ")
+            refuse(
+                "auth.keys",
+                "expected at least one key, because without keys every client is admin; the keys in force are \(names)")
+        }
+        if listen.tls != nil, listen.tls?.grpcClientAuthorities == nil, other.listen.tls?.grpcClientAuthorities != nil {
+            refuse(
+                "listen.tls.grpc_client_ca",
+                "expected the authorities of gRPC clients, who would need no certificate without them")
+        }
+        func saysNothing(_ configuration: SidecarConfiguration) -> Bool {
+            configuration.services.isEmpty && configuration.domains.definitions.isEmpty && configuration.keys.isEmpty
+        }
+        if saysNothing(self), !saysNothing(other) {
+            refuse("services", "expected a service, a domain or a key: the file is empty or truncated")
+        }
+        guard findings.problems.isEmpty else { throw ConfigurationError(problems: findings.problemsInOrder) }
+    }
+
+    /// The names of what `other` has and this one lacks, by section.
+    func removals(since other: SidecarConfiguration) -> [String: String] {
+        func lacking(_ names: [String], _ former: [String]) -> String? {
+            let lacking = former.filter { !names.contains($0) }
+            return lacking.isEmpty ? nil : lacking.joined(separator: ", ")
+        }
+        var removed: [String: String] = [:]
+        removed["keys"] = lacking(keys.map(\.name), other.keys.map(\.name))
+        removed["services"] = lacking(services.map(\.name), other.services.map(\.name))
+        removed["domains"] = lacking(domains.definitions.map(\.name), other.domains.definitions.map(\.name))
+        return removed
     }
 }
 
@@ -74,6 +133,7 @@ extension SidecarConfiguration {
         note("listen.unix_mode", listen.unixMode != other.listen.unixMode)
         note("listen.unix_group", listen.unixGroup != other.listen.unixGroup)
         note("listen.hosts", listen.hosts != other.listen.hosts)
+        note("listen.allow_plaintext", listen.allowsPlaintext != other.listen.allowsPlaintext)
         // Another certificate is shown at once.
         note("listen.tls", (listen.tls == nil) != (other.listen.tls == nil))
         note("listen.max_connections", listen.maximumConnections != other.listen.maximumConnections)

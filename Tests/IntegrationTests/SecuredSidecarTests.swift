@@ -159,4 +159,37 @@ struct SecuredSidecarTests {
             #expect(mixed.status == .exited(1))
         }
     }
+
+    @Test("SIGHUP with an empty or truncated file keeps keys and services, and names what would be lost")
+    func emptyFile() async throws {
+        try await Self.withFiles { files in
+            let services = "services: { catalog: { limits: [ { limit: 5, per: 1m } ] } }"
+            let whole = files.configuration(files.first, keys: ["ops"], further: services)
+            try await SidecarProcess.withSidecar(configuration: whole) { sidecar in
+                let file = URL(filePath: "\(sidecar.folder)/interlock.yaml")
+                for (number, text) in ["", "redis: { timeout: 10s }\n"].enumerated() {
+                    try Data(text.utf8).write(to: file)
+                    sidecar.process.send(signal: SIGHUP)
+                    try await eventually(within: .seconds(10), "it refuses") {
+                        sidecar.process.errors.ranges(of: "event=configuration.refused").count == number + 1
+                    }
+                }
+                #expect(sidecar.process.errors.contains("reload: auth.keys: expected at least one key"))
+                let stranger = try Self.client(of: sidecar, trusting: files.first, key: "wrong")
+                await #expect(throws: (any Error).self) { try await stranger.connect() }
+                await stranger.close()
+                let client = try Self.client(of: sidecar, trusting: files.first, key: Self.key("ops"))
+                try await client.connect()
+                #expect(try await client.send(AnyCommand(["LIMIT.PEEK", "catalog"])).array != nil)
+                // The handshake with a client that trusts another certificate is counted, and logged once.
+                let distrustful = try Self.client(of: sidecar, trusting: files.second, key: Self.key("ops"))
+                await #expect(throws: (any Error).self) { try await distrustful.connect() }
+                await distrustful.close()
+                try await eventually(within: .seconds(10), "it is logged") {
+                    sidecar.process.errors.contains("event=client.handshake_failed")
+                }
+                await client.close()
+            }
+        }
+    }
 }

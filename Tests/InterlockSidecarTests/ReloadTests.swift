@@ -1,0 +1,84 @@
+import Glibc
+import InterlockCore
+import InterlockProcesses
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("A reload")
+struct ReloadTests {
+    private static let keys = "auth: { keys: [ { name: ops, key: ops-secret, role: admin } ] }\n"
+    private static let services = "services: { catalog: { limits: [ { limit: 5, per: 1m } ] } }\n"
+
+    private static func load(_ yaml: String) throws -> SidecarConfiguration {
+        try SidecarConfiguration.load(yaml: yaml, fileName: "a.yaml")
+    }
+
+    @Test("refuses to remove all keys, and names those in force", arguments: ["", services, "auth: { keys: [] }\n" + services])
+    func allKeys(yaml: String) throws {
+        let running = try Self.load(Self.keys + Self.services)
+        let error = #expect(throws: ConfigurationError.self) { try Self.load(yaml).refuseLosses(since: running) }
+        #expect(error?.description.contains("auth.keys") == true && error?.description.contains("ops") == true)
+    }
+
+    @Test(
+        "refuses a file that says nothing any more, also where there were no keys", arguments: ["", "# services:\n", "log: {}"])
+    func nothing(yaml: String) throws {
+        let running = try Self.load(Self.services)
+        let error = #expect(throws: ConfigurationError.self) { try Self.load(yaml).refuseLosses(since: running) }
+        #expect(error?.description.contains("empty or truncated") == true)
+        try Self.load(yaml).refuseLosses(since: Self.load(yaml))
+    }
+
+    @Test("takes other keys and services, and reports by name what is gone")
+    func removals() throws {
+        let running = try Self.load(Self.keys + Self.services)
+        let new = try Self.load("auth: { keys: [ { name: web, key: web-secret, role: use } ] }\nservices: { shop: {} }\n")
+        try new.refuseLosses(since: running)
+        #expect(new.removals(since: running) == ["keys": "ops", "services": "catalog"])
+        #expect(running.removals(since: running) == [:])
+    }
+
+    @Test("refuses to accept gRPC clients without a certificate that had to show one")
+    func clientAuthorities() throws {
+        var running = SidecarConfiguration()
+        running.listen.tls = TLSSettings(certificate: "a", key: "b", grpcClientAuthorities: "c")
+        var new = running
+        new.listen.tls?.grpcClientAuthorities = nil
+        let error = #expect(throws: ConfigurationError.self) { try new.refuseLosses(since: running) }
+        #expect(error?.description.contains("listen.tls.grpc_client_ca") == true)
+    }
+
+    @Test("names every section that it cannot apply")
+    func notApplied() throws {
+        let running = try Self.load("")
+        for (yaml, name) in [
+            ("redis: { timeout: 7s }", "redis"), ("listen: { resp: '127.0.0.1:1' }", "listen.resp"),
+            ("listen: { http: '127.0.0.1:1' }", "listen.http"), ("listen: { grpc: '127.0.0.1:1' }", "listen.grpc"),
+            ("listen: { unix: /a }", "listen.unix"), ("listen: { unix: /a, unix_mode: '0666' }", "listen.unix_mode"),
+            ("listen: { hosts: [ a ] }", "listen.hosts"), ("listen: { allow_plaintext: true }", "listen.allow_plaintext"),
+            ("listen: { max_connections: 7 }", "listen.max_connections"), ("log: { level: debug }", "log"),
+            ("tracing: { endpoint: 'http://a' }", "tracing"), ("locks: { max_ttl: 7m }", "locks"),
+            ("fleet_size: 7", "fleet_size"), ("rls: { timeout: 7ms }", "rls.timeout"),
+        ] {
+            let changes = try Self.load(yaml).changesOfStart(since: running)
+            #expect(changes.contains(name), "\(yaml): \(changes)")
+        }
+    }
+
+    @Test("notices another content of an authority's file whose path stays the same")
+    func authorities() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let certificate = try await TestCertificate.selfSigned(in: folder.path)
+        let yaml = "services: { shop: { url: 'https://a', tls: { ca: '\(certificate.certificatePath)' } } }"
+        let before = try Self.load(yaml)
+        #expect(try Self.load(yaml).services == before.services)
+        _ = try await TestCertificate.selfSigned(in: folder.path)
+        #expect(try Self.load(yaml).services != before.services)
+        unlink(certificate.certificatePath)
+        rename(certificate.keyPath, certificate.certificatePath)
+        let error = #expect(throws: ConfigurationError.self) { try Self.load(yaml) }
+        #expect(error?.description.contains("expected certificates of authorities in PEM") == true)
+    }
+}
