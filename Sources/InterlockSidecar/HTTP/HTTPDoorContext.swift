@@ -79,7 +79,7 @@ package final class HTTPDoorContext {
     ///   - tls: adds what stands between the bytes and their meaning; `nil`: nothing does.
     package func serve(_ channel: any Channel, isFromReserve: Bool = false, tls: (() throws -> Void)? = nil) throws {
         PeerLiveness.watch(channel)
-        if connections.count >= maximumConnections { makeRoom() }
+        while connections.count >= maximumConnections, makeRoom() {}
         let turn = ClientTurn(turns)
         if let tls {
             try channel.pipeline.syncOperations.addHandler(TurnGate(turn, .handshake))
@@ -102,10 +102,13 @@ package final class HTTPDoorContext {
     func returnReserved() { fromReserve -= 1 }
 
     /// Closes the connection that has been without a request the longest.
-    func makeRoom() {
-        guard let connection = newcomers.makeRoom(now: .uptimeNow) as? any HTTPDoorConnection else { return }
+    /// - Returns: whether there was one.
+    @discardableResult
+    func makeRoom() -> Bool {
+        guard let connection = newcomers.makeRoom(now: .uptimeNow) as? any HTTPDoorConnection else { return false }
         disconnected(connection)
         connection.evict()
+        return true
     }
 
     func connected(_ connection: any HTTPDoorConnection) {
