@@ -9,6 +9,8 @@ Exit codes: 0, every bound holds. 1, a bound is missed. 64, the command line is 
 """
 
 import argparse
+import contextlib
+import os
 import pathlib
 import sys
 
@@ -26,6 +28,9 @@ def main() -> int:
     parser.add_argument("--binary", type=pathlib.Path, default=BINARY, help="the sidecar, default %(default)s")
     parser.add_argument("--rounds", type=int, default=1, help="rounds of each case, default %(default)s")
     parser.add_argument("--scale", type=int, default=100, help="length of each round in percent, default %(default)s")
+    parser.add_argument(
+        "--urgent", action="store_true", help="go before everything else on a busy machine, builds for example; as root"
+    )
     options = parser.parse_args()
     everything: list[Case | Trial] = [*abuse.CASES, *abuse.TRIALS]
     if options.list:
@@ -36,6 +41,14 @@ def main() -> int:
         parser.error(f"no case {', '.join(unknown)}; --list shows all")
     cases = [case for case in abuse.CASES if not options.cases or case.name in options.cases]
     trials = [trial for trial in abuse.TRIALS if not options.cases or trial.name in options.cases]
+    if options.urgent:
+        # The sidecar, Redis and the witnesses inherit it; the abusers do not.
+        os.setpriority(os.PRIO_PROCESS, 0, -15)
+        # Otherwise sessions share the machine evenly, whatever the priorities of their processes: sched(7), autogroup.
+        with contextlib.suppress(OSError):
+            os.setsid()
+        with contextlib.suppress(OSError):
+            pathlib.Path("/proc/self/autogroup").write_text("-15")
     table = Table()
     with Rig(abuse.CONFIGURATION) as rig:
         abuse.measure(rig, table, options.rounds, options.scale, cases, trials, options.binary.resolve())

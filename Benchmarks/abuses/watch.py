@@ -38,7 +38,7 @@ def cores() -> tuple[Sequence[object], set[int]]:
 def run(case: Case, target: Target, orders: Connection) -> None:
     """Runs in its own process until it is told to stop."""
     # Witnesses that are due go before the abuser, which has a core to share with them.
-    os.nice(10)
+    os.setpriority(os.PRIO_PROCESS, 0, 10)
     try:
         for number, _ in enumerate(case.abuse(target)):
             if number == 0:
