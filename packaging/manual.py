@@ -24,7 +24,8 @@ ROOT_FILES = """\
 .SH ENVIRONMENT
 .TP
 .B INTERLOCK_SIDECAR
-Where commands find the sidecar: HOST:PORT, redis://HOST:PORT, rediss://HOST:PORT or unix:PATH. 127.0.0.1:7379 by default.
+Where commands find the sidecar: HOST:PORT, redis://HOST:PORT, rediss://HOST:PORT or unix:PATH.
+127.0.0.1:7379 by default.
 .TP
 .B INTERLOCK_API_KEY
 The API key that commands show.

@@ -368,8 +368,8 @@ BUGS = [
     Bug(
         "linked-lease-outlives-its-connection",
         "RESPConnection.swift",
-        "        for (follower, isLinked) in followed.sorted(by: { $0.key < $1.key }) {\n",
-        "        for (follower, isLinked) in followed.sorted(by: { $0.key < $1.key }) where !isLinked {\n",
+        "        door.unfollow(followed.sorted { $0.key < $1.key }.map { ($0.key, $0.value && !isEndedHere) })\n",
+        "        door.unfollow(followed.filter { !$0.value }.map { ($0.key, false) })\n",
         ("free-locks",),
     ),
 ]

@@ -101,7 +101,9 @@ struct ProjectScripts {
             let fences = ["5", "1700000000000001", "1700000900000000"]
             let restore = [pick(["0"] + fences), pick(["1700000000000", "1700000001000"]), pick(["100", "5000"])]
             return call("quorum-fence", keys, [token(), pick(fences), ttl()] + (chance(50) ? restore : []))
-        case 2: return call("quorum-release", keys, [token()] + (chance(50) ? [pick(["unrecorded", "5", "1700000000000001"])] : []))
+        case 2:
+            let only = ["unrecorded", "5", "1700000000000001"]
+            return call("quorum-release", keys, [token()] + (chance(50) ? [pick(only)] : []))
         case 3: return call("quorum-renew", keys, [token(), ttl()] + (chance(50) ? ["5"] : []))
         case 4: return call("quorum-break", [keys[0]], [pick(["", token()])])
         default: return call("quorum-inspect", keys, [])

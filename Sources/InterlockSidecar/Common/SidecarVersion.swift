@@ -1,5 +1,5 @@
 /// Which Interlock this is.
 package enum SidecarVersion {
     /// Semantic version of the sidecar, its messages and its scripts.
-    package static let current = "0.2.0"
+    package static let current = "0.3.0"
 }

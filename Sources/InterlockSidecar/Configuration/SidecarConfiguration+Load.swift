@@ -57,7 +57,7 @@ extension SidecarConfiguration {
         configuration.apply(Overrides(environment: environment), from: Overrides.variable, findings)
         configuration.apply(flags, from: Overrides.flag, findings)
         configuration.warnOfMistakes(in: environment, named: findings.variables, findings)
-        if let url = flags.redisURL, ConfigurationValue.masked(url) != url {
+        if let url = flags.redisURL, "\(RedactedURL(url))" != url {
             findings.warn(
                 "--redis shows its password to everyone who may list processes; set INTERLOCK_REDIS_URL, redis.url_env or "
                     + "redis.password_file instead")

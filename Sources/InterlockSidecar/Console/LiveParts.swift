@@ -13,7 +13,8 @@ struct LiveParts {
     private let services = ServiceTexts()
 
     init(
-        calls: CoordinatorCalls, probe: @escaping ProbeReadings.Lookup, rates: RateHistory, events: EventHistory, budget: ReadBudget
+        calls: CoordinatorCalls, probe: @escaping ProbeReadings.Lookup, rates: RateHistory, events: EventHistory,
+        budget: ReadBudget
     ) {
         self.calls = calls
         self.probe = probe
