@@ -195,7 +195,7 @@ struct QuorumRestartStoryTests {
         #expect(Self.isRenewed(lease, ttl: 20_000, on: stage))
         stage.run(milliseconds: 4000)
         #expect(!Self.isOn(0, lease, on: stage))
-        stage.path(of: 0, toQuorum: 0).delay = .milliseconds(200)...(.milliseconds(200))
+        stage.path(of: 0, toQuorum: 0).delay = .milliseconds(50)...(.milliseconds(50))
         // Until it is connected again.
         stage.run(milliseconds: 4000)
         #expect(Self.isRenewed(lease, ttl: 20_000, on: stage))
@@ -203,6 +203,6 @@ struct QuorumRestartStoryTests {
         stage.run(milliseconds: 3000)
         let ends = stage.quorum.map { stage.cli("PTTL", Self.key, on: $0).dropFirst() }.compactMap { Int64($0) }
         #expect(ends.count == 3)
-        #expect((ends.max() ?? 0) - (ends.min() ?? 0) <= 700, "\(ends)")
+        #expect((ends.max() ?? 0) - (ends.min() ?? 0) <= 300, "\(ends)")
     }
 }
