@@ -34,6 +34,8 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     static let mostFollowed = 10_000
     /// Replies are handed to the socket when they reach this size, and at the end of each tick.
     private static let flushThreshold = 64 << 10
+    /// How long a client whose bytes were refused may go on sending.
+    private static let longestLinger = TimeAmount.seconds(1)
     /// Between two looks at the clock: a cheap command takes a microsecond.
     private static let commandsBetweenLooks = 8
 
@@ -84,6 +86,10 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     private var followed: [LeaseFollower: Bool] = [:]
     private var stall: Scheduled<Void>?
     private var login: Scheduled<Void>?
+    private let speaksTLS: Bool
+    /// What the client sent cannot be read.
+    private var isRefused = false
+    private var linger: Scheduled<Void>?
 
     /// What the client has told of itself, and may do.
     var session: RESPSession {
@@ -100,6 +106,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         writer = RESPWriter(speaksRESP3: false, countingIn: door.errors)
         session = RESPSession(id: door.nextConnectionID(), caller: door.access.anonymous, isSecured: isSecured)
         turn = ClientTurn(door.turns)
+        speaksTLS = !isSecured
     }
 
     var speaksRESP3: Bool {
@@ -337,13 +344,19 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         guard let context else { return }
         if isClosing, slots.isEmpty {
             // Closing drops what the socket has not taken yet: it waits for the last byte.
-            context.writeAndFlush(takeWritten()).assumeIsolated().whenComplete { _ in
-                context.close(promise: nil)
-            }
+            context.writeAndFlush(takeWritten()).assumeIsolated().whenComplete { [self] _ in closeBehindAnswer(context) }
             return
         }
         write(context)
         if isReadHeldBack || input.readableBytes > 0 { resume(context) }
+    }
+
+    /// Closes at once, or, where the client's bytes were refused, when it has stopped sending: the system discards an answer whose
+    /// connection is closed with bytes unread.
+    private func closeBehindAnswer(_ context: ChannelHandlerContext) {
+        guard isRefused, !speaksTLS, self.context != nil else { return context.close(promise: nil) }
+        context.close(mode: .output, promise: nil)
+        linger = context.eventLoop.assumeIsolated().scheduleTask(in: Self.longestLinger) { context.close(promise: nil) }
     }
 
     /// Who does not say who it is has little, and not for long: its place may be wanted by others.
@@ -474,6 +487,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         input.clear()
         isClosing = true
         isEndedHere = true
+        isRefused = true
         reply(tag) { $0.error(word, message) }
     }
 
@@ -595,6 +609,7 @@ extension RESPConnection {
         takes = PlainTakes()
         stall?.cancel()
         login?.cancel()
+        linger?.cancel()
         relief?.cancel()
         door.disconnected(self)
         for case .pending(let call?) in slots { door.cancel(call) }
