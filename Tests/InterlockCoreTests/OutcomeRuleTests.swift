@@ -120,6 +120,8 @@ struct OutcomeRuleTests {
         let before = service.digest
         // As f0717fd computed it.
         #expect(before == "bbbe4ceceedb3775")
+        service.upstream?.certificateAuthorityDigest = [1, 2, 3]
+        #expect(service.digest == before)
         service.upstream?.idleTimeout = .seconds(1)
         #expect(service.digest != before)
         service.upstream?.idleTimeout = .seconds(300)

@@ -1,4 +1,6 @@
+import FoundationEssentials
 import InterlockCore
+import InterlockProcesses
 import InterlockSidecar
 import Testing
 
@@ -48,10 +50,36 @@ struct ConfigurationUpstreamTests {
         #expect(throws: (any Error).self) { try configuration("services:\n  a:\n    \(url)connections: { idle: 0s }") }
     }
 
+    private static let authority = """
+        -----BEGIN CERTIFICATE-----
+        MIIBdTCCARugAwIBAgIUApE3cstP/ToAkFbFncpOLNyR9PYwCgYIKoZIzj0EAwIw
+        DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjgxNzA3NDVaGA8yMTI2MTEwNDE3MDc0
+        NVowDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABNW2
+        kZBofpyQxlgxgu8WjlGirjei6LFyvYageUqgbA0GFUtPivxMBOhwCh98KeN+w4J2
+        fvuz8woMTdL9ikbAtKKjUzBRMB0GA1UdDgQWBBQ/2baFBMGhkcRss97zytZzTU2C
+        UzAfBgNVHSMEGDAWgBQ/2baFBMGhkcRss97zytZzTU2CUzAPBgNVHRMBAf8EBTAD
+        AQH/MAoGCCqGSM49BAMCA0gAMEUCIGoBaKXDN6HMKtx7IWGnJbvSDsn9a6gihxmF
+        8dh1/JlhAiEAzIPSRxtWcer7n3DMn0WOMr5dIfZlU54dTZYqSrYZEqk=
+        -----END CERTIFICATE-----
+        """
+
+    @Test("authorities go with a URL that begins with https://")
+    func plainURL() throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let file = "\(folder.path)/ca.pem"
+        try Data(Self.authority.utf8).write(to: URL(filePath: file))
+        #expect(
+            refusals(of: "services:\n  a:\n    { url: \"http://h\", tls: { ca: \(file) } }")
+                == ["file.yaml:3: services.a.tls: goes with a url that begins with https://"])
+    }
+
     @Test("every key is read")
     func everything() throws {
-        // Any file that can be read is as good: what is in it matters when a connection is made.
-        let file = "/dev/null"
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let file = "\(folder.path)/ca.pem"
+        try Data(Self.authority.utf8).write(to: URL(filePath: file))
         let read = try configuration(
             """
             services:
@@ -65,12 +93,14 @@ struct ConfigurationUpstreamTests {
                 concurrency: 7
                 on_limit: { action: wait, patience: 4s }
             """)
-        let expected = UpstreamSettings(
+        var expected = UpstreamSettings(
             url: "https://api.example.com:8443/v1", connectTimeout: .seconds(1), firstByteTimeout: .seconds(2),
             idleTimeout: .seconds(5), totalTimeout: .seconds(3),
             connections: ConnectionSettings(idle: .seconds(6), maximumAge: .seconds(7)),
             retries: RetrySettings(attempts: 2, budget: 0.25, minimumPerSecond: 0),
             fallback: .lastGood(maximumAge: .seconds(300)), certificateAuthority: file)
+        expected.certificateAuthorityDigest = read.services.first?.upstream?.certificateAuthorityDigest
+        #expect(expected.certificateAuthorityDigest != nil)
         #expect(read.services.first?.upstream == expected)
         #expect(read.services.first?.concurrency == 7)
         #expect(read.services.first?.onLimit == LimitPolicy(action: .wait, patience: .seconds(4)))
@@ -105,7 +135,10 @@ struct ConfigurationUpstreamTests {
                 "url: expected a URL that begins with http:// or https:// and names a host, got \"http://h:99999\""
             ),
             ("timeouts: { total: 1s }", "timeouts: goes with url, and this service has none"),
-            ("{ url: \"http://h\", tls: { ca: /dev/null } }", "tls: goes with a url that begins with https://"),
+            (
+                "{ url: \"https://h\", tls: { ca: /dev/null } }",
+                "tls.ca: expected certificates of authorities in PEM; what stands in /dev/null is none"
+            ),
             (
                 "{ url: \"https://h\", tls: { ca: /nowhere.pem } }",
                 "tls.ca: expected the path of a PEM file that exists and can be read, got \"/nowhere.pem\""

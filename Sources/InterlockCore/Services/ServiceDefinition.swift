@@ -72,7 +72,7 @@ extension ServiceDefinition {
         // Limits of the first version had all other settings: what came later does not count while it is as if it were not there.
         for place in limits.indices { unset.insert(".limits.\(place).requiresSubject=false") }
         unset.formUnion(Self.laterUpstream)
-        let settings = TextDigest.settings(of: self, except: unset)
+        let settings = TextDigest.settings(of: self, except: unset).filter { !$0.hasPrefix(Self.ownFiles) }
         // The first version could not leave it out.
         let total = ".upstream.some.totalTimeout="
         return TextDigest.of(
@@ -81,6 +81,9 @@ extension ServiceDefinition {
                 return "\(total)\(end)"
             })
     }
+
+    /// What this host's file contains: other hosts may have the same authorities in another file.
+    private static let ownFiles = ".upstream.some.certificateAuthorityDigest"
 
     /// The settings of an upstream that the first version did not have, with their defaults.
     private static let laterUpstream = Set(
