@@ -220,14 +220,15 @@ struct RevokedKeyTests {
     func grpc() async throws {
         try await GRPCTestDoor.with(keys: Self.keys) { door in
             try await HTTP2TestClient.with(port: door.port) { client in
-                let watch = GRPCTestDoor.call("/grpc.health.v1.Health/Watch", key: "web-secret", stream: 1)
+                let watch = GRPCTestDoor.call("/grpc.health.v1.Health/Watch", key: "web-secret", stream: 5)
                 let quotas = GRPCTestDoor.call(
                     "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas", [0x0A, 1, 0x64],
-                    key: "web-secret", stream: 3, ends: false)
+                    key: "web-secret", stream: 1, ends: false)
                 let logs = GRPCTestDoor.call(
-                    "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs", key: "web-secret", stream: 5, ends: false)
-                try await client.send(watch + quotas + logs)
-                _ = try await client.answer(1) { !$0.body.isEmpty }
+                    "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs", key: "web-secret", stream: 3, ends: false)
+                // The last one that is begun is answered: all have begun then.
+                try await client.send(quotas + logs + watch)
+                _ = try await client.answer(5) { !$0.body.isEmpty }
                 let began = ContinuousClock.now
                 Self.remove(door.access)
                 for stream: UInt32 in [1, 3, 5] {

@@ -121,7 +121,7 @@ struct ProjectScripts {
         case 3:
             let algorithm = pick(["0", "1", "2"])
             let since = pick(["1700000000000000", "1700000003000000", "1700000001000", "1700000002500000"])
-            return call("give-back", ["rate:\(algorithm)"], [algorithm, pick(["1", "2"]), since, "5", "1000"])
+            return call("give-back", ["rate:\(algorithm)"], [algorithm, pick(["1", "2"]), since, "5", "1000", "5"])
         default:
             return call("throttle", ["throttle"], [pick(["3", "10"]), pick(["5", "7"]), "1000000", pick(["0", "1", "2"])])
         }
