@@ -50,7 +50,7 @@ package final class RedisTopology {
             configuration: configuration, channels: channels, environment: environment, directory: cluster)
     }
 
-    /// Of a Redis that is no cluster.
+    /// The group of a Redis that is no cluster.
     private var directory: (any RedisDirectory)? { if let primary { primary } else { server } }
 
     /// Connections that are made from now on, to Sentinels too, show the passwords and certificates of `new`.

@@ -46,7 +46,7 @@ extension Coordinator {
         let interest = LeaseInterest { [weak self, eventLoop] in
             eventLoop.execute { [weak self] in self?.assumeIsolated { $0.calls.unfollowLease(follower) } }
         }
-        // Whoever has the stream alone is interested too. It lets go of the closure when it ends, is cancelled or is dropped.
+        // A caller that keeps only the stream counts as interested too. The stream lets go of the closure when it ends, is cancelled or is dropped.
         continuation.onTermination = { _ in withExtendedLifetime(interest) {} }
         return FollowedLease(follower: follower, losses: losses, interest: interest, end: { continuation.finish() })
     }

@@ -21,7 +21,7 @@ public final class LinkedLease: Sendable {
     public let lease: SidecarLease
     /// Has one element when the lease is lost, and ends; ends without one when it is released. For one reader.
     public let losses: AsyncStream<Loss>
-    /// Its owner chose the token.
+    /// The owner chose the token.
     private let isOwners: Bool
     private let eventLoop: any EventLoop
     private let keeper: NIOLoopBound<LinkedLeaseKeeper>

@@ -233,7 +233,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         let next = idle.lazy.map(\.unusedUntil).min() ?? .distantFuture
         let nextCarrier = carriers.lazy.filter(\.isIdle).map(\.unusedUntil).min() ?? .distantFuture
         guard min(next, nextCarrier) < .distantFuture else { return }
-        // Those that are closed one by one are closed together. Late ones are not used: `lease` looks at their time.
+        // Connections that expire one by one are closed together. Late ones are not used: `lease` looks at their time.
         planSweep(by: max(min(next, nextCarrier), now + Self.sweepInterval))
     }
 }

@@ -111,7 +111,7 @@ package final class LineWriter: Sendable {
                 if count > 0 {
                     rest = rest.dropFirst(count)
                 } else if count < 0, errno == EAGAIN {
-                    // Somebody made the descriptor non-blocking: all processes that share it are affected.
+                    // Another process made the descriptor non-blocking: all processes that share it are affected.
                     var writable = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
                     poll(&writable, 1, -1)
                 } else if count == 0 || errno != EINTR {

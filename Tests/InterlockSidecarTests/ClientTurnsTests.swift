@@ -32,7 +32,7 @@ struct ClientTurnsTests {
                 turn.party = party
             }
 
-            /// Its socket brings so many pieces.
+            /// Receives so many pieces from the socket.
             func receive(_ count: Int) {
                 pieces += count
                 guard !isWaiting else { return }
@@ -90,7 +90,7 @@ struct ClientTurnsTests {
         while loop.done.count < 30 {
             let before = loop.now
             loop.tick()
-            // What was used at once is 300 µs; each run of the line at most a millisecond and one slice.
+            // The first slice used 300 µs; each run of the line uses at most a millisecond and one slice.
             #expect(loop.now - before <= 2 * 1_300_000)
             ticks += 1
             #expect(ticks < 20)
@@ -109,7 +109,7 @@ struct ClientTurnsTests {
         occasional.receive(1)
         if loop.done.isEmpty { loop.tick() }
         let place = loop.done.firstIndex(of: "occasional")
-        // It is behind one tick of the others at most.
+        // At most one tick of the others comes first.
         #expect(place.map { $0 <= 16 } ?? false)
     }
 

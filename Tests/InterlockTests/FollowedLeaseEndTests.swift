@@ -4,7 +4,7 @@ import InterlockCore
 import InterlockProcesses
 import Testing
 
-/// Who follows a lease is told how that ends, whatever ends it.
+/// A follower of a lease learns how it ends, whatever ends it.
 @Suite("The end of following a lease", .timeLimit(.minutes(2)))
 struct FollowedLeaseEndTests {
     private static func follow(

@@ -78,7 +78,7 @@ package final class ClusterDirectory {
         followers.append(Follower(connection: follower))
     }
 
-    /// What connections to a server of the cluster move together by.
+    /// The group by which connections to a server of the cluster move together.
     func directory(of address: Address) -> any RedisDirectory {
         if let known = servers[address] { return known }
         servers = servers.filter { !$0.value.isEmpty }

@@ -1,4 +1,4 @@
-/// What a peer answers while a connection logs in, and whether it is a Redis that can serve a coordinator. Decides alone.
+/// The answers of a peer to a login, and whether it is a Redis that can serve a coordinator. Pure.
 ///
 /// A Sentinel, a sidecar's RESP API and a server that runs no scripts answer PING as a Redis does.
 struct PeerCheck {
@@ -7,7 +7,7 @@ struct PeerCheck {
 
     /// The reply of `HELLO`, which any user may send; empty: the peer does not know it.
     var hello: [String: String] = [:]
-    /// Of `INFO server`; empty: this user may not ask, or was not to.
+    /// The fields of `INFO server`; empty: this user may not ask, or was not asked to.
     var info: [String: String] = [:]
     /// Why the least script did not run; `nil`: it did.
     var scriptFailure: RedisError?
@@ -49,7 +49,7 @@ struct PeerCheck {
             return RedisError(
                 scriptFailure.code,
                 "\(name) does not let this user run scripts (\(scriptFailure.message)): allow +eval and +evalsha")
-        // It knows the command, and would run it elsewhere.
+        // The server knows the command, and would run it elsewhere.
         case .server(let condition) where condition.isRedirection: return nil
         case .server(let condition) where condition.isUnavailability:
             return RedisError(scriptFailure.code, "\(name) refused the login: \(scriptFailure.message)")
@@ -62,7 +62,7 @@ struct PeerCheck {
         }
     }
 
-    /// Of a Redis that is too old; `nil`: it is not, or does not say.
+    /// The version of a Redis that is too old; `nil`: it is new enough, or does not say.
     private var tooOldVersion: String? {
         guard info["valkey_version"] == nil, let version = info["redis_version"] ?? hello["version"] else { return nil }
         let numbers = version.split(separator: ".").map { Int($0) }

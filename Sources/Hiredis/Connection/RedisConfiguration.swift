@@ -45,7 +45,7 @@ package struct RedisConfiguration: Sendable {
     var isOfCluster = false
     /// Whether it is a Sentinel.
     var isSentinel = false
-    /// What takes the place of password and certificates; `nil`: nothing does.
+    /// Replaces the password and certificates; `nil`: they stand as they are here.
     var secrets: NIOLoopBoundBox<RedisSecrets>?
 
     package init(address: Address) {

@@ -1,7 +1,7 @@
 package import NIOCore
 internal import NIOSSL
 
-/// What a connection shows and checks when it is made, and may be replaced while others stand: passwords, certificates and the
+/// The secrets that a new connection uses, replaceable while others stand: passwords, certificates and the
 /// authorities that servers' certificates are checked against.
 struct RedisSecrets: Sendable {
     private let password: String?
@@ -41,6 +41,6 @@ extension RedisConfiguration {
         secrets?.value = RedisSecrets(of: new)
     }
 
-    /// What the next connection is made with.
+    /// The secrets of the next connection.
     var current: RedisConfiguration { secrets?.value.applied(to: self) ?? self }
 }

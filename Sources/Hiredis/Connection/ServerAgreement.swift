@@ -14,7 +14,7 @@ package struct ServerAgreement: Sendable {
         var dialedAt: NIODeadline
     }
 
-    /// Of the connections that are up.
+    /// The run IDs that the open connections have seen.
     private var places: [Member: Place] = [:]
     /// How often in a row members were sent away because of their run IDs before all were at one server.
     private var rounds = 0

@@ -79,7 +79,7 @@ final class ServerGroup {
 struct RedisArrival {
     /// The address without credentials, for messages.
     var name: String
-    /// Of the server's process, where it tells: after a restart, and at another server, it is another.
+    /// The run ID of the server's process, where it reports one: another after a restart, and at another server.
     var runID: String?
     var dialedAt: NIODeadline
 }

@@ -134,7 +134,7 @@ package final class QuotaSession {
         var busyAt: Instant
         var hasShare = false
         var isPlanned = false
-        /// Of its keys and values.
+        /// The bytes of the bucket's keys and values.
         var bytes = 0
         /// Until then Redis may have its key.
         var keptUntil = Instant(nanoseconds: .min)

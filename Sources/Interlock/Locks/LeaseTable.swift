@@ -26,7 +26,7 @@ struct LeaseTable {
         let fence: Int64
     }
 
-    /// What a review finds.
+    /// The finding of a review.
     enum Standing {
         /// The grant does not hold the lock any more.
         case over
@@ -162,7 +162,7 @@ struct LeaseTable {
         order.removeFirst()
     }
 
-    /// What has lapsed is kept for a little longer: a review may find that it was extended elsewhere.
+    /// Lapsed leases are kept for a little longer: a review may find that one was extended elsewhere.
     private static func isForgotten(_ entry: Entry, now: Instant) -> Bool {
         entry.deadline.advanced(byMilliseconds: 2 * reviewMilliseconds) <= now
     }
@@ -174,7 +174,7 @@ struct LeaseTable {
         reviews.append(Review(key: key, fence: fence, at: instant))
     }
 
-    /// Somebody is said to have broken a lock. Returns whether leases are listed that may be its.
+    /// Handles the report of a broken lock. Returns whether leases are listed that may be that lock's.
     mutating func suspect(_ name: String) -> Bool {
         guard !entries.isEmpty else { return false }
         if suspects.count < Self.mostSuspects { suspects.insert(ExactText(name)) } else { areAllSuspect = true }
@@ -207,7 +207,7 @@ struct LeaseTable {
         return due
     }
 
-    /// What Redis, asked at `sentAt`, says of a lease.
+    /// Applies what Redis, asked at `sentAt`, says of a lease.
     /// - Parameter isReplicated: what Redis says is known to enough replicas, or need not be. Otherwise nobody may rely on it for longer.
     mutating func reviewed(_ lease: Listed, _ standing: Standing, isReplicated: Bool = true, sentAt: Instant, now: Instant) {
         let key = Key(name: lease.name, token: lease.token)

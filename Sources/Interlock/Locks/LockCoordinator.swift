@@ -37,7 +37,7 @@ final class LockCoordinator {
     var leftoverRetry: Deadlines.Entry?
     /// When listed leases are read again; `nil`: none is listed.
     var nextReview: Deadlines.Entry?
-    /// What was logged of semaphores that were asked for with another size. Bounded.
+    /// The log lines already written about semaphores that were requested with another size. Bounded.
     var misfits: Set<String> = []
 
     init(

@@ -21,7 +21,7 @@ protocol LockProvider: AnyObject {
     func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>)
     func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseAnswer>)
     func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseAnswer>)
-    /// Somebody says that a lock was broken.
+    /// Handles a message that a lock was broken.
     func broken(_ name: String)
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>)
 

@@ -94,7 +94,7 @@ struct LockKeys {
         encoder.append(parts: space.queueStart, name, "}")
     }
 
-    /// Of a script that reads alone: no key that never exists is needed.
+    /// A script that only reads needs no key that never exists.
     func encodeStanding(into encoder: inout CommandEncoder) {
         encoder.append(parts: space.lockStart, name, space.lockEnd)
         encoder.append(parts: space.fenceStart, name, "}")
@@ -246,7 +246,7 @@ struct RenewScript: ScriptCommand {
     var keys: LockKeys
     var token: String
     var ttl: Int64
-    /// Of the only grant that is extended; `nil`: whichever the token has.
+    /// The fence of the only grant to extend; `nil`: the one that the token has.
     var fence: Int64?
     var isGroup = false
     var purpose = Purpose.asked
@@ -312,7 +312,7 @@ struct ReleaseScript: ScriptCommand {
     var keys: LockKeys
     var token: String
     var sidecar: String
-    /// Of the only grant that is ended; `nil`: whichever the token has.
+    /// The fence of the only grant to end; `nil`: the one that the token has.
     var fence: Int64?
     var successor: Successor?
 
@@ -363,7 +363,7 @@ struct ShareReleaseScript: ScriptCommand {
     var keys: LockKeys
     var token: String
     var sidecar: String
-    /// Of the only grant that is ended; `nil`: whichever the token has.
+    /// The fence of the only grant to end; `nil`: the one that the token has.
     var fence: Int64?
 
     var script: RedisScript { fence == nil ? keys.scripts.shareRelease : keys.scripts.fencedShareRelease }

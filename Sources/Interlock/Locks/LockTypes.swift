@@ -199,7 +199,7 @@ public struct FollowedLease: Sendable {
     let end: @Sendable () -> Void
 }
 
-/// Somebody is interested in a lease, until this is dropped.
+/// An interest in a lease that ends when this is dropped.
 final class LeaseInterest: Sendable {
     private let onEnd: @Sendable () -> Void
 

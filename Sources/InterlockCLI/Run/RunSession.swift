@@ -332,7 +332,7 @@ enum RunHolder {
     }
 }
 
-/// What `interlock run` says of a Redis that other hosts may not share: there the same job may run at the same time.
+/// The warning of `interlock run` about a Redis that other hosts may not share: there the same job may run at the same time.
 enum RedisNotice {
     /// `nil`: nothing, as of a sidecar that does not say or does not answer.
     static func text(from client: SidecarClient) async -> String? {

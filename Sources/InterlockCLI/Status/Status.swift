@@ -70,7 +70,7 @@ struct SidecarReading: Answer {
         /// How many of them have a lock before it is handed out.
         var waitReplicas: Int64?
 
-        /// Of a Redis that other hosts may not share.
+        /// The note about a Redis that other hosts may not share.
         var notice: String? { scope.flatMap { RedisScope(rawValue: $0)?.notice } }
 
         private enum CodingKeys: String, CodingKey {

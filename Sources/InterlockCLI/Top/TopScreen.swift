@@ -331,7 +331,7 @@ extension TopScreen {
         }
     }
 
-    /// Those that were read with what they have refused here, then those that count per subject, of which nothing is read.
+    /// Limits that were read, with the refusals of this sidecar; then limits per subject, whose counters are not read.
     private var limits: [JSONValue] {
         let known = frame?.object["service"]["limits"].list ?? []
         let read = (frame?.object["limits"]["limits"].list ?? []).map { row in

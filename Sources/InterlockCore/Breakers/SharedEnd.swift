@@ -3,7 +3,7 @@
 /// In Redis the end is a number by Redis' clock, which may jump. A sidecar works the end out on its own clock when it learns of it, and
 /// keeps to that. When it sees that Redis' clock has jumped since, it has the number corrected, for sidecars that come later.
 struct SharedEnd: Sendable {
-    /// What was read, and when.
+    /// The number that was read, and when.
     struct Reading: Sendable {
         /// In milliseconds of the epoch by Redis' clock.
         var redisTime: Int64
@@ -39,7 +39,7 @@ struct SharedEnd: Sendable {
         case measured
         /// A message: it may be late.
         case heard
-        /// It was there when this sidecar came: Redis' clock may have jumped before.
+        /// The end was there when this sidecar started: Redis' clock may have jumped before.
         case found
     }
 
@@ -52,7 +52,7 @@ struct SharedEnd: Sendable {
     private(set) var number: Int64 = 0
     /// On this sidecar's clock.
     private(set) var instant: Instant?
-    /// What should stand in Redis; `nil`: `number`, as far as is known.
+    /// The number that should stand in Redis; `nil`: `number`, as far as is known.
     private(set) var correction: Int64?
     private var source = Source.measured
     /// How long the state was to last when it began, in milliseconds.
@@ -117,9 +117,9 @@ package struct BreakerEnds: Hashable, Sendable {
     package struct End: Hashable, Sendable {
         /// As it stands in Redis.
         package var number: Int64
-        /// What should stand there; `nil`: that.
+        /// The number that should stand there; `nil`: the present one.
         package var correction: Int64?
-        /// It has come, by the sidecar's clock.
+        /// The end has come, by the sidecar's clock.
         package var isOver: Bool
 
         init?(_ end: SharedEnd, now: Instant) {

@@ -49,7 +49,7 @@ package struct DescriptorStatus: Hashable, Sendable {
     package var retryAfter: Int64?
     /// A shadow's rule would have refused it.
     package var isShadowRefusal = false
-    /// It is held against a shadow: callers are not told of that limit, which binds none of them.
+    /// The limit is a shadow: it is not reported to callers, since it binds none of them.
     package var isShadow: Bool
 
     package init(isOverLimit: Bool, bound: Bound, rule: DescriptorIndex.Rule?, remaining: Int64 = 0, resetAfter: Int64 = 0) {

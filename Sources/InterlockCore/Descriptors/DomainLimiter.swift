@@ -109,7 +109,7 @@ package struct DomainLimiter: Sendable {
         return item(for: ask, counter: counter, limit, isAligned, rule: match?.rule, isShadow: false, now: now)
     }
 
-    /// Nobody is to come again soon: a day, however short the window is.
+    /// The retry time of a limit of 0: a day, however short the window is.
     private func blocked(rule: DescriptorIndex.Rule?, isShadow: Bool, window: Duration, cost: Int64) -> DescriptorPlan.Item {
         var status = DescriptorStatus(
             isOverLimit: cost > 0 && !isShadow, bound: .limited(limit: 0, window: window), rule: rule,

@@ -6,7 +6,7 @@ package struct QuotaBudget: Sendable {
     /// How much there may be.
     package struct Bounds: Sendable {
         package var buckets: Int
-        /// Of the buckets' keys and values together.
+        /// The bytes of the buckets' keys and values together.
         package var bytes: Int
         package var sessions: Int
 
@@ -27,7 +27,7 @@ package struct QuotaBudget: Sendable {
         func hasRoom(forBytes more: Int, in bounds: Bounds) -> Bool { buckets < bounds.buckets && bytes + more <= bounds.bytes }
     }
 
-    /// What goes back later.
+    /// The amounts that are given back later.
     private struct Return {
         var client: String
         var at: Instant

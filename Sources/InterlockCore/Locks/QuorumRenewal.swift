@@ -58,7 +58,7 @@ package struct QuorumRenewal: Sendable {
         }
     }
 
-    /// What the caller is to do next.
+    /// The caller's next step.
     package struct Step: Equatable, Sendable {
         package var answer: Answer?
         package var restores: [Restore]

@@ -369,7 +369,7 @@ extension ServiceLimiter {
         return found.map { ($0.counter, $0.until, answer(for: $0.refusal, of: $0.counter, until: $0.until, now: now)) }
     }
 
-    /// What a caller is told to wait, in milliseconds. An answer is read a microsecond later at the earliest: a window of a second, its
+    /// The time that a caller has to wait, in milliseconds. An answer is read a microsecond later at the earliest: a window of a second, its
     /// last microsecond included, is told as a second.
     static func wait(until instant: Instant, now: Instant) -> Int64 {
         max(1, instant.millisecondsRoundedUp(since: now.advanced(byMicroseconds: 1)))

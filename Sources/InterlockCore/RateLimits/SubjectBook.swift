@@ -7,7 +7,7 @@ package struct SubjectBook: Sendable {
     /// The subject that all are counted as who find no place.
     package static let crowd = "~crowd"
 
-    /// What a caller's subject is counted as. One that is called as the crowd is has one more tilde: it takes nothing of theirs.
+    /// The name under which a caller's subject is counted. One that is called as the crowd is has one more tilde: it takes nothing of theirs.
     package static func counted(_ subject: String) -> String {
         guard subject.utf8.first == UInt8(ascii: "~"), subject.hasSuffix(crowd) else { return subject }
         return subject.utf8.dropLast(crowd.utf8.count).allSatisfy { $0 == UInt8(ascii: "~") } ? "~" + subject : subject

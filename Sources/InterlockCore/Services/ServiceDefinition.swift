@@ -82,7 +82,7 @@ extension ServiceDefinition {
             })
     }
 
-    /// What this host's file contains: other hosts may have the same authorities in another file.
+    /// The setting that describes a file of this host: other hosts may have the same authorities in another file.
     private static let ownFiles = ".upstream.some.certificateAuthorityDigest"
 
     /// The settings of an upstream that the first version did not have, with their defaults.

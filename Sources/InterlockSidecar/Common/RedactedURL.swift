@@ -4,7 +4,7 @@
 package struct RedactedURL: CustomStringConvertible, Sendable {
     package let description: String
 
-    /// What may be a password is replaced: everything between `//` and the last `@`, and the query; everything there is when an `@`
+    /// Replaces what may be a password: everything between `//` and the last `@`, and the query; everything there is when an `@`
     /// stands in what may be a query or a password.
     package init(_ text: String) {
         let scheme = text.firstRange(of: "://")

@@ -55,7 +55,7 @@ struct ConfigurationFile {
     func compose(_ yaml: String) throws(ConfigurationError) -> YAMLNode? {
         guard yaml.utf8.count <= Self.mostBytes else { throw refusal(nil, "expected a file of at most 1 MiB") }
         do throws(YAMLError) {
-            // What some editors on Windows put before the text is none of it.
+            // Some editors on Windows write a byte order mark before the text.
             let yaml = yaml.unicodeScalars.first == "\u{FEFF}" ? String(yaml.unicodeScalars.dropFirst()) : yaml
             return try YAMLReader.read(yaml, most: .init(values: Self.mostValues, bytes: Self.mostWrittenOut))
         } catch {

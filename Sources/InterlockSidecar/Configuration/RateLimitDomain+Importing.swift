@@ -67,7 +67,7 @@ extension ConfigurationSection {
 
 extension DescriptorRule {
     private static let limits: ClosedRange<Int64> = 0...Int64(UInt32.max)
-    /// Of the name of a limit, in bytes: the reference takes any text.
+    /// The longest name of a limit, in bytes: the reference accepts any text.
     private static let longestName = 1024
 
     private static func expectedName(insteadOf text: String) -> String? {
@@ -146,7 +146,7 @@ extension DescriptorRule {
             if let name, replaces.contains(name) { section.whole.refuse("a limit cannot replace itself") }
             var unit: RateLimitUnit?
             section.readOptional("unit", into: &unit) { item in
-                // Of what is unlimited the reference refuses a unit that is one.
+                // The reference refuses a real unit for an unlimited rule.
                 if isUnlimited, item.word.map({ RateLimitUnit(rawValue: $0.lowercased()) == nil }) == true { return nil }
                 return item.parsed { text throws(ConfigurationExpectation) in
                     guard let unit = RateLimitUnit(rawValue: text.lowercased()) else {

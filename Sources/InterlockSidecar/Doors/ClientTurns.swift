@@ -142,7 +142,7 @@ final class ClientTurn {
     }
 
     fileprivate func goOn() {
-        // It enters the line again at the end, as what it is by then.
+        // The connection enters the line again at the end, as light or heavy as it is by then.
         var most = left.count
         while most > 0, let work = left.popFirst() {
             most -= 1

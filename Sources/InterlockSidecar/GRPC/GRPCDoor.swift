@@ -96,7 +96,7 @@ package struct GRPCDoor: Service {
             }
             // A turn of one connection is short: however much it has sent, the others are served before the rest of it.
             .childChannelOption(.maxMessagesPerRead, value: 1)
-            // What came before the end may still wait for its turn.
+            // Bytes that came before the end may still wait for their turn.
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: GRPCConnection.readLength))
             .childChannelOption(.socketOption(.tcp_nodelay), value: 1)

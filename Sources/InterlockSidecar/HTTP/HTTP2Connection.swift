@@ -17,7 +17,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
 
     let door: HTTPDoorContext
     let place: HTTPDoorContext.Place
-    /// Its streams take their turns together.
+    /// The streams take their turns together.
     let turn: ClientTurn
     private let firstRequestBy: NIODeadline
     private let breakage = HTTP2Breakage()

@@ -37,7 +37,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     /// The bytes of an unwanted body that are read; beyond them the connection ends.
     private static let mostDropped = 64 * 1024
 
-    /// What a request counts that is answered by a task: it runs on the event loop, outside of the connection's slice.
+    /// The charge for a request that is answered by a task: it runs on the event loop, outside of the connection's slice.
     private static let costOfTask = TimeAmount.microseconds(250)
 
     private let door: HTTPDoorContext

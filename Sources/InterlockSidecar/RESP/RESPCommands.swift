@@ -242,7 +242,7 @@ final class RESPCommands {
         calls.releaseLock(name, token: request.text(2), fence: fence, completion: completions.release(tag))
     }
 
-    /// Of the only grant that is meant; `nil`: whichever there is.
+    /// The fence of the only grant that is meant; `nil`: the present one.
     private static func fence(_ request: RESPRequest, from start: Int) throws(InterlockError) -> Int64? {
         guard request.count > start else { return nil }
         return try RESPOptions(request, from: start, allowed: [.fence]).integer(.fence, in: DoorBounds.fences)

@@ -61,11 +61,11 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     let turn: ClientTurn
     /// Commands that have come wait for a later slice.
     private var isTurnAwaited = false
-    /// So many more commands are taken before the next look at the clock.
+    /// The commands that are taken before the clock is read again.
     @exclusivity(unchecked) private var commandsUntilLook = 0
     /// The client sends nothing more, and the connection closes when what has come is carried out.
     private var isInputClosed = false
-    /// Nobody will read replies: the connection has closed, and the last that has come is being carried out.
+    /// The connection has closed, and the last commands are carried out without replies.
     private(set) var isUnread = false
     @exclusivity(unchecked) private var arrivals = CommandArrivals()
     @exclusivity(unchecked) private var takes = PlainTakes()
@@ -87,7 +87,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     private var stall: Scheduled<Void>?
     private var login: Scheduled<Void>?
     private let speaksTLS: Bool
-    /// What the client sent cannot be read.
+    /// The client's bytes could not be read.
     private var isRefused = false
     private var linger: Scheduled<Void>?
 
@@ -595,7 +595,7 @@ extension RESPConnection {
     private func ended() {
         guard let context else { return }
         if isTurnAwaited, !isClosing {
-            // What had come before the end counts, as it would have without a wait for the turn.
+            // Commands that came before the end count, as they would without a wait for the turn.
             isUnread = true
             while !isClosing, mayTakeMore, input.readableBytes > 0, takeOne(context) {}
             submitTakes()

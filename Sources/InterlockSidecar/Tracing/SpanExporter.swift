@@ -16,7 +16,7 @@ internal import SwiftProtobuf
 /// <https://opentelemetry.io/docs/specs/otlp/#otlphttp>. What the collector does not take within three attempts is dropped and counted.
 struct SpanExporter: Service {
     private static let pause = Duration.milliseconds(500)
-    /// What there is waits for so many pauses at most: many spans are sent together.
+    /// The most pauses that spans wait for: many are sent together.
     private static let mostPauses = 10
     private static let attempts = 3
     private static let timeout = TimeAmount.seconds(3)

@@ -139,7 +139,7 @@ extension QuorumLocks {
             let end = end(of: holding)
             return .lasts(milliseconds: end == .max ? nil : end)
         }
-        // Those that did not answer may have it.
+        // Servers that did not answer may have it.
         return holding.count + servers.count - replies.count < servers.majority ? .over : nil
     }
 

@@ -11,7 +11,7 @@ final class QuorumRenewing {
         var name: String
         var token: String
         var ttl: Int64
-        /// Of the only lease that is extended; `nil`: whichever the token has.
+        /// The fence of the only lease to extend; `nil`: the one that the token has.
         var fence: Int64?
     }
 

@@ -93,7 +93,7 @@ struct QuorumReleaseScript: ScriptCommand {
     enum Hold {
         /// No lease can rest on it.
         case unrecorded
-        /// Its recorded fence.
+        /// The hold under this recorded fence.
         case recorded(fence: Int64)
     }
 
@@ -123,7 +123,7 @@ struct QuorumRenewScript: ScriptCommand {
     var name: String
     var token: String
     var ttl: Int64
-    /// Of the only lease that is extended; `nil`: whichever the token has.
+    /// The fence of the only lease to extend; `nil`: the one that the token has.
     var fence: Int64?
 
     var keyCount: Int { 2 }
