@@ -68,6 +68,7 @@ struct ClientTurnsTests {
             let before = done.count
             events.run()
             events.advanceTime(by: .microseconds(10))
+            events.run()
             ticks.append(done.count - before)
         }
 
@@ -148,5 +149,43 @@ struct ClientTurnsTests {
         #expect(closed.turn.begin())
         loop.client("next", cost: 1).receive(1)
         #expect(loop.done == ["next"])
+    }
+
+    @Test("Of many sockets that are to be read, a few are read in each tick, and an occasional client's among the first")
+    func reads() {
+        let loop = Loop()
+        let busy = loop.client("busy", of: "busy", cost: 1000)
+        busy.receive(1)
+        var read: [String] = []
+        for number in 0..<500 { loop.client("many", of: "many", cost: 1).turn.read { read.append("many\(number)") } }
+        #expect(read.isEmpty)
+        loop.client("one", of: "one", cost: 1).turn.read { read.append("one") }
+        loop.tick()
+        #expect(read.firstIndex(of: "one").map { $0 < 2 } ?? false)
+        // 20 µs are charged for each, and 750 of them are a tick.
+        #expect(read.count <= 38)
+        for _ in 0..<30 { loop.tick() }
+        #expect(read.count == 501)
+    }
+
+    @Test("Of many sockets that are to be written to, those beyond a tick's time wait for the next one")
+    func writes() {
+        let loop = Loop()
+        let clients = (0..<300).map { _ in loop.client("many", cost: 1) }
+        var written = 0
+        for client in clients { client.turn.write { written += 1 } }
+        #expect(written == 94)
+        for _ in 0..<10 { loop.tick() }
+        #expect(written == 300)
+    }
+
+    @Test("What is written within a slice is flushed once, at its end")
+    func flushedOnce() {
+        let loop = Loop()
+        let client = loop.client("a", cost: 10)
+        var flushes: [Int] = []
+        client.turn.beforeEnd = { flushes.append(loop.done.count) }
+        client.receive(20)
+        #expect(flushes == [20])
     }
 }

@@ -14,7 +14,7 @@ package final class ClientTurns {
     /// With less than this spent, the end of the tick goes unnoticed: planning it would cost more than it limits.
     private static let negligible: Int64 = 100_000
 
-    private let eventLoop: any EventLoop
+    fileprivate let eventLoop: any EventLoop
     private let clock: () -> Int64
     @exclusivity(unchecked) private var budget = TickBudget()
     private var light = TurnLine<String, ClientTurn>()
@@ -56,15 +56,22 @@ package final class ClientTurns {
 
     fileprivate func end(_ turn: ClientTurn) {
         guard current === turn else { return }
+        turn.beforeEnd?()
         current = nil
-        turn.isHeavy = budget.end(now: clock())
-        if budget.spent >= Self.negligible { planTick() }
+        // A busy client whose slice ended early, because the tick did, is as busy as before.
+        turn.isHeavy = budget.end(now: clock()) || turn.isHeavy && turn.hasWorkLeft
+        planTickIfSpent()
     }
 
     fileprivate func charge(_ nanoseconds: Int64) {
         budget.charge(nanoseconds)
-        planTick()
+        planTickIfSpent()
     }
+
+    /// Whether a connection may use its socket now, outside of a slice.
+    fileprivate func mayUseSocket(_ turn: ClientTurn) -> Bool { budget.hasRoom && !turn.isHeavy && light.isEmpty }
+
+    private func planTickIfSpent() { if budget.spent >= Self.negligible { planTick() } }
 
     fileprivate func wait(_ turn: ClientTurn) {
         if turn.isHeavy { heavy.append(turn, of: turn.party) } else { light.append(turn, of: turn.party) }
@@ -89,7 +96,14 @@ package final class ClientTurns {
         }
         budget.tickEnded()
         isPlanned = !light.isEmpty || !heavy.isEmpty
-        if isPlanned { eventLoop.assumeIsolated().scheduleTask(in: Self.pause) { [self] in endTick() } }
+        if isPlanned { planNextTick() }
+    }
+
+    /// The loop reads its sockets when no task is due. So the pause begins behind all that the tick has left to do: the ends of
+    /// streams, for example, last longer than the pause.
+    private func planNextTick() {
+        let eventLoop = eventLoop.assumeIsolated()
+        eventLoop.execute { eventLoop.scheduleTask(in: Self.pause) { [self] in endTick() } }
     }
 
     private func run(_ turn: ClientTurn) {
@@ -101,6 +115,10 @@ package final class ClientTurns {
 
 /// One connection's part in `ClientTurns`. Confined to the event loop.
 final class ClientTurn {
+    /// The system's part of a read, which comes after the slice that asks for it.
+    private static let costOfRead = TimeAmount.microseconds(20)
+    private static let costOfWrite = TimeAmount.microseconds(8)
+
     private let turns: ClientTurns
     /// The name of the API key that the connection has shown; empty: none.
     var party = ""
@@ -109,10 +127,15 @@ final class ClientTurn {
     /// The work that waits, in order. The connection holds a bounded number: one piece for itself and one for each of its streams.
     private var left: Deque<() -> Void> = []
     private var isInLine = false
+    fileprivate var hasWorkLeft: Bool { !left.isEmpty }
+    /// Called within each slice when it ends, for what costs time only once: to hand what was written to the socket.
+    var beforeEnd: (() -> Void)?
 
     init(_ turns: ClientTurns) {
         self.turns = turns
     }
+
+    var eventLoop: any EventLoop { turns.eventLoop }
 
     /// Begins a slice; `end` must follow.
     /// - Returns: `false`: there is no time for it now, and the work goes to `later`.
@@ -123,8 +146,38 @@ final class ClientTurn {
 
     func end() { turns.end(self) }
 
+    /// Whether the slice that has begun is this connection's.
+    var isRunning: Bool { turns.current === self }
+
     /// Counts work that the connection causes and that runs outside of its slice.
     func charge(_ time: TimeAmount) { turns.charge(time.nanoseconds) }
+
+    /// Reads from the socket, now or in a later slice: a thousand sockets in one tick would take all of it.
+    func read(_ read: @escaping () -> Void) {
+        guard mayUseSocket else { return later(charging: Self.costOfRead, read) }
+        read()
+    }
+
+    /// Writes to the socket, now or in a later slice, for the same reason.
+    func write(_ write: @escaping () -> Void) {
+        if mayWrite() { write() } else { later(charging: Self.costOfWrite, write) }
+    }
+
+    /// Whether the socket may be written to now, which is charged.
+    func mayWrite() -> Bool {
+        guard mayUseSocket else { return false }
+        if !isRunning { charge(Self.costOfWrite) }
+        return true
+    }
+
+    private var mayUseSocket: Bool { isRunning || left.isEmpty && turns.mayUseSocket(self) }
+
+    private func later(charging time: TimeAmount, _ work: @escaping () -> Void) {
+        later { [self] in
+            charge(time)
+            work()
+        }
+    }
 
     /// Does this in a later slice, behind all that waits already. It may ask `mayGoOn`, and call `later` again.
     func later(_ work: @escaping () -> Void) {

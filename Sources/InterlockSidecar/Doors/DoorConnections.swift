@@ -76,8 +76,8 @@ final class AcceptPause: ChannelInboundHandler {
 
 /// A connection that keeps what it writes until the end of the tick.
 protocol FlushedConnection: AnyObject {
-    /// Hands what is written to the socket. Called once per tick and connection.
-    func flushNow()
+    /// Hands what is written to the socket, in a slice of the connection. Called once per tick and connection.
+    func flush()
 }
 
 /// The connections of a door that have something to write: all are flushed at the end of the tick, by one task of the loop. Confined to
@@ -96,7 +96,7 @@ final class DoorFlushes {
         eventLoop.assumeIsolated().execute { [self] in
             let connections = planned
             planned.removeAll(keepingCapacity: true)
-            for connection in connections { connection.flushNow() }
+            for connection in connections { connection.flush() }
         }
     }
 }

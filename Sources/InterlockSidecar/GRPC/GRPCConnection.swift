@@ -81,7 +81,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         configuration.headerBlockValidation = .disabled
         configuration.contentLengthValidation = .disabled
         let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandlers(connection.gate, TurnGate(turn, .http2))
+        try pipeline.addHandlers(connection.gate, TurnGate(turn, .grpc))
         try pipeline.addHandler(
             NIOHTTP2Handler(
                 mode: .server, frameDelegate: connection.breakage, connectionConfiguration: configuration,
@@ -359,7 +359,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         door.flushes.plan(self)
     }
 
-    func flushNow() {
+    func flush() {
         isFlushPlanned = false
         context?.flush()
     }

@@ -311,7 +311,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
         if isReading {
             if writer.buffer.count >= Self.flushThreshold { flushNow() }
-        } else if slots.isEmpty, !isClosing, isWritable {
+        } else if slots.isEmpty, !isClosing, isWritable, turn.mayWrite() {
             // Nothing else is under way that could share the write: the client may work on while others are answered.
             write(context)
             if isReadHeldBack || input.readableBytes > 0 { planFlush() }
@@ -339,7 +339,9 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         door.flushes.plan(self)
     }
 
-    func flushNow() {
+    func flush() { turn.write { [self] in flushNow() } }
+
+    private func flushNow() {
         isFlushPlanned = false
         guard let context else { return }
         if isClosing, slots.isEmpty {
@@ -422,7 +424,13 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         guard let context else { return }
         if !isClosing { takeAll(context) }
         flushNow()
-        if isInputClosed, !isTurnAwaited { context.close(promise: nil) }
+        if isInputClosed, !isTurnAwaited { closeAtEnd(context) }
+    }
+
+    /// The client sends nothing more. Replies that wait for their slice go out first.
+    private func closeAtEnd(_ context: ChannelHandlerContext) {
+        write(context)
+        context.close(promise: nil)
     }
 
     private var mayTakeMore: Bool {
@@ -501,7 +509,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
         if isReadHeldBack, mayTakeMore, !isTurnAwaited {
             isReadHeldBack = false
-            context.read()
+            readFromSocket()
         }
     }
 
@@ -535,7 +543,7 @@ extension RESPConnection {
             awaitLogin()
         }
         if case ChannelEvent.inputClosed = event {
-            if isTurnAwaited { isInputClosed = true } else { context.close(promise: nil) }
+            if isTurnAwaited { isInputClosed = true } else { closeAtEnd(context) }
         }
         context.fireUserInboundEventTriggered(event)
     }
@@ -560,8 +568,10 @@ extension RESPConnection {
         // What comes now is thrown away, and only its end is of interest: who goes on sending is not read as fast as it can.
         guard !isClosing else { return planRelief(context) }
         guard mayTakeMore, !isTurnAwaited else { return isReadHeldBack = true }
-        context.read()
+        readFromSocket()
     }
+
+    private func readFromSocket() { turn.read { [self] in self.context?.read() } }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         isWritable = context.channel.isWritable

@@ -20,6 +20,7 @@ package final class RESPDoorContext {
     private static let localPlaces = 16
     /// Leases of a client that has left, between two looks at the clock.
     private static let mostUnfollowedAtOnce = 16
+    private static let pauseOfUnfollowing = TimeAmount.microseconds(500)
     private var connections: [Int64: RESPConnection] = [:]
     /// Connections without a finished TLS handshake, or without a key.
     private var newcomers: Newcomers<RESPConnection>
@@ -118,7 +119,8 @@ package final class RESPDoorContext {
         if releasing { commands.calls.releaseFollowedLease(follower) } else { commands.calls.unfollowLease(follower) }
     }
 
-    /// The client of these leases has left. There may be ten thousand: they are given up in slices.
+    /// The client of these leases has left. There may be ten thousand: they are given up in slices, and no more of them while
+    /// Redis has much to do.
     /// - Parameter leases: each with whether it is released.
     func unfollow(_ leases: [(follower: LeaseFollower, isReleased: Bool)]) {
         guard leases.count > Self.mostUnfollowedAtOnce else {
@@ -128,11 +130,13 @@ package final class RESPDoorContext {
         let turn = ClientTurn(turns)
         var left = leases[...]
         func goOn() {
-            repeat {
+            while !commands.calls.isRedisBusy {
                 for lease in left.prefix(Self.mostUnfollowedAtOnce) { unfollow(lease.follower, releasing: lease.isReleased) }
                 left = left.dropFirst(Self.mostUnfollowedAtOnce)
-            } while !left.isEmpty && turn.mayGoOn
-            if !left.isEmpty { turn.later(goOn) }
+                guard !left.isEmpty else { return }
+                guard turn.mayGoOn else { return turn.later(goOn) }
+            }
+            turn.eventLoop.assumeIsolated().scheduleTask(in: Self.pauseOfUnfollowing) { turn.later(goOn) }
         }
         turn.later(goOn)
     }
