@@ -250,6 +250,26 @@ struct HTTP2Tests {
         }
     }
 
+    @Test("a stream whose body nobody wants is answered, and reset without an error before its window is opened again")
+    func unwantedBody() async throws {
+        try await HTTPTestDoor.with { door in
+            try await Client.with(port: door.client.port) { client in
+                let part = String(repeating: "x", count: 10_000)
+                try await client.send(Client.head("POST", "/nowhere", stream: 1, ends: false))
+                #expect(try await client.answer(1).status == "404")
+                for _ in 1...2 { try await client.send(Client.data(part, stream: 1, ends: false)) }
+                #expect(try await client.answer(1, until: { $0.reset != nil }).reset == Code.none)
+                // One that is small comes to its end.
+                try await client.send(
+                    Client.head("POST", "/nowhere", stream: 3, ends: false), Client.data(part, stream: 3, ends: true),
+                    Client.head("GET", "/healthz", stream: 5))
+                #expect(try await client.answer(5).status == "200")
+                let small = try await client.answer(3)
+                #expect(small.status == "404" && small.reset == nil)
+            }
+        }
+    }
+
     @Test("streams that are given up by the hundred take no other with them")
     func givenUp() async throws {
         try await ProxyTestDoor.with(
@@ -276,14 +296,20 @@ struct HTTP2Tests {
 
     @Test("a client that sends more than its window ends its connection, or its stream")
     func windowExceeded() async throws {
-        try await ProxyTestDoor.with(upstream: { call in while try await call.more() != nil {} }) { proxy in
+        let configure: (inout ServiceDefinition) -> Void = {
+            $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60))]
+            $0.onLimit = LimitPolicy(action: .wait, patience: .seconds(60))
+        }
+        try await ProxyTestDoor.with(configure: configure, upstream: { try await $0.answer("200 OK") }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
-                let part = Client.data(String(repeating: "x", count: 16_000), stream: 1, ends: false)
-                // The service has no permit to give yet: nothing is read, and no window opened.
+                try await client.send(Client.head("GET", "/proxy/shop/a", stream: 1))
+                #expect(try await client.answer(1).status == "200")
+                let part = Client.data(String(repeating: "x", count: 16_000), stream: 3, ends: false)
+                // It waits for the limit: nothing is read, and no window opened.
                 try? await client.send(
-                    [Client.head("POST", "/proxy/shop/a", stream: 1, ends: false)] + Array(repeating: part, count: 200))
+                    [Client.head("POST", "/proxy/shop/a", stream: 3, ends: false)] + Array(repeating: part, count: 200))
                 do {
-                    let answer = try await client.answer(1)
+                    let answer = try await client.answer(3)
                     #expect(answer.reset == Code.flowControl)
                 } catch is HTTP2TestClient.Closed {
                     #expect(client.goAway?.errorCode ?? Code.flowControl == Code.flowControl)

@@ -15,6 +15,11 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
         HTTP2Setting(parameter: .maxHeaderListSize, value: HTTPDoorContext.limits.maxHeaderListSize),
     ]
 
+    /// The charge for the end of a stream, whose channel goes after the slice.
+    private static let costOfEnd = TimeAmount.microseconds(20)
+    /// For requests that came together with the first: they are told that there is no place.
+    private static let idleTimeoutOfKept = TimeAmount.milliseconds(100)
+
     let door: HTTPDoorContext
     let place: HTTPDoorContext.Place
     /// The streams take their turns together.
@@ -68,10 +73,11 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
 
     func ended(_ stream: HTTPConnection) {
         guard streams.removeValue(forKey: ObjectIdentifier(stream)) != nil else { return }
+        turn.charge(Self.costOfEnd)
         if place == .ordinary { door.streamEnded() }
         guard streams.isEmpty else { return }
-        if isGoingDown || place == .kept { return endGently() }
-        alarm?.set(.now() + door.idleTimeout)
+        if isGoingDown { return endGently() }
+        alarm?.set(.now() + (place == .kept ? Self.idleTimeoutOfKept : door.idleTimeout))
     }
 
     /// A request on a stream was let in.
@@ -148,6 +154,9 @@ final class HTTP2EndOfStream: ChannelOutboundHandler {
     typealias OutboundIn = HTTP2Frame.FramePayload
     typealias OutboundOut = HTTP2Frame.FramePayload
 
+    /// The answer is whole, and nobody wants the rest of the request.
+    struct Unread {}
+
     private var held: (payload: HTTP2Frame.FramePayload, promise: EventLoopPromise<Void>?)?
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
@@ -167,6 +176,12 @@ final class HTTP2EndOfStream: ChannelOutboundHandler {
     func flush(context: ChannelHandlerContext) {
         release(context)
         context.flush()
+    }
+
+    func triggerUserOutboundEvent(context: ChannelHandlerContext, event: Any, promise: EventLoopPromise<Void>?) {
+        guard event is Unread else { return context.triggerUserOutboundEvent(event, promise: promise) }
+        release(context)
+        context.writeAndFlush(wrapOutboundOut(.rstStream(.noError)), promise: promise)
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
