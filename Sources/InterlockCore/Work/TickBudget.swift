@@ -55,6 +55,10 @@ package struct TurnLine<Party: Hashable, Member> {
     package init() {}
 
     package var isEmpty: Bool { parties.isEmpty }
+    /// The parties that have a member waiting.
+    package var partyCount: Int { parties.count }
+
+    package func isWaiting(_ party: Party) -> Bool { members[party] != nil }
 
     package mutating func append(_ member: Member, of party: Party) {
         if members[party] == nil { parties.append(party) }

@@ -7,10 +7,13 @@ package import NIOCore
 ///
 /// A connection that used up its last slice waits behind those that did not, so an occasional client never waits behind a hundred
 /// busy ones. Among those that wait, API keys take turns, and so do the connections of one key; all connections that have shown
-/// no key count as one key. Each tick runs at least one slice of each kind, so nobody waits forever.
+/// no key count as one key. Each tick runs at least one slice of a busy connection, and one for each of the first few keys among
+/// the others, so nobody waits forever.
 package final class ClientTurns {
     /// Between two ticks with work left: any time at all lets the loop read its sockets.
     private static let pause = TimeAmount.microseconds(10)
+    /// The keys that have a slice in each tick, whatever it has spent.
+    private static let partiesPerTick = 4
     /// With less than this spent, the end of the tick goes unnoticed: planning it would cost more than it limits.
     private static let negligible: Int64 = 100_000
 
@@ -39,14 +42,13 @@ package final class ClientTurns {
         return try await eventLoop.submit { NIOLoopBound(ClientTurns(of: coordinator), eventLoop: eventLoop) }.get()
     }
 
-    /// Begins a slice if there is time for one and nobody waits who comes first.
     fileprivate func begin(_ turn: ClientTurn) -> Bool {
         if let current {
             if current === turn { return true }
             // The slice was left open: its connection closed within it.
             end(current)
         }
-        guard budget.hasRoom, !turn.isHeavy, light.isEmpty else { return false }
+        guard mayGoFirst(turn) else { return false }
         current = turn
         budget.begin(now: clock())
         return true
@@ -68,8 +70,10 @@ package final class ClientTurns {
         planTickIfSpent()
     }
 
-    /// Whether a connection may use its socket now, outside of a slice.
-    fileprivate func mayUseSocket(_ turn: ClientTurn) -> Bool { budget.hasRoom && !turn.isHeavy && light.isEmpty }
+    /// Whether there is time for a connection now, and nobody waits who comes first.
+    fileprivate func mayGoFirst(_ turn: ClientTurn) -> Bool {
+        budget.hasRoom && !turn.isHeavy && (light.isEmpty || !light.isWaiting(turn.party))
+    }
 
     private func planTickIfSpent() { if budget.spent >= Self.negligible { planTick() } }
 
@@ -88,8 +92,11 @@ package final class ClientTurns {
     private func endTick() {
         if let current { end(current) }
         var hasRunHeavy = false
-        if let turn = light.popFirst() { run(turn) }
-        while budget.hasRoom, let turn = light.popFirst() { run(turn) }
+        var owed = min(light.partyCount, Self.partiesPerTick)
+        while budget.hasRoom || owed > 0, let turn = light.popFirst() {
+            owed -= 1
+            run(turn)
+        }
         while budget.hasRoom || !hasRunHeavy, let turn = heavy.popFirst() {
             hasRunHeavy = true
             run(turn)
@@ -170,7 +177,7 @@ final class ClientTurn {
         return true
     }
 
-    private var mayUseSocket: Bool { isRunning || left.isEmpty && turns.mayUseSocket(self) }
+    private var mayUseSocket: Bool { isRunning || left.isEmpty && turns.mayGoFirst(self) }
 
     private func later(charging time: TimeAmount, _ work: @escaping () -> Void) {
         later { [self] in
