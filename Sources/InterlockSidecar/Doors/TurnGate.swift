@@ -30,6 +30,7 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
     private var isReadAsked = false
     private var isInputClosed = false
     private var isFlushHeld = false
+    private var isReadCompleting = false
 
     init(_ turn: ClientTurn, _ piece: Piece) {
         self.turn = turn
@@ -64,8 +65,10 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
+        isReadCompleting = true
         context.fireChannelReadComplete()
         turn.end()
+        isReadCompleting = false
     }
 
     private func handOn(_ context: ChannelHandlerContext) {
@@ -124,7 +127,9 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
         flushHeld()
-        context.close(mode: mode, promise: promise)
+        guard isReadCompleting else { return context.close(mode: mode, promise: promise) }
+        // NIO goes on with the channel behind the read that found the end of its input, and takes it for open.
+        context.eventLoop.assumeIsolated().execute { context.close(mode: mode, promise: promise) }
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
