@@ -41,7 +41,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     /// Goes off when the server has not said within a while what it was asked.
     private var doubt: Scheduled<Void>?
     private let madeAt = NIODeadline.now()
-    /// When it is closed if it carries nothing until then.
+    /// The deadline at which the connection closes if it stays unused.
     var unusedUntil = NIODeadline.distantFuture
     /// After this it takes no further request.
     var retiresAt = NIODeadline.distantFuture

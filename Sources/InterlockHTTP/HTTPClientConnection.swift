@@ -108,7 +108,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     /// Of the bytes that came last, and of the body's part in them.
     private var read = ReadEnd()
     private var partEnd: UInt?
-    /// When it is closed if nobody uses it.
+    /// The deadline at which the connection closes if it stays unused.
     var unusedUntil = NIODeadline.uptimeNanoseconds(0)
     /// For how long the server keeps it unused, as far as it has said so.
     private(set) var keepAlive: TimeAmount?

@@ -140,7 +140,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         return done.futureResult.map { agreed in (channel, agreed == HTTPProtocol.http2) }
     }
 
-    /// When a new connection has its greatest age: those that were made together do not end together.
+    /// The end of a new connection's life, spread so that connections made together do not end together.
     private var endOfAge: NIODeadline {
         guard let maximumAge = settings.maximumAge else { return .distantFuture }
         return .now() + .nanoseconds(Int64(Double(maximumAge.nanoseconds) * Double.random(in: 0.9...1)))

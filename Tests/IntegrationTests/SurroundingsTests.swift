@@ -4,7 +4,7 @@ import InterlockProcesses
 import Subprocess
 import Testing
 
-/// What the system gives a process, or does not: `/proc`, open descriptors, room for more of them, children of others.
+/// Processes that lack what most systems provide: `/proc`, descriptors, a clean list of children.
 @Suite("The surroundings of a process", .serialized, .timeLimit(.minutes(2)))
 struct SurroundingsTests {
     /// Executes what follows in mounts of its own, after `preparation`.

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Configuration: domains of Envoy's rate limit service")
 struct ConfigurationDomainTests {
-    /// What is read of a file that imports this text, or what is wrong with it.
+    /// Reads the domains of a file that imports this text.
     private static func imported(_ yaml: String) throws -> DomainSettings {
         let file = FileManager.default.temporaryDirectory.appending(path: "import-\(UInt64.random(in: .min ... .max)).yaml")
         try Data(yaml.utf8).write(to: file)
@@ -156,7 +156,7 @@ struct ConfigurationDomainTests {
 
     // MARK: Rules that limit nobody
 
-    /// What is said of a domain's rules, each a line of YAML, that are read.
+    /// Returns the warnings for a domain with these rules, each a line of YAML.
     private static func warnings(_ rules: String...) throws -> [String] {
         let yaml = "listen: { grpc: 127.0.0.1:7381 }\nrate_limits:\n  edge:\n    descriptors:\n"
         return try configuration(yaml + rules.map { "      - \($0)\n" }.joined()).warnings

@@ -15,7 +15,7 @@ struct FollowedLeaseEndTests {
         return (lease, try await locks.follow(lease, extends: extends))
     }
 
-    /// What is told until the stream ends; fails when it does not end within ten seconds.
+    /// Returns the first loss of a stream, or `nil` if it ends without one; fails after ten seconds.
     private static func untold(_ losses: AsyncStream<LeaseLoss>) async throws -> LeaseLoss? {
         let reader = Task { () -> LeaseLoss? in
             for await loss in losses { return loss }

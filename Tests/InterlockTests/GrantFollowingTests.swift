@@ -4,7 +4,7 @@ import InterlockCore
 import InterlockProcesses
 import Testing
 
-/// What the sidecar that granted a lease reports of it, whoever ends or extends that lease.
+/// The sidecar that granted a lease reports its end and each extension, through whichever sidecar they come.
 @Suite("A sidecar's count and history follow its leases", .timeLimit(.minutes(2)))
 struct GrantFollowingTests {
     private static let name = "orders"

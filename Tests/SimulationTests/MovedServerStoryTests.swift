@@ -5,7 +5,7 @@ import Testing
 
 @testable import Simulation
 
-/// What a planned failover behind one address means. Each test is the shortest story that shows it.
+/// Planned failovers behind one address. Each test is the shortest story that shows one effect.
 @Suite("Another server behind one address", .timeLimit(.minutes(1)))
 struct MovedServerStoryTests {
     private static let connections = 3

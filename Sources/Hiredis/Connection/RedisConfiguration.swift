@@ -41,9 +41,9 @@ package struct RedisConfiguration: Sendable {
     /// it: see `PeerCheck`. `nil`: it does not.
     package var peerCheckKey: String?
 
-    /// Whether it is one server of a cluster.
+    /// Whether the server belongs to a cluster.
     var isOfCluster = false
-    /// Whether it is a Sentinel.
+    /// Whether the server is a Sentinel.
     var isSentinel = false
     /// Replaces the password and certificates; `nil`: they stand as they are here.
     var secrets: NIOLoopBoundBox<RedisSecrets>?

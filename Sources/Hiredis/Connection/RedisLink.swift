@@ -20,7 +20,7 @@ final class RedisLink {
     private let directory: (any RedisDirectory)?
     /// The configuration, with the address that the last attempt went to.
     private var server: RedisConfiguration
-    /// When that was, and what was found out there.
+    /// The time of that attempt, and the run ID that the server reported.
     private var dialedAt = NIODeadline.uptimeNanoseconds(0)
     private var runID: String?
     private var state = State.idle

@@ -367,7 +367,7 @@ if call.op == 'trial' then
     return reply(1)
   end
   redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', now)
-  -- Of a clock that was set back: no permit lasts longer than its lifetime.
+  -- After a clock step back, no permit lasts longer than its lifetime.
   redis.call('ZREMRANGEBYSCORE', KEYS[4], '(' .. integer(now + call.lifetime), '+inf')
   if redis.call('ZCARD', KEYS[4]) + successes >= call.permits then return reply(0) end
   redis.call('ZADD', KEYS[4], now + call.lifetime, call.id)

@@ -12,7 +12,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local lifetime = tonumber(ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
--- Of a clock that was set back: nobody counts as alive for longer than a lifetime.
+-- After a clock step back, no sidecar counts as alive for longer than a lifetime.
 local latest = string.format('%.0f', now + lifetime)
 for _, id in ipairs(lifetime > 0 and redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. latest, '+inf') or {}) do
   redis.call('ZADD', KEYS[1], latest, id)

@@ -33,9 +33,9 @@ final class LockCoordinator {
     /// Leases that an unanswered acquire may have left behind, until they are known to be gone. Bounded.
     var leftovers: [(name: String, token: String, until: Instant)] = []
     static let leftoverCapacity = 10_000
-    /// When they are tried again; sooner when Redis is back.
+    /// The time of the next attempt for them; Redis' return brings it forward.
     var leftoverRetry: Deadlines.Entry?
-    /// When listed leases are read again; `nil`: none is listed.
+    /// The time of the next review of listed leases; `nil` while none is listed.
     var nextReview: Deadlines.Entry?
     /// The log lines already written about semaphores that were requested with another size. Bounded.
     var misfits: Set<String> = []

@@ -408,7 +408,7 @@ struct LeaveScript: ScriptCommand {
 struct BreakScript: ScriptCommand {
     var keys: LockKeys
     var by: String
-    /// Of the grant that is to end; `nil`: whichever stands.
+    /// The fence of the grant to end; `nil` ends the current one.
     var fence: Int64?
     var origin: String
     var database: Int

@@ -186,8 +186,8 @@ package enum JointLockAnswer: Sendable {
 
 /// A lease whose loss is told, and that may be extended until its holder is done.
 ///
-/// When this value and its stream are dropped, the lease is followed no longer: one that was extended lapses in its own time. So keep it for
-/// as long as the lock is needed.
+/// Dropping this value and its stream ends the following, and an extended lease then lapses. Keep the value for as
+/// long as you need the lock.
 public struct FollowedLease: Sendable {
     package let follower: LeaseFollower
     /// At most one loss, at the lease's own deadline at the latest. The stream ends without one when the lease is released or no longer

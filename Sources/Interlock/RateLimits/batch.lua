@@ -27,8 +27,8 @@ else
   end)
 end
 
--- Of each counter: where its limit stands in the batch, and what was taken before. `ttl` is of fixed windows, in ms, the last of
--- which counts still: a window is over a millisecond later. `opened` has the others.
+-- Per counter: the index of its limit in the batch, and what earlier calls took. `ttl` has the ms left of fixed windows,
+-- `opened` the other counters. The last ms still counts: a window ends one ms later.
 local limit, before, ttl, opened = {}, {}, {}, {}
 local is_room_for_all = true
 local d = -2
@@ -40,7 +40,7 @@ for k = 1, #KEYS do
   if batch[d] == 0 then
     if value then taken = tonumber(value) end
     if not taken then return redis.error_reply('ERR the counter ' .. KEYS[k] .. ' is not a number') end
-    -- Its last millisecond counts, so that it is over a window after its first one.
+    -- The last ms counts, so the counter ends one window after its first ms.
     local last = window > 1 and window - 1 or 1
     local left = last
     if taken > 0 then

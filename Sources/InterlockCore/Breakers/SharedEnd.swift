@@ -7,9 +7,9 @@ struct SharedEnd: Sendable {
     struct Reading: Sendable {
         /// In milliseconds of the epoch by Redis' clock.
         var redisTime: Int64
-        /// When the state that has this end began, by Redis' clock.
+        /// The start of the state that has this end, by Redis' clock.
         var sinceMilliseconds: Int64
-        /// When Redis was asked; `nil`: a message, which may have been under way for long.
+        /// The time of the request; `nil` for a message, which may have been delayed.
         var sentAt: Instant?
         var receivedAt: Instant
 
@@ -24,7 +24,7 @@ struct SharedEnd: Sendable {
             return sentAt != nil && !(0...SharedEnd.blur).contains(age)
         }
 
-        /// When Redis' clock shows so many milliseconds, or showed them, unless it jumps; `nil`: never.
+        /// Returns the instant at which Redis' clock shows these milliseconds, unless it jumps; `nil` for 0.
         func instant(of epochMilliseconds: Int64) -> Instant? {
             guard epochMilliseconds > 0 else { return nil }
             let (left, isOverflow) = epochMilliseconds.subtractingReportingOverflow(redisTime)

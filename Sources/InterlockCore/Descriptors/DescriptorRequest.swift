@@ -45,7 +45,7 @@ package struct DescriptorStatus: Hashable, Sendable {
     /// Milliseconds until all of it can be taken again, or until a window that has not begun would end; 0: nothing is taken of a limit
     /// without such windows, or it was not looked at.
     package var resetAfter: Int64
-    /// When it can be taken, in milliseconds, if nobody else takes; `nil`: it was, or that is not known.
+    /// The milliseconds until the cost fits, if no other call takes any; `nil` if it was taken, or that is not known.
     package var retryAfter: Int64?
     /// A shadow's rule would have refused it.
     package var isShadowRefusal = false

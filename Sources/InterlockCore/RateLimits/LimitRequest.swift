@@ -26,7 +26,7 @@ package struct LimitRequest: Equatable, Sendable {
 /// How a batch was judged, by the script or by this sidecar's own counters.
 package struct LimitVerdict: Equatable, Sendable {
     package struct Counter: Equatable, Sendable {
-        /// What was taken before the batch, as far as is counted.
+        /// The cost of earlier calls, as far as is counted.
         package var count: Int64
         /// What can be taken in all: the definition's capacity, or this sidecar's share of it.
         package var capacity: Int64

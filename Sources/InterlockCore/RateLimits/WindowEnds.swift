@@ -11,7 +11,7 @@ struct WindowEnds: Sendable {
     /// With more than so many all are forgotten, most of which have ended.
     private static let capacity = 16_384
 
-    /// When each is over, in ms by Redis' clock.
+    /// The end of each window, in ms by Redis' clock.
     private var ends: [Key: Int64] = [:]
 
     /// In ms by Redis' clock; 0: it is not known.

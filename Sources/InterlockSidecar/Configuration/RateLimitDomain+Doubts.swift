@@ -110,6 +110,6 @@ extension DescriptorRule {
 }
 
 extension DescriptorPattern {
-    /// Whether it matches all that another one does: a star of the other one is matched by a star alone.
+    /// Whether this pattern matches everything that `other` matches. Only a star matches a star.
     fileprivate func covers(_ other: DescriptorPattern) -> Bool { hasStars && matches(other.text) }
 }

@@ -45,8 +45,8 @@ final class EventHistory {
         breakers[change.service] = changes
     }
 
-    /// What an event is of, among which those make room for others that have most: a limit that is reached every second pushes out its
-    /// own events, and not that a lock was broken. O(1).
+    /// The source of an event. The source with the most events makes room first: a limit that is reached every second
+    /// displaces its own events, not the news that a lock was broken. O(1).
     private static func source(_ payload: EventPayload?) -> String {
         switch payload {
         case .limit(let event): "limit \(event.service) \(event.limit)"
@@ -70,7 +70,7 @@ final class EventHistory {
         for service in Array(breakers.keys) where !isConfigured(service) { breakers[service] = nil }
     }
 
-    /// What a breaker has been through, the newest first.
+    /// The changes of a breaker, the newest first.
     func changes(ofService service: String) -> [Change] { Array(breakers[service] ?? []) }
 
     /// The events, the newest first.
@@ -83,8 +83,8 @@ final class EventHistory {
         buffer.writeString("],\"last\":\(last)}")
     }
 
-    /// What was published was read for what its type has, and may be no JSON to others: one such would spoil all that it is shown with.
-    /// `nil`: it is none through and through, nested too deep, or too long.
+    /// The published text, written anew as JSON. Its first reader decoded only the fields of its type, so the rest may be
+    /// malformed and would spoil every event around it. `nil` if the text is not JSON, nested too deep or too long.
     private static func written(_ published: String) -> ByteBuffer? {
         guard published.utf8.count <= longest, let event = try? JSONValue(reading: published.utf8, deepest: deepest) else {
             return nil

@@ -15,7 +15,7 @@ package final class LiveHub {
     /// Topics that nobody follows, for those who ask again and again.
     private static let mostTopics = 64
     private static let tick = TimeAmount.milliseconds(100)
-    /// What was asked for once and had to wait is read within so many milliseconds, or when it is asked for again.
+    /// The time for which a postponed read stays wanted after its last request, in milliseconds.
     private static let patience: Int64 = 3000
     /// After so many ticks without news a comment tells that this sidecar is there.
     private static let heartbeat = 20

@@ -87,7 +87,7 @@ final class LiveTopic {
         }
     }
 
-    /// It is not to be read for whoever has asked for it and had to wait.
+    /// Drops the postponed read.
     func giveUp() { reading.isPutOff = false }
 
     /// Calls `done` when what is being read is there; at once when nothing is.
@@ -164,6 +164,6 @@ final class ReadBudget {
         return true
     }
 
-    /// What was begun took so many.
+    /// Corrects the budget by the commands that the read took.
     func settle(_ commands: Int, expected: Int) { left -= Double(commands - expected) }
 }

@@ -19,7 +19,8 @@ final class LockPages {
     private static let most = 50
     /// The same where each is looked at by itself.
     private static let mostApart = 12
-    /// What one step found more is shown up to so many times that; beyond it the step begins the next page.
+    /// A page shows at most this many times its size if its last step finds more; beyond that, the step starts the next
+    /// page.
     private static let mostShown = 2
     /// A page ends after so many steps through the names, whatever they found.
     private static let mostSteps = 8
@@ -161,7 +162,7 @@ final class LockPages {
         if case .integer(let number) = value { number } else { 0 }
     }
 
-    /// When its lease ends, of several the last. A key may have been given a time to live without bounds.
+    /// Returns the end of the lease, or of the last of several. A key's time to live may have any size.
     private static func end(of lock: [String: JSONValue]) -> Int64 {
         let (end, isBeyond) = integer(lock["at_ms"]).addingReportingOverflow(integer(lock["ttl_ms"]))
         return isBeyond ? .max : end

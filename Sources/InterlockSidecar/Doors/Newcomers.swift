@@ -1,5 +1,5 @@
 /// Connections of one listener whose clients are unknown so far: no finished TLS handshake, no API key, no request.
-/// When there is no place for another connection, the one that has been unknown the longest makes room. Pure.
+/// A full listener closes the one that has been unknown for longest. Pure.
 struct Newcomers<Connection: AnyObject> {
     /// The most unknown connections where TLS is spoken, per listener: an unfinished handshake takes some 80 KB.
     static var mostWithTLS: Int { 256 }

@@ -51,15 +51,15 @@ final class UpstreamExchange: HTTPClientReceiver {
     /// Where the call's outcome is not in the answer's status: what it says at the head, until it is said at the end.
     private var isGRPC = false
     private var held: Held?
-    /// When the request was sent to its end; `nil`: it has not been.
+    /// The time at which the whole request was sent; `nil` before that.
     private var sentAllAt: NIODeadline?
     private let began = NIODeadline.now()
     private var isMeasured = false
-    /// From when the upstream had the whole request to when its answer began.
+    /// The time between the end of the request and the start of its answer.
     private var latency: Int64?
-    /// When the attempt to connect, or the wait for an answer, has failed.
+    /// The deadline for the connection or for the answer's first byte.
     private var limit: NIODeadline?
-    /// When something passed last, in either direction.
+    /// The time of the last byte, in either direction.
     private var passedAt = NIODeadline.now()
     /// How much of the answer's promised length has not come; `nil`: it promises none.
     private var owed: Int?
@@ -85,7 +85,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         if case .connecting = stage, owner != nil { limit = .now() + TimeAmount(upstream.settings.connectTimeout) }
     }
 
-    /// When it ends if nothing happens; the end of the whole call is its owner's.
+    /// The time at which the exchange ends if nothing happens. The owner ends the whole call.
     var due: NIODeadline? {
         guard owner != nil else { return nil }
         if let limit { return limit }
@@ -172,7 +172,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         owner?.upstreamFailed(failure)
     }
 
-    /// When `due` has come.
+    /// Ends the exchange: `due` has come.
     /// - Parameter isClientAwaited: it would go on if the client sent or read more.
     func timeIsOver(isClientAwaited: Bool) {
         switch stage {
@@ -184,7 +184,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         }
     }
 
-    /// When the whole call's time is over within an answer.
+    /// Ends the exchange within an answer: the whole call has run out of time.
     func totalIsOver() {
         let isStalled = owed != nil && .now() - passedAt >= TimeAmount(upstream.settings.firstByteTimeout)
         fail(isStalled ? .total : .cut)

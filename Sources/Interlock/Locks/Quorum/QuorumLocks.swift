@@ -57,7 +57,7 @@ final class QuorumLocks: LockProvider {
     private var alike: [AskedFor: [WaiterID]] = [:]
     private var waiters: [WaiterID: Waiter] = [:]
     private var lastID: WaiterID = 0
-    /// When listed leases are read again; `nil`: none is listed.
+    /// The time of the next review of listed leases; `nil` while none is listed.
     var nextReview: Deadlines.Entry?
 
     /// It does nothing before `start`.

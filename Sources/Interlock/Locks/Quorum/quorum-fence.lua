@@ -22,7 +22,7 @@ if holder ~= ARGV[1] then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', string.format('%.0f', ARGV[3] - passed))
 end
 local fence = tonumber(ARGV[2])
--- What stood here when a majority renewed the lease, attempts minted that failed.
+-- Failed attempts minted the number that this server had when a majority renewed the lease.
 local is_minted_in_vain = last % 2 == 0 and last == tonumber(ARGV[4])
 if last > fence and not is_minted_in_vain then fence = last + 1 - last % 2 end
 keep_number(fence, tonumber(ARGV[3]))
