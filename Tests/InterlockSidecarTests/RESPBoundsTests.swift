@@ -2,6 +2,7 @@ import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
+import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 import Testing
@@ -133,6 +134,42 @@ struct RESPBoundsTests {
             for _ in 0..<20 { try await Self.expectServed(by: door) }
             #expect(try await answer.hasPrefix("-ERR Protocol error"))
             #expect(try await door.cli("LOCK.INFO", "ghost") == .null)
+        }
+    }
+
+    /// Holds up an event loop until the gate opens.
+    private static func holdUp(_ eventLoop: any EventLoop) -> ConditionLock<Bool> {
+        let gate = ConditionLock(value: false)
+        eventLoop.execute {
+            if gate.lock(whenValue: true, timeoutSeconds: 20) { gate.unlock() }
+        }
+        return gate
+    }
+
+    private static func open(_ gate: ConditionLock<Bool>) {
+        gate.lock()
+        gate.unlock(withValue: true)
+    }
+
+    @Test("commands that came before their client closed are carried out, also those that wait for a slice")
+    func closedWhileWaiting() async throws {
+        try await RESPTestDoor.with { door in
+            let token = try #require(try await door.cli("LOCK.ACQUIRE", "orders", "600000").array?.first?.text)
+            // The client needs another loop than the one that is held up.
+            let loop = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+            let channel = try await ClientBootstrap(group: loop).connect(host: "127.0.0.1", port: door.port).get()
+            try await eventually("both are there") { try await door.connections() == 2 }
+            // All commands and the end arrive together. They take many slices, and the first reply meets a closed socket.
+            let gate = Self.holdUp(door.coordinator.eventLoop)
+            let commands = String(repeating: "PING\r\n", count: 5000) + "LOCK.RELEASE orders \(token)\r\n"
+            try await channel.writeAndFlush(ByteBuffer(string: commands))
+            try await channel.close()
+            Self.open(gate)
+            try await eventually("the client has left") { try await door.connections() == 1 }
+            try await eventually(within: .seconds(5), "the lock is released") {
+                try await door.cli("LOCK.INFO", "orders") == .null
+            }
+            try await loop.shutdownGracefully()
         }
     }
 

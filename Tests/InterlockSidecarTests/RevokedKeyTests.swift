@@ -259,6 +259,36 @@ struct RevokedKeyTests {
         }
     }
 
+    @Test("ends a wait of a RESP client that reads nothing")
+    func unreadRESP() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let path = "\(folder.path)/resp.sock"
+        try await RESPTestDoor.with(keys: Self.keys, unix: path, stallTimeout: .seconds(90)) { door in
+            let coordinator = door.coordinator
+            let name = try ResourceName("orders")
+            let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 600_000)))
+            let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+                .channelOption(.autoRead, value: false)
+                .connect(unixDomainSocketPath: path).get()
+            let commands = ["AUTH web-secret", "HELLO 3", "SUBSCRIBE interlock:events", "LOCK.ACQUIRE orders 30000 WAIT 80000"]
+            try await channel.writeAndFlush(ByteBuffer(string: commands.map { "\($0)\r\n" }.joined()))
+            try await eventually("it waits") { await coordinator.status.locksWaiting == 1 }
+            // A megabyte of events: more than the socket takes, and less than the listener keeps.
+            let events = coordinator.events.locks.subscribe()
+            let others = (0..<2500).map { "\(String(repeating: "x", count: 200))-\($0)" } + ["last"]
+            let breaks = others.map { "LOCK.ACQUIRE \($0) 60000\r\nLOCK.BREAK \($0)\r\n" }.joined()
+            _ = try await door.exchange("AUTH ops-secret\r\n\(breaks)QUIT\r\n")
+            _ = await events.first { $0.lock == "last" }
+            #expect(await coordinator.status.locksWaiting == 1)
+            Self.remove(door.access)
+            try await eventually(within: .seconds(10), "it waits no more") { await coordinator.status.locksWaiting == 0 }
+            _ = try await coordinator.releaseLock(name, token: held.token)
+            #expect(try await coordinator.inspectLock(name)?.label == nil)
+            try? await channel.close()
+        }
+    }
+
     @Test("leaves the callers of other keys alone")
     func others() async throws {
         try await HTTPTestDoor.with(keys: Self.keys) { door in

@@ -2,6 +2,7 @@ import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
+import Logging
 import NIOConcurrencyHelpers
 import Testing
 
@@ -216,6 +217,22 @@ struct GroupLockTests {
             for _ in 0..<3 {
                 let lease = try await fleet.sidecars[1].acquireLock(try Self.request(.permits(3)))
                 #expect(lease != nil)
+            }
+        }
+    }
+
+    @Test("another size than a semaphore has is logged, once for each lock and size")
+    func otherSize() async throws {
+        let log = LineLog()
+        try await Fleet.run(logger: Logger(label: "test") { _ in log }) { fleet in
+            for places in [5, 2, 2, 5, 7] {
+                let lease = try await fleet.sidecars[0].acquireLock(try Self.request(.permits(places)))
+                #expect(lease?.permits == 5)
+            }
+            let lines = log.lines.filter { $0.contains("event=lock.permits_differ") }
+            #expect(lines.count == 2, "\(lines)")
+            for (line, asked) in zip(lines, [2, 7]) {
+                #expect(line.hasSuffix("asked=\(asked) event=lock.permits_differ lock=orders permits=5"))
             }
         }
     }
