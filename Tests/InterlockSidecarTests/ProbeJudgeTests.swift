@@ -67,6 +67,27 @@ struct ProbeJudgeTests {
                 == .bad("the body is longer than 64 KiB: too long to be judged as JSON"))
     }
 
+    @Test(
+        "a member on the path that an object has twice is bad, since readers differ in which of them counts",
+        arguments: [
+            #"{"status":"ok","status":"down"}"#, #"{"status":"ok","at":{},"\u0073tatus":"ok"}"#,
+            #"{"a":[1,{"x":"}\"","y":null}], "status" : "ok" ,"status":{}}"#,
+        ])
+    func twice(body: String) throws {
+        let expectation = ProbeExpectation(body: [.json(path: "$.status", equals: "ok")])
+        #expect(try finding(expectation, body: body) == .bad("$.status: an object of the body has \"status\" twice"))
+    }
+
+    @Test(
+        "members that are elsewhere, or in different objects, do not matter",
+        arguments: [
+            #"{"status":"ok","at":{"status":"down"},"list":[{"status":1},{"status":2},"status","status"]}"#,
+            #"{"other":1,"status":"ok","other":"status"}"#, #"{"status":"ok","text":"{\"status\":1,\"status\":2}"}"#,
+        ])
+    func once(body: String) throws {
+        #expect(try finding(ProbeExpectation(body: [.json(path: "$.status", equals: "ok")]), body: body) == .good)
+    }
+
     @Test("JSON that is nested without end is bad and does not exhaust the stack")
     func nested() throws {
         let expectation = ProbeExpectation(body: [.json(path: "$.status", equals: "ok")])

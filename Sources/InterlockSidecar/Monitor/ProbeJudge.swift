@@ -70,6 +70,10 @@ package struct ProbeJudge: Sendable {
         guard let document = try? JSONValue(reading: answer.body, deepest: Self.deepestJSON) else {
             return "the body is not JSON"
         }
+        let repeated = RepeatedMembers.names(in: answer.body)
+        if let member = path.steps.compactMap(\.member).first(where: repeated.contains) {
+            return "\(name.prefix(80)): an object of the body has \"\(member.prefix(40))\" twice"
+        }
         guard let value = path.value(in: document) else { return "the body has nothing at \(name.prefix(80))" }
         guard !value.reads(as: text) else { return nil }
         let shown = if case .text(let own) = value { "\"\(own.prefix(40))\"" } else { value.kind }
@@ -83,6 +87,10 @@ extension StatusSet {
         ranges.map { $0.lowerBound == $0.upperBound ? "\($0.lowerBound)" : "\($0.lowerBound)..\($0.upperBound)" }
             .joined(separator: ", ")
     }
+}
+
+extension JSONPath.Step {
+    fileprivate var member: String? { if case .member(let name) = self { name } else { nil } }
 }
 
 extension JSONPath {
