@@ -21,6 +21,20 @@ struct RESPProtocolTests {
         }
     }
 
+    @Test(
+        "the refusal of a command with which libraries take locks in Redis names LOCK.ACQUIRE",
+        arguments: [["SET", "orders", "x", "NX", "PX", "30000"], ["set", "a", "b"], ["SETNX", "a", "b"]])
+    func locksOfRedis(words: [String]) async throws {
+        try await RESPTestDoor.with { door in
+            let text = "ERR unknown command '\(words[0])'; to take a lock, use LOCK.ACQUIRE; COMMAND lists those there are"
+            guard case .error(let error) = try await door.cli(words) else {
+                Issue.record("it is no error")
+                return
+            }
+            #expect(error.message == text)
+        }
+    }
+
     @Test("COMMAND answers what it was asked for, in the shape of Redis 7 (D4)")
     func commands() async throws {
         try await RESPTestDoor.with { door in

@@ -58,8 +58,11 @@ final class RESPCommands {
             counts[RESPCommandTable.unknown] += 1
             connection.came(RESPCommandTable.unknown, tag)
             guard !request.isWord(0, "MULTI") else { return beginRefusing(tag, connection) }
+            // Libraries that lock in Redis begin with these.
+            let isLocking = request.isWord(0, "SET") || request.isWord(0, "SETNX")
+            let hint = isLocking ? "to take a lock, use LOCK.ACQUIRE; " : ""
             connection.reply(tag) {
-                $0.error("ERR", "unknown command '\(Excerpt(request.text(0)))'; COMMAND lists those there are")
+                $0.error("ERR", "unknown command '\(Excerpt(request.text(0)))'; \(hint)COMMAND lists those there are")
             }
             return
         }
