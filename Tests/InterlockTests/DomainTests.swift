@@ -71,6 +71,19 @@ struct DomainTests {
         }
     }
 
+    @Test("where descriptors are judged one by one, each repetition of one finds less", arguments: [false, true])
+    func repeated(countsRefused: Bool) async throws {
+        let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(3))]) {
+            $0.isIndependent = true
+            $0.countsRefused = countsRefused
+        }
+        try await Fleet.run(domains: settings) { fleet in
+            let ask = Self.ask("ip")
+            try await Self.expect(fleet, ask, ask, ask, over: [false, false, false], left: [2, 1, 0])
+            try await Self.expect(fleet, ask, Self.ask("ip", "y"), over: [true, false], left: [0, 2])
+        }
+    }
+
     @Test("a request takes from all its limits or from none, and names the one that is over")
     func allOrNone() async throws {
         let rules = [DescriptorRule(key: "wide", limit: Self.rate(100)), DescriptorRule(key: "narrow", limit: Self.rate(2))]

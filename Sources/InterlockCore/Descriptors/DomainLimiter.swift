@@ -274,18 +274,21 @@ package struct DomainLimiter: Sendable {
         _ request: DescriptorBatch.Request, number: Int, of run: DescriptorBatch.Run, _ fits: [Int], most: Int,
         _ batch: DescriptorBatch, _ verdict: DescriptorVerdict, _ cause: DescriptorAnswer.Cause, _ used: inout [Int64]
     ) -> DescriptorAnswer {
-        for (charge, fit) in zip(batch.charges[run.charges], fits) {
+        func count(_ charge: DescriptorBatch.Charge, _ fit: Int) {
             let isOnItsOwn = batch.isIndependent || batch.counters[charge.counter].isShadow
-            guard batch.countsRefused || number < (isOnItsOwn ? min(fit, most) : most) else { continue }
+            guard batch.countsRefused || number < (isOnItsOwn ? min(fit, most) : most) else { return }
             let (sum, overflow) = used[charge.counter].addingReportingOverflow(charge.cost)
             used[charge.counter] = overflow ? .max : max(0, sum)
         }
+        if !batch.isIndependent { for (charge, fit) in zip(batch.charges[run.charges], fits) { count(charge, fit) } }
         var statuses = request.plan.items.map(\.status)
         for (place, charge) in zip(statuses.indices, run.chargeOfItem) {
             guard let charge else { continue }
             let counter = batch.charges[charge].counter
             let fit = fits[charge - run.charges.lowerBound]
             let isShadow = batch.counters[counter].isShadow
+            // A charge for each descriptor: a repetition of one finds less.
+            if batch.isIndependent { count(batch.charges[charge], fit) }
             // Of those that a request needs together, the one is over that had room for none of the rest.
             let isOver = number >= fit && (batch.isIndependent || isShadow || fit == most)
             statuses[place].remaining = max(0, verdict.counters[counter].capacity - used[counter])
