@@ -67,6 +67,54 @@ struct ProxyBytesTests {
         }
     }
 
+    /// A field `x-head` as HPACK has it (RFC 7541, section 6.2).
+    private static func literal(isIndexed: Bool, _ value: [UInt8]) -> [UInt8] {
+        var bytes: [UInt8] = [isIndexed ? 0x40 : 0, 6]
+        bytes += Array("x-head".utf8)
+        bytes.append(UInt8(value.count))
+        return bytes + value
+    }
+
+    @Test("over HTTP/2 UTF-8 passes unchanged, and the bytes of other values do not: HPACK's decoder has text")
+    func http2() async throws {
+        let heard = NIOLockedValueBox<[UInt8]>([])
+        try await ProxyTestDoor.with(upstream: { call in
+            heard.withLockedValue { $0 = call.rawHead }
+            let head = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Text: é😀\r\nX-Back: caf"
+            try await call.send(ByteBuffer(bytes: Array(head.utf8) + [0xE9] + Array("\r\n\r\n".utf8)))
+        }) { proxy in
+            try await HTTP2TestClient.with(port: proxy.client.port) { client in
+                var head = HTTP2TestClient.head("GET", "/proxy/shop/a", [("x-text", "é😀")], stream: 1)
+                head.payload.writeBytes(Self.literal(isIndexed: false, Array("caf".utf8) + [0xE9, 0xFF]))
+                try await client.send(head)
+                let answer = try await client.answer(1)
+                #expect(answer.value("x-text") == "é😀")
+                #expect(answer.value("x-back") == "café")
+            }
+            let asked = heard.withLockedValue { $0 }
+            #expect(Self.contains(asked, "x-text", Array("é😀".utf8)))
+            #expect(Self.contains(asked, "x-head", Array("caf\u{FFFD}\u{FFFD}".utf8)))
+        }
+    }
+
+    @Test("over HTTP/2 a client whose table the library counts as larger than it is loses its connection")
+    func http2Table() async throws {
+        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK") }) { proxy in
+            try await HTTP2TestClient.with(port: proxy.client.port) { client in
+                var first = HTTP2TestClient.head("GET", "/proxy/shop/a", stream: 1)
+                // Indexed: 29 of them fit into the client's table, 12 into the library's.
+                let value = [UInt8](repeating: 0xE9, count: 100)
+                for _ in 0..<20 { first.payload.writeBytes(Self.literal(isIndexed: true, value)) }
+                try await client.send(first)
+                #expect(try await client.answer(1).status == "200")
+                var second = HTTP2TestClient.head("GET", "/proxy/shop/a", stream: 3)
+                second.payload.writeBytes([0x80 + 62 + 19])
+                try await client.send(second)
+                #expect(try await client.end() == 9)
+            }
+        }
+    }
+
     @Test("a subject of UTF-8 is the same through the proxy as elsewhere")
     func subject() async throws {
         let perSubject: (inout ServiceDefinition) -> Void = {
