@@ -127,7 +127,8 @@ package enum OperationEnding: Hashable, Sendable, Codable {
 
     /// The reason when the client itself went away. It says nothing about the sidecar.
     package static let vanished = "vanished"
-    /// Like `vanished`, for a client that will not ask again: the sidecar gives back what it is granted for it.
+    /// Like `vanished`, for a client that will not ask again: the sidecar gives back what it is granted for it. A release was sent
+    /// before the client closed, and is carried out.
     package static let abandoned = "abandoned"
 
     /// Whether it may have been carried out, or may yet be. That includes errors, because an error may come from a timeout.

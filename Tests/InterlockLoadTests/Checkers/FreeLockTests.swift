@@ -34,6 +34,16 @@ struct FreeLockTests {
         #expect(refused(at: ended, after: history).broken == (isGood ? [] : [.freeLocks]))
     }
 
+    @Test("a release is carried out when its client closes right behind it, unless something breaks", arguments: [false, true])
+    func closedBehind(isBroken: Bool) {
+        var history = MadeHistory()
+        history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 5000)
+        history.operation(
+            .release(lock: 1, lease: 1), client: 1, asked: 140, ended: 140, .unknown(reason: OperationEnding.abandoned))
+        if isBroken { history.fault(.foreignFleet, from: 150, to: 151) }
+        #expect(refused(at: 4600, after: history).broken == (isBroken ? [] : [.freeLocks]))
+    }
+
     @Test("an acquire without an answer may hold the lock for as long as it asked for")
     func doubtful() {
         var history = MadeHistory()

@@ -82,6 +82,21 @@ struct AbandonedCalls: Sendable {
         return isGivenBack
     }
 
+    /// A client has sent a release and closed. Returns until when its lease counts.
+    /// - Parameter isOver: when its lease would end by itself.
+    mutating func closed(
+        behind release: Call, at instant: Instant, isOver: Instant, recovery: Int64, faults: FaultLog
+    ) -> Instant {
+        let isGivenBack = instant.advanced(byMilliseconds: Self.givingBack)
+        let since = release.invoked.advanced(byMilliseconds: -recovery)
+        guard isGivenBack < isOver, !faults.touches(.outage, sidecar: release.sidecar, since: since),
+            !faults.touches(.cutOff, sidecar: release.sidecar, since: since)
+        else { return isOver }
+        calls.removeAll { $0.isGivenBack < instant }
+        calls.append((instant, isGivenBack, isOver))
+        return isGivenBack
+    }
+
     /// A lease of the lock may end now. Returns until when the leases of clients that just left may last.
     mutating func released(at instant: Instant) -> Instant? {
         lastRelease = instant

@@ -9,7 +9,7 @@ internal import InterlockCore
 /// sidecar notice when they look again, at most `readersLook` later. Nothing is judged after any other fault.
 ///
 /// A call without an OWNER ends with its wait if its client leaves while it certainly waits: its sidecar gives back what it is
-/// granted for it.
+/// granted for it. A release is carried out even if its client closes right behind it.
 ///
 /// After a jump of Redis' clock nobody knows how long the leases of that time last. Nobody is accused until they are released or
 /// somebody holds the lock alone. Bounded by locks, valid leases and calls under way.
@@ -188,6 +188,11 @@ struct FreeLockChecker: HistoryChecker {
                 call, at: instant, heldUntil: heldUntil, isOver: rules.leaseEnd(ttl, after: instant), recovery: recovery,
                 faults: faults)
             locks[lock, default: Lock()].mayBeHeld(until: end)
+        case (.release(let lock, let lease), .unknown(OperationEnding.abandoned)):
+            guard let hold = locks[lock]?.holds[lease] else { return }
+            let end = locks[lock]?.abandoned.closed(
+                behind: call, at: instant, isOver: hold.end, recovery: recovery, faults: faults)
+            locks[lock]?.holds[lease]?.end = end ?? hold.end
         case (.acquire(let lock, _, let ttl, _, _), .failed), (.acquire(let lock, _, let ttl, _, _), .unknown):
             let end = rules.leaseEnd(ttl, after: instant)
             locks[lock, default: Lock()].mayBeHeld(until: end)

@@ -89,6 +89,35 @@ class DoorClient {
         door.send(words) { done(try? $0.get()) }
     }
 
+    /// Sends everything that `body` sends in one write, behind and before commands that use up the sidecar's time for one client.
+    func pipelined(_ body: () -> Void) {
+        let door = door
+        door.sendTogether {
+            ping(Int.random(in: 0...Self.mostPings, using: &random), over: door)
+            body()
+            ping(Int.random(in: 0...Self.mostPings / 2, using: &random), over: door)
+        }
+    }
+
+    /// The most commands before a call in one write. A slice lasts for about twenty.
+    private static let mostPings = 48
+    private static let pingWord = "ping-"
+
+    private func ping(_ count: Int, over door: DoorConnection) {
+        for number in 0..<count {
+            let word = "\(Self.pingWord)\(number)"
+            door.send(["PING", word]) { [weak door] result in
+                if case .success(let reply) = result, reply.text != word { door?.giveUpOnReplies() }
+            }
+        }
+    }
+
+    /// Whether the next call is sent among others in one write.
+    func pipelines() -> Bool { world.profile.pipelining > 0 && random.happens(world.profile.pipelining) }
+
+    /// Whether what is sent now leaves at once.
+    var isConnected: Bool { connection?.isOpen ?? false }
+
     /// Sends a command, and records the operations and their endings. `completion` is called once.
     /// - Parameters:
     ///   - operations: with their client numbers. A call for several locks is one operation for each.
@@ -113,6 +142,8 @@ class DoorClient {
         func all(_ ending: OperationEnding) -> [OperationEnding] { operations.map { _ in ending } }
         door.send(words) { [weak self] result in
             switch result {
+            // A reply to another command. Calls that have no answer are found.
+            case .success(let reply) where reply.text?.hasPrefix(Self.pingWord) ?? false: door.giveUpOnReplies()
             case .success(.error(let error)):
                 let word = error.message.prefix { $0 != " " }
                 end(all(.failed(code: String(word))))

@@ -23,6 +23,8 @@ final class DoorConnection {
     private var reader = DoorReplyReader()
     private var waiting: [(Result<RedisReply, Loss>) -> Void] = []
     private var unsent: [ByteBuffer] = []
+    /// The commands of a write that is being put together.
+    private var together: ByteBuffer?
 
     var onPush: ([RedisReply]) -> Void = { _ in }
     /// The connection was lost; not called when this side closes it.
@@ -50,14 +52,35 @@ final class DoorConnection {
     }
 
     var isClosed: Bool { state == .closed }
+    var isOpen: Bool { state == .open }
 
     /// Sends a command. `completion` is called once.
     func send(_ words: [String], completion: @escaping (Result<RedisReply, Loss>) -> Void) {
         guard state != .closed else { return completion(.failure(.notConnected)) }
         let bytes = ByteBuffer(bytes: RequestEncoder.encode(words))
         waiting.append(completion)
-        if state == .open { wire.send(bytes, to: wire.far) } else { unsent.append(bytes) }
+        if together?.writeImmutableBuffer(bytes) == nil { write(bytes) }
     }
+
+    /// Sends all commands of `body` in one write.
+    func sendTogether(_ body: () -> Void) {
+        together = ByteBuffer()
+        body()
+        guard let bytes = together else { return }
+        together = nil
+        write(bytes)
+    }
+
+    private func write(_ bytes: ByteBuffer) {
+        switch state {
+        case .connecting: unsent.append(bytes)
+        case .open: wire.send(bytes, to: wire.far)
+        case .closed: break
+        }
+    }
+
+    /// Drops all calls: the client cannot match replies to its commands.
+    func giveUpOnReplies() { waiting = waiting.map { _ in { _ in } } }
 
     /// Closes this end, even with commands under way.
     func close() {

@@ -76,7 +76,8 @@ final class LockClient: DoorClient {
             request.owner = "own-\(number)-\(owners)"
         }
         request.isLinked = !isQuorum && random.happens(0.2)
-        acquire(request)
+        guard pipelines() else { return acquire(request) }
+        pipelined { acquire(request) }
     }
 
     private func mode(of lock: Int) -> LeaseMode {
@@ -288,6 +289,8 @@ final class LockClient: DoorClient {
     private func release(_ place: Int) {
         guard let lease = held.first else { return rest() }
         held.removeFirst()
+        let isLast = held.isEmpty && !lease.isLinked
+        if isLast, isConnected, pipelines() { return releaseAndClose(lease) }
         ask(
             [(lease.number, .release(lock: lease.lock, lease: lease.lease))],
             ["LOCK.RELEASE", world.name(ofLock: lease.lock - firstLock), lease.token] + fence(of: lease)
@@ -302,6 +305,22 @@ final class LockClient: DoorClient {
             if held.isEmpty, case .done = endings[0], !fence(of: lease).isEmpty, random.happens(0.5) { return takeAgain(lease) }
             release(0)
         }
+    }
+
+    /// Releases the lease and closes the connection right behind: what came before its end is carried out.
+    private func releaseAndClose(_ lease: Held) {
+        pipelined {
+            ask(
+                [(lease.number, .release(lock: lease.lock, lease: lease.lease))],
+                ["LOCK.RELEASE", world.name(ofLock: lease.lock - firstLock), lease.token] + fence(of: lease),
+                farewell: OperationEnding.abandoned
+            ) { _ in
+                [.done(.released)]
+            } completion: { _ in
+            }
+        }
+        hangUp()
+        rest()
     }
 
     /// What a call names besides its token that may be sent again: an owner's token comes back with every lease of that owner.

@@ -38,16 +38,28 @@ final class LimitClient: ServiceClient {
                 rest()
             }
         }
-        ask([(number, operation)], words) { reply in
-            guard let numbers = reply.array?.compactMap(\.integer), numbers.count == 5 else { return [.failed(code: "?")] }
-            return [
-                numbers[0] == 0
-                    ? .done(.taken(limit: numbers[1], remaining: numbers[2], resetAfter: numbers[4]))
-                    : .refused(.limited(retryAfter: numbers[3]))
-            ]
-        } completion: { [self] _ in
-            forgetPlans()
-            rest()
+        guard pipelines() else { return ask(operation, words, times: 1) }
+        // A refusal that waits for an earlier reply would be out of date.
+        pipelined { ask(operation, words, times: wait > 0 ? 1 : LockClient.most) }
+    }
+
+    /// Asks several times at once, and goes on when all are answered.
+    private func ask(_ operation: Operation, _ words: [String], times: Int) {
+        var left = times
+        for place in 0..<times {
+            ask([(number + place, operation)], words) { reply in
+                guard let numbers = reply.array?.compactMap(\.integer), numbers.count == 5 else { return [.failed(code: "?")] }
+                return [
+                    numbers[0] == 0
+                        ? .done(.taken(limit: numbers[1], remaining: numbers[2], resetAfter: numbers[4]))
+                        : .refused(.limited(retryAfter: numbers[3]))
+                ]
+            } completion: { [self] _ in
+                left -= 1
+                guard left == 0 else { return }
+                forgetPlans()
+                rest()
+            }
         }
     }
 }

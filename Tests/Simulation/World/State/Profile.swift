@@ -107,6 +107,8 @@ struct Profile {
     var faultWeights: [(kind: FaultKind, weight: Int)]
     /// A program subscribes to every channel of Redis.
     var hasEavesdropper: Bool
+    /// The probability that a client sends a call among other commands in one write.
+    var pipelining = 0.0
     /// How many servers Redis is, where it is neither a quorum nor shared by two fleets.
     var topology = WorldTopology.single
 
@@ -152,6 +154,7 @@ struct Profile {
         hasEavesdropper = random.happens(0.1)
         services = Self.services(patience: habits.patience, random: &random)
         if isQuorum { drawRestarts(random: &random) }
+        drawPipelining(random)
         guard !isOneServer else { return }
         // A stream of its own: a world of one server draws nothing more.
         var own = random
@@ -172,6 +175,14 @@ struct Profile {
         } else {
             faultWeights = others
         }
+    }
+
+    /// The stream is a copy: a world without pipelines draws nothing more.
+    private mutating func drawPipelining(_ stream: SeededRandom) {
+        var own = stream
+        var random = SeededRandom(seed: own.next() &+ 1)
+        for _ in 0..<8 { _ = random.next() }
+        if random.happens(0.5) { pipelining = random.happens(0.5) ? 0.1 : 0.4 }
     }
 
     private mutating func drawTopology(_ stream: SeededRandom) {
@@ -355,7 +366,7 @@ extension Profile: CustomStringConvertible {
             \(sidecars) sidecars\(otherFleet > 0 ? " and \(otherFleet) of another fleet" : "")\
             \(quorum > 0 ? ", quorum of \(quorum)" : "")\(replicaWords)\(topologyWords)\
             \(maximumHold.map { ", held for at most \($0) ms" } ?? ""), fleet_size \(fleetSize), clocks within \(drift / 1000) ppm\
-            \(hasEavesdropper ? ", an eavesdropper" : "")
+            \(hasEavesdropper ? ", an eavesdropper" : "")\(pipelining > 0 ? ", pipelines" : "")
             locks: \(locks.map { "\($0)" }.joined(separator: ", ")); clients: \(lockClients) locks, \(limitClients) limits, \(permitClients) permits
             \(guarded.joined(separator: "\n"))
             """
