@@ -34,12 +34,6 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     /// How long the rest of a request that nobody wants is read and dropped before a connection is closed on it, since with bytes on
     /// their way the client would not get to read its answer; and how long a client may take for what it did not read.
     private static let linger = TimeAmount.seconds(1)
-    /// The bytes of an unwanted body that are read; beyond them the connection ends. With the last read they are at most 64 KiB.
-    private static let mostDropped = 60 * 1024
-    private static let readLengthOfDropped = 4 * 1024
-    /// The same for a stream, before its window is opened again.
-    private static let mostDroppedOfStream = 16 * 1024
-
     /// The charge for a request that is answered by a task: it runs on the event loop, outside of the connection's slice.
     private static let costOfTask = TimeAmount.microseconds(250)
 
@@ -77,10 +71,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     private var isAnswerOut = false
     /// Nothing more of a request comes before the end.
     private var isRestRead = false
-    /// The bytes of the present request's body that were dropped.
-    private var dropped = 0
-    /// The bytes of the body that nobody wants are read in small pieces.
-    private var isReadingLittle = false
+    private var unwanted: UnwantedBody
     /// The end of the present answer is with the network.
     private var isAnswerWritten = false
     /// The caller of the last request that was let in; `nil`: there was none, or none that needed a key.
@@ -98,6 +89,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         self.place = place
         self.turn = turn
         self.parent = parent
+        unwanted = UnwantedBody(ofStream: parent != nil)
         self.firstRequestBy = firstRequestBy
     }
 
@@ -180,7 +172,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
             case .none: !isClosing && !isWritable
             case .begun, .collected, .relayed, .dropped: false
             }
-        guard isReadAsked, isClosing || isReadWanted, !isHeldBack, waitingBytes < Self.mostWaiting, dropped <= mostDropped
+        guard isReadAsked, isClosing || isReadWanted, !isHeldBack, waitingBytes < Self.mostWaiting, !unwanted.isTooMuch
         else { return }
         isReadAsked = false
         context?.read()
@@ -341,40 +333,18 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         }
     }
 
-    private var mostDropped: Int { parent == nil ? Self.mostDropped : Self.mostDroppedOfStream }
-
     /// A body that goes on and on for nobody ends the connection, once its client has had time to read the answer, or its stream.
     private func drop(_ part: HTTPServerRequestPart) {
-        guard case .body(let bytes) = part else { return }
-        readLittle()
-        guard dropped <= mostDropped else { return }
-        dropped += bytes.readableBytes
-        guard dropped > mostDropped else { return }
+        guard case .body(let bytes) = part, unwanted.drop(bytes.readableBytes, from: context?.channel) else { return }
         guard parent == nil else { return resetIfAnswered() }
         guard !isClosing else { return }
         isKept = false
         nextIfOver()
     }
 
-    private func readLittle() {
-        guard !isReadingLittle, parent == nil else { return }
-        isReadingLittle = true
-        setReads(FixedSizeRecvByteBufferAllocator(capacity: Self.readLengthOfDropped))
-    }
-
-    private func readAsUsual() {
-        guard isReadingLittle else { return }
-        isReadingLittle = false
-        setReads(AdaptiveRecvByteBufferAllocator())
-    }
-
-    private func setReads(_ allocator: any RecvByteBufferAllocator) {
-        try? context?.channel.syncOptions?.setOption(.recvAllocator, value: allocator)
-    }
-
     /// Tells the client of a stream that has its answer to send no more (RFC 9113, section 8.1).
     private func resetIfAnswered() {
-        guard isAnswerWritten, dropped > mostDropped else { return }
+        guard isAnswerWritten, unwanted.isTooMuch else { return }
         context?.triggerUserOutboundEvent(HTTP2EndOfStream.Unread(), promise: nil)
     }
 
@@ -404,9 +374,8 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     /// A request's head has come.
     private func begin(_ head: HTTPRequestHead) {
         alarm?.set(.now() + door.idleTimeout)
-        dropped = 0
+        unwanted.reset(context?.channel)
         isAnswerWritten = false
-        readAsUsual()
         isContinueAwaited = HTTPCall.awaitsContinue(head)
         if parent == nil {
             isKept = isKept && place == .ordinary && head.isKeepAlive && head.version != .http1_0
