@@ -38,6 +38,8 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     private static let longestLinger = TimeAmount.seconds(1)
     /// Between two looks at the clock: a cheap command takes a microsecond.
     private static let commandsBetweenLooks = 8
+    /// So many more arguments cost as much as a command.
+    private static let argumentsOfCommand = 16
 
     // Whatever refers to a connection lets go of it when its client leaves. Nothing does so weakly: an object that has ever been
     // referred to in that way is retained more slowly, which is a tenth of a command.
@@ -71,6 +73,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     @exclusivity(unchecked) private var takes = PlainTakes()
     @exclusivity(unchecked) private var lastService: (name: [UInt8], version: Int, reference: ServiceReference)?
     private var isReading = false
+    private var isReadCompleting = false
     private var isFlushPlanned = false
     private var isReadHeldBack = false
     /// Looks again whether Redis is busy.
@@ -264,8 +267,10 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     private func closeAfterWhatIsWritten() {
         guard let context else { return }
-        isClosing = true
         isEndedHere = true
+        // What has come before is carried out first.
+        if isTurnAwaited, !isClosing { return isInputClosed = true }
+        isClosing = true
         context.writeAndFlush(takeWritten()).assumeIsolated().whenComplete { _ in context.close(promise: nil) }
     }
 
@@ -306,6 +311,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     private func afterWriting() {
         guard let context else { return }
+        guard !isUnread else { return writer.buffer.removeAll() }
         if writer.buffer.count > Self.longestOutput {
             return drop(context)
         }
@@ -356,7 +362,11 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     /// Closes at once, or, where the client's bytes were refused, when it has stopped sending: the system discards an answer whose
     /// connection is closed with bytes unread.
     private func closeBehindAnswer(_ context: ChannelHandlerContext) {
-        guard isRefused, !speaksTLS, self.context != nil else { return context.close(promise: nil) }
+        guard isRefused, !speaksTLS, self.context != nil else {
+            guard isReadCompleting else { return context.close(promise: nil) }
+            // NIO goes on with the channel behind the read that found the end of its input, and takes it for open.
+            return context.eventLoop.assumeIsolated().execute { context.close(promise: nil) }
+        }
         context.close(mode: .output, promise: nil)
         linger = context.eventLoop.assumeIsolated().scheduleTask(in: Self.longestLinger) { context.close(promise: nil) }
     }
@@ -396,7 +406,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         commandsUntilLook = Self.commandsBetweenLooks
         while !isClosing, mayTakeMore, input.readableBytes > 0, takeOne(context) {
             isRelieved = false
-            commandsUntilLook -= 1
+            commandsUntilLook -= 1 + parser.arguments.count / Self.argumentsOfCommand
             guard commandsUntilLook <= 0 else { continue }
             commandsUntilLook = Self.commandsBetweenLooks
             guard !turn.mayGoOn else { continue }
@@ -423,6 +433,10 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     private func goOn() {
         guard let context else { return }
         if !isClosing { takeAll(context) }
+        guard !isUnread else {
+            if !isTurnAwaited { end() }
+            return
+        }
         flushNow()
         if isInputClosed, !isTurnAwaited { closeAtEnd(context) }
     }
@@ -558,7 +572,9 @@ extension RESPConnection {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
+        isReadCompleting = true
         if writer.buffer.count > 0 || isClosing { flushNow() }
+        isReadCompleting = false
         turn.end()
         if input.readableBytes == 0, input.capacity > Self.flushThreshold { input = ByteBuffer() }
     }
@@ -601,15 +617,18 @@ extension RESPConnection {
         context.close(promise: nil)
     }
 
-    /// The client has left: its waits are given up.
+    /// The client has left. Commands that came before count, as they would without a wait for the turn.
     private func ended() {
-        guard let context else { return }
-        if isTurnAwaited, !isClosing {
-            // Commands that came before the end count, as they would without a wait for the turn.
-            isUnread = true
-            while !isClosing, mayTakeMore, input.readableBytes > 0, takeOne(context) {}
-            submitTakes()
-        }
+        guard context != nil else { return }
+        guard isTurnAwaited, !isClosing else { return end() }
+        isUnread = true
+        stall?.cancel()
+        login?.cancel()
+        turn.end()
+    }
+
+    /// The client's waits are given up.
+    private func end() {
         turn.cancel()
         turn.end()
         self.context = nil
