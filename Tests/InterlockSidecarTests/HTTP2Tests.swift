@@ -193,15 +193,21 @@ struct HTTP2Tests {
     }
 
     @Test(
-        "a flood of frames that ask for an answer ends the connection", arguments: [HTTP2TestClient.Frame.Kind.ping, .settings])
+        "a flood of frames that ask for an answer ends the connection, or is answered in slices and holds up no request",
+        arguments: [HTTP2TestClient.Frame.Kind.ping, .settings])
     func upkeep(kind: HTTP2TestClient.Frame.Kind) async throws {
         try await HTTPTestDoor.with(firstRequestTimeout: .seconds(60)) { door in
             try await Client.with(port: door.client.port) { client in
                 let payload = kind == .ping ? ByteBuffer(repeating: 1, count: 8) : ByteBuffer()
-                let flood = Array(repeating: Client.Frame(kind: kind, payload: payload), count: 50_000)
-                try? await client.send(flood)
-                let code = try await client.end()
-                #expect(code ?? Code.enhanceYourCalm == Code.enhanceYourCalm)
+                // Twice as many as may come in a second: slices let fewer than that through where the machine is slow.
+                let flood = Array(repeating: Client.Frame(kind: kind, payload: payload), count: 20_000)
+                try? await client.send(flood + [Client.head("GET", "/healthz", stream: 1)])
+                do {
+                    let answer = try await client.answer(1)
+                    #expect(answer.status == "200")
+                } catch is HTTP2TestClient.Closed {
+                    #expect(client.goAway?.errorCode ?? Code.enhanceYourCalm == Code.enhanceYourCalm)
+                }
             }
             try await door.expect(200, "GET", "/healthz")
         }
