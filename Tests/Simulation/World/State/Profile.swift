@@ -182,7 +182,7 @@ struct Profile {
         var own = stream
         var random = SeededRandom(seed: own.next() &+ 1)
         for _ in 0..<8 { _ = random.next() }
-        if random.happens(0.5) { pipelining = random.happens(0.5) ? 0.1 : 0.4 }
+        if !random.happens(0.5) { pipelining = random.happens(0.5) ? 0.1 : 0.4 }
     }
 
     private mutating func drawTopology(_ stream: SeededRandom) {
