@@ -313,6 +313,15 @@ BUGS = [
         "        if confirmed == 0 { requestSubscriptions(by: handler) }\n        scheduleCheck(of: handler)\n",
         ("free-locks", "open-breakers"),
     ),
+    # ---- The event loop's time
+    # A client that used up its slice waits for its next one.
+    Bug(
+        "ended-slice-forgets-its-client",
+        "RESPConnection.swift",
+        "        isTurnAwaited = true\n        turn.later { [self] in\n",
+        "        isTurnAwaited = true\n        guard !turn.isRunning else { return }\n        turn.later { [self] in\n",
+        ("answers",),
+    ),
     # ---- Redis as several servers
     # A server takes over without the last grants, and its clock is not looked at anew.
     Bug(
