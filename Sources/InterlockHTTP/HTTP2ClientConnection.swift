@@ -208,9 +208,14 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
         isThere()
         let opening = opening
         self.opening = [:]
-        for receiver in opening.values { receiver.notConnected(HTTPClientConnection.Closed()) }
-        guard !isRetired, !isReady else { return retire() }
-        isRetired = true
-        pool.cameToNothing(self, madeAt: madeAt)
+        guard isReady else {
+            for receiver in opening.values { receiver.notConnected(HTTPClientConnection.Closed()) }
+            guard !isRetired else { return }
+            isRetired = true
+            return pool.cameToNothing(self, madeAt: madeAt)
+        }
+        retire()
+        // Their requests have not begun: another connection takes them.
+        for receiver in opening.values { pool.lease(for: receiver) }
     }
 }
