@@ -256,16 +256,22 @@ struct HTTP2Tests {
         }
     }
 
-    @Test("a stream whose body nobody wants is answered, and reset without an error before its window is opened again")
+    @Test("a stream whose body nobody wants is answered, and reset without an error when too much of it has come")
     func unwantedBody() async throws {
         try await HTTPTestDoor.with { door in
             try await Client.with(port: door.client.port) { client in
                 let part = String(repeating: "x", count: 10_000)
                 try await client.send(Client.head("POST", "/nowhere", stream: 1, ends: false))
                 #expect(try await client.answer(1).status == "404")
-                for _ in 1...2 { try await client.send(Client.data(part, stream: 1, ends: false)) }
-                #expect(try await client.answer(1, until: { $0.reset != nil }).reset == Code.none)
-                // One that is small comes to its end.
+                let ping = Client.Frame(kind: .ping, payload: ByteBuffer(repeating: 1, count: 8))
+                var reset: UInt32?
+                for _ in 1...20 where reset == nil {
+                    try await client.send(Client.data(part, stream: 1, ends: false), ping)
+                    let frame = try await client.frame()
+                    if frame.kind == .reset { reset = frame.errorCode }
+                }
+                #expect(reset == Code.none)
+                // A small one comes to its end.
                 try await client.send(
                     Client.head("POST", "/nowhere", stream: 3, ends: false), Client.data(part, stream: 3, ends: true),
                     Client.head("GET", "/healthz", stream: 5))
