@@ -44,7 +44,7 @@ def read_after(target: Target, first: bytes, block: bytes, waits: bool) -> tuple
         connection.setblocking(False)
         left = memoryview(block)
         end = time.monotonic() + SECONDS
-        # It goes on sending when the sidecar has closed its own direction.
+        # The client goes on sending when the sidecar has closed its own direction.
         is_open = True
         while time.monotonic() < end:
             readable, writable, _ = select.select([connection] if is_open else [], [connection], [], 0.05)
@@ -69,7 +69,7 @@ def multiplexed(target: Target) -> int:
         time.sleep(0.2)
         begun = bytes_read(target)
         connection.setblocking(False)
-        # Of the connection, and of its one stream.
+        # The windows of the connection and of its one stream.
         windows, rest, sent = [http2.FIRST_WINDOW] * 2, b"", 0
         data = http2.frame(http2.DATA, 0, 1, bytes(1 << 14))
         left = memoryview(b"")

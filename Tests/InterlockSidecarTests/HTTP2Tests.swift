@@ -317,7 +317,7 @@ struct HTTP2Tests {
                 try await client.send(Client.head("GET", "/proxy/shop/a", stream: 1))
                 #expect(try await client.answer(1).status == "200")
                 let part = Client.data(String(repeating: "x", count: 16_000), stream: 3, ends: false)
-                // It waits for the limit: nothing is read, and no window opened.
+                // The call waits for the limit: nothing is read, and no window opened.
                 try? await client.send(
                     [Client.head("POST", "/proxy/shop/a", stream: 3, ends: false)] + Array(repeating: part, count: 200))
                 do {

@@ -38,7 +38,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     private static let longestLinger = TimeAmount.seconds(1)
     /// Between two looks at the clock: a cheap command takes a microsecond.
     private static let commandsBetweenLooks = 8
-    /// So many more arguments cost as much as a command.
+    /// The number of arguments that cost as much as a command.
     private static let argumentsOfCommand = 16
 
     // Whatever refers to a connection lets go of it when its client leaves. Nothing does so weakly: an object that has ever been
@@ -268,7 +268,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     private func closeAfterWhatIsWritten() {
         guard let context else { return }
         isEndedHere = true
-        // What has come before is carried out first.
+        // Commands that came before the loss are carried out first.
         if isTurnAwaited, !isClosing { return isInputClosed = true }
         isClosing = true
         context.writeAndFlush(takeWritten()).assumeIsolated().whenComplete { _ in context.close(promise: nil) }
