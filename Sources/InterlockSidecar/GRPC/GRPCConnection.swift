@@ -18,6 +18,8 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     static let longestMessage = 1 << 20
     /// Of all messages that have come in part, in bytes.
     static let mostReceived = 4 << 20
+    /// A call's buffer is used again behind messages of at most this many bytes.
+    private static let longestKept = 4096
     private static let mostStreams = 256
     /// Of one call, in a row, where the client's frames are spent.
     private static let mostSilences = 100
@@ -214,6 +216,8 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
             call.received.moveReaderIndex(forwardBy: Self.prefixLength)
             guard let message = call.received.readSlice(length: length) else { return }
             received -= Self.prefixLength + length
+            // The buffer of a long message goes with it: each of many calls would keep a mebibyte.
+            if length > Self.longestKept { call.received = ByteBuffer(bytes: call.received.readableBytesView) }
             call.partSince = nil
             budget.spend(messageOf: length)
             guard !reader.received(message) else {
