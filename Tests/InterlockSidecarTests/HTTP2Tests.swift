@@ -278,6 +278,13 @@ struct HTTP2Tests {
                 #expect(try await client.answer(5).status == "200")
                 let small = try await client.answer(3)
                 #expect(small.status == "404" && small.reset == nil)
+                // So does one that announces that it is.
+                try await client.send(Client.head("POST", "/nowhere", [("content-length", "100000")], stream: 7, ends: false))
+                #expect(try await client.answer(7).status == "404")
+                for number in 1...10 {
+                    try await client.send(Client.data(part, stream: 7, ends: number == 10), ping)
+                    #expect(try await client.frame().kind == .ping)
+                }
             }
         }
     }

@@ -4,6 +4,7 @@ import InterlockCore
 import InterlockSidecar
 import InterlockProcesses
 import Logging
+import NIOCore
 import NIOPosix
 import ServiceLifecycle
 import Testing
@@ -44,11 +45,13 @@ struct HTTPTestDoor {
         await client.close()
     }
 
+    /// - Parameter clock: makes the clock of the door's `ClientTurns`, in nanoseconds; `nil`: the system's.
     static func with(
         keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], domains: DomainSettings = DomainSettings(),
         hosts: [String] = [], maximumConnections: Int = 10_000, firstRequestTimeout: Duration = .seconds(10),
         idleTimeout: Duration = .seconds(60),
         certificate: DoorCertificate? = nil, probe: @escaping ProbeReadings.Lookup = { _ in nil },
+        clock: (@Sendable () -> () -> Int64)? = nil,
         _ body: (HTTPTestDoor) async throws -> Void
     ) async throws {
         try await RedisServer.withServer { redis in
@@ -65,10 +68,14 @@ struct HTTPTestDoor {
                 configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: logger)
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
             let access = AccessControl(keys: keys)
+            let loop = coordinator.eventLoop
+            let turns = try await loop.submit {
+                clock.map { NIOLoopBound(ClientTurns(eventLoop: loop, clock: $0()), eventLoop: loop) }
+            }.get()
             var door = HTTPDoor(
                 coordinator: coordinator, access: access, certificate: certificate, listen: listen,
                 metrics: PrometheusRegistry(), logger: logger, probe: probe,
-                live: try await LiveHub.begun(for: coordinator, probe: probe), onBound: { bound.yield($0) })
+                live: try await LiveHub.begun(for: coordinator, probe: probe), turns: turns, onBound: { bound.yield($0) })
             door.firstRequestTimeout = firstRequestTimeout
             door.idleTimeout = idleTimeout
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))

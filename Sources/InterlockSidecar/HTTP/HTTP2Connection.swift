@@ -32,6 +32,8 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
     private var lastStream = HTTP2StreamID.rootStream
     /// No stream is served beyond those there are.
     private var isGoingDown = false
+    /// The client has left.
+    private var isEndAwaited = false
     /// The caller of the last request that was let in; `nil`: there was none, or none that needed a key.
     private var lastCaller: AccessControl.Caller?
 
@@ -66,7 +68,11 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
 
     private func serve(_ channel: any Channel) throws {
         if let id = try channel.syncOptions?.getOption(HTTP2StreamChannelOptions.streamID) { lastStream = max(lastStream, id) }
-        let stream = try HTTPConnection.onStream(channel, of: self, place: place == .kept ? .kept : door.streamBegins())
+        let place = place == .kept ? .kept : door.streamBegins()
+        let stream = HTTPConnection(
+            door: door, place: place, turn: turn, parent: self, firstRequestBy: .now() + door.firstRequestTimeout(at: place))
+        try channel.pipeline.syncOperations.addHandlers(
+            HTTP2EndOfStream(), HTTP2RequestHost(), HTTP2FramePayloadToHTTP1ServerCodec(), ServerFields.ofStream(), stream)
         streams[ObjectIdentifier(stream)] = stream
         alarm?.clear()
     }
@@ -107,6 +113,15 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
 
     private func close() { context?.close(promise: nil) }
 
+    /// The client has left. Requests that came before wait for a slice, and are carried out first.
+    private func closeBehindTurns() {
+        isEndAwaited = streams.values.contains { $0.isTurnAwaited }
+        if !isEndAwaited { close() }
+    }
+
+    /// A stream that waited for a slice has had it.
+    func turnIsOver() { if isEndAwaited { closeBehindTurns() } }
+
     // MARK: Channel
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -138,13 +153,13 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {}
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case ChannelEvent.inputClosed = event { return close() }
+        if case ChannelEvent.inputClosed = event { return closeBehindTurns() }
         context.fireUserInboundEventTriggered(event)
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         if PeerLiveness.isSilence(error) { for stream in streams.values { stream.fallSilent() } }
-        if breakage.isMeant(by: error) { close() }
+        if breakage.isMeant(by: error) { closeBehindTurns() }
     }
 }
 

@@ -56,7 +56,9 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     private var waiting: Deque<HTTPServerRequestPart> = []
     private var waitingBytes = 0
     private var isTakingWaiting = false
-    private var isTurnAwaited = false
+    private(set) var isTurnAwaited = false
+    /// What happened behind the requests that wait for a slice.
+    private var stepsBehindTurn: [() -> Void] = []
     /// The decoder reads nothing behind the present request, and would keep what came.
     private var isDecoderDone = false
     private var isReadWanted = true
@@ -81,7 +83,8 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     /// What was asked for last, which mostly is asked for again.
     private var found: (method: HTTPMethod, uri: String, target: HTTPTarget, match: HTTPRouter.Match)?
 
-    private init(
+    /// - Parameter parent: the connection that it is a stream of.
+    init(
         door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, parent: HTTP2Connection?,
         firstRequestBy: NIODeadline
     ) {
@@ -108,19 +111,6 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         return connection
     }
 
-    /// The same for one stream of an HTTP/2 connection.
-    static func onStream(
-        _ channel: any Channel, of parent: HTTP2Connection, place: HTTPDoorContext.Place
-    ) throws -> HTTPConnection {
-        let door = parent.door
-        let stream = HTTPConnection(
-            door: door, place: place, turn: parent.turn, parent: parent,
-            firstRequestBy: .now() + door.firstRequestTimeout(at: place))
-        try channel.pipeline.syncOperations.addHandlers(
-            HTTP2EndOfStream(), HTTP2RequestHost(), HTTP2FramePayloadToHTTP1ServerCodec(), ServerFields.ofStream(), stream)
-        return stream
-    }
-
     // MARK: Channel
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -144,6 +134,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         alarm?.cancel()
         alarm = nil
         waiting = []
+        stepsBehindTurn = []
         request = .dropped
         peer.departure.happen()
         let reply = reply
@@ -204,7 +195,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case ChannelEvent.inputClosed = event { clientHasLeft() }
+        if case ChannelEvent.inputClosed = event { behindTurn { [self] in clientHasLeft() } }
         context.fireUserInboundEventTriggered(event)
     }
 
@@ -212,6 +203,10 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         // It was told already what is wrong.
         if case ByteToMessageDecoderError.dataReceivedInErrorState = error { return }
         if PeerLiveness.isSilence(error) { fallSilent() }
+        behindTurn { [self] in failed(error) }
+    }
+
+    private func failed(_ error: any Error) {
         let isMistake = parent == nil ? error is HTTPParserError : !(error is NIOHTTP2Errors.StreamClosed)
         guard isMistake, !isClosing, !peer.hasLeft else {
             clientHasLeft()
@@ -374,12 +369,12 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     /// A request's head has come.
     private func begin(_ head: HTTPRequestHead) {
         alarm?.set(.now() + door.idleTimeout)
-        unwanted.reset(context?.channel)
+        unwanted.begin(head, on: context?.channel)
         isAnswerWritten = false
         isContinueAwaited = HTTPCall.awaitsContinue(head)
         if parent == nil {
             isKept = isKept && place == .ordinary && head.isKeepAlive && head.version != .http1_0
-            if Self.asksForUpgrade(head) {
+            if HTTPGate.asksForUpgrade(head) {
                 isKept = false
                 isDecoderDone = true
             }
@@ -422,7 +417,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
             if error.code == .unauthenticated, HTTPGate.showsKey(head.headers) {
                 door.refusedLogins.refused(from: context?.channel.remoteAddress)
             }
-            refuse(error, hasMore: Self.hasBody(head))
+            refuse(error, hasMore: HTTPGate.hasBody(head))
         }
     }
 
@@ -453,16 +448,6 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         var answer = HTTPAnswer(problem)
         answer.endsConnection = hasMore
         reply?(answer)
-    }
-
-    /// Whether another protocol may follow. It does not, but the decoder reads nothing behind such a request.
-    private static func asksForUpgrade(_ head: HTTPRequestHead) -> Bool {
-        head.method == .CONNECT || head.headers.contains(name: "Upgrade")
-    }
-
-    private static func hasBody(_ head: HTTPRequestHead) -> Bool {
-        head.headers.contains(name: "Transfer-Encoding")
-            || (head.headers.first(name: "Content-Length").flatMap { Int($0) } ?? 0) > 0
     }
 
     /// Decides how the rest is read.
@@ -544,11 +529,9 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
 
     func bodyIsAskedFor() { isContinueAwaited = false }
 
-    var isWrittenAwaited: Bool {
-        guard parent != nil else { return false }
-        if case .whole = request { return false }
-        return true
-    }
+    private var isWhole: Bool { if case .whole = request { true } else { false } }
+
+    var isWrittenAwaited: Bool { parent != nil && !isWhole }
 
     func answered(endsConnection: Bool) {
         let isRestComing: Bool
@@ -575,7 +558,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     private func nextIfOver() {
         guard let reply, reply.isOver, !isClosing else { return }
         guard isKept else { return closeBehindAnswer() }
-        guard case .whole = request else { return }
+        guard isWhole else { return }
         self.reply = nil
         relay = nil
         request = .none
@@ -584,17 +567,20 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         takeWaiting()
     }
 
-    private func takeWaiting() {
+    /// - Parameter isOwed: takes one request, whatever the tick has spent: each slice does some work.
+    private func takeWaiting(isOwed: Bool = false) {
         guard !isTakingWaiting else { return }
         isTakingWaiting = true
+        var isOwed = isOwed
         while !isClosing {
-            if case .whole = request { break }
+            if isWhole { break }
             if case .none = request {
                 guard isWritable, !waiting.isEmpty else { break }
-                guard turn.mayGoOn else {
+                guard isOwed || turn.mayGoOn else {
                     goOnLater()
                     break
                 }
+                isOwed = false
             }
             guard let part = waiting.popFirst() else { break }
             waitingBytes -= Self.weight(of: part)
@@ -611,9 +597,17 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         isTurnAwaited = true
         turn.later { [self] in
             isTurnAwaited = false
-            takeWaiting()
+            takeWaiting(isOwed: true)
+            guard !isTurnAwaited else { return }
+            let steps = stepsBehindTurn
+            stepsBehindTurn = []
+            for step in steps { step() }
+            parent?.turnIsOver()
         }
     }
+
+    /// Requests that came before the client left, or before an error of its own, are answered first.
+    private func behindTurn(_ step: @escaping () -> Void) { if isTurnAwaited { stepsBehindTurn.append(step) } else { step() } }
 
     /// Closes when all is written. What was not read to its end has a little while to come.
     private func closeBehindAnswer() {

@@ -112,6 +112,16 @@ package struct HTTPGate: Sendable {
         return requiresKey && (ownNames.contains(host) || (try? SocketAddress(ipAddress: host, port: 0)) != nil)
     }
 
+    /// Whether another protocol may follow. It does not, but the decoder reads nothing behind such a request.
+    static func asksForUpgrade(_ head: HTTPRequestHead) -> Bool {
+        head.method == .CONNECT || head.headers.contains(name: "Upgrade")
+    }
+
+    static func hasBody(_ head: HTTPRequestHead) -> Bool {
+        head.headers.contains(name: "Transfer-Encoding")
+            || (head.headers.first(name: "Content-Length").flatMap { Int($0) } ?? 0) > 0
+    }
+
     /// Whether a request shows a key, be it good or not.
     static func showsKey(_ fields: HTTPHeaders) -> Bool { key(of: fields) != nil }
 

@@ -1,15 +1,20 @@
 internal import NIOCore
+internal import NIOHTTP1
 
 /// The body of a request that was answered before its end. Little of it is read, and in small pieces.
 struct UnwantedBody {
     /// The bytes that are read of a connection's body; with the last read they are at most 64 KiB.
     private static let most = 60 * 1024
     private static let readLength = 4 * 1024
-    /// The same for a stream, without what its window still allows. Clients such as httpx wait for a window before they read
-    /// the answer, and do not notice that the stream was reset: a body of 100 KB comes to its end.
-    private static let mostOfStream = 112 * 1024
+    /// The same for a stream; its window allows up to 48 KiB more.
+    private static let mostOfStream = 16 * 1024
+    /// A stream's body that announces at most this many bytes is read to its end. Some clients (httpx) wait for the window before they
+    /// read the answer, and do not notice that the stream was reset.
+    private static let mostAnnounced = 112 * 1024
 
     private let isOfStream: Bool
+    /// Whether a stream's body has announced that it is small.
+    private var isSmall = false
     private var dropped = 0
     private var isReadingLittle = false
 
@@ -18,7 +23,7 @@ struct UnwantedBody {
     }
 
     /// No more of it is read.
-    var isTooMuch: Bool { dropped > (isOfStream ? Self.mostOfStream : Self.most) }
+    var isTooMuch: Bool { !isSmall && dropped > (isOfStream ? Self.mostOfStream : Self.most) }
 
     /// - Returns: whether it has become too much with this part.
     mutating func drop(_ bytes: Int, from channel: (any Channel)?) -> Bool {
@@ -32,8 +37,9 @@ struct UnwantedBody {
     }
 
     /// Another request begins.
-    mutating func reset(_ channel: (any Channel)?) {
+    mutating func begin(_ head: HTTPRequestHead, on channel: (any Channel)?) {
         dropped = 0
+        if isOfStream { isSmall = head.headers.first(name: "Content-Length").flatMap { Int($0) } ?? .max <= Self.mostAnnounced }
         guard isReadingLittle else { return }
         isReadingLittle = false
         Self.setReads(AdaptiveRecvByteBufferAllocator(), of: channel)

@@ -1,0 +1,97 @@
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import NIOCore
+import NIOPosix
+import Testing
+
+@testable import InterlockSidecar
+
+/// On the clock of these doors a millisecond passes between two looks, so each slice is over when it has begun.
+@Suite("Requests that wait for a slice", .timeLimit(.minutes(1)))
+struct HTTPSliceTests {
+    private static let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    private static func with(_ body: (HTTPTestDoor) async throws -> Void) async throws {
+        try await HTTPTestDoor.with(
+            clock: {
+                var now: Int64 = 0
+                return {
+                    now += 1_000_000
+                    return now
+                }
+            }, body)
+    }
+
+    private static func count(_ status: Int, in answers: String) -> Int {
+        answers.ranges(of: "HTTP/1.1 \(status) ").count
+    }
+
+    /// Sends `bytes` and no more, and reads until the other side closes.
+    private static func halfClosed(port: Int, _ bytes: ByteBuffer) async throws -> String {
+        let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .channelOption(.allowRemoteHalfClosure, value: true)
+            .connect(host: "127.0.0.1", port: port) { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try NIOAsyncChannel<ByteBuffer, ByteBuffer>(
+                        wrappingChannelSynchronously: channel, configuration: .init(isOutboundHalfClosureEnabled: true))
+                }
+            }
+        return try await channel.executeThenClose { inbound, outbound in
+            try await outbound.write(bytes)
+            outbound.finish()
+            var received = ""
+            for try await part in inbound { received += String(buffer: part) }
+            return received
+        }
+    }
+
+    @Test("each slice takes one request at least, whatever the tick has spent")
+    func progress() async throws {
+        try await Self.with { door in
+            let answers = try await RawConnection.exchange(
+                port: door.client.port, ByteBuffer(string: String(repeating: Self.get, count: 5))
+            ) {
+                Self.count(200, in: $0) == 5
+            }
+            #expect(Self.count(200, in: answers) == 5)
+        }
+    }
+
+    @Test("requests whose client sends nothing more are answered")
+    func halfClose() async throws {
+        try await Self.with { door in
+            let answers = try await Self.halfClosed(
+                port: door.client.port, ByteBuffer(string: String(repeating: Self.get, count: 20)))
+            #expect(Self.count(200, in: answers) == 20)
+        }
+    }
+
+    @Test("requests before one that cannot be read are answered, and then it is refused")
+    func malformed() async throws {
+        try await Self.with { door in
+            let requests = String(repeating: Self.get, count: 5) + "nonsense\r\n\r\n"
+            let answers = try await RawConnection.exchange(port: door.client.port, requests)
+            #expect(Self.count(200, in: answers) == 5 && Self.count(400, in: answers) == 1, "\(answers)")
+        }
+    }
+
+    @Test("requests on streams are carried out, although their client has left right behind them")
+    func streamsOfWhoHasLeft() async throws {
+        try await Self.with { door in
+            let lease = try #require(
+                try await door.coordinator.acquireLock(try LockRequest(name: ResourceName("orders"), ttl: 60_000)))
+            var bytes = ByteBuffer(string: HTTP2TestClient.preface)
+            HTTP2TestClient.Frame(kind: .settings).write(into: &bytes)
+            for stream in stride(from: UInt32(1), to: 21, by: 2) {
+                HTTP2TestClient.head("GET", "/healthz", stream: stream).write(into: &bytes)
+            }
+            let release = HTTP2TestClient.head("DELETE", "/v1/locks/orders", [("lease-token", lease.token)], stream: 21)
+            release.write(into: &bytes)
+            _ = try await Self.halfClosed(port: door.client.port, bytes)
+            try await eventually("the lock is released") {
+                try await door.coordinator.inspectLock(ResourceName("orders")) == nil
+            }
+        }
+    }
+}
