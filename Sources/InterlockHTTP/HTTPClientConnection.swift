@@ -589,8 +589,7 @@ private final class ProtocolChangeGate: ChannelInboundHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard state != .open else { return context.fireChannelRead(data) }
-        var bytes = unwrapInboundIn(data)
-        held.writeBuffer(&bytes)
+        held.append(unread: unwrapInboundIn(data))
         while state == .closed, let end = held.readableBytesView.firstRange(of: Self.headEnd) {
             let view = held.readableBytesView
             // Others than that may come before it.

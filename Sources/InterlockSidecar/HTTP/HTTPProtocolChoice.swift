@@ -58,8 +58,7 @@ final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, 
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard self.context != nil else { return context.fireChannelRead(data) }
-        var bytes = unwrapInboundIn(data)
-        if received.readableBytes == 0 { received = bytes } else { received.writeBuffer(&bytes) }
+        received.append(unread: unwrapInboundIn(data))
         guard Self.preface.starts(with: received.readableBytesView.prefix(Self.preface.count)) else {
             return begin(isHTTP2: false)
         }

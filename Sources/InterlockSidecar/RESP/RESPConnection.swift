@@ -1,6 +1,7 @@
 internal import DequeModule
 internal import Interlock
 internal import InterlockCore
+internal import InterlockHTTP
 internal import Logging
 internal import NIOCore
 internal import NIOTLS
@@ -563,9 +564,8 @@ extension RESPConnection {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        var buffer = unwrapInboundIn(data)
         guard !isClosing else { return }
-        if input.readableBytes == 0 { input = buffer } else { input.writeBuffer(&buffer) }
+        input.append(unread: unwrapInboundIn(data))
         guard !isTurnAwaited else { return }
         now = door.commands.calls.now()
         process(context)
