@@ -152,6 +152,12 @@ package final class ServerFields: ChannelDuplexHandler, RemovableChannelHandler 
 
     package func handlerRemoved(context: ChannelHandlerContext) { fields.end() }
 
+    /// The decoder reads nothing behind an error.
+    package func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        fields.end()
+        context.fireErrorCaught(error)
+    }
+
     package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch unwrapInboundIn(data) {
         case .head(var head):

@@ -162,8 +162,8 @@ struct ClientTurnsTests {
         loop.client("one", of: "one", cost: 1).turn.read { read.append("one") }
         loop.tick()
         #expect(read.firstIndex(of: "one").map { $0 < 2 } ?? false)
-        // 20 µs are charged for each, and 750 of them are a tick.
-        #expect(read.count <= 38)
+        // 8 µs are charged for each, and 750 of them are a tick.
+        #expect(read.count <= 95)
         for _ in 0..<30 { loop.tick() }
         #expect(read.count == 501)
     }

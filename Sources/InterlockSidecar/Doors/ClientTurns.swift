@@ -17,7 +17,7 @@ package final class ClientTurns {
     /// With less than this spent, the end of the tick goes unnoticed: planning it would cost more than it limits.
     private static let negligible: Int64 = 100_000
 
-    fileprivate let eventLoop: any EventLoop
+    let eventLoop: any EventLoop
     private let clock: () -> Int64
     @exclusivity(unchecked) private var budget = TickBudget()
     private var light = TurnLine<String, ClientTurn>()
@@ -106,11 +106,18 @@ package final class ClientTurns {
         if isPlanned { planNextTick() }
     }
 
-    /// The loop reads its sockets when no task is due. So the pause begins behind all that the tick has left to do: the ends of
-    /// streams, for example, last longer than the pause.
-    private func planNextTick() {
+    /// The loop reads its sockets when no task is due. So the pause begins behind all that the tick has left to do, with what
+    /// comes of that: the ends of streams, for example, or a thousand replies, last longer than the pause.
+    private func planNextTick(hops: Int = 8) {
+        let planned = clock()
         let eventLoop = eventLoop.assumeIsolated()
-        eventLoop.execute { eventLoop.scheduleTask(in: Self.pause) { [self] in endTick() } }
+        eventLoop.execute { [self] in
+            guard hops > 0, clock() - planned > Self.pause.nanoseconds else {
+                eventLoop.scheduleTask(in: Self.pause) { [self] in endTick() }
+                return
+            }
+            planNextTick(hops: hops - 1)
+        }
     }
 
     private func run(_ turn: ClientTurn) {
@@ -123,7 +130,7 @@ package final class ClientTurns {
 /// One connection's part in `ClientTurns`. Confined to the event loop.
 final class ClientTurn {
     /// The system's part of a read, which comes after the slice that asks for it.
-    private static let costOfRead = TimeAmount.microseconds(20)
+    static let costOfRead = TimeAmount.microseconds(8)
     private static let costOfWrite = TimeAmount.microseconds(8)
 
     private let turns: ClientTurns
@@ -162,6 +169,7 @@ final class ClientTurn {
     /// Reads from the socket, now or in a later slice: a thousand sockets in one tick would take all of it.
     func read(_ read: @escaping () -> Void) {
         guard mayUseSocket else { return later(charging: Self.costOfRead, read) }
+        if !isRunning { charge(Self.costOfRead) }
         read()
     }
 

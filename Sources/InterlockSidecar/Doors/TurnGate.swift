@@ -26,6 +26,7 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
     private let piece: Piece
     private var frames: FrameBoundaries?
     private var kept = ByteBuffer()
+    private var isOutputClosed = false
     private var context: ChannelHandlerContext?
     private var isReadAsked = false
     private var isInputClosed = false
@@ -55,12 +56,11 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        var bytes = unwrapInboundIn(data)
-        guard kept.readableBytes == 0 else {
-            kept.writeBuffer(&bytes)
-            return
-        }
-        kept = bytes
+        // A client that leaves has all its bytes read, whether or not there is time for them.
+        if isOutputClosed { turn.charge(ClientTurn.costOfRead) }
+        let isWaiting = kept.readableBytes > 0
+        kept.append(unread: unwrapInboundIn(data))
+        guard !isWaiting else { return }
         if turn.begin() { handOn(context) } else { goOnLater() }
     }
 
@@ -85,6 +85,8 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func lengthOfNext() -> Int {
         let most = piece.rawValue
+        // Nothing is answered any more, so all of it is dropped.
+        guard !isOutputClosed else { return kept.readableBytes }
         guard frames != nil else { return min(most, kept.readableBytes) }
         return kept.withUnsafeReadableBytes { frames?.lengthOfNext($0, about: most) ?? most }
     }
@@ -113,7 +115,11 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     func flush(context: ChannelHandlerContext) {
         guard piece != .handshake else { return context.flush() }
-        guard !isFlushHeld else { return }
+        guard !isFlushHeld else {
+            // Under TLS the channel counts only what was flushed: an answer that is relayed would pile up behind a flush that waits.
+            if piece == .http1, !turn.isRunning { flushHeld() }
+            return
+        }
         isFlushHeld = true
         if !turn.isRunning { turn.write { [self] in flushHeld() } }
     }
@@ -126,6 +132,7 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+        if mode != .input { isOutputClosed = true }
         flushHeld()
         guard isReadCompleting else { return context.close(mode: mode, promise: promise) }
         // NIO goes on with the channel behind the read that found the end of its input, and takes it for open.
