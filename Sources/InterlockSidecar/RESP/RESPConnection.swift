@@ -24,7 +24,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     /// The most commands of one connection that are pending.
     static let longestPipeline = 1024
     /// So many commands of one client may wait for a Redis that is busy; more may wait for something else.
-    private static let share = 32
+    private static let share = 16
     /// Between two looks at whether it is still busy.
     private static let reliefPause = TimeAmount.milliseconds(1)
     /// With so many bytes of replies that wait for an earlier one, reading pauses.

@@ -1,3 +1,4 @@
+internal import DequeModule
 package import Interlock
 package import Logging
 package import NIOCore
@@ -21,6 +22,11 @@ package final class RESPDoorContext {
     /// Leases of a client that has left, between two looks at the clock.
     private static let mostUnfollowedAtOnce = 16
     private static let pauseOfUnfollowing = TimeAmount.microseconds(500)
+    /// Leases of clients that have left, each with whether it is released.
+    private var orphans: Deque<(follower: LeaseFollower, isReleased: Bool)> = []
+    /// They take turns with API keys: no name of a key is the same.
+    private let turnOfOrphans: ClientTurn
+    private var isGoingDown = false
     private var connections: [Int64: RESPConnection] = [:]
     /// Connections without a finished TLS handshake, or without a key.
     private var newcomers: Newcomers<RESPConnection>
@@ -40,7 +46,10 @@ package final class RESPDoorContext {
         self.loginTimeout = loginTimeout
         newcomers = Newcomers(most: isTLS ? Newcomers<RESPConnection>.mostWithTLS : nil)
         flushes = DoorFlushes(eventLoop: coordinator.eventLoop)
-        self.turns = turns ?? ClientTurns(of: coordinator)
+        let turns = turns ?? ClientTurns(of: coordinator)
+        self.turns = turns
+        turnOfOrphans = ClientTurn(turns)
+        turnOfOrphans.party = "\0orphans"
         commands = RESPCommands(
             coordinator: coordinator, probe: probe, live: live ?? LiveHub(coordinator: coordinator), metrics: metrics,
             tracer: tracer)
@@ -119,26 +128,33 @@ package final class RESPDoorContext {
         if releasing { commands.calls.releaseFollowedLease(follower) } else { commands.calls.unfollowLease(follower) }
     }
 
-    /// The client of these leases has left. There may be ten thousand: they are given up in slices, and no more of them while
+    /// The client of these leases has left. There may be ten thousand: they are given up in slices, and few of them at a time while
     /// Redis has much to do.
     /// - Parameter leases: each with whether it is released.
     func unfollow(_ leases: [(follower: LeaseFollower, isReleased: Bool)]) {
-        guard leases.count > Self.mostUnfollowedAtOnce else {
-            for lease in leases { unfollow(lease.follower, releasing: lease.isReleased) }
-            return
+        let isBegun = !orphans.isEmpty
+        orphans.append(contentsOf: leases)
+        if isGoingDown || leases.count <= Self.mostUnfollowedAtOnce && !isBegun {
+            unfollowOrphans(orphans.count)
+        } else if !isBegun {
+            turnOfOrphans.later { [self] in goOnUnfollowing() }
         }
-        let turn = ClientTurn(turns)
-        var left = leases[...]
-        func goOn() {
-            while !commands.calls.isRedisBusy {
-                for lease in left.prefix(Self.mostUnfollowedAtOnce) { unfollow(lease.follower, releasing: lease.isReleased) }
-                left = left.dropFirst(Self.mostUnfollowedAtOnce)
-                guard !left.isEmpty else { return }
-                guard turn.mayGoOn else { return turn.later(goOn) }
-            }
-            turn.eventLoop.assumeIsolated().scheduleTask(in: Self.pauseOfUnfollowing) { turn.later(goOn) }
+    }
+
+    private func unfollowOrphans(_ count: Int) {
+        for lease in orphans.prefix(count) { unfollow(lease.follower, releasing: lease.isReleased) }
+        orphans.removeFirst(min(count, orphans.count))
+    }
+
+    private func goOnUnfollowing() {
+        repeat {
+            unfollowOrphans(Self.mostUnfollowedAtOnce)
+            guard !orphans.isEmpty else { return }
+        } while !commands.calls.isRedisBusy && turnOfOrphans.mayGoOn
+        guard commands.calls.isRedisBusy else { return turnOfOrphans.later { [self] in goOnUnfollowing() } }
+        turns.eventLoop.assumeIsolated().scheduleTask(in: Self.pauseOfUnfollowing) { [self] in
+            turnOfOrphans.later { [self] in goOnUnfollowing() }
         }
-        turn.later(goOn)
     }
 
     func unfollow(_ follower: UInt64) {
@@ -147,6 +163,8 @@ package final class RESPDoorContext {
 
     /// Every connection answers what it has and closes.
     package func closeAll() {
+        isGoingDown = true
+        unfollowOrphans(orphans.count)
         for (_, connection) in connections.sorted(by: { $0.key < $1.key }) { connection.closeAfterReplies(endedHere: true) }
     }
 }
