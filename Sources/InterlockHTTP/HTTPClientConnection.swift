@@ -116,9 +116,11 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     var retiresAt = NIODeadline.distantFuture
     /// Whether the connection, or a stream's connection, has carried an earlier request.
     var isReused = false
+    /// The time in which a request and the end of its connection may cross each other on their way.
+    private static let longestCrossing = TimeAmount.seconds(1)
     /// The server has said that it has not acted, and will not act, on the request.
     var isDeclaredUnprocessed = false
-    private var isHeadSent = false
+    private var headSentAt: NIODeadline?
     /// Something has come since the request began. Of a stream: its answer's head.
     private var hasHeard = false
     private var hasReceivedHead = false
@@ -163,7 +165,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         isTaken = true
         isRequestSent = false
         isAnswerWhole = false
-        isHeadSent = false
+        headSentAt = nil
         hasHeard = false
         hasReceivedHead = false
         receiver.connected(self)
@@ -175,7 +177,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         if !isStream, head.headers.contains(name: "Upgrade") { addGate() }
         guard let context else { return }
         let sent = context.eventLoop.makePromise(of: Void.self)
-        sent.futureResult.assumeIsolated().whenSuccess { [self] in isHeadSent = true }
+        sent.futureResult.assumeIsolated().whenSuccess { [self] in headSentAt = .now() }
         context.write(wrapOutboundOut(.head(head)), promise: sent)
     }
 
@@ -415,10 +417,11 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         let cause = error ?? Closed()
         guard !hasHeard else { return cause }
         let refusal = (cause as? NIOHTTP2Errors.StreamClosed)?.errorCode
-        if !isHeadSent || isDeclaredUnprocessed || refusal == .refusedStream {
+        guard let headSentAt, !isDeclaredUnprocessed, refusal != .refusedStream else {
             return Interruption(kind: .unprocessed, cause: cause)
         }
-        guard isReused, Self.isEnd(cause) else { return cause }
+        // A server that closes an unused connection does not know of the request; one that worked on it for longer has failed.
+        guard isReused, Self.isEnd(cause), .now() - headSentAt <= Self.longestCrossing else { return cause }
         return Interruption(kind: .stale, cause: cause)
     }
 

@@ -254,6 +254,8 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         return true
     }
 
+    func upstreamIsAskedAgain() { arm() }
+
     func upstreamInforms(_ head: HTTPResponseHead) {
         // `100` is the sidecar's own to say, and a client that does not read is told no more.
         guard case .trying = stage, head.status != .continue, informational < Self.mostInformational, reply.isWritable else {

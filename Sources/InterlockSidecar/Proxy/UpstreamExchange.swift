@@ -11,6 +11,8 @@ protocol UpstreamExchangeOwner: AnyObject {
     /// Whether all that was sent of the request's body can be sent once more. If so, `upstreamTakes` follows, or a
     /// failure.
     func upstreamMayRepeat() -> Bool
+    /// It is sent once more; the times begin anew.
+    func upstreamIsAskedAgain()
     /// An informational answer; the answer, or another one of these, still comes.
     func upstreamInforms(_ head: HTTPResponseHead)
     func upstreamAnswers(_ head: HTTPResponseHead, _ exchange: UpstreamExchange)
@@ -328,6 +330,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         stage = .connecting
         sentAllAt = nil
         begin()
+        owner?.upstreamIsAskedAgain()
     }
 
     func writabilityChanged(_ isWritable: Bool) { owner?.upstreamIsWritable(isWritable) }
