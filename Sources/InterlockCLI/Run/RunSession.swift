@@ -108,7 +108,7 @@ struct RunSession {
     ) async throws -> Term {
         // Asked for first and on the same connection, so its answer is there when the lock is granted. Meanwhile signals are heard.
         let notice = Task { await RedisNotice.text(from: client) }
-        try await checkAtLeast(token: token, over: client)
+        try await checkAtLeast(over: client)
         switch try await acquire(token: token, candidacy: &candidacy, over: client) {
         case .stopped(let signal): return .stopped(by: signal)
         case .held: return .held(try? await client.inspectLock(plan.name))
@@ -146,12 +146,12 @@ struct RunSession {
     }
 
     /// Finds out whether the sidecar lets a lease last for `--at-least`, before the command runs. Every version checks the ttl of a
-    /// renewal first, and this one renews nothing: the token holds no lock yet.
+    /// renewal first, and this one renews nothing: its token holds no lock.
     /// - Throws: `Failure` when it does not.
-    private func checkAtLeast(token: String, over client: SidecarClient) async throws {
+    private func checkAtLeast(over client: SidecarClient) async throws {
         guard plan.atLeast > plan.ttl else { return }
         do {
-            _ = try await client.renewLock(plan.name, token: token, ttl: plan.atLeast)
+            _ = try await client.renewLock(plan.name, token: plan.drawToken(), ttl: plan.atLeast)
         } catch let error as SidecarClientError where error.code == .invalid {
             throw Failure(
                 "--at-least \(DurationText.shortest(plan.atLeast)): the sidecar at \(client.configuration.address) lets no lock last "
