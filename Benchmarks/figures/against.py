@@ -254,6 +254,15 @@ def of_tail(shape: saturation.Shape) -> Figure:
     )
 
 
+def of_proxy(shape: saturation.Shape) -> Figure:
+    """The figure of a proxy that has as much to do as it can."""
+
+    def measure(rig: Rig, side: Side, scale: int) -> Runs:
+        return saturation.rates(rig, side.binary, shape, [round(seconds(scale))] * RUNS)
+
+    return Figure(f"proxy, {shape.what}: requests", measure)
+
+
 def of_doors() -> list[Figure]:
     """The figures of every command: one client, 50 clients, and 50 clients with pipelines. The part `limits` has limits
     in pipelines."""
@@ -287,6 +296,7 @@ PARTS = {
             of_library("one caller where the coordinator lives", 1, "--near"),
         ],
     ),
+    "proxy": (saturation.CONFIGURATION, [of_proxy(shape) for shape in saturation.SHAPES]),
     "saturation": (saturation.CONFIGURATION, [of_tail(shape) for shape in saturation.SHAPES]),
     "limits": (decisions.CONFIGURATION, [of_load(kind.ours, None, decisions.SPENDING) for kind in decisions.kinds()]),
 }

@@ -7,6 +7,7 @@ import socket
 import string
 import subprocess
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from peers import proxy
@@ -72,6 +73,22 @@ def tail(rig: Rig, binary: pathlib.Path, shape: Shape, seconds: float) -> float:
     return figures(
         [turn.microseconds for turn in bystander.turns if begin <= turn.at < end and turn.call != "PING"]
     ).p99
+
+
+def rates(rig: Rig, binary: pathlib.Path, shape: Shape, seconds: Sequence[int]) -> list[float]:
+    """The requests per second that the proxy serves in each of these runs. Raises RuntimeError if it refuses one."""
+    upstream = start_upstream(rig)
+    sidecar = start_sidecar(rig, binary, upstream.port, shape)
+    try:
+        saturate(sidecar, shape, 1)
+        served = [saturate(sidecar, shape, each) for each in seconds]
+    finally:
+        rig.stop(sidecar.process)
+        if upstream.process:
+            rig.stop(upstream.process)
+    if any(run["refused"] or run["broken"] for run in served):
+        raise RuntimeError(f"the proxy did not serve all of its load: {served}")
+    return [run["requests"] / each for run, each in zip(served, seconds, strict=True)]
 
 
 def start_upstream(rig: Rig) -> proxy.Side:
