@@ -5,7 +5,7 @@ package import NIOCore
 package final class RedisTopology {
     private let configuration: RedisConfiguration
     private let environment: RedisEnvironment
-    /// Keeps connections to one address at one server; `nil`: Sentinels or a cluster say where to go.
+    /// Keeps connections to one address at one server; `nil` when Sentinels or a cluster name the server.
     private let server: ServerDirectory?
     /// Where the primary is, by Sentinels; `nil`: nobody asks them.
     package let primary: PrimaryDirectory?
@@ -16,7 +16,7 @@ package final class RedisTopology {
         let configuration = configuration.withReplaceableSecrets(on: environment.eventLoop)
         self.configuration = configuration
         self.environment = environment
-        // Peers that are only asked where Redis is need neither tell the time nor run scripts.
+        // Peers that only name the Redis, such as Sentinels, need neither report the time nor run scripts.
         var asked = configuration
         asked.knowsTimeAfter = nil
         asked.peerCheckKey = nil
@@ -50,10 +50,10 @@ package final class RedisTopology {
             configuration: configuration, channels: channels, environment: environment, directory: cluster)
     }
 
-    /// The group of a Redis that is no cluster.
+    /// The connections of a Redis that is not a cluster.
     private var directory: (any RedisDirectory)? { if let primary { primary } else { server } }
 
-    /// Connections that are made from now on, to Sentinels too, show the passwords and certificates of `new`.
+    /// Makes new connections, including those to Sentinels, use the passwords and certificates of `new`.
     package func replaceSecrets(by new: RedisConfiguration) {
         configuration.replaceSecrets(by: new)
     }

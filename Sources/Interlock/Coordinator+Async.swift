@@ -46,12 +46,13 @@ extension Coordinator {
         let interest = LeaseInterest { [weak self, eventLoop] in
             eventLoop.execute { [weak self] in self?.assumeIsolated { $0.calls.unfollowLease(follower) } }
         }
-        // A caller that keeps only the stream counts as interested too. The stream lets go of the closure when it ends, is cancelled or is dropped.
+        // A caller that keeps only the stream is interested too. The stream releases this closure when it ends, is
+        // cancelled or is dropped.
         continuation.onTermination = { _ in withExtendedLifetime(interest) {} }
         return FollowedLease(follower: follower, losses: losses, interest: interest, end: { continuation.finish() })
     }
 
-    /// Lets a lease lapse that was extended, and ends the stream of its loss.
+    /// Stops extending a lease, which then lapses, and ends the stream of its loss.
     package func unfollowLease(_ lease: FollowedLease) {
         calls.unfollowLease(lease.follower)
         lease.end()
@@ -63,7 +64,8 @@ extension Coordinator {
     }
 
     /// Extends a lease to `ttl` milliseconds from now.
-    /// - Parameter fence: only the lease with this fence, and no later one of the same owner; `nil`: whichever the token has.
+    /// - Parameter fence: extends only the lease with this fence, not a later one of the same owner; `nil` for
+    ///   whichever the token has.
     /// - Returns: for how many milliseconds it can be relied on; `nil`: lost.
     package nonisolated func renewLock(
         _ name: ResourceName, token: String, ttl: Int64, fence: Int64? = nil
@@ -80,8 +82,8 @@ extension Coordinator {
     }
 
     /// Ends a lease.
-    /// - Parameter fence: as of `renewLock`.
-    /// - Returns: `false`: the lock was not held by that token, or not under that fence.
+    /// - Parameter fence: see `renewLock`.
+    /// - Returns: `false` when the token did not hold the lock, or held it under another fence.
     package nonisolated func releaseLock(_ name: ResourceName, token: String, fence: Int64? = nil) async throws -> Bool {
         try await isReleased {
             $0.releaseLock(name, token: token, fence: fence, completion: $1)

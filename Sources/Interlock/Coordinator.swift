@@ -188,8 +188,8 @@ public actor Coordinator: Service {
         planReread()
     }
 
-    /// Answers whoever waits, flushes outcomes, leaves the fleet and disconnects. A coordinator that was stopped cannot be started again: make
-    /// a new one.
+    /// Answers all waiting calls, flushes outcomes, leaves the fleet and disconnects. A stopped coordinator cannot be
+    /// started again: make a new one.
     public func stop() async {
         defer { isStopped = true }
         drain()
@@ -201,7 +201,7 @@ public actor Coordinator: Service {
         await withCheckedContinuation { continuation in
             runtime.pipeline.settle { continuation.resume() }
         }
-        // No deadline of a lease comes any more.
+        // No deadline of a lease fires after this.
         calls.locks.keeper.close()
         runtime.deadlines.cancelAll()
         // Closing cannot fail: the futures are completed by this side alone.
@@ -264,8 +264,8 @@ public actor Coordinator: Service {
         runtime.logger.log(.servicesReloaded, ["services": "\(guarded.count)"])
     }
 
-    /// Connections to Redis that are made from now on show the passwords and certificates of `configuration`, whose servers are the same
-    /// as before. Standing connections keep what they have.
+    /// Makes new connections to Redis use the passwords and certificates of `configuration`, which must name the same
+    /// servers. Open connections keep theirs.
     package func reload(secretsOf configuration: InterlockConfiguration) {
         runtime.topology.replaceSecrets(by: configuration.redis)
         calls.quorum?.servers.replaceSecrets(by: configuration.quorum)

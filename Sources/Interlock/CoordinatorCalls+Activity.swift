@@ -24,8 +24,8 @@ extension CoordinatorCalls {
         }
     }
 
-    /// The limits of a service, each with how many calls it has refused here since the service was configured; `nil`: no such service is
-    /// configured.
+    /// Returns the limits of a service, each with the number of calls it has refused here since the service was
+    /// configured; `nil` if no such service is configured.
     package func limitRefusals(ofService name: String) -> [(limit: LimitDefinition, refused: Int64)]? {
         services[name].map { service in
             service.definition.limits.map { ($0, service.metrics.refusals(by: $0.name)) }

@@ -189,10 +189,10 @@ package final class CoordinatorCalls {
     /// A data plane that holds itself to quotas of a domain begins to report.
     /// - Parameters:
     ///   - address: the host from which.
-    ///   - client: the name of its API key, by which it is bounded; empty: it has none.
+    ///   - client: the name of its API key, whose quota of sessions and buckets applies; empty for no key.
     ///   - isReturning: it has reported before, on another stream.
     ///   - tell: called with what it is to be told, until the session ends.
-    /// - Returns: `nil`: this client, or all together, have as many sessions as they may.
+    /// - Returns: `nil` when this client, or all clients together, have too many sessions.
     package func beginQuotas(
         domain: String, address: String, client: String = "", isReturning: Bool, tell: @escaping ([QuotaAction.Of]) -> Void
     ) -> QuotaSession? {
@@ -273,7 +273,8 @@ package final class CoordinatorCalls {
     }
 
     /// Extends a lease to `ttl` milliseconds from now.
-    /// - Parameter fence: only the lease with this fence, and no later one of the same owner; `nil`: whichever the token has.
+    /// - Parameter fence: extends only the lease with this fence, not a later one of the same owner; `nil` for
+    ///   whichever the token has.
     package func renewLock(
         _ name: ResourceName, token: String, ttl: Int64, fence: Int64? = nil, completion: Completion<RenewAnswer>
     ) {
@@ -281,14 +282,14 @@ package final class CoordinatorCalls {
     }
 
     /// Ends a lease.
-    /// - Parameter fence: as of `renewLock`.
+    /// - Parameter fence: see `renewLock`.
     package func releaseLock(
         _ name: ResourceName, token: String, fence: Int64? = nil, completion: Completion<ReleaseAnswer>
     ) {
         provider.release(name: name, token: token, fence: fence, completion: completion)
     }
 
-    /// Another sidecar says that a lock was broken.
+    /// Handles another sidecar's report that a lock was broken.
     func lockBroken(_ name: String) { provider.broken(name) }
 
     /// Takes a lock from whoever has it. `by` is told to the fleet; with a `fence`, only while the grant that it was given to holds the lock.

@@ -9,7 +9,7 @@ package struct CoordinatorStatus: Sendable {
     package var version: String
     /// Which Redis, without credentials.
     package var redis: String
-    /// Which hosts can share it.
+    /// The hosts that can share the Redis.
     package var redisScope: RedisScope
     package var isRedisUp: Bool
     /// Why Redis is not up, or what it has refused in the last ten seconds (at `maxmemory`, by its ACL); `nil`: neither.

@@ -136,7 +136,7 @@ public struct Locks: Sendable {
         return try await Self.translated { try await coordinator.acquireLocks(request) }
     }
 
-    /// Extends a lease to `ttl` from now. A later lease of the same owner is left alone.
+    /// Extends a lease to `ttl` from now. Never affects a later lease of the same owner.
     /// - Returns: how long it can be relied on from now; `nil`: the lease is lost.
     /// - Throws: `LockError`.
     public func renew(_ lease: Lease, ttl: Duration? = nil) async throws(LockError) -> Duration? {
@@ -148,7 +148,7 @@ public struct Locks: Sendable {
         }
     }
 
-    /// Ends a lease, also when the task is cancelled. A later lease of the same owner is left alone.
+    /// Ends a lease, also when the task is cancelled. Never affects a later lease of the same owner.
     /// - Returns: `false`: the lock was no longer held by it.
     /// - Throws: `LockError`.
     @discardableResult
@@ -161,16 +161,17 @@ public struct Locks: Sendable {
         return try await Self.translated { try await Task { try await release() }.value }
     }
 
-    /// Tells when a lease is lost, until it ends, until `unfollow`, or until what is returned is dropped.
+    /// Reports the loss of a lease, until the lease ends, until `unfollow`, or until the returned value is dropped.
     /// - Parameters:
     ///   - lease: as it was granted.
-    ///   - extends: the lease is extended at a third of its length meanwhile.
-    /// - Throws: `LockError` when too many leases are followed, the coordinator was stopped, or locks are kept on a quorum.
+    ///   - extends: whether to extend the lease at a third of its length meanwhile.
+    /// - Throws: `LockError` when too many leases are followed, the coordinator was stopped, or locks are kept on a
+    ///   quorum.
     public func follow(_ lease: Lease, extends: Bool) async throws(LockError) -> FollowedLease {
         try await Self.translated { try await coordinator.followLease(lease, isLinked: extends) }
     }
 
-    /// Tells of its loss no more, and ends the stream; a lease that was extended lapses in its own time.
+    /// Stops reporting the loss of a lease and ends its stream; an extended lease then lapses in its own time.
     public func unfollow(_ lease: FollowedLease) async {
         await coordinator.unfollowLease(lease)
     }

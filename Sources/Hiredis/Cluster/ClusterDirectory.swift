@@ -31,7 +31,7 @@ package final class ClusterDirectory {
     /// When the last change was heard of, until every connection is where it belongs.
     private var changing: (since: NIODeadline, primaries: [Address])?
 
-    /// Keep the connections to each address at one server.
+    /// Keeps the connections to each address at one server.
     private var servers: [Address: ServerDirectory] = [:]
 
     package private(set) var view = ClusterView()

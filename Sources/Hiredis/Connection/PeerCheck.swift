@@ -1,23 +1,23 @@
-/// The answers of a peer to a login, and whether it is a Redis that can serve a coordinator. Pure.
+/// The answers of a peer to a login, and the decision whether it is a Redis that can serve a coordinator. Pure.
 ///
 /// A Sentinel, a sidecar's RESP API and a server that runs no scripts answer PING as a Redis does.
 struct PeerCheck {
     /// The oldest Redis whose commands the scripts use.
     private static let leastVersion = (major: 6, minor: 2)
 
-    /// The reply of `HELLO`, which any user may send; empty: the peer does not know it.
+    /// The reply of `HELLO`, which any user may send; empty if the peer does not know it.
     var hello: [String: String] = [:]
-    /// The fields of `INFO server`; empty: this user may not ask, or was not asked to.
+    /// The fields of `INFO server`; empty if this user may not run it, or it was not requested.
     var info: [String: String] = [:]
-    /// Why the least script did not run; `nil`: it did.
+    /// The error of the minimal script; `nil` if it ran.
     var scriptFailure: RedisError?
-    /// Whether a replica cannot serve: not where the server was asked for its role, nor in a cluster, where a replica names the
-    /// primary of each key.
+    /// Whether a replica counts as unable to serve. `false` where the server is asked for its role anyway, and in a
+    /// cluster, where a replica redirects to the primary of each key.
     var refusesReplicas = true
 
     var runID: String? { info["run_id"] }
 
-    /// Why the peer at `name` is no Redis server at all; `nil`: it may be one.
+    /// Returns why the peer at `name` is not a Redis server at all; `nil` if it may be one.
     func otherPeer(at name: String) -> RedisError? {
         if hello["server"] == "interlock" {
             return RedisError(
@@ -33,7 +33,7 @@ struct PeerCheck {
         return nil
     }
 
-    /// Why the server at `name` cannot serve; `nil`: it can.
+    /// Returns why the server at `name` cannot serve; `nil` if it can.
     func failure(at name: String) -> RedisError? {
         if let version = tooOldVersion {
             return RedisError(
@@ -62,7 +62,7 @@ struct PeerCheck {
         }
     }
 
-    /// The version of a Redis that is too old; `nil`: it is new enough, or does not say.
+    /// The version of a Redis that is too old; `nil` if it is new enough or unknown.
     private var tooOldVersion: String? {
         guard info["valkey_version"] == nil, let version = info["redis_version"] ?? hello["version"] else { return nil }
         let numbers = version.split(separator: ".").map { Int($0) }
@@ -71,7 +71,7 @@ struct PeerCheck {
     }
 }
 
-/// `HELLO`: what the peer says that it is.
+/// `HELLO`: the peer describes itself.
 struct Hello: RedisCommand {
     func encode(into encoder: inout CommandEncoder) {
         encoder.append("HELLO")
@@ -87,11 +87,11 @@ struct Hello: RedisCommand {
     }
 }
 
-/// The least script: whether it runs tells whether the server runs scripts for this user.
+/// A minimal script. Running it shows whether the server runs scripts for this user.
 struct LeastScript: ScriptCommand {
     private static let shared = RedisScript(name: "the least script", source: Array("return 1".utf8))
 
-    /// Named and not touched; `nil`: it names none.
+    /// A key that the script names and does not touch; `nil` for none.
     var key: String?
 
     var script: RedisScript { Self.shared }

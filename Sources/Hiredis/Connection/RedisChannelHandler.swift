@@ -30,7 +30,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
         exchange.clock = configuration.knowsTimeAfter.map { ServerClock(delay: TimeAmount($0)) }
     }
 
-    /// The peer has said something.
+    /// Whether the peer has sent anything.
     private(set) var hasRead = false
 
     var isOpen: Bool { context != nil && exchange.closeReason == nil }

@@ -37,15 +37,15 @@ package struct RedisConfiguration: Sendable {
     /// `CommandEncoder.appendServerTime`. `nil`: it never does.
     package var knowsTimeAfter: Duration?
 
-    /// A login finds out whether the peer is a Redis that can serve a coordinator, by a script that names this key and does not touch
-    /// it: see `PeerCheck`. `nil`: it does not.
+    /// The key that a login's check of the peer names in its script and does not touch: see `PeerCheck`. `nil` for no
+    /// check.
     package var peerCheckKey: String?
 
     /// Whether the server belongs to a cluster.
     var isOfCluster = false
     /// Whether the server is a Sentinel.
     var isSentinel = false
-    /// Replaces the password and certificates; `nil`: they stand as they are here.
+    /// Replaces the password and certificates; `nil` to keep those in this configuration.
     var secrets: NIOLoopBoundBox<RedisSecrets>?
 
     package init(address: Address) {
@@ -74,8 +74,8 @@ package struct RedisConfiguration: Sendable {
         throw RedisURLError(reason: "it names a user of the Sentinels but no password")
     }
 
-    /// A URL with percent escapes is read as one alone if all of it is one: otherwise the parser escapes the percent signs once more,
-    /// and a password silently becomes another.
+    /// Refuses a URL with percent escapes that is not valid as a whole. The parser would escape its percent signs once
+    /// more, and silently change the password.
     private static func checkEscapes(of url: String) throws(RedisURLError) {
         let bytes = Array(url.utf8)
         func isHexadecimal(_ place: Int) -> Bool {
@@ -128,7 +128,7 @@ package struct RedisConfiguration: Sendable {
         password = components.password
         if !text.isEmpty {
             guard let number = Int(text), number >= 0 else {
-                // Not repeated: it may be the end of a password.
+                // The text is not repeated: it may be the end of a password.
                 throw RedisURLError(
                     reason: "the database behind the host must be a number from 0; percent-encode @ : / ? # % in a password")
             }

@@ -20,7 +20,7 @@ final class RedisLink {
     private let directory: (any RedisDirectory)?
     /// The configuration, with the address that the last attempt went to.
     private var server: RedisConfiguration
-    /// The time of that attempt, and the run ID that the server reported.
+    /// The time of the last attempt, and the run ID that the server reported.
     private var dialedAt = NIODeadline.uptimeNanoseconds(0)
     private var runID: String?
     private var state = State.idle
@@ -143,7 +143,7 @@ final class RedisLink {
             handler.onRefusal = { [self] in refused($0) }
             handler.isLoggingIn = false
             state = .up(handler, since: eventLoop.now)
-            // Before anything is sent here: others may have to leave a server of the past.
+            // Before anything is sent: other connections may have to leave an outdated server.
             directory?.reached(self, arrival)
             guard isCurrent(handler), handler.isOpen else { return }
             onUp?(handler)
@@ -178,8 +178,9 @@ final class RedisLink {
         environment.logger.log(.refused, ["redis": server.displayName, "error": error.message])
     }
 
-    /// `AUTH`, `SELECT`, `CLIENT SETNAME`, what `PeerCheck` judges by, with Sentinels `ROLE`, `PING`, and where it is wanted `TIME` leave
-    /// together; the first failure is reported, but for those of the name and the time. A peer that is something else comes first.
+    /// Sends `AUTH`, `SELECT`, `CLIENT SETNAME`, the commands of `PeerCheck`, `ROLE` with Sentinels, `PING`, and `TIME`
+    /// where wanted, all in one write. Reports the first failure except those of the name and the time. A peer of
+    /// another kind takes precedence.
     private func login(
         _ handler: RedisChannelHandler, timeout: TimeAmount, completion: @escaping (RedisError?) -> Void
     ) {
@@ -211,11 +212,11 @@ final class RedisLink {
                     if isCurrent(handler) { runID = check.runID }
                 }
             }
-            // With its source first, so that the server knows its digest.
+            // Send the source first, so that the server knows the digest.
             func noteScript(_ result: Result<Void, RedisError>) {
                 if check.scriptFailure == nil, case .failure(let error) = result { check.scriptFailure = error }
             }
-            // A proxy wants a key, and a server of a cluster has only some.
+            // A proxy needs a key to route by, and a server of a cluster owns only some keys.
             let script = LeastScript(key: configuration.isOfCluster ? nil : key)
             handler.send(source: script, timeout: timeout) { noteScript($0) }
             handler.send(script: script, timeout: timeout) { noteScript($0) }
@@ -316,13 +317,13 @@ protocol RedisDirectory: AnyObject {
     /// From now on `follower` is told; it is not kept alive.
     func add(_ follower: any RedisDirectoryFollower)
 
-    /// `follower` is closed for good.
+    /// Removes `follower`, which is closed for good.
     func remove(_ follower: any RedisDirectoryFollower)
 
     /// A follower's connection is up, at `server()`.
     func reached(_ follower: any RedisDirectoryFollower, _ arrival: RedisArrival)
 
-    /// A follower lost the server, or could not reach it, or found it to be no primary.
+    /// Reports that a follower lost the server, could not reach it, or found that it is no primary.
     func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival)
 }
 

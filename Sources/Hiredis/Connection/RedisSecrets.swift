@@ -1,8 +1,8 @@
 package import NIOCore
 internal import NIOSSL
 
-/// The secrets that a new connection uses, replaceable while others stand: passwords, certificates and the
-/// authorities that servers' certificates are checked against.
+/// The secrets that a new connection uses: passwords, certificates, and the authorities that servers' certificates are
+/// checked against. They can be replaced while connections are open.
 struct RedisSecrets: Sendable {
     private let password: String?
     private let sentinelPassword: String?
@@ -18,7 +18,7 @@ struct RedisSecrets: Sendable {
         }
     }
 
-    /// The same server with these secrets.
+    /// Returns the same server with these secrets.
     func applied(to configuration: RedisConfiguration) -> RedisConfiguration {
         var server = configuration
         server.password = server.isSentinel ? sentinelPassword : password
@@ -28,15 +28,16 @@ struct RedisSecrets: Sendable {
 }
 
 extension RedisConfiguration {
-    /// The same configuration; its connections show what `replaceSecrets` says last. For connections on `eventLoop`.
+    /// Returns the same configuration, whose new connections use the secrets last given to `replaceSecrets`. For
+    /// connections on `eventLoop`.
     package func withReplaceableSecrets(on eventLoop: any EventLoop) -> RedisConfiguration {
         var configuration = self
         configuration.secrets = NIOLoopBoundBox.makeBoxSendingValue(RedisSecrets(of: self), eventLoop: eventLoop)
         return configuration
     }
 
-    /// Connections that are made from now on show the secrets of `new`; those that stand keep what they have. Called on the event loop of
-    /// `withReplaceableSecrets`, without which this does nothing.
+    /// Makes new connections use the secrets of `new`; open connections keep theirs. Call it on the event loop of
+    /// `withReplaceableSecrets`; without that, it does nothing.
     package func replaceSecrets(by new: RedisConfiguration) {
         secrets?.value = RedisSecrets(of: new)
     }

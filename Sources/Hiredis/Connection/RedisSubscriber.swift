@@ -80,7 +80,7 @@ package final class RedisSubscriber: RedisListener {
             directory: nil, checkInterval: checkInterval)
     }
 
-    /// - Parameter directory: names the server, and another one later; `nil`: it is the configuration's.
+    /// - Parameter directory: names the server, which may change; `nil` for the one in the configuration.
     init(
         configuration: RedisConfiguration, channels: [String], hearsInvalidations: Bool, environment: RedisEnvironment,
         directory: (any RedisDirectory)?, checkInterval: Duration = RedisSubscriber.defaultCheckInterval

@@ -1,9 +1,9 @@
 package import NIOCore
 
-/// The connections of one client to one server. They move together: when one of them learns that the address leads to another server,
-/// or that its server is no primary any more, the others are dialed anew. Confined to its event loop.
+/// The connections of one client to one server. They move together: when one of them notices that the address leads to
+/// another server, or that its server is no longer a primary, the others reconnect. Confined to its event loop.
 ///
-/// `ServerAgreement` decides; this carries it out.
+/// `ServerAgreement` decides; this type acts.
 final class ServerGroup {
     private struct Member {
         let number: ServerAgreement.Member
@@ -21,7 +21,7 @@ final class ServerGroup {
     }
 
     var isEmpty: Bool { members.allSatisfy { $0.connection == nil } }
-    /// Every connection is up, or not wanted.
+    /// Whether every connection is up or not wanted.
     var isSettled: Bool { members.allSatisfy { $0.connection?.isSettled ?? true } }
 
     func add(_ follower: any RedisDirectoryFollower) {
@@ -75,16 +75,16 @@ final class ServerGroup {
     }
 }
 
-/// The server that a connection has reached, or has tried to.
+/// The server that a connection has reached or tried to reach.
 struct RedisArrival {
     /// The address without credentials, for messages.
     var name: String
-    /// The run ID of the server's process, where it reports one: another after a restart, and at another server.
+    /// The run ID of the server's process, if it reports one. It differs after a restart, and at another server.
     var runID: String?
     var dialedAt: NIODeadline
 }
 
-/// One server at one address, whichever that is at the moment. Confined to its event loop.
+/// The server behind one address at the moment. Confined to its event loop.
 final class ServerDirectory: RedisDirectory {
     private let address: RedisConfiguration.Address
     private let group: ServerGroup

@@ -53,7 +53,7 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The server says that it is a replica, or is reading a data set as one that becomes a replica does.
+    /// Whether the server says that it is a replica, or is loading a data set as a new replica does.
     package var isDemotion: Bool {
         guard case .server(let condition) = code else { return false }
         return condition == .readOnly || condition == .primaryDown || condition == .loading
@@ -73,7 +73,8 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         self.init(.server(ServerCondition(ofReply: reply)), Self.withoutScript(reply))
     }
 
-    /// Without the digest and the line of the script that met the error, which Redis 7 appends and Redis 6.2 puts before it.
+    /// Returns the reply without the digest and the line of the failed script, which Redis 7 appends and Redis 6.2
+    /// prepends.
     private static func withoutScript(_ reply: String) -> String {
         if reply.hasPrefix("ERR Error running script ") {
             if let mark = reply.firstRange(of: ": -") { return String(reply[mark.upperBound...]) }

@@ -97,7 +97,8 @@ final class RedisExchange {
     var clock: ServerClock?
     /// A command has told the server's clock, or would have, and it is to be looked at again.
     var isClockOld = false
-    /// Whether the link logs in: how many commands that takes is its own affair, and the link says why a replica will not do.
+    /// Whether the link is logging in. The link alone knows how many commands that takes, and explains why a replica is
+    /// refused.
     var isLoggingIn = false
     /// Called with each reply that answers no command: what a subscription brings.
     var onPush: ((RedisReply) -> Void)?

@@ -158,7 +158,7 @@ extension PrimaryDirectory: RedisDirectory {
             fields(of: primary).merging(["former": "\(former.address)", "took_ms": "\(took.nanoseconds / 1_000_000)"]) { $1 })
     }
 
-    /// The Sentinels are asked at once whether there is another primary.
+    /// Asks the Sentinels at once whether there is another primary.
     func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival) {
         followers.lost(follower, because: error, at: arrival)
         for sentinel in sentinels { sentinel.ask() }

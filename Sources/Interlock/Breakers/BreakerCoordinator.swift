@@ -124,7 +124,8 @@ final class BreakerCoordinator {
         }
     }
 
-    /// Redis knows less than this sidecar: it was wiped, or its clock has jumped since an end was written.
+    /// Restores the breaker if Redis knows less than this sidecar: it was wiped, or its clock jumped after an end was
+    /// written.
     private func restoreIfLost(_ service: GuardedService, _ reply: BreakerReply) {
         let isLost = reply.snapshot.generation < service.breaker.snapshot.generation
         guard isLost || service.breaker.knowsBetter, !service.isRestoring else { return }
@@ -191,7 +192,7 @@ final class BreakerCoordinator {
         let until = service.breaker.snapshot.untilMilliseconds
         run(.halfOpen(expect: service.breaker.snapshot.generation), on: service) { [self] result in
             guard case .success(let reply) = result, !reply.isDone, !isAgain else { return }
-            // Redis' clock had jumped, and another sidecar has corrected the end: it is over all the same.
+            // Another sidecar corrected the end after a jump of Redis' clock, but here the state is over.
             let now = runtime.time.now()
             guard service.breaker.snapshot.state == .open, service.breaker.snapshot.untilMilliseconds != until,
                 let end = service.breaker.openUntil, end <= now

@@ -12,7 +12,7 @@ struct BreakerScript: ScriptCommand {
     var service: String
     var settings: BreakerSettings
     var operation: BreakerOperation
-    /// As this sidecar knows them.
+    /// The ends of the states as this sidecar knows them.
     var ends = BreakerEnds()
     var by: String
     var origin: String
@@ -223,7 +223,7 @@ struct BreakerCall {
     /// As a string: a JSON number of Lua's keeps 14 digits.
     mutating func add(expect generation: Int64) { add("expect", text: "\(generation)") }
 
-    /// As strings, to be compared with what stands in the hash.
+    /// Adds the numbers as strings, which the script compares with those in the hash.
     mutating func add(_ end: BreakerEnds.End?, _ name: String, over: String) {
         guard let end else { return }
         add(name, text: "\(end.number)")

@@ -61,12 +61,12 @@ final class QuotaCoordinator {
         self.domains = domains
     }
 
-    /// A data plane has opened a stream.
+    /// Handles a data plane that has opened a stream.
     /// - Parameters:
-    ///   - address: the host from which.
-    ///   - client: by which it is bounded.
-    ///   - isReturning: it had one before.
-    /// - Returns: `nil`: there are as many as there may be.
+    ///   - address: the data plane's host.
+    ///   - client: the API key whose limits apply.
+    ///   - isReturning: whether it had a stream before.
+    /// - Returns: `nil` if there are too many sessions.
     func begin(
         domain: String, address: String, client: String, isReturning: Bool, tell: @escaping ([QuotaAction.Of]) -> Void
     ) -> QuotaSession? {
@@ -136,7 +136,7 @@ package final class QuotaSession {
         var isPlanned = false
         /// The bytes of the bucket's keys and values.
         var bytes = 0
-        /// Until then Redis may have its key.
+        /// The time until which Redis may have the bucket's key.
         var keptUntil = Instant(nanoseconds: .min)
     }
 
@@ -206,7 +206,7 @@ package final class QuotaSession {
         planFlush()
     }
 
-    /// `nil`: there is no room for it.
+    /// Returns a new bucket; `nil` if there is no room for it.
     private func newBucket(_ name: [DescriptorEntry], now: Instant) -> Bucket? {
         let bytes = name.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
         guard coordinator.budget.take(bytes: bytes, of: client, now: now) else { return nil }
@@ -289,7 +289,7 @@ package final class QuotaSession {
         let rate = QuotaRate(limit)
         bucket.needs.report(requests: bucket.requests, over: bucket.elapsed, of: rate)
         (bucket.requests, bucket.elapsed) = (0, 0)
-        // Redis may be late, and counts from when it answers.
+        // Redis counts from the time of its answer, which may be late.
         bucket.keptUntil = now.advanced(
             byMilliseconds: QuotaCoordinator.keptMilliseconds + QuotaCoordinator.delayMilliseconds)
         buckets[name] = bucket

@@ -38,7 +38,7 @@ final class FleetCoordinator {
     private var isLeaving = false
     /// What Redis says of itself: version and eviction policy.
     private(set) var server: [String: String] = [:]
-    /// The server's own version, not that of the Redis it is compatible with; `nil`: not known.
+    /// The server's own version, not that of the Redis it is compatible with; `nil` if unknown.
     var redisVersion: String? { server["valkey_version"].map { "Valkey \($0)" } ?? server["redis_version"] }
     /// Why this sidecar cannot work with what it talks to; `nil`: it can.
     var refusal: String? {

@@ -21,7 +21,7 @@ final class LeaseKeeper {
         let number: UInt64
         let name: String
         let token: String
-        /// An owner's token comes back with every grant to that owner.
+        /// The grant's fence, because all grants to an owner have the same token.
         let fence: Int64
         var lease: HeldLease
         /// What the lock's key holds instead of the token while several hold the lock.
@@ -39,7 +39,7 @@ final class LeaseKeeper {
         var goneSince: Instant?
         /// Its time is over, and Redis is being asked whether it really is.
         var isBeingAsked = false
-        /// Redis has refused to extend it: a lease of the same owner that stands in the lock is a later one.
+        /// Whether Redis has refused to extend it. A lease of the same owner that holds the lock is then a later one.
         var isRefused = false
 
         init(_ lease: Lease, held: HeldLease, follower: Follower) {
@@ -109,12 +109,12 @@ final class LeaseKeeper {
     private(set) var linkedCount = 0
     private var followed: [FollowerID: Entry] = [:]
     private var lastID: FollowerID = 0
-    /// No lease is followed any more.
+    /// Whether following has ended for all leases.
     private(set) var isClosed = false
 
     /// A lease is lost.
     var onLost: ((_ name: String, _ token: String, _ fence: Int64) -> Void)?
-    /// A lease lasts until another time than was known.
+    /// Called when a lease turns out to last until another time than was known.
     var onExtended: ((_ name: String, _ token: String, _ fence: Int64, _ deadline: Instant) -> Void)?
     /// Sees to it that an extension is at as many replicas as are asked for, before it is relied on.
     var replicate: ((RenewScript, @escaping (LockCoordinator.Replicated) -> Void) -> Void)?
@@ -194,8 +194,8 @@ final class LeaseKeeper {
     /// Whether somebody follows the lease.
     func follows(_ name: String, token: String) -> Bool { entry(name, token) != nil }
 
-    /// It is being released by its holder.
-    /// - Parameter fence: of the only grant that is released; `nil`: whichever the token has. So below.
+    /// Notes that its holder is releasing the lease.
+    /// - Parameter fence: the fence of the only grant to release; `nil` for whichever the token has. The same below.
     func released(_ name: String, token: String, fence: Int64? = nil) {
         guard let entry = entry(name, token), fence ?? entry.fence == entry.fence else { return }
         end(entry, nil)
@@ -226,7 +226,7 @@ final class LeaseKeeper {
         for entry in all where entry.lease.isExtended { end(entry, .shutdown) }
     }
 
-    /// The sidecar is gone: nobody is told anything any more, and that is the last that all others are told.
+    /// Ends all following when the sidecar stops; this loss is the last report that followers get.
     func close() {
         isClosed = true
         for entry in all { end(entry, .shutdown) }
@@ -254,8 +254,8 @@ final class LeaseKeeper {
         }
     }
 
-    /// The lease that is followed already, once more. An owner's earlier lease is lost when there is a later one: its followers are told, but
-    /// for the client that has the later one.
+    /// Returns the entry of a lease that is already followed. An owner's later lease means that the earlier one is
+    /// lost: its followers are notified, except for the client that has the later one.
     private func known(_ lease: Lease, client: ObjectIdentifier?) -> Entry? {
         guard let entry = entry(lease.name, lease.token) else { return nil }
         guard entry.fence < lease.fence else { return entry }

@@ -4,8 +4,8 @@ internal import InterlockCore
 /// The leases that were granted through this sidecar, for its gauges and for labels that a token does not show.
 /// Bounded: past its capacity leases are granted and not listed here. It keeps the history of grants as well.
 ///
-/// Others may end or extend a lease: another sidecar, an operator, a person. So listed leases are reviewed: read again in Redis, each at least
-/// every five seconds while there are few.
+/// Another sidecar or an operator may end or extend a lease. So listed leases are reviewed, that is, read again in
+/// Redis, each at least every five seconds while there are few.
 struct LeaseTable {
     /// Name and token, hashed with a key of this process: two that collide would share an entry.
     private struct Key: Hashable {
@@ -28,9 +28,9 @@ struct LeaseTable {
 
     /// The finding of a review.
     enum Standing {
-        /// The grant does not hold the lock any more.
+        /// The grant no longer holds the lock.
         case over
-        /// `nil`: without end.
+        /// The time left; `nil` for a lease without an end.
         case lasts(milliseconds: Int64?)
     }
 
@@ -52,8 +52,9 @@ struct LeaseTable {
     }
 
     private static let capacity = 20_000
-    /// A lease is read again so long after its grant, and then when half of what is left of it has passed: after so long at least, and at most
-    /// after `longestPause`; later when more leases are listed than reviews keep up with.
+    /// The shortest time between reviews of a lease. The first review follows this long after the grant, and each later
+    /// one when half of the remaining time has passed, at most `longestPause` later; both wait longer when reviews
+    /// cannot keep up.
     static let reviewMilliseconds: Int64 = 1000
     private static let longestPause: Int64 = 5000
     /// The most leases of one review.
@@ -64,16 +65,16 @@ struct LeaseTable {
     private var entries: [Key: Entry] = [:]
     /// In order of grant: what has lapsed is dropped from the front, a few at each grant.
     private var order: Deque<Key> = []
-    /// In order of time. What has ended meanwhile is dropped when its time comes.
+    /// Reviews in order of time. Entries of leases that have ended are dropped when they are due.
     private var reviews: Deque<Review> = []
-    /// Locks that somebody is said to have broken: their leases are read again at once.
+    /// Locks that are reported broken: their leases are read again at once.
     private var suspects: Set<ExactText> = []
     private var areAllSuspect = false
     private static let mostSuspects = 1000
 
     /// - Parameters:
-    ///   - startedAt: when its holder asked.
-    ///   - host: the label of an owner who gives none.
+    ///   - startedAt: the time of the holder's request.
+    ///   - host: the label of an owner that gives none.
     mutating func granted(_ lease: Lease, to request: LockRequest, startedAt: Instant, now: Instant, host: String) {
         let label = request.owner == nil ? nil : request.label
         for _ in 0..<2 { dropLapsed(now: now) }
@@ -101,7 +102,7 @@ struct LeaseTable {
         plan(key, fence: lease.fence, at: now.advanced(byMilliseconds: Self.reviewMilliseconds))
     }
 
-    /// - Parameter fence: of the grant that was extended; `nil`: whichever the token has. So below.
+    /// - Parameter fence: the fence of the extended grant; `nil` for whichever the token has. The same below.
     mutating func renewed(_ name: String, token: String, fence: Int64? = nil, deadline: Instant) {
         let key = Key(name: name, token: token)
         guard let entry = entries[key], fence ?? entry.fence == entry.fence else { return }
@@ -116,7 +117,7 @@ struct LeaseTable {
         history.ended(entry.grant, how, at: now)
     }
 
-    /// The lock was taken from all who had it at `instant`. O(n).
+    /// Ends all leases that held the lock at `instant`. O(n).
     mutating func broken(_ name: String, at instant: Instant) {
         let name = ExactText(name)
         entries = entries.filter { ExactText($0.value.name) != name || $0.value.grantedAt > instant }
@@ -162,7 +163,8 @@ struct LeaseTable {
         order.removeFirst()
     }
 
-    /// Lapsed leases are kept for a little longer: a review may find that one was extended elsewhere.
+    /// Whether a lapsed lease can be dropped. It is kept a little longer, because a review may find that it was
+    /// extended elsewhere.
     private static func isForgotten(_ entry: Entry, now: Instant) -> Bool {
         entry.deadline.advanced(byMilliseconds: 2 * reviewMilliseconds) <= now
     }
@@ -174,15 +176,15 @@ struct LeaseTable {
         reviews.append(Review(key: key, fence: fence, at: instant))
     }
 
-    /// Handles the report of a broken lock. Returns whether leases are listed that may be that lock's.
+    /// Handles the report of a broken lock. Returns whether listed leases may belong to that lock.
     mutating func suspect(_ name: String) -> Bool {
         guard !entries.isEmpty else { return false }
         if suspects.count < Self.mostSuspects { suspects.insert(ExactText(name)) } else { areAllSuspect = true }
         return true
     }
 
-    /// The leases that are to be read again now, in order of grant those of suspects first. O(n) with suspects.
-    /// - Parameter isFollowed: somebody here is told when the lease ends, and extends it or asks for its end.
+    /// Returns the leases to read again now: those of suspects first, in order of grant. O(n) with suspects.
+    /// - Parameter isFollowed: whether a lease has followers, which extend it or are notified of its end anyway.
     mutating func due(now: Instant, isFollowed: (Listed) -> Bool) -> [Listed] {
         var due: [Listed] = []
         if !suspects.isEmpty {
@@ -207,8 +209,9 @@ struct LeaseTable {
         return due
     }
 
-    /// Applies what Redis, asked at `sentAt`, says of a lease.
-    /// - Parameter isReplicated: what Redis says is known to enough replicas, or need not be. Otherwise nobody may rely on it for longer.
+    /// Applies Redis' answer about a lease to a request sent at `sentAt`.
+    /// - Parameter isReplicated: whether enough replicas know the answer, or none need to. Otherwise nobody may rely on
+    ///   the lease for longer.
     mutating func reviewed(_ lease: Listed, _ standing: Standing, isReplicated: Bool = true, sentAt: Instant, now: Instant) {
         let key = Key(name: lease.name, token: lease.token)
         guard let entry = entries[key], entry.fence == lease.fence, entry.grantedAt <= sentAt else { return }
@@ -216,7 +219,7 @@ struct LeaseTable {
         case .over: ended(lease.name, token: lease.token, fence: lease.fence, .lost, now: now)
         case .lasts(nil): break
         case .lasts(let milliseconds?):
-            // A lease that nobody has touched lasts a little longer for Redis than for its holder.
+            // Redis counts an untouched lease as valid for slightly longer than its holder does.
             let found = LeaseValidity.deadline(ttl: milliseconds, sentAt: sentAt)
             let slack = Self.slackMilliseconds + milliseconds / 50
             let isLonger = isReplicated && found > entry.deadline.advanced(byMilliseconds: slack)

@@ -5,8 +5,8 @@ internal import InterlockCore
 extension LockCoordinator {
     /// Ends the lease that `token` holds: the lock passes to the next who waits here, or in the fleet.
     /// - Parameters:
-    ///   - fence: of the only grant that ends; `nil`: whichever the token has.
-    ///   - connection: what clears up behind an acquire without an answer goes the same way, behind it.
+    ///   - fence: the fence of the only grant to end; `nil` for whichever the token has.
+    ///   - connection: the connection of an acquire without an answer; the cleanup must follow it there.
     func passOn(
         _ name: String, token: String, fence: Int64? = nil, over connection: any RedisSender,
         then done: @escaping (Result<Bool, RedisError>) -> Void

@@ -2,19 +2,19 @@ internal import Hiredis
 internal import InterlockCore
 internal import Logging
 
-/// How this sidecar's count and history of leases follow what others do with them.
+/// Reviews keep this sidecar's count and history of leases in line with what others do to them.
 extension LockCoordinator {
-    /// A lease was listed: it is read again when its time comes.
+    /// Schedules the next review after a lease was listed.
     func planReview() {
         guard nextReview == nil else { return }
         scheduleReview(at: runtime.time.now().advanced(byMilliseconds: LeaseTable.reviewMilliseconds))
     }
 
-    /// Another sidecar says that a lock was broken. It may have been granted again since: Redis knows.
+    /// Handles another sidecar's report of a broken lock. The lock may have been granted again, so Redis is asked.
     func broken(_ name: String) {
         keeper.broken(name)
         guard leases.suspect(name) else { return }
-        // With what else is said in this tick.
+        // Collect the other reports of this tick.
         nextReview?.cancel()
         scheduleReview(at: runtime.time.now())
     }
@@ -34,7 +34,7 @@ extension LockCoordinator {
         for start in stride(from: 0, to: due.count, by: size) {
             let grants = due[start..<min(start + size, due.count)].map { (keys: keys($0.name), lease: $0) }
             runtime.pipeline.run(StandingScript(grants: grants)) { [self] result in
-                // Without an answer the next review may have one.
+                // If there is no answer, the next review tries again.
                 guard case .success(let standings) = result else { return }
                 let now = runtime.time.now()
                 for (grant, standing) in zip(grants, standings) {
@@ -45,8 +45,8 @@ extension LockCoordinator {
         }
     }
 
-    /// A semaphore keeps its size for as long as leases of it overlap. Who asks for another is granted a place and not told on the way:
-    /// so it is logged, once for each lock and size asked for.
+    /// Logs that a semaphore has another size than was asked for, once for each lock and size. A semaphore keeps its
+    /// size while leases of it overlap, and the granted call gets no other hint.
     func note(_ asked: Int, places: Int, of name: String) {
         guard asked != places else { return }
         if misfits.count >= Self.mostMisfits { misfits = [] }

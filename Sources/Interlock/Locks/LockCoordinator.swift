@@ -37,7 +37,7 @@ final class LockCoordinator {
     var leftoverRetry: Deadlines.Entry?
     /// The time of the next review of listed leases; `nil` while none is listed.
     var nextReview: Deadlines.Entry?
-    /// The log lines already written about semaphores that were requested with another size. Bounded.
+    /// The semaphores and requested sizes that were already logged as differing. Bounded.
     var misfits: Set<String> = []
 
     init(

@@ -17,7 +17,7 @@ protocol LockProvider: AnyObject {
     /// Gives up a wait: the completion is not called any more, and what is granted meanwhile is given back.
     func cancel(_ id: UInt64)
 
-    /// - Parameter fence: of the only grant that is extended or ended; `nil`: whichever the token has.
+    /// - Parameter fence: the fence of the only grant to extend or end; `nil` for whichever the token has.
     func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>)
     func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseAnswer>)
     func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseAnswer>)

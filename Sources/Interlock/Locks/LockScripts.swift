@@ -5,7 +5,7 @@ internal import InterlockCore
 final class LockScripts: Sendable {
     let acquire, release, breakLock, leave, inspect, share, shareRenew, shareRelease: RedisScript
     let quorumAcquire, quorumFence, quorumRenew: RedisScript
-    /// The same for one grant alone; see `fenced.lua` and `share-fenced.lua`.
+    /// The same scripts for one grant only; see `fenced.lua` and `share-fenced.lua`.
     let fencedRelease, fencedShareRenew, fencedShareRelease: RedisScript
     let renew = RedisScript(name: "renew.lua", source: PackageResources.renew_lua)
     let fencedRenew = RedisScript(name: "renew.lua", source: PackageResources.fenced_lua + PackageResources.renew_lua)
@@ -94,7 +94,7 @@ struct LockKeys {
         encoder.append(parts: space.queueStart, name, "}")
     }
 
-    /// A script that only reads needs no key that never exists.
+    /// A read-only script does not need the key that never exists.
     func encodeStanding(into encoder: inout CommandEncoder) {
         encoder.append(parts: space.lockStart, name, space.lockEnd)
         encoder.append(parts: space.fenceStart, name, "}")
@@ -505,7 +505,7 @@ struct InspectScript: ScriptCommand {
 
 /// See `standing.lua`.
 struct StandingScript: ScriptCommand {
-    /// On a cluster just one: the others may be in other slots.
+    /// On a cluster only one grant, because others may be in other hash slots.
     var grants: [(keys: LockKeys, lease: LeaseTable.Listed)]
 
     var script: RedisScript { grants[0].keys.scripts.standing }

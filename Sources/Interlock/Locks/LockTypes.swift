@@ -44,8 +44,8 @@ public struct Lease: Hashable, Sendable {
     /// Its owner chose the token.
     var isOwners = false
 
-    /// The places of the semaphore, of which this lease has one; `nil`: it is of no semaphore. A semaphore that others hold has as many as
-    /// its first holder asked for, whatever this one asked for.
+    /// The number of slots of the semaphore that this lease has one of; `nil` if it is not of a semaphore. A held
+    /// semaphore keeps the size that its first holder asked for, whatever this holder asked for.
     public var permits: Int? { group.flatMap { LockMode.places(ofGroup: $0) } }
 
     /// How long it can be relied on from the moment of the answer: its length, less the time the grant took and an
@@ -69,11 +69,11 @@ public struct LeaseLoss: RawRepresentable, Hashable, Sendable {
     public static let broken = LeaseLoss(rawValue: "broken")
     /// The lock's key was deleted.
     public static let deleted = LeaseLoss(rawValue: "deleted")
-    /// Another token is in the lock, or a later lease of the same owner.
+    /// Another token, or a later lease of the same owner, holds the lock.
     public static let taken = LeaseLoss(rawValue: "taken")
     /// Its time was over before it was extended.
     public static let expired = LeaseLoss(rawValue: "expired")
-    /// The coordinator is stopping: it neither extends nor watches the lease, which lapses in its own time.
+    /// The coordinator is stopping. It no longer extends or watches the lease, which lapses in its own time.
     public static let shutdown = LeaseLoss(rawValue: "shutdown")
 
     static let known = [broken, deleted, taken, expired, shutdown]
@@ -162,7 +162,7 @@ package struct LockPage: Hashable, Sendable {
 
 /// A request for several locks: all or none.
 package struct JointLockRequest: Sendable {
-    /// The most locks that one call takes.
+    /// The most locks that one call acquires.
     package static let most = 32
 
     /// Each once. Leases are answered in this order.
@@ -184,22 +184,22 @@ package enum JointLockAnswer: Sendable {
     case failed(InterlockError)
 }
 
-/// A lease whose loss is told, and that may be extended until its holder is done.
+/// A lease whose loss is reported, and that may be extended until its holder is done.
 ///
-/// Dropping this value and its stream ends the following, and an extended lease then lapses. Keep the value for as
-/// long as you need the lock.
+/// Dropping this value and its stream stops following, and an extended lease then lapses. Keep the value for as long as
+/// you need the lock.
 public struct FollowedLease: Sendable {
     package let follower: LeaseFollower
-    /// At most one loss, at the lease's own deadline at the latest. The stream ends without one when the lease is released or no longer
-    /// followed, and when the task that reads it is cancelled.
+    /// The loss, at most one, at the lease's own deadline at the latest. The stream ends without one when the lease is
+    /// released or no longer followed, and when the task that reads it is cancelled.
     public var losses: AsyncStream<LeaseLoss>
-    /// Kept for its end.
+    /// Held so that following ends when it is deallocated.
     let interest: LeaseInterest
     /// Ends the stream.
     let end: @Sendable () -> Void
 }
 
-/// An interest in a lease that ends when this is dropped.
+/// An interest in a lease, which ends when this object is deallocated.
 final class LeaseInterest: Sendable {
     private let onEnd: @Sendable () -> Void
 
@@ -280,7 +280,8 @@ extension LockError {
 }
 
 extension Lease {
-    /// An owner's token comes back with every grant to that owner: with the fence, a late renewal or release touches no later one.
+    /// The fence if the owner chose the token, which then comes back with every grant: with the fence, a late renewal
+    /// or release cannot affect a later lease.
     var ownersFence: Int64? { isOwners ? fence : nil }
 
     /// When Redis was asked for it, which granted it; until then its caller waited.

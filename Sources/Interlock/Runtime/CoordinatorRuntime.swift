@@ -18,7 +18,7 @@ final class CoordinatorRuntime {
     let redis: RedisConfiguration
     /// Which Redis, without credentials.
     let redisName: String
-    /// Which hosts can share it.
+    /// The hosts that can share the Redis.
     let redisScope: RedisScope
     let time: TimeSource
     let wallClock: WallClock
@@ -76,8 +76,8 @@ final class CoordinatorRuntime {
 
     private static let clockPrecision: Int64.Magnitude = 20_000_000
 
-    /// As a coordinator connects to a server: `CLIENT LIST` there shows which sidecar a connection is of, and a peer that cannot run
-    /// scripts counts as down.
+    /// Returns the configuration with which a coordinator connects to a server: `CLIENT LIST` there shows the sidecar's
+    /// name, and a peer that cannot run scripts counts as down.
     static func named(_ server: RedisConfiguration, id: String, prefix: String) -> RedisConfiguration {
         var server = server
         server.clientName = "interlock/\(id)"
@@ -140,8 +140,8 @@ package struct Completion<Answer> {
 }
 
 extension RedisScope {
-    /// The scope of the servers that a coordinator uses. A Redis behind Sentinels and a cluster are for the network: their servers
-    /// announce addresses of their own.
+    /// The scope of a coordinator's servers. Redis behind Sentinels, and a cluster, always count as reachable by the
+    /// network, because their servers announce their own addresses.
     init(_ configuration: InterlockConfiguration) {
         let addresses = ([configuration.redis] + configuration.quorum).map(\.address)
         if configuration.hasPrivateRedis {

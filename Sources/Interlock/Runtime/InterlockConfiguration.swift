@@ -8,7 +8,7 @@ public struct InterlockConfiguration: Sendable {
     package var redis: RedisConfiguration
     /// Independent servers of which a majority grants each lock, at least three; empty: locks are in `redis`.
     package var quorum: [RedisConfiguration]
-    /// Whether `redis` was started for this coordinator, and no other host can reach it.
+    /// Whether `redis` was started for this coordinator and is unreachable for other hosts.
     package var hasPrivateRedis = false
     /// The prefix of all keys unless another is given.
     public static let defaultPrefix = "interlock:"

@@ -49,7 +49,7 @@ extension InterlockError {
             self.init(
                 .other,
                 "Redis: the key of that name holds another type: other software uses it; choose another name or prefix")
-        // However a version words it, and whether it refused a script or a command.
+        // Covers every wording of the error, for a script and for a command.
         case .server(.readOnly):
             self.init(.unavailable, "Redis cannot serve: the server is a replica, which takes no writes")
         case .server(let condition) where condition.isUnavailability:

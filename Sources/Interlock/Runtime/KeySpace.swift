@@ -68,7 +68,7 @@ package final class KeySpace: Sendable {
         return String(Substring(bytes.dropFirst(lockStart.utf8.count).dropLast(lockEnd.utf8.count)))
     }
 
-    /// Whether the key of a lock of this name would be among the fleet's own: `locks.key_prefix` lets it.
+    /// Whether the key of a lock with this name would be one of the fleet's own keys, as `locks.key_prefix` permits.
     func isTaken(lockName name: String) -> Bool {
         guard let lockKeyPrefix else { return false }
         return (lockKeyPrefix + name).utf8.starts(with: prefix.utf8)

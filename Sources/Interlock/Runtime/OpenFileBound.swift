@@ -22,11 +22,12 @@ package enum OpenFileBound {
         return current
     }
 
-    /// The most descriptors that listeners leave to health checks, files and libraries; of a small bound a quarter.
+    /// The most descriptors that listeners leave to health checks, files and libraries; a quarter if the limit is
+    /// small.
     private static let mostReserved = 32
 
-    /// Whether a descriptor is one of the last: the system hands out the lowest number that is free. Without any, the
-    /// process is in danger: libdispatch ends a process in which it cannot open a file of `/proc`.
+    /// Whether a descriptor is one of the reserved last ones. The system hands out the lowest free number. Running out
+    /// is dangerous, because libdispatch ends a process in which it cannot open a file of `/proc`.
     package static func isReserved(_ descriptor: CInt) -> Bool {
         guard let bound = current else { return false }
         return Int(descriptor) >= bound - min(mostReserved, bound / 4)

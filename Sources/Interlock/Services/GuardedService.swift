@@ -95,7 +95,7 @@ final class GuardedService {
         return SubjectBook.crowd
     }
 
-    /// How many subjects have counters of their own.
+    /// Returns the number of subjects that have their own counters.
     func subjectsKnown(now: Instant) -> Int {
         subjects.count(windowMilliseconds: definition.longestSubjectMemory ?? 0, now: now)
     }

@@ -48,7 +48,8 @@ public struct OutcomeReport: Sendable {
     public var status: Int?
     /// How long the service asked to be left alone; `nil`: it did not.
     public var retryAfter: Duration?
-    /// The caller gave the call up: it counts where it had taken longer than a slow one by then, and for nothing else.
+    /// Whether the caller abandoned the call. It then counts as slow if it had taken that long, and otherwise not at
+    /// all.
     package var isUnfinished = false
 
     /// A report; what is left out is not told.
@@ -71,7 +72,7 @@ public struct OutcomeReport: Sendable {
         self.init(outcome: outcome, status: status, retryAfter: .milliseconds(retryAfterMilliseconds))
     }
 
-    /// The report of a call that was given up.
+    /// Returns the report of a call that was abandoned.
     package static func unfinished(afterMilliseconds milliseconds: Int64?) -> OutcomeReport {
         var report = OutcomeReport(outcome: .ignore, latencyMilliseconds: milliseconds)
         report.isUnfinished = true

@@ -21,7 +21,7 @@ final class ServiceMetrics {
     private let service: String
     /// The shadow limits that something was counted of.
     private var shadows: Set<String> = []
-    /// By the limits that refused something, as they are called; bounded by those that were configured.
+    /// Refusals by the name of the limit; bounded by the configured limits.
     private var limitsRefused: [String: Tally] = [:]
     private let refusals: [PermitAnswer.Reason: Counter]
     private let states: [BreakerSnapshot.State: Gauge]
@@ -73,7 +73,7 @@ final class ServiceMetrics {
             })
     }
 
-    /// 1 for the state it is in and for the one that is forced, 0 for the others.
+    /// Sets 1 for the current state and for the forced one, and 0 for the others.
     func record(state: BreakerSnapshot.State, forced: BreakerSnapshot.Forced?) {
         for (candidate, gauge) in states { gauge.record(candidate == state ? 1 : 0) }
         for (candidate, gauge) in forcedStates { gauge.record(candidate == forced ? 1 : 0) }
@@ -84,8 +84,7 @@ final class ServiceMetrics {
         refusals[reason]?.increment()
     }
 
-    /// Counts the calls that shadow limits had no room for.
-    /// Calls that a limit refused.
+    /// Counts the calls that a limit refused.
     func refused(_ calls: Int, by limit: String?) {
         guard let limit else { return }
         if let known = limitsRefused[limit] { return known.increment(by: calls) }
@@ -94,9 +93,10 @@ final class ServiceMetrics {
         tally.increment(by: calls)
     }
 
-    /// How many calls a limit has refused since the service was configured.
+    /// Returns the number of calls that a limit has refused since the service was configured.
     func refusals(by limit: String) -> Int64 { limitsRefused[limit]?.count ?? 0 }
 
+    /// Counts the calls that shadow limits had no room for.
     func countShadowRefusals(_ verdict: LimitVerdict, _ batch: LimitBatch) {
         for (judged, counter) in zip(verdict.counters, batch.counters) where judged.excess > 0 {
             let limit = batch.definitions[counter.definition].name

@@ -6,7 +6,7 @@ internal import Logging
 extension QuorumLocks {
     // MARK: Renew, release, break
 
-    /// Extends a lease on all servers; a majority must have it still. Servers that have lost it get it back.
+    /// Extends a lease on all servers; a majority must still have it. Restores it on servers that have lost it.
     func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>) {
         if let wrong = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
             completion(.failed(wrong))
@@ -98,7 +98,7 @@ extension QuorumLocks {
 
     // MARK: Reviews
 
-    /// A lease was listed: it is read again when its time comes.
+    /// Schedules the next review after a lease was listed.
     func planReview() {
         guard nextReview == nil else { return }
         scheduleReview(at: runtime.time.now().advanced(byMilliseconds: LeaseTable.reviewMilliseconds))
@@ -130,20 +130,20 @@ extension QuorumLocks {
         }
     }
 
-    /// Whether a majority has the lease; `nil`: too few servers say.
+    /// Returns whether a majority has the lease; `nil` if too few servers answer.
     private func standing(of lease: LeaseTable.Listed, _ replies: [QuorumInspectScript.Reply]) -> LeaseTable.Standing? {
         let holding = replies.filter { $0.token.map { ExactText($0) == ExactText(lease.token) } ?? false }
         guard holding.count < servers.majority else {
-            // With another number on all of them it is a later lease of the same owner.
+            // Another number on all of them means a later lease of the same owner.
             guard holding.contains(where: { $0.number ?? lease.fence == lease.fence }) else { return .over }
             let end = end(of: holding)
             return .lasts(milliseconds: end == .max ? nil : end)
         }
-        // Servers that did not answer may have it.
+        // Servers that did not answer may have the lease.
         return holding.count + servers.count - replies.count < servers.majority ? .over : nil
     }
 
-    /// A lock ends when the last but a majority of its keys have: without end counts as longest.
+    /// The end of a lock is when fewer than a majority of its keys are left. A key without an end counts as longest.
     private func end(of holding: [QuorumInspectScript.Reply]) -> Int64 {
         holding.map { $0.ttl < 0 ? Int64.max : $0.ttl }.sorted(by: >)[servers.majority - 1]
     }

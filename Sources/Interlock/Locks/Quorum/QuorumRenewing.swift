@@ -1,23 +1,24 @@
 internal import Hiredis
 internal import InterlockCore
 
-/// Carries one renewal out: asks the servers, answers its caller, and restores the lease where it is missing. Confined to the
-/// coordinator's event loop.
+/// Performs one renewal: asks the servers, answers the caller, and restores the lease where it is missing. Confined to
+/// the coordinator's event loop.
 ///
-/// A release may overtake a restore that is on its way: the restored key would then stand on that server until its end, where no
-/// majority has the lease. So the lease is looked up once more after as long as a release may take, and freed there if it is over.
+/// A release may overtake a restore. The restored key would then stay on that server until it expires, although no
+/// majority has the lease. So the lease is checked again after the longest time that a release may take, and freed
+/// there if it is over.
 final class QuorumRenewing {
     struct Lease {
         var name: String
         var token: String
         var ttl: Int64
-        /// The fence of the only lease to extend; `nil`: the one that the token has.
+        /// The fence of the only lease to extend; `nil` for the one that the token has.
         var fence: Int64?
     }
 
     enum Answer {
         case renewed(validMilliseconds: Int64)
-        /// A majority renewed it, but the answers took too long for anyone to rely on it.
+        /// A majority renewed it, but the answers took too long to rely on it.
         case tooLate
         case lost
         case unavailable(InterlockError)
@@ -33,11 +34,11 @@ final class QuorumRenewing {
     private var firstFailure: (server: QuorumServers.Server, error: RedisError)?
     private var timer: Deadlines.Entry?
     private var completion: ((Answer) -> Void)?
-    /// By server: the number under which the lease was restored there.
+    /// The fence number under which each server restored the lease.
     private var restored: [QuorumServers.Server: Int64] = [:]
     private var isCheckPlanned = false
 
-    /// - Parameter completion: called once; possibly before `start` returns.
+    /// - Parameter completion: called once, possibly before `start` returns.
     init(
         _ lease: Lease, servers: QuorumServers, scripts: LockScripts, runtime: CoordinatorRuntime,
         completion: @escaping (Answer) -> Void
@@ -107,7 +108,7 @@ final class QuorumRenewing {
         }
     }
 
-    /// Others who ask for the lock have an empty server's part of it for a moment.
+    /// Retries a restore. Another request for the lock may briefly hold an empty server's part of it.
     private func tryAgain(_ restore: QuorumRenewal.Restore, tries: Int) {
         let now = runtime.time.now()
         guard tries < QuorumRetry.mostTries, renewal.mayRestore(now: now) else { return }
@@ -119,7 +120,7 @@ final class QuorumRenewing {
         }
     }
 
-    /// Looks once, when every release that was under way has ended. `false`: too many others have yet to look.
+    /// Schedules one check for when every release under way has ended. Returns `false` if too many checks are pending.
     private func planCheck() -> Bool {
         guard !isCheckPlanned else { return true }
         guard servers.restoring < QuorumServers.restoringCapacity else { return false }

@@ -45,14 +45,14 @@ struct QuorumFenceScript: ScriptCommand {
     var token: String
     var fence: Int64
     var ttl: Int64
-    /// Restores the lease where it is missing; `nil`: only records the fence.
+    /// Restores the lease where it is missing; `nil` to record only the fence.
     var restore: QuorumRenewal.Restore?
 
     /// The state of the lease on the server afterwards.
     enum Outcome: Equatable {
         /// The lease is there, under this number.
         case recorded(Int64)
-        /// An attempt of somebody else has the lock, and may be gone in a moment.
+        /// Another attempt holds the lock, perhaps only briefly.
         case occupied
         case missing
     }
@@ -87,11 +87,11 @@ struct QuorumReleaseScript: ScriptCommand {
     var keys: KeySpace
     var name: String
     var token: String
-    /// Frees only such a hold; `nil`: any.
+    /// The only kind of hold to free; `nil` for any.
     var only: Hold?
 
     enum Hold {
-        /// No lease can rest on it.
+        /// A hold that no lease can rest on.
         case unrecorded
         /// The hold under this recorded fence.
         case recorded(fence: Int64)
@@ -123,7 +123,7 @@ struct QuorumRenewScript: ScriptCommand {
     var name: String
     var token: String
     var ttl: Int64
-    /// The fence of the only lease to extend; `nil`: the one that the token has.
+    /// The fence of the only lease to extend; `nil` for the one that the token has.
     var fence: Int64?
 
     var keyCount: Int { 2 }

@@ -12,14 +12,15 @@ final class QuorumServers {
     struct Leftover {
         var name: String
         var token: String
-        /// Frees only such a hold; `nil`: any. An owner who chose the token may have a lease with it meanwhile, which stays.
+        /// The only kind of hold to free; `nil` for any. It protects a later lease of an owner that chose the token.
         var only: QuorumReleaseScript.Hold?
         /// When it has lapsed by itself.
         var until: Instant
     }
 
     private static let leftoverCapacity = 10_000
-    /// The most renewals whose restores are yet to be checked. Beyond it a renewal restores nothing; the next one may.
+    /// The most renewals whose restores are yet to be checked. Beyond that, a renewal restores nothing, and the next
+    /// one may.
     static let restoringCapacity = 10_000
 
     private let runtime: CoordinatorRuntime
@@ -64,7 +65,7 @@ final class QuorumServers {
         }
     }
 
-    /// Connections that are made from now on show the passwords and certificates of `new`, in the order of the servers.
+    /// Makes new connections use the passwords and certificates of `new`, in the order of the servers.
     func replaceSecrets(by new: [RedisConfiguration]) {
         for (known, new) in zip(configurations, new) { known.replaceSecrets(by: new) }
     }
