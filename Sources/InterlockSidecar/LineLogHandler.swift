@@ -13,7 +13,7 @@ package struct LineLogHandler: LogHandler {
     package var logLevel: Logger.Level
     package var metadata: Logger.Metadata = [:]
 
-    /// The process has one: it decides how the writer reports and counts the lines that it drops.
+    /// A process has one handler: it decides how the writer reports and counts dropped lines.
     package init(_ settings: LogSettings, writer: LineWriter = .standardError) {
         format = settings.format
         self.writer = writer
@@ -62,7 +62,7 @@ package struct LogLine {
             ] + others.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
 
-    /// A line of this moment.
+    /// Returns a line with the current time.
     fileprivate static func now(_ level: Logger.Level, _ message: String, _ metadata: Logger.Metadata) -> LogLine {
         var time = timespec()
         clock_gettime(CLOCK_REALTIME, &time)

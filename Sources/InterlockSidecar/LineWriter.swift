@@ -3,18 +3,18 @@ internal import Glibc
 internal import InterlockCore
 internal import NIOConcurrencyHelpers
 
-/// Writes lines to a descriptor from a queue of its own, in order: a pipe that nobody reads blocks that queue and no caller.
+/// Writes lines to a descriptor in order, from its own queue, so that a pipe without a reader blocks only that queue.
 ///
-/// Everything that a sidecar or a long-running command prints goes through one of these. What is more than the backlog holds is
-/// dropped and counted.
+/// A sidecar and long-running commands print everything through it. Lines beyond the backlog's limit are dropped and
+/// counted.
 package final class LineWriter: Sendable {
     fileprivate struct State {
         var backlog = LineBacklog(limit: LineWriter.limit)
-        /// Whether the queue is at work, and takes what is added.
+        /// Whether the queue is writing; it also writes lines added meanwhile.
         var isWriting = false
-        /// Whether the last caller waited in vain, and nothing was written since.
+        /// Whether the last caller waited in vain, and nothing has been written since.
         var isStuck = false
-        /// Whether the last line could not be written, as to a pipe whose reader has gone.
+        /// Whether the last write failed, as to a pipe whose reader is gone.
         var isClosed = false
         var report: @Sendable (Int) -> String = { "interlock: \($0) lines were dropped, because nobody read them" }
         var onDrop: @Sendable () -> Void = {}
@@ -58,8 +58,8 @@ package final class LineWriter: Sendable {
         if begins { queue.async { self.write() } }
     }
 
-    /// Adds a line, and waits for a moment until it is written, so that it comes before what another process or descriptor prints
-    /// next. Waits at most once in a row for a descriptor that takes nothing.
+    /// Adds a line and briefly waits until it is written, so that it precedes the next output of another process or
+    /// descriptor. Waits only once in a row for a blocked descriptor.
     package func add(_ line: String, waiting patience: Duration) {
         add(line)
         guard !state.withLockedValue({ $0.isStuck }) else { return }
@@ -67,7 +67,7 @@ package final class LineWriter: Sendable {
     }
 
     /// Writes a line, and suspends the task until that is done.
-    /// - Returns: `false` when it could not be written, or the task was cancelled meanwhile.
+    /// - Returns: `false` if the write failed or the task was cancelled.
     package func write(_ line: String) async -> Bool {
         add(line)
         let (written, continuation) = AsyncStream<Void>.makeStream()
@@ -76,10 +76,10 @@ package final class LineWriter: Sendable {
         return false
     }
 
-    /// Whether something still waits to be written.
+    /// Whether lines are waiting to be written.
     package var isBusy: Bool { state.withLockedValue { $0.isWriting } }
 
-    /// Waits until everything that was added before is written, or the time is over. Never on an event loop.
+    /// Waits until everything added so far is written, or `patience` is over. Never call it on an event loop.
     package func flush(within patience: Duration) {
         let written = DispatchSemaphore(value: 0)
         queue.async { written.signal() }
@@ -88,7 +88,7 @@ package final class LineWriter: Sendable {
         state.withLockedValue { $0.isStuck = isLate }
     }
 
-    /// On the queue: writes until nothing waits.
+    /// Writes until the backlog is empty. Runs on the queue.
     private func write() {
         while let line = state.withLockedValue({ $0.next() }) {
             let isWritten = Self.write(line, to: descriptor)
@@ -101,7 +101,7 @@ package final class LineWriter: Sendable {
         }
     }
 
-    /// - Returns: whether all of it was written.
+    /// - Returns: whether all bytes were written.
     private static func write(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
         bytes.withUnsafeBytes { bytes in
             var rest = bytes[...]
@@ -111,7 +111,7 @@ package final class LineWriter: Sendable {
                 if count > 0 {
                     rest = rest.dropFirst(count)
                 } else if count < 0, errno == EAGAIN {
-                    // Another process made the descriptor non-blocking: all processes that share it are affected.
+                    // Another process may have made the descriptor non-blocking, which affects all that share it.
                     var writable = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
                     poll(&writable, 1, -1)
                 } else if count == 0 || errno != EINTR {

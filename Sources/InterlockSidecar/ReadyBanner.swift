@@ -1,4 +1,4 @@
-/// The commands that try out a sidecar that is ready, as they work with its addresses, its certificate and its keys.
+/// The commands with which to try a new sidecar, as they work with its addresses, certificate and keys.
 package struct ReadyBanner {
     private let addresses: Sidecar.Addresses
     private let configuration: SidecarConfiguration
@@ -26,20 +26,20 @@ package struct ReadyBanner {
         return lines.joined(separator: "\n")
     }
 
-    /// The key is not known to who reads this, nor to be printed.
+    /// A placeholder, because the key must not be printed.
     private var key: String { configuration.keys.isEmpty ? "" : "REDISCLI_AUTH=\"$INTERLOCK_API_KEY\" " }
 
     private func tls(_ options: String) -> String { configuration.listen.tls.map { " \(options) \($0.certificate)" } ?? "" }
 
-    /// redis-cli calls 127.0.0.1 unless it is told another host.
+    /// redis-cli connects to 127.0.0.1 unless another host is given.
     private func host(of endpoint: SocketEndpoint) -> String {
         let name = name(of: endpoint)
         if configuration.listen.tls == nil && name == "localhost" { return "" }
-        // Brackets belong to URLs alone.
+        // Brackets belong only in URLs.
         return " -h \(name.hasPrefix("[") ? String(name.dropFirst().dropLast()) : name)"
     }
 
-    /// A host by which this sidecar can be called from here, and that its certificate names where it has one.
+    /// Returns a host by which this sidecar can be called from here, and that its certificate names if it has one.
     private func name(of endpoint: SocketEndpoint) -> String {
         let own = endpoint.host.contains(":") ? "[\(endpoint.host)]" : endpoint.host
         let isEverywhere = ["0.0.0.0", "::"].contains(endpoint.host)

@@ -94,10 +94,10 @@ extension OutcomeReport {
         let flags = common.responseFlags
         let status = entry.grpcStatus?.httpStatus ?? Int(entry.response.responseCode.value)
         if flags.isOfOthers {
-            // Given up by the caller: that it had taken long is known all the same.
+            // The caller abandoned it, but a long time up to then still counts as slow.
             self = Self.unfinished(afterMilliseconds: common.upstreamMilliseconds)
         } else if flags.upstreamMaxStreamDurationReached, common.hasTimeToFirstUpstreamRxByte {
-            // Envoy's own clock has ended an answer that was going on.
+            // Envoy's own timer ended an answer in progress.
             self.init(outcome: .ok, latencyMilliseconds: common.upstreamMilliseconds, status: status == 0 ? nil : status)
         } else if flags.isOfService {
             self.init(outcome: .error, latencyMilliseconds: common.upstreamMilliseconds)

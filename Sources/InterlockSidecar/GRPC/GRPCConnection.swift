@@ -14,9 +14,9 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     /// In bytes: so many have fifty frames of the smallest kind, and some seven calls. With twice as many a client beside two that give
     /// up what is not answered within a millisecond waited nearly twice as long, and a third fewer of their calls were answered.
     static let readLength = 512
-    /// Of one message, in bytes.
+    /// The most bytes of one message.
     static let longestMessage = 1 << 20
-    /// Of all messages that have come in part, in bytes.
+    /// The most bytes of all partly received messages.
     static let mostReceived = 4 << 20
     /// A call's buffer is used again behind messages of at most this many bytes.
     private static let longestKept = 4096
@@ -29,7 +29,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     private static let prefixLength = 5
     /// A call whose message does not come is given up after so long, and looked for as often.
     private static let patience = TimeAmount.seconds(10)
-    /// The bytes of refused calls' bodies that are read before a call is let in.
+    /// The most bytes of refused calls' bodies that are read before a call is accepted.
     private static let mostUnknown = 64 << 10
 
     private let door: GRPCDoorContext
@@ -52,11 +52,11 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     /// `nil`: calls are under way.
     private var idleSince: NIODeadline?
     private let firstCallBy: NIODeadline
-    /// The caller of the last call that was let in; `nil`: none was.
+    /// The caller of the last accepted call; `nil` before the first.
     private var lastCaller: AccessControl.Caller?
-    /// Frames have come: the client reads what it is sent.
+    /// Whether frames have arrived, which shows that the client reads.
     private var hasSpoken = false
-    /// The bytes of bodies that came before a call was let in.
+    /// The bytes of bodies that arrived before a call was accepted.
     private var unknownBytes = 0
 
     private init(door: GRPCDoorContext, turn: ClientTurn) {
@@ -234,7 +234,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// Of what has come is nothing kept.
+    /// Discards the buffered part of the message.
     private func release(_ call: GRPCCall) {
         received -= call.received.readableBytes
         call.received = ByteBuffer()
@@ -308,7 +308,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         ended(call, status)
     }
 
-    /// It is no call of gRPC.
+    /// Answers a request that is not a gRPC call.
     private func refuse(_ call: GRPCCall, httpStatus: String) {
         finish(call, HPACKHeaders([(":status", httpStatus)]))
         over(call)
@@ -383,7 +383,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
             return
         }
         let now = NIODeadline.now()
-        // A farewell waits for the end of the handshake, which may never come.
+        // A GOAWAY waits for the end of the handshake, which may never come.
         if lastCaller == nil, firstCallBy <= now { return hasSpoken ? endGently() : evict() }
         if let idleSince, idleSince + door.idleTimeout <= now { return endGently() }
         let limit = now - Self.patience
@@ -395,8 +395,8 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         if !isEnding { alarm?.set(now + Self.patience) }
     }
 
-    /// Ends the calls of callers whose key was removed; if the last caller is one of them, the connection ends with its
-    /// other calls.
+    /// Ends the calls of callers whose key was removed. If the last caller is one of them, the connection ends after
+    /// its other calls.
     func endCalls(_ isRemoved: (AccessControl.Caller) -> Bool) {
         for call in Array(calls.values) where call.caller.map(isRemoved) ?? false {
             call.whenGivenUp?()
@@ -408,7 +408,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         if let context { HTTP2Peer.sayFarewell(on: context, last: lastStream) }
     }
 
-    /// Another connection needs the place of this one, whose client is unknown.
+    /// Makes room for another connection: this client is unknown.
     func evict() { context?.channel.closeAtOnce() }
 
     /// No further call is taken; those under way are answered.

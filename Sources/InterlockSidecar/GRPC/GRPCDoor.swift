@@ -6,7 +6,7 @@ internal import ServiceLifecycle
 
 /// The gRPC door: Envoy's rate limit service and gRPC's health checks, over HTTP/2.
 package struct GRPCDoor: Service {
-    /// A client must have agreed on TLS and made a call that is let in by then.
+    /// The time in which a client must finish the TLS handshake and make an accepted call.
     package var firstRequestTimeout = Duration.seconds(10)
 
     private let coordinator: Coordinator
@@ -22,7 +22,7 @@ package struct GRPCDoor: Service {
     /// - Parameters:
     ///   - endpoint: where it listens.
     ///   - certificate: `nil`: it does not speak TLS.
-    ///   - turns: shares the event loop's time with the other listeners; `nil`: this one shares it among its own connections.
+    ///   - turns: shares the event loop's time with the other listeners; `nil` for this listener's connections only.
     ///   - onBound: called with the port once the door is open.
     package init(
         coordinator: Coordinator, access: AccessControl, certificate: DoorCertificate?, endpoint: SocketEndpoint,
@@ -96,7 +96,7 @@ package struct GRPCDoor: Service {
             }
             // A turn of one connection is short: however much it has sent, the others are served before the rest of it.
             .childChannelOption(.maxMessagesPerRead, value: 1)
-            // Bytes that came before the end may still wait for their turn.
+            // Bytes that arrived before the end may still be waiting for their slice.
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: GRPCConnection.readLength))
             .childChannelOption(.socketOption(.tcp_nodelay), value: 1)

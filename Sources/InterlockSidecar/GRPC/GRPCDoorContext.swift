@@ -5,7 +5,7 @@ internal import NIOHPACK
 
 /// What the connections of a gRPC door share. Confined to the coordinator's event loop.
 final class GRPCDoorContext {
-    /// A client must have agreed on TLS and made a call that is let in by then.
+    /// The time in which a client must finish the TLS handshake and make an accepted call.
     let firstRequestTimeout: TimeAmount
     /// A connection without a call under way is ended after so long; clients make another one when they need it.
     let idleTimeout = TimeAmount.minutes(10)
@@ -21,7 +21,7 @@ final class GRPCDoorContext {
     private let refusedLogins: RefusedLogins
     private let maximumConnections: Int
     private var connections: [ObjectIdentifier: GRPCConnection] = [:]
-    /// Connections without a call that was let in.
+    /// Connections without an accepted call.
     private var newcomers: Newcomers<GRPCConnection>
 
     init(
@@ -42,7 +42,7 @@ final class GRPCDoorContext {
     var connectionCount: Int { connections.count }
 
     /// Serves a connection that was accepted, or closes it where there are too many.
-    /// - Parameter tls: adds what stands between the bytes and their meaning; `nil`: nothing does.
+    /// - Parameter tls: adds the TLS handlers; `nil` for plain text.
     func serve(_ channel: any Channel, tls: (() throws -> Void)?) throws {
         if connections.count >= maximumConnections { makeRoom() }
         guard connections.count < maximumConnections else { return channel.close(promise: nil) }
@@ -58,14 +58,14 @@ final class GRPCDoorContext {
         if newcomers.areTooMany { makeRoom() }
     }
 
-    /// Closes the connection that has been without a call the longest.
+    /// Closes the connection that has been without an accepted call the longest.
     func makeRoom() {
         guard let connection = newcomers.makeRoom(now: .uptimeNow) else { return }
         disconnected(connection)
         connection.evict()
     }
 
-    /// A call of this connection was let in.
+    /// Notes that a call of this connection was accepted.
     func admitted(_ connection: GRPCConnection) { newcomers.remove(connection) }
 
     func disconnected(_ connection: GRPCConnection) {
@@ -73,7 +73,7 @@ final class GRPCDoorContext {
         newcomers.remove(connection)
     }
 
-    /// Returns who makes a call with these fields; `nil`: it is not let in.
+    /// Returns the caller with these fields; `nil` if the call is refused.
     func caller(_ fields: HPACKHeaders, from address: @autoclosure () -> SocketAddress?) -> AccessControl.Caller? {
         if let anonymous = access.anonymous { return anonymous }
         let key = HTTPGate.key(apiKey: fields.first(name: "x-api-key"), authorization: fields.first(name: "authorization"))
@@ -83,7 +83,7 @@ final class GRPCDoorContext {
         return nil
     }
 
-    /// The keys have changed: calls end whose key was removed.
+    /// Ends the calls of removed keys after the keys have changed.
     func checkCallers() {
         for connection in Array(connections.values) { connection.endCalls { access.current($0) == nil } }
     }

@@ -11,12 +11,12 @@ final class GRPCCall {
     let method: GRPCMethod
     /// When its head had come.
     let began = NIODeadline.now()
-    /// The caller; `nil`: the call was not let in.
+    /// The caller; `nil` if the call was refused.
     var caller: AccessControl.Caller?
     /// Nothing more is said of it.
     private(set) var isOver = false
 
-    /// The name of the API key, of a call of many messages; empty: none was asked for.
+    /// The name of the API key, of a call of many messages; empty if no key is required.
     var client = ""
 
     // What its connection keeps of it.

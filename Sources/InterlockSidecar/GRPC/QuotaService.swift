@@ -10,9 +10,9 @@ final class QuotaService {
     static let name = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService"
     /// Of one bucket's keys and values together, in bytes.
     private static let longestBucket = 4096
-    /// Of one message, as many as a data plane may have.
+    /// The most usages in one message: as many as a data plane may have buckets.
     private static let mostUsages = 10_000
-    /// What waits for long is not heard while it counts.
+    /// The most unsent answers of a stream; with more, new assignments to a slow reader are dropped.
     private static let mostUnsent = 4
 
     private typealias Reports = Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports
@@ -96,7 +96,7 @@ final class QuotaService {
                 : reports.domain.isEmpty || reports.domain == domain
         }
 
-        /// `nil`: there are too many.
+        /// Begins a session; `nil` if there are too many.
         private func begin(_ reports: Reports) -> QuotaSession? {
             domain = reports.domain
             // The first report of a bucket is made at once.

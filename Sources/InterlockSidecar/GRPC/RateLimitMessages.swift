@@ -100,8 +100,8 @@ struct RateLimitAnswer: GRPCMessage {
                 header.write(2, decision.cause.rawValue)
             }
         }
-        // The callers of the proxy are told of the limit that binds them: one that refuses, else the one with the least left. When it
-        // refuses, of the time until there is room again.
+        // Callers of the proxy learn of the limit that binds them: one that refuses, else the one with the least left.
+        // If it refuses, they also learn when there is room again.
         if isKnown, let binding = decision.binding, case .limited(let limit, let window) = binding.bound {
             let name = Self.name(binding)
             writer.write(3) { header in
@@ -129,7 +129,8 @@ struct RateLimitAnswer: GRPCMessage {
         case .none: break
         case .unlimited: writer.write(3, UInt64(UInt32.max))
         case .limited(let limit, let window):
-            // Envoy makes fields for callers of what has a current limit, and takes the one with the least left.
+            // Envoy derives caller-visible fields from statuses with a current limit, and uses the one with the least
+            // left.
             if !status.isShadow {
                 writer.write(2) {
                     $0.write(1, UInt64(UInt32(clamping: limit)))

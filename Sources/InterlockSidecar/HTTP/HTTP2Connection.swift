@@ -15,14 +15,14 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
         HTTP2Setting(parameter: .maxHeaderListSize, value: HTTPDoorContext.limits.maxHeaderListSize),
     ]
 
-    /// The charge for the end of a stream, whose channel goes after the slice.
+    /// The charge for the end of a stream, whose channel closes after the slice.
     private static let costOfEnd = TimeAmount.microseconds(20)
-    /// For requests that came together with the first: they are told that there is no place.
+    /// Leaves time to refuse the requests that arrived together with the first.
     private static let idleTimeoutOfKept = TimeAmount.milliseconds(100)
 
     let door: HTTPDoorContext
     let place: HTTPDoorContext.Place
-    /// The streams take their turns together.
+    /// The turn that all streams share.
     let turn: ClientTurn
     private let firstRequestBy: NIODeadline
     private let breakage = HTTP2Breakage()
@@ -32,9 +32,9 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
     private var lastStream = HTTP2StreamID.rootStream
     /// No stream is served beyond those there are.
     private var isGoingDown = false
-    /// The client has left.
+    /// Whether the client has left.
     private var isEndAwaited = false
-    /// The caller of the last request that was let in; `nil`: there was none, or none that needed a key.
+    /// The caller of the last accepted request; `nil` if there was none, or none needed a key.
     private var lastCaller: AccessControl.Caller?
 
     private init(door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, firstRequestBy: NIODeadline) {
@@ -86,7 +86,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
         alarm?.set(.now() + (place == .kept ? Self.idleTimeoutOfKept : door.idleTimeout))
     }
 
-    /// A request on a stream was let in.
+    /// Notes that a request on a stream was accepted.
     func admitted(_ caller: AccessControl.Caller?) {
         if let caller { lastCaller = caller }
         door.admitted(self, caller)
@@ -169,7 +169,7 @@ final class HTTP2EndOfStream: ChannelOutboundHandler {
     typealias OutboundIn = HTTP2Frame.FramePayload
     typealias OutboundOut = HTTP2Frame.FramePayload
 
-    /// The answer is whole, and nobody wants the rest of the request.
+    /// The answer is complete, and the rest of the request is not wanted.
     struct Unread {}
 
     private var held: (payload: HTTP2Frame.FramePayload, promise: EventLoopPromise<Void>?)?

@@ -2,9 +2,9 @@ internal import NIOCore
 internal import NIOHPACK
 internal import NIOHTTP2
 
-/// Makes `:authority` of a request's Host field where the client sends that alone, as HAProxy and nghttpx do (RFC 9113,
-/// section 8.3.1); of two that agree one remains. Of two that differ NIO's codec would drop `:authority`: both are
-/// handed on, and refused as two hosts are.
+/// Turns a Host field into `:authority` if the client sends only that, as HAProxy and nghttpx do (RFC 9113, section
+/// 8.3.1), and drops one of two that agree. NIO's codec would drop `:authority` if they differ; this handler passes
+/// both on, and the request is refused for having two hosts.
 final class HTTP2RequestHost: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame.FramePayload
     typealias InboundOut = HTTP2Frame.FramePayload
@@ -15,7 +15,7 @@ final class HTTP2RequestHost: ChannelInboundHandler {
         context.fireChannelRead(wrapInboundOut(.headers(head)))
     }
 
-    /// - Returns: whether it has changed anything.
+    /// - Returns: whether the fields were changed.
     private static func settle(_ fields: inout HPACKHeaders) -> Bool {
         let hosts = fields["host"]
         guard hosts.count == 1, let host = hosts.first else { return false }

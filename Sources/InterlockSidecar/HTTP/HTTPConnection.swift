@@ -34,7 +34,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     /// How long the rest of a request that nobody wants is read and dropped before a connection is closed on it, since with bytes on
     /// their way the client would not get to read its answer; and how long a client may take for what it did not read.
     private static let linger = TimeAmount.seconds(1)
-    /// The charge for a request that is answered by a task: it runs on the event loop, outside of the connection's slice.
+    /// The charge for a request that a task answers: it runs on the event loop, outside of the connection's slice.
     private static let costOfTask = TimeAmount.microseconds(250)
 
     private let door: HTTPDoorContext
@@ -74,9 +74,9 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     /// Nothing more of a request comes before the end.
     private var isRestRead = false
     private var unwanted: UnwantedBody
-    /// The end of the present answer is with the network.
+    /// Whether the end of the present answer was written to the network.
     private var isAnswerWritten = false
-    /// The caller of the last request that was let in; `nil`: there was none, or none that needed a key.
+    /// The caller of the last accepted request; `nil` if there was none, or none needed a key.
     private var caller: AccessControl.Caller?
     /// Who was let in last.
     private var admitted: (authority: String, forwarded: String)?
@@ -278,7 +278,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
             return
         }
         peer.departure.happen()
-        // Streams of events end by themselves, and a client that does not read them has a moment for that.
+        // Event streams end by themselves. Leave a client that does not read them a moment for that.
         if reply.isAwaited || relay != nil {
             reply.requestIsBroken(HTTPProblem.keyIsRemoved)
         } else {
@@ -328,7 +328,8 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         }
     }
 
-    /// A body that goes on and on for nobody ends the connection, once its client has had time to read the answer, or its stream.
+    /// Discards part of an unwanted body. An endless one ends the connection, or its stream, once the client has had
+    /// time to read the answer.
     private func drop(_ part: HTTPServerRequestPart) {
         guard case .body(let bytes) = part, unwanted.drop(bytes.readableBytes, from: context?.channel) else { return }
         guard parent == nil else { return resetIfAnswered() }
@@ -337,7 +338,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         nextIfOver()
     }
 
-    /// Tells the client of a stream that has its answer to send no more (RFC 9113, section 8.1).
+    /// Stops the upload on a stream that has its answer (RFC 9113, section 8.1).
     private func resetIfAnswered() {
         guard isAnswerWritten, unwanted.isTooMuch else { return }
         context?.triggerUserOutboundEvent(HTTP2EndOfStream.Unread(), promise: nil)
@@ -421,7 +422,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         }
     }
 
-    /// A request was let in.
+    /// Notes that a request was accepted.
     private func note(_ caller: AccessControl.Caller?) {
         if let caller { self.caller = caller }
         if let parent { parent.admitted(caller) } else { door.admitted(self, caller) }
@@ -591,7 +592,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         readIfWanted()
     }
 
-    /// Takes the next request in a later slice.
+    /// Handles the next request in a later slice.
     private func goOnLater() {
         guard !isTurnAwaited else { return }
         isTurnAwaited = true
@@ -638,7 +639,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         isAnswerOut = true
         alarm?.set(.now() + Self.linger)
         closeIfDone()
-        // The client learns that no other answer follows. Over TLS, the end of one direction ends both.
+        // This shows the client that no other answer follows. Over TLS, ending one direction would end both.
         if parent == nil, !isRestRead, !door.isTLS { context?.close(mode: .output, promise: nil) }
     }
 

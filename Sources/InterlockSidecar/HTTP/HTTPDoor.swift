@@ -36,7 +36,7 @@ package struct HTTPDoor: Service {
     ///   - probe: what is known of a service's probes.
     ///   - live: what the console shows.
     ///   - tracer: begins the spans of calls; `nil`: none is traced.
-    ///   - turns: shares the event loop's time with the other listeners; `nil`: this one shares it among its own connections.
+    ///   - turns: shares the event loop's time with the other listeners; `nil` for this listener's connections only.
     ///   - onBound: called with the port once the door is open.
     package init(
         coordinator: Coordinator,
@@ -140,8 +140,8 @@ package struct HTTPDoor: Service {
             }
     }
 
-    /// The pause between two attempts to accept while no descriptor is left: `/healthz` is to be answered within a
-    /// second.
+    /// The pause between two attempts to accept while no descriptor is free, short enough for `/healthz` to answer
+    /// within a second.
     private static let pauseWithoutDescriptors = TimeAmount.milliseconds(100)
 
     /// Every route there is, in the order of the design's table.

@@ -12,7 +12,7 @@ package final class HTTPDoorContext {
 
     /// So many more than `listen.max_connections` are accepted, for health and metrics.
     private static let keptPlaces = 16
-    /// The most connections that have a descriptor of the reserve, for the same.
+    /// The most connections with a reserved descriptor, for the same reason.
     static let mostFromReserve = 8
     /// The same as `firstRequestTimeout`, at one of those.
     private static let shortTimeout = TimeAmount.seconds(1)
@@ -40,7 +40,7 @@ package final class HTTPDoorContext {
     private let firstRequestTimeout: TimeAmount
     private let maximumConnections: Int
     private var connections: [ObjectIdentifier: any HTTPDoorConnection] = [:]
-    /// Connections without a request that was let in.
+    /// Connections without an accepted request.
     private var newcomers: Newcomers<AnyObject>
     private var fromReserve = 0
     /// How many streams the connections have that have many.
@@ -75,8 +75,8 @@ package final class HTTPDoorContext {
 
     /// Serves a connection that was accepted.
     /// - Parameters:
-    ///   - isFromReserve: no other descriptor was left.
-    ///   - tls: adds what stands between the bytes and their meaning; `nil`: nothing does.
+    ///   - isFromReserve: whether the connection has a reserved descriptor.
+    ///   - tls: adds the TLS handlers; `nil` for plain text.
     package func serve(_ channel: any Channel, isFromReserve: Bool = false, tls: (() throws -> Void)? = nil) throws {
         PeerLiveness.watch(channel)
         while connections.count >= maximumConnections, makeRoom() {}
@@ -92,7 +92,7 @@ package final class HTTPDoorContext {
         if newcomers.areTooMany { makeRoom() }
     }
 
-    /// Whether another connection may have a descriptor of the reserve; until `returnReserved` it has.
+    /// Takes a reserved descriptor if one is free. `returnReserved` gives it back.
     func takeReserved() -> Bool {
         guard fromReserve < Self.mostFromReserve else { return false }
         fromReserve += 1
@@ -101,7 +101,7 @@ package final class HTTPDoorContext {
 
     func returnReserved() { fromReserve -= 1 }
 
-    /// Closes the connection that has been without a request the longest.
+    /// Closes the connection that has been without an accepted request the longest.
     /// - Returns: whether there was one.
     @discardableResult
     func makeRoom() -> Bool {
@@ -116,13 +116,13 @@ package final class HTTPDoorContext {
         newcomers.add(connection, now: .uptimeNow)
     }
 
-    /// A request of this connection was let in.
-    /// - Parameter caller: `nil`: the route asks for no key.
+    /// Notes that a request of this connection was accepted.
+    /// - Parameter caller: `nil` if the route needs no key.
     func admitted(_ connection: any HTTPDoorConnection, _ caller: AccessControl.Caller?) {
         if caller != nil || !gate.access.requiresKey { newcomers.remove(connection) }
     }
 
-    /// The keys have changed: what callers have open ends whose key was removed.
+    /// Ends everything that callers with removed keys have open, after the keys have changed.
     func checkCallers() {
         for connection in Array(connections.values) { connection.endIfRemoved { gate.access.current($0) == nil } }
     }
@@ -163,9 +163,9 @@ package final class HTTPDoorContext {
 protocol HTTPDoorConnection: AnyObject {
     /// The sidecar goes down: no further request is taken.
     func goDown()
-    /// Ends everything that callers whose key was removed have open.
+    /// Ends everything that callers with removed keys have open.
     func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool)
-    /// Another connection needs the place of this one, whose client is unknown.
+    /// Makes room for another connection: this client is unknown.
     func evict()
 }
 

@@ -50,7 +50,7 @@ struct SmallestLockRoutes {
         let query = try call.query("hash", "fence")
         let name = try Self.name(query)
         let fence = try query.integer("fence", in: DoorBounds.fences)
-        // The key may have taken the lock again since: what names an earlier lease's fence frees no later one.
+        // The key may have taken the lock again: the fence of an earlier lease must not free a later one.
         guard let (token, last) = leases.lease(of: name.text, takenBy: call.caller.name), fence ?? last == last else {
             throw HTTPProblem.lost(name)
         }

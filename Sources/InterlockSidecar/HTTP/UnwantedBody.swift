@@ -1,9 +1,9 @@
 internal import NIOCore
 internal import NIOHTTP1
 
-/// The body of a request that was answered before its end. Little of it is read, and in small pieces.
+/// The body of a request that was answered before its end. Only a little of it is read, in small pieces.
 struct UnwantedBody {
-    /// The bytes that are read of a connection's body; with the last read they are at most 64 KiB.
+    /// The most bytes read of a connection's body; the last read brings it to 64 KiB at most.
     private static let most = 60 * 1024
     private static let readLength = 4 * 1024
     /// The same for a stream; its window allows up to 48 KiB more.
@@ -22,10 +22,10 @@ struct UnwantedBody {
         self.isOfStream = isOfStream
     }
 
-    /// No more of it is read.
+    /// Whether enough was read.
     var isTooMuch: Bool { !isSmall && dropped > (isOfStream ? Self.mostOfStream : Self.most) }
 
-    /// - Returns: whether it has become too much with this part.
+    /// - Returns: whether this part exceeds the limit.
     mutating func drop(_ bytes: Int, from channel: (any Channel)?) -> Bool {
         guard !isTooMuch else { return false }
         dropped += bytes
@@ -36,7 +36,7 @@ struct UnwantedBody {
         return isTooMuch
     }
 
-    /// Another request begins.
+    /// Starts over for another request.
     mutating func begin(_ head: HTTPRequestHead, on channel: (any Channel)?) {
         dropped = 0
         if isOfStream { isSmall = head.headers.first(name: "Content-Length").flatMap { Int($0) } ?? .max <= Self.mostAnnounced }

@@ -53,7 +53,7 @@ package struct HTTPCall: Sendable {
     var target: HTTPTarget { request.target }
     var caller: AccessControl.Caller { request.caller }
     var access: AccessControl { request.access }
-    /// The API key that the request came with was removed since.
+    /// Whether the API key of this request has been removed since.
     var isKeyRemoved: Bool { access.current(caller) == nil }
     var peer: PeerPresence { request.peer }
     var shutdown: Occurrence { request.shutdown }
@@ -77,7 +77,7 @@ package struct HTTPCall: Sendable {
 
     func header(_ name: String) -> String? { head.headers.first(name: name) }
 
-    /// The fence in a field of the head; `nil`: there is no such field.
+    /// Returns the fence in a header field; `nil` if the field is missing.
     func fence(_ field: String) throws(HTTPProblem) -> Int64? {
         guard let text = header(field) else { return nil }
         guard let fence = Int64(text), DoorBounds.fences.contains(fence) else {

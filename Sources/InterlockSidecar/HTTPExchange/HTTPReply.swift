@@ -170,7 +170,7 @@ package final class HTTPReply {
         context.writeAndFlush(NIOAny(HTTPServerResponsePart.head(.init(version: version, status: .continue))), promise: nil)
     }
 
-    /// Tells a client something before its answer. Clients of HTTP/1.0 do not know of such.
+    /// Writes an informational response. HTTP/1.0 clients get none, because they do not know them.
     func writeInformational(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
         guard progress == .awaited, version != .http1_0 else { return }
         let head = HTTPResponseHead(version: version, status: status, headers: headers)

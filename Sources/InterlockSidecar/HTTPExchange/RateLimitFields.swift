@@ -2,7 +2,7 @@ internal import InterlockCore
 internal import NIOHTTP1
 
 /// `RateLimit` and `RateLimit-Policy`: structured fields of the IETF's draft-ietf-httpapi-ratelimit-headers. Times are whole
-/// seconds, rounded up. Shadows are left out: a client that keeps to what it reads would be held to a limit that refuses nobody.
+/// seconds, rounded up. Shadows are left out, because clients would obey a limit that refuses nobody.
 struct RateLimitFields {
     private let current: String?
     private let policy: String

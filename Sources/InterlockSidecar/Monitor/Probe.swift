@@ -19,7 +19,7 @@ struct Probe: Sendable {
     /// - Parameters:
     ///   - url: the service's; what a path is asked below.
     ///   - certificateAuthority: a file of certificates in PEM; `nil`: the system's.
-    ///   - speaksHTTP2: the service's proxy calls it with HTTP/2, and so does a probe of the same server.
+    ///   - speaksHTTP2: whether the proxy calls the service with HTTP/2; a probe of the same server then does so too.
     /// - Throws: what is wrong with the settings; a configuration that was read has nothing wrong with it.
     init(
         _ settings: ProbeSettings, url: String?, certificateAuthority: String?, speaksHTTP2: Bool = false,
@@ -70,7 +70,7 @@ struct HTTPProbe: Sendable {
     let judge: ProbeJudge
     /// A file of certificates in PEM; `nil`: the system's.
     let certificateAuthority: String?
-    /// Over TLS where the server agrees, and else in any case.
+    /// Over TLS only if the server agrees; without TLS always.
     let speaksHTTP2: Bool
     let settings: ProbeSettings
     let eventLoopGroup: any EventLoopGroup

@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 
-/// Finds member names that an object of a JSON document has more than once. RFC 8259, section 4, leaves open which of them
-/// counts, and a decoder keeps one without a word. Pure.
+/// Finds member names that an object of a JSON document repeats. RFC 8259, section 4, leaves open which of them counts,
+/// and decoders keep one silently. Pure.
 enum RepeatedMembers {
     private enum Container {
         case list
@@ -9,9 +9,9 @@ enum RepeatedMembers {
         case object(names: Set<String>, expectsName: Bool)
     }
 
-    /// Returns the names that any one object has twice.
+    /// Returns the names that any object has twice. O(n).
     ///
-    /// - Parameter document: a document that a decoder has accepted. O(n).
+    /// - Parameter document: a document that a decoder has accepted.
     static func names(in document: [UInt8]) -> Set<String> {
         var repeated: Set<String> = []
         var open: [Container] = []

@@ -28,7 +28,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     /// Between a failed try and the next, at random: callers that failed together do not come back together.
     private static let pauseMilliseconds: ClosedRange<Int64> = 5...50
     private static let retriedStatuses: Set<UInt> = [502, 503, 504]
-    /// Informational answers of one call that are passed on.
+    /// The most informational responses of one call that are passed on.
     private static let mostInformational = 8
 
     private let call: HTTPCall
@@ -71,7 +71,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private var trace: GuardedCallTrace?
     /// What of the body has come before there was a connection to send it on.
     private var early: [ByteBuffer] = []
-    /// The part of the body that was sent, in case it must be sent once more.
+    /// The part of the body that was sent, in case it must be resent.
     private var kept: KeptBody
     private var informational = 0
     private var isBodyWhole: Bool
@@ -103,7 +103,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         trace = GuardedCallTrace(call, service: service, calls: calls)
         upstreams.pace.begin(self)
         guard case .asking = stage, !isPaced, let settings = calls.definition(ofService: service)?.upstream else { return }
-        // A call without an end in time does not wait without an end either.
+        // Even a call without a total timeout waits only for so long.
         deadline = started + TimeAmount(settings.totalTimeout ?? settings.idleTimeout)
         reply.setAlarm(deadline)
     }
@@ -257,7 +257,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     func upstreamIsAskedAgain() { arm() }
 
     func upstreamInforms(_ head: HTTPResponseHead) {
-        // `100` is the sidecar's own to say, and a client that does not read is told no more.
+        // The sidecar sends `100` itself, and a client that does not read gets no further responses.
         guard case .trying = stage, head.status != .continue, informational < Self.mostInformational, reply.isWritable else {
             return
         }

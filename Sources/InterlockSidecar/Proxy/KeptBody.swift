@@ -1,20 +1,19 @@
 internal import NIOCore
 
-/// The part of a request's body that was sent to an upstream that has not answered yet, so that it can be sent once
-/// more. Small bodies only: what is kept is bounded for each call and for all calls together. Confined to the
-/// coordinator's event loop.
+/// The sent part of a request's body, kept until the upstream answers so that it can be resent. Small bodies only:
+/// there is a limit for each call and for all calls together. Confined to the coordinator's event loop.
 struct KeptBody {
     /// The largest body that is kept, in bytes.
     static let largest = 64 * 1024
-    /// The most that is kept of all calls together, in bytes.
+    /// The most bytes kept for all calls together.
     static let mostBytes = 16 * 1024 * 1024
 
     private let upstreams: Upstreams
-    /// `nil`: something that was sent is not kept any more.
+    /// `nil` once part of the sent body is no longer kept.
     private var parts: [ByteBuffer]? = []
     private var bytes = 0
 
-    /// - Parameter upstreams: where all that is kept is counted.
+    /// - Parameter upstreams: counts the kept bytes of all calls.
     init(countedBy upstreams: Upstreams) {
         self.upstreams = upstreams
     }
@@ -32,14 +31,14 @@ struct KeptBody {
         upstreams.keptBytes += size
     }
 
-    /// All that was sent, which is no longer kept; `nil`: not all of it is here.
+    /// Returns everything that was sent and stops keeping it; `nil` if part of it is missing.
     mutating func takeAll() -> [ByteBuffer]? {
         let all = parts
         release()
         return all
     }
 
-    /// Forgets everything: the body is not sent again.
+    /// Drops the kept parts: the body will not be resent.
     mutating func release() {
         upstreams.keptBytes -= bytes
         bytes = 0

@@ -87,7 +87,7 @@ final class LastGoodAnswers: Sendable {
         return Key(target: request.uri, fields: fields.sorted())
     }
 
-    /// Directives of `Cache-Control` by which an answer is for one caller, or is not to be used later without asking
+    /// `Cache-Control` directives that restrict an answer to one caller, or forbid its later use without revalidation
     /// (RFC 9111, 5.2.2).
     private static let forbidding = ["no-store", "private", "no-cache", "must-revalidate", "proxy-revalidate"]
 

@@ -16,7 +16,7 @@ struct ProxyFailure: Error, Sendable {
         case closed
         case firstByteTimeout = "first_byte_timeout"
         case totalTimeout = "total_timeout"
-        /// Nothing passed for too long within the request or the answer.
+        /// The request or the answer was idle for too long.
         case idleTimeout = "idle_timeout"
         /// The service was never asked: this sidecar had too much else to do.
         case waited
@@ -35,7 +35,7 @@ struct ProxyFailure: Error, Sendable {
         case service
         /// Says nothing about the service except how long it took.
         case nobody
-        /// The service answered as it should: what the answer's head says counts.
+        /// The service answered properly: its status counts.
         case answer
     }
 
@@ -50,7 +50,7 @@ struct ProxyFailure: Error, Sendable {
     static let rest = ProxyFailure(
         cause: .totalTimeout, reason: "the call took longer than what was left of timeouts.total when it was sent",
         verdict: .nobody)
-    /// The answer was going on, or had nothing to say: this sidecar's own clock has ended it.
+    /// An answer in progress, or an idle stream, that this sidecar's own timer ended.
     static let cut = ProxyFailure(
         cause: .totalTimeout, reason: "the answer went on for longer than timeouts.total", verdict: .answer)
     static let idle = ProxyFailure(cause: .idleTimeout, reason: "nothing passed within timeouts.idle")
@@ -82,9 +82,9 @@ struct ProxyFailure: Error, Sendable {
         self.verdict = verdict
     }
 
-    /// Whether the request may be sent once more, whatever the retries are, if its body still can be: the service has
-    /// certainly not acted on it, or has at most had a request that may come twice on a connection that was ending (RFC
-    /// 9110, section 9.2.2; RFC 9112, 9.3.1).
+    /// Whether the request may be resent regardless of the configured retries, provided that its body still can be.
+    /// Either the service has certainly not processed it, or it is idempotent and its connection was ending (RFC 9110,
+    /// section 9.2.2; RFC 9112, 9.3.1).
     func mayBeRepeated(_ method: HTTPMethod) -> Bool {
         switch interruption {
         case .unprocessed: true

@@ -84,7 +84,7 @@ enum ProxyFields {
     }
 
     /// The answer's fields as the client gets them.
-    /// - Parameter isInformational: the answer itself still comes, and says the rest.
+    /// - Parameter isInformational: the final answer is still to come, and carries the other fields.
     static func answer(_ received: HTTPHeaders, isInformational: Bool = false) -> HTTPHeaders {
         var headers = HTTPHeaders()
         headers.reserveCapacity(received.count + 5)
@@ -175,8 +175,8 @@ package enum RetryAfter {
     package static let longestSeconds: Int64 = 366 * 86_400
 
     /// In milliseconds from now; `nil`: it is neither.
-    /// - Parameter date: the answer's `Date`, from which a date counts, since the two clocks may differ; `nil`: it has
-    ///   none.
+    /// - Parameter date: the answer's `Date`, the reference for a date because the two clocks may differ; `nil` if it
+    ///   has none.
     package static func milliseconds(_ text: String, date: String? = nil) -> Int64? {
         let text = OpaqueText.trimmed(text) ?? text
         if let seconds = Int64(text) { return seconds < 0 ? nil : min(seconds, longestSeconds) * 1000 }

@@ -64,8 +64,8 @@ package struct ProxyTarget: Sendable, Equatable {
 
     private static func isSeparator(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "/") || byte == UInt8(ascii: "\\") }
 
-    /// Some servers take a backslash for a slash, and cut off what stands behind a semicolon, or behind what would
-    /// begin a query or a fragment.
+    /// Returns whether a server may read the segment as `..`. Some treat a backslash as a slash, and cut off everything
+    /// after a semicolon, or after the start of a query or a fragment.
     private static func climbs(_ segment: String) -> Bool {
         segment.split(whereSeparator: { $0 == "/" || $0 == "\\" }).contains { part in
             let name = part.prefix { $0 != ";" && $0 != "?" && $0 != "#" }

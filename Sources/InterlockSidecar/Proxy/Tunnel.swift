@@ -13,9 +13,9 @@ final class Tunnel {
     }
 
     /// - Parameters:
-    ///   - idleTimeout: with nothing from either side for so long it ends; peers that mean to stay send a Ping (RFC
-    ///     6455, section 5.5.2).
-    ///   - takeClient: hands the client's connection to the handler that it is given.
+    ///   - idleTimeout: ends the tunnel after this long without a byte from either side; peers that want to stay send a
+    ///     Ping (RFC 6455, section 5.5.2).
+    ///   - takeClient: installs the given handler on the client's connection.
     static func between(
         _ upstream: HTTPClientConnection, on eventLoop: any EventLoop, idleTimeout: TimeAmount,
         _ takeClient: (any ChannelHandler) throws -> Void

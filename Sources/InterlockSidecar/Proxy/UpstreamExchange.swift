@@ -8,12 +8,12 @@ internal import NIOHTTP1
 protocol UpstreamExchangeOwner: AnyObject {
     /// The request's head is sent; its body may follow.
     func upstreamTakes(_ exchange: UpstreamExchange)
-    /// Whether all that was sent of the request's body can be sent once more. If so, `upstreamTakes` follows, or a
-    /// failure.
+    /// Returns whether everything sent of the request's body can be resent. If so, `upstreamTakes` or a failure
+    /// follows.
     func upstreamMayRepeat() -> Bool
-    /// It is sent once more; the times begin anew.
+    /// Begins its times anew: the request is sent once more.
     func upstreamIsAskedAgain()
-    /// An informational answer; the answer, or another one of these, still comes.
+    /// Passes on an informational response; the answer or another such response follows.
     func upstreamInforms(_ head: HTTPResponseHead)
     func upstreamAnswers(_ head: HTTPResponseHead, _ exchange: UpstreamExchange)
     /// More of the answer's body.
@@ -63,9 +63,9 @@ final class UpstreamExchange: HTTPClientReceiver {
     private var limit: NIODeadline?
     /// The time of the last byte, in either direction.
     private var passedAt = NIODeadline.now()
-    /// How much of the answer's promised length has not come; `nil`: it promises none.
+    /// The missing part of the answer's declared length; `nil` if it declares none.
     private var owed: Int?
-    /// The request is sent once more at most, over and above the retries that are configured.
+    /// Whether the one extra attempt, beyond the configured retries, was used.
     private var isRepeated = false
     /// Whether no more of the answer is read for now.
     private(set) var isReadHeld = false
@@ -174,19 +174,19 @@ final class UpstreamExchange: HTTPClientReceiver {
         owner?.upstreamFailed(failure)
     }
 
-    /// Ends the exchange: `due` has come.
-    /// - Parameter isClientAwaited: it would go on if the client sent or read more.
+    /// Ends the exchange when `due` has come.
+    /// - Parameter isClientAwaited: whether it is waiting for the client to send or read more.
     func timeIsOver(isClientAwaited: Bool) {
         switch stage {
         case .connecting: fail(.connectTimeout)
         case .sent where limit != nil: fail(.firstByte)
         case .sent: fail(isClientAwaited || !isBackedUp ? .clientIsSilent : .idle)
-        // A stream may have nothing to say; an answer that has promised more has stalled.
+        // A stream may be silent; an answer with missing bytes has stalled.
         case .answering: fail(isClientAwaited ? .clientIsSilent : owed == nil ? .quiet : .idle)
         }
     }
 
-    /// Ends the exchange within an answer: the whole call has run out of time.
+    /// Ends the exchange within an answer, because the time of the whole call is over.
     func totalIsOver() {
         let isStalled = owed != nil && .now() - passedAt >= TimeAmount(upstream.settings.firstByteTimeout)
         fail(isStalled ? .total : .cut)
@@ -207,7 +207,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         case .service:
             report(OutcomeReport(outcome: .error, latencyMilliseconds: latency ?? millisecondsSinceSent, status: status))
         case .answer: reportGood()
-        // Counts as slow if it had taken that long.
+        // The call counts as slow if it took that long.
         case .nobody: report(.unfinished(afterMilliseconds: latency ?? millisecondsSinceSent))
         }
     }
@@ -324,7 +324,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         if held == nil { fail(failure) } else { held?.failure = failure }
     }
 
-    /// Sends the request once more, by the same permit: nothing has come of it.
+    /// Resends the request under the same permit, because nothing of an answer has arrived.
     private func again() {
         isRepeated = true
         stage = .connecting

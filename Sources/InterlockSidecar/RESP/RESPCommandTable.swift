@@ -12,7 +12,7 @@ package struct RESPCommandTable: Sendable {
 
         var name: String { RESPCommandTable.names[rawValue] }
 
-        /// The command is answered at once, and takes long where there is much to list.
+        /// Whether the command is answered at once, but takes long if it has much to list.
         var mayTakeLong: Bool {
             switch self {
             case .command, .info, .lockGrants, .breakerList, .liveView: true

@@ -287,7 +287,7 @@ struct SidecarReport {
         lines += ["redis_replicas:\(status.replicas.map { "\($0)" } ?? "")", "wait_replicas:\(status.waitReplicas)"]
         lines += [
             "",
-            // valkey-glide uses a server only once it has said that it is a primary.
+            // valkey-glide uses a server only if it reports that it is a primary.
             "# Replication", "role:master", "connected_slaves:0", "",
             "# Fleet", "sidecars:\(status.fleet.count)", "members:\(status.fleet.joined(separator: ","))",
             "event_channel:\(eventChannel)", "",

@@ -58,7 +58,7 @@ final class RESPCommands {
             counts[RESPCommandTable.unknown] += 1
             connection.came(RESPCommandTable.unknown, tag)
             guard !request.isWord(0, "MULTI") else { return beginRefusing(tag, connection) }
-            // Libraries that lock in Redis begin with these.
+            // Libraries that lock in Redis start with these commands.
             let isLocking = request.isWord(0, "SET") || request.isWord(0, "SETNX")
             let hint = isLocking ? "to take a lock, use LOCK.ACQUIRE; " : ""
             connection.reply(tag) {
@@ -245,7 +245,7 @@ final class RESPCommands {
         calls.releaseLock(name, token: request.text(2), fence: fence, completion: completions.release(tag))
     }
 
-    /// The fence of the only grant that is meant; `nil`: the present one.
+    /// The fence of the only grant that is meant; `nil` for the present one.
     private static func fence(_ request: RESPRequest, from start: Int) throws(InterlockError) -> Int64? {
         guard request.count > start else { return nil }
         return try RESPOptions(request, from: start, allowed: [.fence]).integer(.fence, in: DoorBounds.fences)

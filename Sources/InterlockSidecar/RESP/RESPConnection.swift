@@ -37,7 +37,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     private static let flushThreshold = 64 << 10
     /// How long a client whose bytes were refused may go on sending.
     private static let longestLinger = TimeAmount.seconds(1)
-    /// Between two looks at the clock: a cheap command takes a microsecond.
+    /// The commands between two reads of the clock: a cheap command takes a microsecond.
     private static let commandsBetweenLooks = 8
     /// The number of arguments that cost as much as a command.
     private static let argumentsOfCommand = 16
@@ -59,16 +59,17 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     @exclusivity(unchecked) private var waitingBytes = 0
     /// The tag of the first slot.
     @exclusivity(unchecked) private var firstTag: UInt64 = 0
-    /// When the commands that are being taken came. Waits and deadlines count from here, however long a turn is waited for.
+    /// The arrival time of the present commands. Waits and deadlines count from here, however long the slice was
+    /// awaited.
     private(set) var now = Instant(nanoseconds: 0)
     let turn: ClientTurn
-    /// Commands that have come wait for a later slice.
+    /// Whether commands are waiting for a later slice.
     private var isTurnAwaited = false
-    /// The commands that are taken before the clock is read again.
+    /// The commands left until the clock is read again.
     @exclusivity(unchecked) private var commandsUntilLook = 0
-    /// The client sends nothing more, and the connection closes when what has come is carried out.
+    /// Whether the client's input has ended. The connection closes when its commands have run.
     private var isInputClosed = false
-    /// The connection has closed, and the last commands are carried out without replies.
+    /// Whether the connection has closed, and its last commands run without replies.
     private(set) var isUnread = false
     @exclusivity(unchecked) private var arrivals = CommandArrivals()
     @exclusivity(unchecked) private var takes = PlainTakes()
@@ -91,7 +92,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     private var stall: Scheduled<Void>?
     private var login: Scheduled<Void>?
     private let speaksTLS: Bool
-    /// The client's bytes could not be read.
+    /// Whether the client's bytes were malformed.
     private var isRefused = false
     private var linger: Scheduled<Void>?
 
@@ -251,7 +252,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// The key of its caller was removed: what waits is given up, also where the client reads nothing.
+    /// Abandons all waits after the caller's key was removed, even if the client does not read.
     func revoke() {
         guard session.isSecured else { return }
         isClosing = true
@@ -263,13 +264,13 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         closeAfterWhatIsWritten()
     }
 
-    /// Another connection needs the place of this one, whose client is unknown.
+    /// Makes room for another connection: this client is unknown.
     func evict() { context?.channel.closeAtOnce() }
 
     private func closeAfterWhatIsWritten() {
         guard let context else { return }
         isEndedHere = true
-        // Commands that came before the loss are carried out first.
+        // Run the commands that arrived before the loss first.
         if isTurnAwaited, !isClosing { return isInputClosed = true }
         isClosing = true
         context.writeAndFlush(takeWritten()).assumeIsolated().whenComplete { _ in context.close(promise: nil) }
@@ -360,8 +361,8 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         if isReadHeldBack || input.readableBytes > 0 { resume(context) }
     }
 
-    /// Closes at once, or, where the client's bytes were refused, when it has stopped sending: the system discards an answer whose
-    /// connection is closed with bytes unread.
+    /// Closes at once or, after malformed bytes, when the client has stopped sending: the system discards an answer if
+    /// the connection closes with unread bytes.
     private func closeBehindAnswer(_ context: ChannelHandlerContext) {
         guard isRefused, !speaksTLS, self.context != nil else {
             guard isReadCompleting else { return context.close(promise: nil) }
@@ -396,7 +397,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     // MARK: Commands
 
-    /// Takes commands for as long as the slice lasts; the rest waits for the next one.
+    /// Runs commands while the slice lasts; the rest waits for the next one.
     private func process(_ context: ChannelHandlerContext) {
         guard turn.begin() else { return goOnLater() }
         takeAll(context)
@@ -418,7 +419,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         isReading = false
     }
 
-    /// Has the clock looked at behind the command that is being taken: it may take long.
+    /// Makes the loop read the clock after the present command, which may take long.
     func isLong() { commandsUntilLook = 0 }
 
     private func goOnLater() {
@@ -430,7 +431,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// The turn of this connection has come.
+    /// Continues in a new slice.
     private func goOn() {
         guard let context else { return }
         if !isClosing { takeAll(context) }
@@ -442,7 +443,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         if isInputClosed, !isTurnAwaited { closeAtEnd(context) }
     }
 
-    /// The client sends nothing more. Replies that wait for their slice go out first.
+    /// Closes at the end of the client's input, after the replies that wait for their slice.
     private func closeAtEnd(_ context: ChannelHandlerContext) {
         write(context)
         context.close(promise: nil)
@@ -617,7 +618,7 @@ extension RESPConnection {
         context.close(promise: nil)
     }
 
-    /// The client has left. Commands that came before count, as they would without a wait for the turn.
+    /// Handles the client's departure. Its earlier commands still run, as they would without a wait for the slice.
     private func ended() {
         guard context != nil else { return }
         guard isTurnAwaited, !isClosing else { return end() }
@@ -627,7 +628,7 @@ extension RESPConnection {
         turn.end()
     }
 
-    /// The client's waits are given up.
+    /// Abandons the client's waits.
     private func end() {
         turn.cancel()
         turn.end()

@@ -34,7 +34,7 @@ package struct RESPDoor: Service {
     ///   - probe: what is known of a service's probes.
     ///   - live: what `LIVE.VIEW` shows.
     ///   - tracer: begins the spans of commands; `nil`: none is traced.
-    ///   - turns: shares the event loop's time with the other listeners; `nil`: this one shares it among its own connections.
+    ///   - turns: shares the event loop's time with the other listeners; `nil` for this listener's connections only.
     ///   - onBound: called with the TCP port once it listens.
     package init(
         coordinator: Coordinator, access: AccessControl, certificate: DoorCertificate?, listen: ListenSettings,
@@ -116,7 +116,7 @@ package struct RESPDoor: Service {
             }
             // A turn of one connection is short: however much it has sent, the others are served before the rest of it.
             .childChannelOption(.maxMessagesPerRead, value: 1)
-            // Bytes that came before the end may still wait for their turn.
+            // Bytes that arrived before the end may still be waiting for their slice.
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelOption(
                 .recvAllocator, value: AdaptiveRecvByteBufferAllocator(minimum: 1024, initial: 1024, maximum: Self.longestRead)

@@ -19,7 +19,7 @@ package final class RESPDoorContext {
     private let maximumConnections: Int
     /// So many more may come from this host's Unix socket when all places are taken.
     private static let localPlaces = 16
-    /// Leases of a client that has left, between two looks at the clock.
+    /// The most leases of a departed client that are handled between two reads of the clock.
     private static let mostUnfollowedAtOnce = 16
     private static let pauseOfUnfollowing = TimeAmount.microseconds(500)
     /// Leases of clients that have left, each with whether it is released.
@@ -85,10 +85,10 @@ package final class RESPDoorContext {
         connection.evict()
     }
 
-    /// A connection needs a handshake or a key before it may do anything.
+    /// Notes that a connection needs a handshake or a key before anything else.
     func awaitsLogin(_ connection: RESPConnection) { newcomers.add(connection, now: .uptimeNow) }
 
-    /// The client of this connection is known.
+    /// Notes that the client of this connection is known.
     func admitted(_ connection: RESPConnection) { newcomers.remove(connection) }
 
     /// The keys have changed: whoever came in with one that is there no more has to leave.
@@ -128,8 +128,7 @@ package final class RESPDoorContext {
         if releasing { commands.calls.releaseFollowedLease(follower) } else { commands.calls.unfollowLease(follower) }
     }
 
-    /// The client of these leases has left. There may be ten thousand: they are given up in slices, and few of them at a time while
-    /// Redis has much to do.
+    /// Unfollows the leases of a departed client. There may be ten thousand, so it runs in slices, and slowly while Redis is busy.
     /// - Parameter leases: each with whether it is released.
     func unfollow(_ leases: [(follower: LeaseFollower, isReleased: Bool)]) {
         let isBegun = !orphans.isEmpty

@@ -36,8 +36,8 @@ package struct RESPRequestParser {
     /// Where the arguments of the last command lie. Kept so that parsing allocates nothing once warm.
     package private(set) var arguments: [Range<Int>] = []
 
-    /// The words of the last command without their quotes and escapes, if it was an inline line that had any. The arguments lie in these
-    /// bytes then; otherwise it is empty, and they lie in the connection's.
+    /// The words of the last command without quotes and escapes, if it was an inline line with any; its arguments then
+    /// lie in these bytes. Otherwise empty, and the arguments lie in the connection's bytes.
     package private(set) var unquoted: [UInt8] = []
 
     package init() {}
@@ -158,9 +158,9 @@ package struct RESPRequestParser {
         if let start { arguments.append(start..<line.count) }
     }
 
-    /// Splits a line as Redis does: "…" may have the escapes \n, \r, \t, \b, \a, \xHH and a backslash before any other byte; '…' may
-    /// have \' alone.
-    /// - Returns: `false` if a quote is not closed, or is followed by something else than a space.
+    /// Splits a line as Redis does: "…" may have the escapes \n, \r, \t, \b, \a, \xHH and a backslash before any other
+    /// byte; '…' may have only \'.
+    /// - Returns: `false` if a quote is not closed, or is not followed by a space.
     private mutating func splitQuoted(_ line: UnsafeRawBufferPointer) -> Bool {
         var index = 0
         while index < line.count {

@@ -16,15 +16,15 @@ internal import SwiftProtobuf
 /// <https://opentelemetry.io/docs/specs/otlp/#otlphttp>. What the collector does not take within three attempts is dropped and counted.
 struct SpanExporter: Service {
     private static let pause = Duration.milliseconds(500)
-    /// The most pauses that spans wait for: many are sent together.
+    /// The most pauses that spans wait for, so that many are sent together.
     private static let mostPauses = 10
     private static let attempts = 3
     private static let timeout = TimeAmount.seconds(3)
     /// Between two attempts; twice as long each time.
     private static let retryPause = Duration.seconds(1)
-    /// The longest `Retry-After` that is honored. What comes meanwhile waits in the queue, or is dropped and counted.
+    /// The longest `Retry-After` that is honored. Spans queue meanwhile, or are dropped and counted.
     private static let longestPause = Duration.seconds(300)
-    /// Batches follow each other every five seconds.
+    /// Longer than the five seconds between batches.
     private static let idleTimeout = TimeAmount.seconds(30)
     private static let longestAnswer = 64 << 10
     private static let retried: Set<UInt> = [429, 502, 503, 504]
@@ -32,7 +32,7 @@ struct SpanExporter: Service {
     private let endpoint: URL
     private let origin: HTTPOrigin
     private let fields: HTTPHeaders
-    /// How many milliseconds a `Retry-After` asks for; `nil`: it is none.
+    /// Returns the milliseconds that a `Retry-After` asks for; `nil` if it is invalid.
     private let retryAfter: @Sendable (String) -> Int64?
     private let queue: SpanQueue
     private let messages: SpanMessages

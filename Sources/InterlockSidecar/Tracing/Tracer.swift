@@ -4,7 +4,7 @@ internal import NIOConcurrencyHelpers
 
 /// `tracing`: which calls are traced, and where their spans go.
 package struct TracingSettings: Sendable, Equatable {
-    /// A header field that goes with each request to the collector: it may be an API key.
+    /// A header field of each request to the collector. It may hold an API key.
     package struct Header: Sendable, Equatable, CustomStringConvertible {
         package var name: String
         package var value: String
@@ -20,7 +20,8 @@ package struct TracingSettings: Sendable, Equatable {
 
     /// `tracing.endpoint`: a collector that takes OTLP over HTTP; without a path `/v1/traces` is meant.
     package var endpoint: String
-    /// `tracing.ca`: a file of certificates (PEM) that the collector's may be signed by; `nil`: the system's.
+    /// `tracing.ca`: a PEM file of the authorities that may have signed the collector's certificate; `nil` for the
+    /// system's.
     package var certificateAuthority: String?
     /// A digest of that file as it was read.
     package var certificateAuthorityDigest: [UInt8]?
