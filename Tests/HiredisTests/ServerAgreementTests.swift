@@ -39,7 +39,7 @@ struct ServerAgreementTests {
         var others = Self.three
         _ = others.lost(3, isDemoted: false, runID: nil)
         _ = others.reached(3, runID: nil, dialedAt: Self.at(9), areOthersUp: true)
-        // Of which it is not known goes too.
+        // A member whose run ID is unknown must leave too.
         #expect(others.lost(1, isDemoted: true, runID: nil) == [2, 3])
     }
 

@@ -27,7 +27,7 @@ struct RedisAccessTests {
                 }
                 var second = server.configuration
                 second.password = "second"
-                // Those that stand stay; whoever connects anew shows what the file says now.
+                // Open connections stay; new ones use the password that the file has now.
                 _ = try await RedisClient.ask(["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"], at: second)
                 _ = try await RedisClient.ask(["CLIENT", "KILL", "TYPE", "pubsub"], at: second)
                 try await eventually(within: .seconds(10), "all three connections are back") {

@@ -206,7 +206,7 @@ struct ConfigurationDomainTests {
             (["{ key: a, value: '*', limit: 1, per: 1s }", "{ key: a, value: x, limit: 2, per: 1s }"], 0),
             (["{ key: a }"], 1),
             (["{ key: a, descriptors: [{ key: b }] }"], 1),
-            // It lets a value pass that another rule is for.
+            // The narrower rule exempts its value from the limit of the other.
             (["{ key: a, limit: 1, per: 1s }", "{ key: a, value: x }"], 0),
             (["{ key: a, value: 'x*', limit: 1, per: 1s }", "{ key: a, value: xy }"], 0),
             (["{ key: a, unlimited: true }"], 0),

@@ -153,7 +153,7 @@ struct RESPBoundsTests {
                     channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(Leaver()) }
                 }
                 .connect(host: "127.0.0.1", port: door.port).get()
-            // It closes with a reset, and so at once.
+            // Lingering for 0 seconds makes the client close with a reset, at once.
             let options = try #require(channel as? any SocketOptionProvider)
             try await options.setSoLinger(Glibc.linger(l_onoff: 1, l_linger: 0)).get()
             // One read takes in all of it, and the first slice carries out some.

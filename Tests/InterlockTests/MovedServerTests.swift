@@ -202,7 +202,7 @@ struct MovedServerTests {
                 try await primary.ask(["PUBSUB", "NUMSUB", channel]).array?.last?.integer
             }
             try await eventually("it has subscribed") { try await listeners() == 1 }
-            // Nobody says where to go.
+            // No Sentinel is left to name the new primary.
             await fleet.sentinels[0].kill()
             _ = try await primary.ask(["REPLICAOF", "127.0.0.1", "\(try #require(fleet.servers[1].port))"])
             _ = try? await coordinator.acquireLock(try LockRequest("job"))

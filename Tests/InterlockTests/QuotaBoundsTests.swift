@@ -32,7 +32,7 @@ struct QuotaBoundsTests {
                 return keys == before && keys >= 10_000
             }
             #expect(keys == 10_000)
-            // What ended is given back: here at once, in Redis when the shares are over.
+            // Ended sessions are given back at once here, and in Redis when their shares expire.
             try await sidecar.eventLoop.submit { for session in sessions.value { session.end() } }.get()
         }
     }

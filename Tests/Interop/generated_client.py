@@ -15,7 +15,7 @@ def check(binary: Path) -> None:
     with sidecar(binary, has_key=True) as world:
         generated = world.folder / "generated"
         words = ["generate", "--path", CONTRACT, "--output-path", generated, "--meta", "none"]
-        # It formats what it has generated.
+        # The generator runs a formatter, which it looks up in PATH.
         path = f"{FOLDER}:{world.environment['PATH']}"
         printed = output(world, FOLDER / "openapi-python-client", *words, PATH=path)
         expect("Unable" not in printed and "Error" not in printed, f"the contract was not understood: {printed}")

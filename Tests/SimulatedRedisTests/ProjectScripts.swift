@@ -27,7 +27,7 @@ struct ProjectScripts {
             FleetScript.source,
         ]
         var sources = Dictionary(uniqueKeysWithValues: all.map { (String($0.name.dropLast(".lua".count)), $0.source) })
-        // Of the same name as those that they begin otherwise.
+        // Without a prefix, fenced scripts would have the names of the scripts that they extend.
         let fenced = [locks.fencedRenew, locks.fencedRelease, locks.fencedShareRenew, locks.fencedShareRelease]
         for script in fenced { sources["fenced-" + script.name.dropLast(".lua".count)] = script.source }
         self.sources = sources

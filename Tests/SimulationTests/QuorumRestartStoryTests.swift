@@ -135,7 +135,7 @@ struct QuorumRestartStoryTests {
             return #expect(Bool(false), "it was lost")
         }
         #expect(!Self.isOn(0, lease, on: stage))
-        // It arrives.
+        // The delayed restore arrives.
         stage.run(milliseconds: 300)
         let next = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.lease)
         #expect(next.fence > lease.fence)
@@ -190,7 +190,7 @@ struct QuorumRestartStoryTests {
         let stage = Stage(sidecars: 2, quorum: 3)
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 20_000)))?.lease)
         Self.restartEmpty(0, on: stage)
-        // Its answer, and the restore, take longer than a renewal may take.
+        // The server's answer and the restore take longer than a renewal may take.
         stage.path(of: 0, toQuorum: 0).delay = .milliseconds(900)...(.milliseconds(900))
         #expect(Self.isRenewed(lease, ttl: 20_000, on: stage))
         stage.run(milliseconds: 4000)

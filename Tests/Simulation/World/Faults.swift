@@ -352,7 +352,7 @@ final class Faults {
         }
     }
 
-    /// It forgets its leases and fences. What the others have keeps them, until the next restart.
+    /// Restarts one server empty: it forgets its leases and fences. The other servers still have them, until the next restart.
     private func restartQuorumServer(_ random: inout SeededRandom) -> StartedFault? {
         let host = state.quorum[Int.random(in: state.quorum.indices, using: &random)]
         guard host.isUp, !host.isStopped else { return nil }

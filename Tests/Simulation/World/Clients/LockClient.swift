@@ -323,7 +323,7 @@ final class LockClient: DoorClient {
         rest()
     }
 
-    /// What a call names besides its token that may be sent again: an owner's token comes back with every lease of that owner.
+    /// The `FENCE` option of a call that may be retried: all leases of an owner have the same token.
     private func fence(of lease: Held) -> [String] {
         lease.hasOwner && world.profile.quorum == 0 ? ["FENCE", "\(lease.fence)"] : []
     }

@@ -27,7 +27,7 @@ final class RedisHost {
     private var waiting: [() -> Void] = []
     private var cuts: [Int: () -> Void] = [:]
     private var lastConnection = 0
-    /// Those that had the address before; connections may still be there.
+    /// The servers that had the address before; connections to them may still be open.
     private(set) var formerServers: [SimulatedServer] = []
     /// Receives everything that the server reads and writes, with the connection's number.
     var onTraffic: ((String, [UInt8]) -> Void)?
