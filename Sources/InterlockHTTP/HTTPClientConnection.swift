@@ -17,7 +17,7 @@ package protocol HTTPClientReceiver: AnyObject {
     func received(_ part: ByteBuffer)
     /// The answer is whole. The connection is no longer this request's.
     func receivedEnd(_ trailers: HTTPHeaders?)
-    /// The connection has ended before the answer was whole: perhaps an `HTTPClientConnection.Interruption`.
+    /// The connection ended before the answer was complete; the error may be an `HTTPClientConnection.Interruption`.
     func failed(_ error: any Error)
     /// All that has arrived so far was handed over.
     func receivedAllThereIs()
@@ -53,7 +53,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     /// The server closed before its answer was whole, or before one began.
     package struct Closed: Error {}
 
-    /// The end of a request of which no byte of an answer has come, where more is known of it.
+    /// The end of a request before any byte of an answer, if more is known about it.
     package struct Interruption: Error {
         package enum Kind: Sendable {
             /// The server has not acted on the request: it was not sent whole, or the server says so (RFC 9113,
@@ -110,7 +110,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     private var partEnd: UInt?
     /// The deadline at which the connection closes if it stays unused.
     var unusedUntil = NIODeadline.uptimeNanoseconds(0)
-    /// For how long the server keeps it unused, as far as it has said so.
+    /// How long the server keeps the connection unused, if it has said so.
     private(set) var keepAlive: TimeAmount?
     /// After this it carries no further request.
     var retiresAt = NIODeadline.distantFuture
@@ -475,7 +475,7 @@ extension HTTPHeaders {
         return nil
     }
 
-    /// For how long the server keeps a connection that nobody uses, as its `Keep-Alive` says; `nil`: it does not.
+    /// How long the server keeps an unused connection, from its `Keep-Alive`; `nil` if there is none.
     package var keepAlive: TimeAmount? {
         guard contains(name: "Keep-Alive") else { return nil }
         for parameter in self["Keep-Alive"].flatMap({ $0.split(separator: ",") }) {

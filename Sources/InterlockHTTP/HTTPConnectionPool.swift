@@ -11,9 +11,10 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     package struct Settings: Sendable {
         /// For the connection and the handshake.
         package var connectTimeout: TimeAmount
-        /// One that nobody has used for so long is closed, or before the server closes it, as far as that says when.
+        /// The time after which an unused connection is closed; earlier if the server announces a shorter one.
         package var idleTimeout: TimeAmount
-        /// One that is older carries no further request: what its name resolves to may have changed. `nil`: at any age.
+        /// The age after which a connection carries no further request, because its name may resolve differently; `nil`
+        /// for no limit.
         package var maximumAge: TimeAmount?
         /// At a time; whoever comes when all are in use waits.
         package var mostConnections: Int
@@ -29,7 +30,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     }
 
     private static let reads = AdaptiveRecvByteBufferAllocator(minimum: 1 << 10, initial: 1 << 14, maximum: 1 << 16)
-    /// The least time between two looks for connections that nobody uses.
+    /// The shortest time between two searches for unused connections.
     private static let sweepInterval = TimeAmount.milliseconds(100)
 
     private let origin: HTTPOrigin
@@ -57,8 +58,8 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     }
 
     /// Finds a connection for a request, or makes one: `connected` or `notConnected` is called, possibly before this returns.
-    /// - Parameter avoidsUnused: no connection of HTTP/1.1 is taken that has been unused, since one like it has just
-    ///   turned out to be closed.
+    /// - Parameter avoidsUnused: skips unused HTTP/1.1 connections, because one of them has just turned out to be
+    ///   closed.
     package func lease(for receiver: any HTTPClientReceiver, avoidsUnused: Bool = false) {
         let now = NIODeadline.now()
         while !avoidsUnused, let connection = idle.popLast() {
@@ -215,7 +216,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         connectIfNeeded()
     }
 
-    /// Sees to it that what nobody uses is closed in time.
+    /// Schedules the closing of unused connections.
     private func planSweep(by deadline: NIODeadline) {
         if let sweep {
             guard deadline < sweep.at else { return }
@@ -224,7 +225,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         sweep = (deadline, eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { [self] in closeUnused() })
     }
 
-    /// O(n) in connections that nobody uses.
+    /// Closes expired unused connections. O(n) in unused connections.
     private func closeUnused() {
         sweep = nil
         let now = NIODeadline.now()

@@ -1,7 +1,8 @@
 /// The end of a state that the fleet shares, as one sidecar keeps to it.
 ///
-/// In Redis the end is a number by Redis' clock, which may jump. A sidecar works the end out on its own clock when it learns of it, and
-/// keeps to that. When it sees that Redis' clock has jumped since, it has the number corrected, for sidecars that come later.
+/// In Redis the end is a number by Redis' clock, which may jump. A sidecar converts the end to its own clock when it
+/// learns of it, and keeps to that. When it sees that Redis' clock has jumped since, it has the number corrected, for
+/// sidecars that start later.
 struct SharedEnd: Sendable {
     /// The number that was read, and when.
     struct Reading: Sendable {
@@ -45,7 +46,8 @@ struct SharedEnd: Sendable {
 
     /// In milliseconds.
     private static let blur: Int64 = 500
-    /// Sidecars read states every 5 s, and correct what they find. Whoever finds a state relies on no end that is nearer.
+    /// Sidecars read states every 5 s and correct the ends that they find. A sidecar that finds a state relies on no
+    /// nearer end.
     private static let graceMilliseconds: Int64 = 7000
 
     /// As it stands in Redis; 0: there is no end.
@@ -93,7 +95,7 @@ struct SharedEnd: Sendable {
             source = reading.isTimely ? .measured : .heard
             return
         }
-        // How much later the end should be in Redis, in nanoseconds.
+        // The shift of the end in Redis, in nanoseconds.
         let (later, isOverflow) = known.nanoseconds.subtractingReportingOverflow(end.nanoseconds)
         guard reading.isTimely, !isOverflow else { return }
         let isFar = Int64(clamping: later.magnitude) / 1_000_000 > 3 * Self.blur + span / 100

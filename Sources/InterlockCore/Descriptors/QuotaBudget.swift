@@ -1,9 +1,9 @@
 internal import DequeModule
 
-/// How many buckets of quotas the data planes have here, those of each API key and all of them: whoever invents buckets fills neither
-/// this process nor Redis. A bucket that is gone here counts until its key in Redis is gone, too.
+/// Limits the buckets of quotas that data planes have here, per API key and in total, so that made-up buckets fill
+/// neither this process nor Redis. A removed bucket counts until its key in Redis is gone.
 package struct QuotaBudget: Sendable {
-    /// How much there may be.
+    /// The limits.
     package struct Bounds: Sendable {
         package var buckets: Int
         /// The bytes of the buckets' keys and values together.
@@ -55,7 +55,7 @@ package struct QuotaBudget: Sendable {
     /// How many buckets count.
     package var buckets: Int { all.buckets }
 
-    /// Takes a session in. `false`: there are as many as there may be.
+    /// Admits a session. Returns `false` if there are too many.
     package mutating func beginSession(of client: String) -> Bool {
         guard all.sessions < ofAll.sessions, clients[client]?.sessions ?? 0 < ofClient.sessions else { return false }
         change(client) { $0.sessions += 1 }
@@ -64,7 +64,7 @@ package struct QuotaBudget: Sendable {
 
     package mutating func endSession(of client: String) { change(client) { $0.sessions -= 1 } }
 
-    /// Takes a bucket in. `false`: there is no room for it.
+    /// Admits a bucket. Returns `false` if there is no room for it.
     package mutating func take(bytes: Int, of client: String, now: Instant) -> Bool {
         settle(now: now)
         guard all.hasRoom(forBytes: bytes, in: ofAll), (clients[client] ?? Use()).hasRoom(forBytes: bytes, in: ofClient) else {
@@ -77,7 +77,7 @@ package struct QuotaBudget: Sendable {
         return true
     }
 
-    /// Buckets of a data plane are gone, and count until `instant`: until then Redis has their keys.
+    /// Handles the removal of a data plane's buckets, which count until `instant`, when their keys in Redis are gone.
     package mutating func giveBack(
         buckets: Int, bytes: Int, of client: String, dataPlane: String, at instant: Instant, now: Instant
     ) {
@@ -92,7 +92,7 @@ package struct QuotaBudget: Sendable {
         returns[dataPlane] = sum
     }
 
-    /// A data plane is back: it is to have the same keys again.
+    /// Handles the return of a data plane, which will have the same keys again.
     package mutating func returned(_ dataPlane: String) {
         guard let sum = returns.removeValue(forKey: dataPlane) else { return }
         release(sum.client, buckets: sum.buckets, bytes: sum.bytes)

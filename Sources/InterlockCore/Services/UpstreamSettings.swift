@@ -6,9 +6,9 @@ package struct UpstreamSettings: Hashable, Sendable {
     package var connectTimeout: Duration
     /// From when the request was sent to the first byte of the answer.
     package var firstByteTimeout: Duration
-    /// Within a request's body or an answer: for how long nothing may pass.
+    /// How long a request's body or an answer may be idle.
     package var idleTimeout: Duration
-    /// For the whole call, its waits and retries and both bodies included; `nil`: for as long as something passes.
+    /// The limit for the whole call, its waits, retries and both bodies included; `nil` for none.
     package var totalTimeout: Duration?
     package var connections: ConnectionSettings
     package var retries: RetrySettings
@@ -41,12 +41,13 @@ package struct UpstreamSettings: Hashable, Sendable {
     }
 }
 
-/// For how long connections to a service are kept.
+/// How long connections to a service are kept.
 package struct ConnectionSettings: Hashable, Sendable {
-    /// One that nobody uses is closed after so long: before most servers close theirs, for a request on a connection
-    /// that is just being closed is lost.
+    /// The time after which an unused connection is closed. Choose it shorter than most servers' own, because a request
+    /// on a closing connection is lost.
     package var idle: Duration
-    /// One that is older carries no further request, so that a change in DNS is followed; `nil`: at any age.
+    /// The age after which a connection carries no further request, so that changes in DNS take effect; `nil` for no
+    /// limit.
     package var maximumAge: Duration?
 
     package init(idle: Duration = .seconds(4), maximumAge: Duration? = .seconds(300)) {

@@ -1,6 +1,6 @@
 /// Which hosts can share the Redis that a sidecar uses, as far as its address shows.
 package enum RedisScope: String, Sendable {
-    /// The sidecar started this Redis for itself: its locks and limits hold for this host alone.
+    /// The sidecar started this Redis for itself: its locks and limits apply to this host alone.
     case host
     /// A loopback address or a Unix socket. Other hosts share this Redis only if they reach it by another address, or if the
     /// address is that of a local proxy.
