@@ -84,6 +84,20 @@ struct QuorumRenewalTests {
         #expect(fence([0, 200, 100]) == nil)
     }
 
+    @Test("a server with a higher number than the lease's fence is to record that fence, where it is certain")
+    func higherNumbers() {
+        func restores(_ last: QuorumRenewal.Vote, fence: Int64? = nil) -> [QuorumRenewal.Restore] {
+            var renewal = QuorumRenewal(servers: 3, ttl: ttl, fence: fence, startedAt: start, patience: patience)
+            _ = renewal.vote(.extended(found(101)), by: 0, now: start)
+            let first = renewal.vote(.extended(found(101)), by: 1, now: start).restores
+            return first + renewal.vote(last, by: 2, now: start).restores
+        }
+        let expected = QuorumRenewal.Restore(server: 2, fence: 101, found: found(105), windowMilliseconds: patience)
+        #expect(restores(.extended(found(105))) == [expected])
+        #expect(restores(.missing(found(105)), fence: 101) == [expected])
+        #expect(restores(.extended(found(101)), fence: 101).isEmpty)
+    }
+
     @Test("a server that has the lease without its fence is to record it")
     func unrecorded() {
         var renewal = newRenewal()

@@ -64,15 +64,15 @@ BUGS = [
     Bug(
         "quorum-renewal-restores-nothing",
         "QuorumRenewal.swift",
-        "guard case .renewed(let fence?) = phase else { return [] }",
-        "guard case .renewed(let fence?) = phase, fence < 0 else { return [] }",
+        "guard case .renewed(let fence?, let isCertain) = phase else { return [] }",
+        "guard case .renewed(let fence?, let isCertain) = phase, fence < 0 else { return [] }",
         ("kept-leases", "exclusion"),
     ),
     Bug(
         "quorum-restores-without-a-majority",
         "QuorumRenewal.swift",
         "        case .no:\n            return end(.lost)\n",
-        "        case .no:\n            phase = .renewed(fence: recordedFence)\n"
+        "        case .no:\n            phase = .renewed(fence: recordedFences.max(), isCertain: false)\n"
         "            return Step(answer: .lost, restores: restores(on: votes.indices, now: now))\n",
         TWO_HOLDERS,
         story="SimulationTests.QuorumRestartStoryTests/noMajority\\(",

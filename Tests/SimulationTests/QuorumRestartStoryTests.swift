@@ -86,6 +86,23 @@ struct QuorumRestartStoryTests {
         #expect(try #require(stage.result(of: stage.acquire(request, through: 1))?.lease).fence == lease.fence)
     }
 
+    @Test("a server that was granted the lock late, with a higher number, counts when the lease is renewed by its fence")
+    func lateGrant() throws {
+        let stage = Stage(sidecars: 2, quorum: 3)
+        stage.path(of: 0, toQuorum: 2).delay = .milliseconds(40)...(.milliseconds(40))
+        let request = try LockFaultTests.request("orders", owner: "job-7")
+        let lease = try #require(stage.result(of: stage.acquire(request))?.lease)
+        stage.run(milliseconds: 1000)
+        #expect(Self.isOn(2, lease, on: stage))
+        Self.restartEmpty(0, on: stage)
+        guard case .renewed? = stage.result(of: stage.renew(lease, ttl: 30_000, fence: lease.fence)) else {
+            return #expect(Bool(false), "two of three servers have it")
+        }
+        stage.run(milliseconds: 1000)
+        let numbers = stage.quorum.map { stage.cli("GET", "interlock:fence:{orders}", on: $0) }
+        #expect(numbers.allSatisfy { $0.hasSuffix("\(lease.fence)") }, "\(numbers)")
+    }
+
     @Test("without a majority a renewal restores nothing: the lease is lost, and the servers stay free")
     func noMajority() throws {
         let stage = Stage(sidecars: 2, quorum: 3)

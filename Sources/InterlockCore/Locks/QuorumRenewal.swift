@@ -9,7 +9,9 @@
 /// - only into a free lock: `quorum-fence.lua` decides, on the server, and not later than this round may take;
 /// - with a fence that is not below the lease's. The servers that renewed it are a majority, so one of them is among those that
 ///   recorded the lease's fence before it was handed out: the highest recorded number among them is that fence or higher. So
-///   the servers that record at least the lease's fence stay a majority, and every later grant is given a higher one.
+///   the servers that record at least the lease's fence stay a majority, and every later grant is given a higher one. Where the
+///   caller or a majority names the fence, a server with a higher number records that one in its place: a renewal that names
+///   the fence would not find the lease there.
 package struct QuorumRenewal: Sendable {
     package typealias Server = QuorumRound.Server
 
@@ -71,8 +73,9 @@ package struct QuorumRenewal: Sendable {
 
     private enum Phase: Equatable, Sendable {
         case collecting
-        /// `fence` is what a server that has lost the lease is to record; `nil`: no server knows it.
-        case renewed(fence: Int64?)
+        /// `fence` is what a server that has lost the lease is to record; `nil` if no server knows it. It is certain if the caller or a
+        /// majority says so.
+        case renewed(fence: Int64?, isCertain: Bool)
         case ended
     }
 
@@ -81,13 +84,16 @@ package struct QuorumRenewal: Sendable {
     private let patience: Int64
     private var votes: [Vote?]
     private var phase = Phase.collecting
+    private let fence: Int64?
 
     /// - Parameters:
+    ///   - fence: of the only lease that is renewed; `nil` for the one that the token has.
     ///   - ttl: the lease's new length in milliseconds.
     ///   - startedAt: the time before the first request was sent.
     ///   - patience: how long the servers have to answer, in milliseconds.
-    package init(servers: Int, ttl: Int64, startedAt: Instant, patience: Int64) {
+    package init(servers: Int, ttl: Int64, fence: Int64? = nil, startedAt: Instant, patience: Int64) {
         self.ttl = ttl
+        self.fence = fence
         self.startedAt = startedAt
         self.patience = patience
         votes = Array(repeating: nil, count: servers)
@@ -131,7 +137,8 @@ package struct QuorumRenewal: Sendable {
         case .yes:
             let valid = LeaseValidity.remaining(ttl: ttl, sentAt: startedAt, now: now)
             guard valid > 0 else { return end(.tooLate) }
-            phase = .renewed(fence: recordedFence)
+            let certain = fence ?? agreedFence
+            phase = .renewed(fence: certain ?? recordedFences.max(), isCertain: certain != nil)
             return Step(answer: .renewed(validMilliseconds: valid), restores: restores(on: votes.indices, now: now))
         case .no:
             return end(.lost)
@@ -145,24 +152,25 @@ package struct QuorumRenewal: Sendable {
         return Step(answer: answer)
     }
 
-    /// The fence of the lease on the servers that renewed it: what a majority agrees on, else the highest.
-    private var recordedFence: Int64? {
-        let numbers = votes.compactMap { vote -> Int64? in
+    /// The fences on the servers that renewed the lease.
+    private var recordedFences: [Int64] {
+        votes.compactMap { vote in
             if case .extended(let found)? = vote, QuorumRound.isRecorded(found.number) { found.number } else { nil }
         }
-        return QuorumRound.agreedFence(among: numbers, servers: votes.count) ?? numbers.max()
     }
 
+    private var agreedFence: Int64? { QuorumRound.agreedFence(among: recordedFences, servers: votes.count) }
+
     private func restores(on servers: some Sequence<Server>, now: Instant) -> [Restore] {
-        guard case .renewed(let fence?) = phase else { return [] }
+        guard case .renewed(let fence?, let isCertain) = phase else { return [] }
         let window = window(now: now)
         guard window > 0 else { return [] }
         return servers.compactMap { server in
             switch votes[server] {
             case .missing(let found)?:
                 return Restore(server: server, fence: fence, found: found, windowMilliseconds: window)
-            // The lease is there, but its fence has not arrived.
-            case .extended(let found)? where !QuorumRound.isRecorded(found.number):
+            // The lease is there, but its fence has not arrived, or a higher number has taken its place.
+            case .extended(let found)? where !QuorumRound.isRecorded(found.number) || isCertain && found.number != fence:
                 return Restore(server: server, fence: fence, found: found, windowMilliseconds: window)
             default:
                 return nil

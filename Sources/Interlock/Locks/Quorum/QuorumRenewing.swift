@@ -50,7 +50,8 @@ final class QuorumRenewing {
         self.completion = completion
         startedAt = runtime.time.now()
         patience = QuorumRetry.timeout(ttl: lease.ttl, longest: runtime.timeoutMilliseconds)
-        renewal = QuorumRenewal(servers: servers.count, ttl: lease.ttl, startedAt: startedAt, patience: patience)
+        renewal = QuorumRenewal(
+            servers: servers.count, ttl: lease.ttl, fence: lease.fence, startedAt: startedAt, patience: patience)
     }
 
     func start() {
