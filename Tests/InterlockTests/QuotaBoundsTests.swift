@@ -37,26 +37,58 @@ struct QuotaBoundsTests {
         }
     }
 
-    @Test("a data plane that comes back has room for the buckets that it had")
-    func comesBack() {
-        var budget = QuotaBudget(
-            ofClient: .init(buckets: 2, bytes: 100, sessions: 1), ofAll: .init(buckets: 3, bytes: 100, sessions: 2))
-        let now = Instant(nanoseconds: 0)
-        let later = now.advanced(byMilliseconds: 20_000)
-        func takes(_ bytes: Int..., of client: String = "a", at instant: Instant) -> [Bool] {
-            bytes.map { budget.take(bytes: $0, of: client, now: instant) }
-        }
+    private static let now = Instant(nanoseconds: 0)
+    private static let later = now.advanced(byMilliseconds: 20_000)
+
+    private static func bucket(_ digest: Int) -> QuotaBudget.Bucket { QuotaBudget.Bucket(dataPlane: "1", digest: digest) }
+
+    private static func newBudget() -> QuotaBudget {
+        QuotaBudget(ofClient: .init(buckets: 2, bytes: 100, sessions: 1), ofAll: .init(buckets: 3, bytes: 100, sessions: 2))
+    }
+
+    private static func take(
+        _ digests: Int..., of client: String = "a", bytes: Int = 10, at instant: Instant = now, from budget: inout QuotaBudget
+    ) -> [Bool] {
+        var taken: [Bool] = []
+        for digest in digests { taken.append(budget.take(bucket(digest), bytes: bytes, of: client, now: instant)) }
+        return taken
+    }
+
+    @Test("sessions, buckets and bytes are bounded by client and in all")
+    func bounds() {
+        var budget = Self.newBudget()
         var sessions: [Bool] = []
         for client in ["a", "a", "b", "c"] { sessions.append(budget.beginSession(of: client)) }
         #expect(sessions == [true, false, true, false])
-        #expect(takes(10, 10, 10, at: now) == [true, true, false])
-        #expect(takes(10, 10, of: "b", at: now) == [true, false])
-        budget.giveBack(buckets: 2, bytes: 20, of: "a", dataPlane: "1", at: later, now: now)
-        #expect(takes(10, at: later.advanced(byMilliseconds: -1)) == [false])
-        budget.returned("1")
-        #expect(takes(10, at: now) == [true])
-        budget.giveBack(buckets: 1, bytes: 10, of: "a", dataPlane: "2", at: later, now: now)
-        #expect(takes(80, 11, at: later) == [true, false])
+        #expect(Self.take(1, 2, 3, from: &budget) == [true, true, false])
+        #expect(Self.take(4, 5, of: "b", from: &budget) == [true, false])
+        budget.giveBack(Self.bucket(1), bytes: 10, of: "a", until: Self.now, now: Self.now)
+        #expect(Self.take(6, bytes: 81, from: &budget) == [false])
+        #expect(Self.take(6, bytes: 80, from: &budget) == [true])
+    }
+
+    @Test("a data plane that comes back has room for the buckets that it had, and not for others")
+    func comesBack() {
+        var budget = Self.newBudget()
+        #expect(Self.take(1, 2, from: &budget) == [true, true])
+        for digest in 1...2 {
+            budget.giveBack(Self.bucket(digest), bytes: 10, of: "a", until: Self.later, now: Self.now)
+        }
+        let before = Self.later.advanced(byMilliseconds: -1)
+        #expect(Self.take(3, 1, 2, 3, at: before, from: &budget) == [false, true, true, false])
         #expect(budget.buckets == 2)
+        // They count on, since they are back.
+        #expect(Self.take(3, at: Self.later, from: &budget) == [false])
+    }
+
+    @Test("each bucket that is gone counts until its own time, however many go after it")
+    func eachInItsTime() {
+        var budget = Self.newBudget()
+        for number in 0..<100 {
+            let now = Self.now.advanced(byMilliseconds: Int64(number) * 10_000)
+            #expect(Self.take(number, at: now, from: &budget) == [true], "\(number)")
+            budget.giveBack(Self.bucket(number), bytes: 10, of: "a", until: now.advanced(byMilliseconds: 15_000), now: now)
+        }
+        #expect(budget.buckets <= 2)
     }
 }

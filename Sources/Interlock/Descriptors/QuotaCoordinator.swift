@@ -73,7 +73,6 @@ final class QuotaCoordinator {
         guard budget.beginSession(of: client) else { return nil }
         let origin = Origin(domain: domain, address: address)
         let dataPlane = dataPlane(from: origin, isReturning: isReturning)
-        budget.returned(dataPlane)
         let session = QuotaSession(self, origin, client: client, dataPlane: dataPlane, tell: tell)
         sessions[ObjectIdentifier(session)] = session
         sessionsByOrigin[origin, default: 0] += 1
@@ -209,7 +208,7 @@ package final class QuotaSession {
     /// Returns a new bucket; `nil` if there is no room for it.
     private func newBucket(_ name: [DescriptorEntry], now: Instant) -> Bucket? {
         let bytes = name.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
-        guard coordinator.budget.take(bytes: bytes, of: client, now: now) else { return nil }
+        guard coordinator.budget.take(counted(name), bytes: bytes, of: client, now: now) else { return nil }
         var bucket = Bucket(busyAt: now)
         bucket.bytes = bytes
         return bucket
@@ -217,20 +216,23 @@ package final class QuotaSession {
 
     private func drop(_ name: [DescriptorEntry], now: Instant) {
         guard let bucket = buckets.removeValue(forKey: name) else { return }
-        giveBack([bucket], now: now)
+        giveBack(name, bucket, now: now)
     }
 
-    private func giveBack(_ dropped: some Collection<Bucket>, now: Instant) {
-        coordinator.budget.giveBack(
-            buckets: dropped.count, bytes: dropped.reduce(0) { $0 + $1.bytes }, of: client, dataPlane: dataPlane,
-            at: dropped.reduce(now) { max($0, $1.keptUntil) }, now: now)
+    private func giveBack(_ name: [DescriptorEntry], _ bucket: Bucket, now: Instant) {
+        coordinator.budget.giveBack(counted(name), bytes: bucket.bytes, of: client, until: bucket.keptUntil, now: now)
+    }
+
+    private func counted(_ name: [DescriptorEntry]) -> QuotaBudget.Bucket {
+        QuotaBudget.Bucket(dataPlane: dataPlane, digest: name.hashValue)
     }
 
     /// The stream is over.
     package func end() {
         guard !hasEnded else { return }
         hasEnded = true
-        giveBack(buckets.values, now: coordinator.runtime.time.now())
+        let now = coordinator.runtime.time.now()
+        for (name, bucket) in buckets { giveBack(name, bucket, now: now) }
         buckets = [:]
         planned = []
         coordinator.ended(self)

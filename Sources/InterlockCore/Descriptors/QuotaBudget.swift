@@ -27,12 +27,23 @@ package struct QuotaBudget: Sendable {
         func hasRoom(forBytes more: Int, in bounds: Bounds) -> Bool { buckets < bounds.buckets && bytes + more <= bounds.bytes }
     }
 
-    /// The amounts that are given back later.
-    private struct Return {
+    /// A bucket of a data plane, which has one key in Redis.
+    package struct Bucket: Hashable, Sendable {
+        package var dataPlane: String
+        /// The digest of its keys and values.
+        package var digest: Int
+
+        package init(dataPlane: String, digest: Int) {
+            self.dataPlane = dataPlane
+            self.digest = digest
+        }
+    }
+
+    /// The use that a removed bucket still counts for.
+    private struct Rest {
         var client: String
-        var at: Instant
-        var buckets: Int
         var bytes: Int
+        var until: Instant
     }
 
     package static let ofClient = Bounds(buckets: 10_000, bytes: 4 << 20, sessions: 256)
@@ -42,10 +53,9 @@ package struct QuotaBudget: Sendable {
     private let ofAll: Bounds
     private var clients: [String: Use] = [:]
     private var all = Use()
-    /// By data plane. At most one for each bucket that counts.
-    private var returns: [String: Return] = [:]
-    /// The same in the order of their times; one whose time has changed since is there again.
-    private var due: Deque<(dataPlane: String, at: Instant)> = []
+    private var rests: [Bucket: Rest] = [:]
+    /// The same in the order of removal, with buckets that have come back or were removed again since.
+    private var due: Deque<(bucket: Bucket, until: Instant)> = []
 
     package init(ofClient: Bounds = Self.ofClient, ofAll: Bounds = Self.ofAll) {
         self.ofClient = ofClient
@@ -64,52 +74,45 @@ package struct QuotaBudget: Sendable {
 
     package mutating func endSession(of client: String) { change(client) { $0.sessions -= 1 } }
 
-    /// Admits a bucket. Returns `false` if there is no room for it.
-    package mutating func take(bytes: Int, of client: String, now: Instant) -> Bool {
+    /// Admits a bucket. Returns `false` if there is no room for it. A bucket that comes back in time has the same key again and counts
+    /// once.
+    package mutating func take(_ bucket: Bucket, bytes: Int, of client: String, now: Instant) -> Bool {
         settle(now: now)
+        let rest = rests.removeValue(forKey: bucket)
+        if let rest { count(-1, rest.bytes, of: rest.client) }
         guard all.hasRoom(forBytes: bytes, in: ofAll), (clients[client] ?? Use()).hasRoom(forBytes: bytes, in: ofClient) else {
+            if let rest {
+                rests[bucket] = rest
+                count(1, rest.bytes, of: rest.client)
+            }
             return false
         }
-        change(client) {
-            $0.buckets += 1
-            $0.bytes += bytes
-        }
+        count(1, bytes, of: client)
         return true
     }
 
-    /// Handles the removal of a data plane's buckets, which count until `instant`, when their keys in Redis are gone.
-    package mutating func giveBack(
-        buckets: Int, bytes: Int, of client: String, dataPlane: String, at instant: Instant, now: Instant
-    ) {
+    /// Handles the removal of a bucket, which counts until its key in Redis is gone.
+    package mutating func giveBack(_ bucket: Bucket, bytes: Int, of client: String, until: Instant, now: Instant) {
         settle(now: now)
-        guard buckets > 0 else { return }
-        guard instant > now else { return release(client, buckets: buckets, bytes: bytes) }
-        var sum = returns[dataPlane] ?? Return(client: client, at: instant, buckets: 0, bytes: 0)
-        sum.buckets += buckets
-        sum.bytes += bytes
-        if returns[dataPlane] == nil || sum.at < instant { due.append((dataPlane, instant)) }
-        sum.at = max(sum.at, instant)
-        returns[dataPlane] = sum
-    }
-
-    /// Handles the return of a data plane, which will have the same keys again.
-    package mutating func returned(_ dataPlane: String) {
-        guard let sum = returns.removeValue(forKey: dataPlane) else { return }
-        release(sum.client, buckets: sum.buckets, bytes: sum.bytes)
+        guard until > now else { return count(-1, bytes, of: client) }
+        rests[bucket] = Rest(client: client, bytes: bytes, until: until)
+        due.append((bucket, until))
+        if due.count > 2 * rests.count + 64 { due.removeAll { rests[$0.bucket]?.until != $0.until } }
     }
 
     private mutating func settle(now: Instant) {
-        while let first = due.first, first.at <= now {
+        while let first = due.first, first.until <= now {
             due.removeFirst()
-            guard let sum = returns[first.dataPlane], sum.at <= now else { continue }
-            returned(first.dataPlane)
+            guard let rest = rests[first.bucket], rest.until == first.until else { continue }
+            rests[first.bucket] = nil
+            count(-1, rest.bytes, of: rest.client)
         }
     }
 
-    private mutating func release(_ client: String, buckets: Int, bytes: Int) {
+    private mutating func count(_ buckets: Int, _ bytes: Int, of client: String) {
         change(client) {
-            $0.buckets -= buckets
-            $0.bytes -= bytes
+            $0.buckets += buckets
+            $0.bytes += buckets * bytes
         }
     }
 
