@@ -4,8 +4,10 @@ internal import InterlockCore
 /// oldest.
 struct GrantHistory {
     /// Names a grant for as long as it is remembered.
-    struct ID {
+    struct ID: Comparable {
         fileprivate let number: Int
+
+        static func < (one: ID, other: ID) -> Bool { one.number < other.number }
     }
 
     private struct Entry {

@@ -24,6 +24,15 @@ struct LeaseTable {
         let name: String
         let token: String
         let fence: Int64
+        /// The end that its holder relied on when it was listed.
+        let deadline: Instant
+
+        fileprivate init(_ entry: Entry) {
+            name = entry.name
+            token = entry.token
+            fence = entry.fence
+            deadline = entry.deadline
+        }
     }
 
     /// The finding of a review.
@@ -34,7 +43,7 @@ struct LeaseTable {
         case lasts(milliseconds: Int64?)
     }
 
-    private struct Entry {
+    fileprivate struct Entry {
         let name: String
         let token: String
         var deadline: Instant
@@ -63,6 +72,8 @@ struct LeaseTable {
     private(set) var history = GrantHistory()
 
     private var entries: [Key: Entry] = [:]
+    /// The same by lock.
+    private var keys: [ExactText: Set<Key>] = [:]
     /// In order of grant: what has lapsed is dropped from the front, a few at each grant.
     private var order: Deque<Key> = []
     /// Reviews in order of time. Entries of leases that have ended are dropped when they are due.
@@ -98,7 +109,10 @@ struct LeaseTable {
         entries[key] = Entry(
             name: lease.name, token: lease.token, deadline: lease.deadline, fence: lease.fence, label: shown, grant: grant,
             grantedAt: now)
-        if known == nil { order.append(key) }
+        if known == nil {
+            order.append(key)
+            keys[ExactText(lease.name), default: []].insert(key)
+        }
         plan(key, fence: lease.fence, at: now.advanced(byMilliseconds: Self.reviewMilliseconds))
     }
 
@@ -113,15 +127,20 @@ struct LeaseTable {
     mutating func ended(_ name: String, token: String, fence: Int64? = nil, _ how: GrantEnd, now: Instant) {
         let key = Key(name: name, token: token)
         guard let entry = entries[key], fence ?? entry.fence == entry.fence else { return }
-        entries[key] = nil
+        remove(key)
         history.ended(entry.grant, how, at: now)
     }
 
-    /// Ends all leases that held the lock at `instant`. O(n).
+    private mutating func remove(_ key: Key) {
+        guard let name = entries.removeValue(forKey: key).map({ ExactText($0.name) }) else { return }
+        keys[name]?.remove(key)
+        if keys[name]?.isEmpty ?? false { keys[name] = nil }
+    }
+
+    /// Ends all leases that held the lock at `instant`.
     mutating func broken(_ name: String, at instant: Instant) {
-        let name = ExactText(name)
-        entries = entries.filter { ExactText($0.value.name) != name || $0.value.grantedAt > instant }
-        history.broken(name.text, at: instant)
+        for key in keys[ExactText(name)] ?? [] where entries[key].map({ $0.grantedAt <= instant }) ?? false { remove(key) }
+        history.broken(name, at: instant)
     }
 
     /// Its holder asks for a shorter lease.
@@ -145,7 +164,7 @@ struct LeaseTable {
 
     /// How many are still valid. O(n), for the gauge.
     mutating func count(now: Instant) -> Int {
-        entries = entries.filter { !Self.isForgotten($0.value, now: now) }
+        for (key, entry) in entries where Self.isForgotten(entry, now: now) { remove(key) }
         order = Deque(order.filter { entries[$0] != nil })
         return entries.values.count(where: { $0.deadline > now })
     }
@@ -158,7 +177,7 @@ struct LeaseTable {
                 if order.count >= Self.capacity { order.append(order.removeFirst()) }
                 return
             }
-            entries[oldest] = nil
+            remove(oldest)
         }
         order.removeFirst()
     }
@@ -183,16 +202,14 @@ struct LeaseTable {
         return true
     }
 
-    /// Returns the leases to read again now: those of suspects first, in order of grant. O(n) with suspects.
+    /// Returns the leases to read again now: those of suspects first, in order of grant.
     /// - Parameter isFollowed: whether a lease has followers, which extend it or are notified of its end anyway.
     mutating func due(now: Instant, isFollowed: (Listed) -> Bool) -> [Listed] {
         var due: [Listed] = []
         if !suspects.isEmpty {
-            for key in order {
-                guard let entry = entries[key], areAllSuspect || suspects.contains(ExactText(entry.name)) else { continue }
-                due.append(Listed(name: entry.name, token: entry.token, fence: entry.fence))
-                if due.count == Self.mostReviewed { break }
-            }
+            let suspected = areAllSuspect ? Array(entries.keys) : suspects.flatMap { keys[$0] ?? [] }
+            let found = suspected.compactMap { entries[$0] }.sorted { $0.grant < $1.grant }
+            due = found.prefix(Self.mostReviewed).map { Listed($0) }
             suspects = []
             areAllSuspect = false
         }
@@ -200,7 +217,7 @@ struct LeaseTable {
         while let review = reviews.first, review.at <= now, due.count < Self.mostReviewed {
             reviews.removeFirst()
             guard let entry = entries[review.key], entry.fence == review.fence else { continue }
-            let listed = Listed(name: entry.name, token: entry.token, fence: entry.fence)
+            let listed = Listed(entry)
             if !isFollowed(listed) { due.append(listed) }
             let left = (entry.deadline.nanoseconds - now.nanoseconds) / 1_000_000
             let pause = max(shortest, min(Self.longestPause, left / 2))
@@ -223,7 +240,9 @@ struct LeaseTable {
             let found = LeaseValidity.deadline(ttl: milliseconds, sentAt: sentAt)
             let slack = Self.slackMilliseconds + milliseconds / 50
             let isLonger = isReplicated && found > entry.deadline.advanced(byMilliseconds: slack)
-            guard isLonger || found.advanced(byMilliseconds: slack) < entry.deadline else { return }
+            // A promise made meanwhile is newer than the review.
+            let isShorter = entry.deadline == lease.deadline && found.advanced(byMilliseconds: slack) < entry.deadline
+            guard isLonger || isShorter else { return }
             renewed(lease.name, token: lease.token, fence: lease.fence, deadline: found)
         }
     }
