@@ -68,30 +68,3 @@ struct TickBudgetTests {
         #expect(!isUsedUp)
     }
 }
-
-@Suite("The line of those that wait for their turn")
-struct TurnLineTests {
-    @Test("Parties take turns, and so do the members of one")
-    func partiesTakeTurns() {
-        var line = TurnLine<String, Int>()
-        for member in 1...4 { line.append(member, of: "many") }
-        line.append(10, of: "few")
-        line.append(5, of: "many")
-        line.append(20, of: "other")
-        var order: [Int] = []
-        while let member = line.popFirst() { order.append(member) }
-        #expect(order == [1, 10, 20, 2, 3, 4, 5])
-        #expect(line.isEmpty)
-    }
-
-    @Test("A member that comes again waits behind the other parties")
-    func comesAgain() {
-        var line = TurnLine<String, Int>()
-        line.append(1, of: "a")
-        line.append(2, of: "b")
-        var order = [line.popFirst()]
-        line.append(1, of: "a")
-        for _ in 0..<3 { order.append(line.popFirst()) }
-        #expect(order == [1, 2, 1, nil])
-    }
-}

@@ -1,4 +1,4 @@
-package import NIOCore
+internal import NIOCore
 
 /// The connections of one client to one server. They move together: when one of them notices that the address leads to
 /// another server, or that its server is no longer a primary, the others reconnect. Confined to its event loop.

@@ -1,5 +1,3 @@
-internal import DequeModule
-
 /// The time that clients may use in one tick of an event loop, and one of them in a row. Pure: times are passed in, in nanoseconds.
 ///
 /// Clients run in slices. A slice ends when its client has nothing left to do, when it has used `longestSlice`, or when all
@@ -44,30 +42,4 @@ package struct TickBudget {
     package mutating func charge(_ nanoseconds: Int64) { spent += nanoseconds }
 
     package mutating func tickEnded() { spent = 0 }
-}
-
-/// Members that wait for their turn. Parties take turns, and so do the members of one party, in the order in which they came.
-package struct TurnLine<Party: Hashable, Member> {
-    private var members: [Party: Deque<Member>] = [:]
-    /// Each party that has a member waiting, once.
-    private var parties: Deque<Party> = []
-
-    package init() {}
-
-    package var isEmpty: Bool { parties.isEmpty }
-    /// The parties that have a member waiting.
-    package var partyCount: Int { parties.count }
-
-    package func isWaiting(_ party: Party) -> Bool { members[party] != nil }
-
-    package mutating func append(_ member: Member, of party: Party) {
-        if members[party] == nil { parties.append(party) }
-        members[party, default: []].append(member)
-    }
-
-    package mutating func popFirst() -> Member? {
-        guard let party = parties.popFirst(), let member = members[party]?.popFirst() else { return nil }
-        if members[party]?.isEmpty ?? true { members[party] = nil } else { parties.append(party) }
-        return member
-    }
 }

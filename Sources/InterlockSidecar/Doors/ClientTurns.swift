@@ -14,6 +14,10 @@ package final class ClientTurns {
     private static let pause = TimeAmount.microseconds(10)
     /// The keys that have a slice in each tick, whatever it has spent.
     private static let partiesPerTick = 4
+    /// The reads that begin in one tick, whatever it has spent. To begin one later costs two calls to the system more.
+    private static let readsPerTick = 64
+    /// After so many reads the end of the tick is planned: it counts anew.
+    private static let negligibleReads = 8
     /// With less than this spent, the end of the tick goes unnoticed: planning it would cost more than it limits.
     private static let negligible: Int64 = 100_000
 
@@ -24,6 +28,7 @@ package final class ClientTurns {
     private var heavy = TurnLine<String, ClientTurn>()
     @exclusivity(unchecked) fileprivate private(set) var current: ClientTurn?
     private var isPlanned = false
+    private var reads = 0
 
     /// - Parameter clock: a monotonic clock that advances while work is done, in nanoseconds.
     package init(eventLoop: any EventLoop, clock: @escaping () -> Int64) {
@@ -75,6 +80,14 @@ package final class ClientTurns {
         budget.hasRoom && !turn.isHeavy && (light.isEmpty || !light.isWaiting(turn.party))
     }
 
+    /// Whether a read may begin now; it counts.
+    fileprivate func mayRead() -> Bool {
+        guard reads < Self.readsPerTick else { return false }
+        reads += 1
+        if reads == Self.negligibleReads { planTick() }
+        return true
+    }
+
     private func planTickIfSpent() { if budget.spent >= Self.negligible { planTick() } }
 
     fileprivate func wait(_ turn: ClientTurn) {
@@ -102,6 +115,7 @@ package final class ClientTurns {
             run(turn)
         }
         budget.tickEnded()
+        reads = 0
         isPlanned = !light.isEmpty || !heavy.isEmpty
         if isPlanned { planNextTick() }
     }
@@ -166,11 +180,12 @@ final class ClientTurn {
     /// Counts work that the connection causes and that runs outside of its slice.
     func charge(_ time: TimeAmount) { turns.charge(time.nanoseconds) }
 
+    /// The bytes that may wait for a slice while more are read.
+    static let readAhead = 4096
+
     /// Reads from the socket, now or in a later slice: a thousand sockets in one tick would take all of it.
     func read(_ read: @escaping () -> Void) {
-        guard mayUseSocket else { return later(charging: Self.costOfRead, read) }
-        if !isRunning { charge(Self.costOfRead) }
-        read()
+        if turns.mayRead() { read() } else { later(charging: Self.costOfRead, read) }
     }
 
     /// Writes to the socket, now or in a later slice, for the same reason.

@@ -109,7 +109,7 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func read(context: ChannelHandlerContext) {
-        guard kept.readableBytes == 0 else { return isReadAsked = true }
+        guard kept.readableBytes < ClientTurn.readAhead else { return isReadAsked = true }
         turn.read { [self] in self.context?.read() }
     }
 

@@ -455,7 +455,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     /// While Redis has much to do, no client adds to that beyond its share: the others' commands would wait behind.
     private var isOverShare: Bool {
-        guard slots.count >= Self.share, !isRelieved, door.commands.calls.isRedisBusy else { return false }
+        guard slots.count > Self.share, !isRelieved, door.commands.calls.isRedisBusy else { return false }
         if let context { planRelief(context) }
         return true
     }
@@ -584,7 +584,7 @@ extension RESPConnection {
     func read(context: ChannelHandlerContext) {
         // What comes now is thrown away, and only its end is of interest: who goes on sending is not read as fast as it can.
         guard !isClosing else { return planRelief(context) }
-        guard mayTakeMore, !isTurnAwaited else { return isReadHeldBack = true }
+        guard mayTakeMore, !isTurnAwaited || input.readableBytes < ClientTurn.readAhead else { return isReadHeldBack = true }
         readFromSocket()
     }
 
