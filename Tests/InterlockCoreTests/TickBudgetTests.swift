@@ -23,7 +23,7 @@ struct TickBudgetTests {
         #expect(!isUsedUp)
     }
 
-    @Test("All slices of a tick have three quarters of a millisecond together")
+    @Test("All slices of a tick have half a millisecond together")
     func tickEnds() {
         var budget = TickBudget()
         var now: Int64 = 0
@@ -34,7 +34,7 @@ struct TickBudgetTests {
             _ = budget.end(now: now)
             slices += 1
         }
-        #expect((7...8).contains(slices))
+        #expect((4...5).contains(slices))
         budget.tickEnded()
         #expect(budget.hasRoom)
     }

@@ -104,7 +104,7 @@ struct ClientTurnsTests {
         let loop = Loop()
         let busy = (0..<100).map { loop.client("busy\($0)", cost: 100) }
         for client in busy { client.receive(1000) }
-        for _ in 0..<60 { loop.tick() }
+        for _ in 0..<150 { loop.tick() }
         let occasional = loop.client("occasional", cost: 10)
         loop.forget()
         occasional.receive(1)
@@ -158,12 +158,12 @@ struct ClientTurnsTests {
         busy.receive(1)
         var read: [String] = []
         for number in 0..<500 { loop.client("many", of: "many", cost: 1).turn.read { read.append("many\(number)") } }
-        #expect(read.count == 64)
+        #expect(read.count == 50)
         loop.client("one", of: "one", cost: 1).turn.read { read.append("one") }
         loop.tick()
-        #expect(read.firstIndex(of: "one").map { $0 < 66 } ?? false)
-        // 8 µs are charged for each, and 750 of them are a tick.
-        #expect(read.count <= 64 + 95)
+        #expect(read.firstIndex(of: "one").map { $0 < 52 } ?? false)
+        // 8 µs are charged for each, and 500 of them are a tick.
+        #expect(read.count <= 50 + 63)
         for _ in 0..<30 { loop.tick() }
         #expect(read.count == 501)
     }
@@ -174,7 +174,7 @@ struct ClientTurnsTests {
         let clients = (0..<300).map { _ in loop.client("many", cost: 1) }
         var written = 0
         for client in clients { client.turn.write { written += 1 } }
-        #expect(written == 94)
+        #expect(written == 125)
         for _ in 0..<10 { loop.tick() }
         #expect(written == 300)
     }

@@ -5,7 +5,7 @@
 /// interrupted, so a slice may exceed its limit by one piece.
 package struct TickBudget {
     /// With what cannot be measured, the rest of the last piece and the system's part of reads, a tick stays near a millisecond.
-    package static let longestTick: Int64 = 750_000
+    package static let longestTick: Int64 = 500_000
     package static let longestSlice: Int64 = 250_000
     /// Charged for each slice: the system call that read the client's bytes came before the first look at the clock.
     static let reading: Int64 = 3_000

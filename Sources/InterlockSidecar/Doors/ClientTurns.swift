@@ -15,7 +15,7 @@ package final class ClientTurns {
     /// The keys that have a slice in each tick, whatever it has spent.
     private static let partiesPerTick = 4
     /// The reads that begin in one tick, whatever it has spent. To begin one later costs two calls to the system more.
-    private static let readsPerTick = 64
+    private static let readsPerTick = 50
     /// After so many reads the end of the tick is planned: it counts anew.
     private static let negligibleReads = 8
     /// With less than this spent, the end of the tick goes unnoticed: planning it would cost more than it limits.
@@ -144,8 +144,10 @@ package final class ClientTurns {
 /// One connection's part in `ClientTurns`. Confined to the event loop.
 final class ClientTurn {
     /// The system's part of a read, which comes after the slice that asks for it.
-    static let costOfRead = TimeAmount.microseconds(8)
-    private static let costOfWrite = TimeAmount.microseconds(8)
+    private static let costOfRead = TimeAmount.microseconds(8)
+    /// A read of up to 64 KiB that is dropped.
+    static let costOfDrop = TimeAmount.microseconds(20)
+    private static let costOfWrite = TimeAmount.microseconds(4)
 
     private let turns: ClientTurns
     /// The name of the API key that the connection has shown; empty: none.
@@ -181,7 +183,7 @@ final class ClientTurn {
     func charge(_ time: TimeAmount) { turns.charge(time.nanoseconds) }
 
     /// The bytes that may wait for a slice while more are read.
-    static let readAhead = 4096
+    static let readAhead = 2048
 
     /// Reads from the socket, now or in a later slice: a thousand sockets in one tick would take all of it.
     func read(_ read: @escaping () -> Void) {

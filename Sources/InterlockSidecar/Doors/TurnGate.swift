@@ -57,7 +57,7 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         // A client that leaves has all its bytes read, whether or not there is time for them.
-        if isOutputClosed { turn.charge(ClientTurn.costOfRead) }
+        if isOutputClosed { turn.charge(ClientTurn.costOfDrop) }
         let isWaiting = kept.readableBytes > 0
         kept.append(unread: unwrapInboundIn(data))
         guard !isWaiting else { return }
