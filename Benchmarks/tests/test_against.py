@@ -211,7 +211,7 @@ class CommandLineTest(unittest.TestCase):
         self.assertIn(f"there is no file {self.present}", self.refused("--against", self.program("old", "#!/bin/sh\n")))
 
     def test_a_part_without_figures_of_both(self) -> None:
-        self.assertIn("no figures of proxy", self.refused("--against", self.present, "--only", "sidecar,proxy"))
+        self.assertIn("no figures of growth", self.refused("--against", self.present, "--only", "sidecar,growth"))
 
     def test_fewer_pairs_than_a_verdict_needs(self) -> None:
         self.assertIn("5 to 30 pairs", self.refused("--against", self.present, "--rounds", "4"))
