@@ -58,8 +58,8 @@ BUGS = [
     Bug(
         "restore-at-any-time",
         "quorum-fence.lua",
-        "  if passed < 0 or passed > tonumber(ARGV[6]) or passed >= tonumber(ARGV[3]) then return 0 end\n",
-        "",
+        "passed >= 0 and passed <= tonumber(ARGV[6]) and passed < tonumber(ARGV[3])",
+        "true",
         ("exclusion", "free-locks"),
         story="SimulationTests.QuorumRestartStoryTests/restoredEnd\\(",
     ),
