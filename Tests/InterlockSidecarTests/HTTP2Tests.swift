@@ -278,7 +278,7 @@ struct HTTP2Tests {
                 #expect(try await client.answer(5).status == "200")
                 let small = try await client.answer(3)
                 #expect(small.status == "404" && small.reset == nil)
-                // So does one that announces that it is.
+                // A body that announces that it is small does too.
                 try await client.send(Client.head("POST", "/nowhere", [("content-length", "100000")], stream: 7, ends: false))
                 #expect(try await client.answer(7).status == "404")
                 for number in 1...10 {

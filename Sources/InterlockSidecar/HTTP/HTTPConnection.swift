@@ -57,7 +57,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     private var waitingBytes = 0
     private var isTakingWaiting = false
     private(set) var isTurnAwaited = false
-    /// What happened behind the requests that wait for a slice.
+    /// Events that came behind the requests that wait for a slice.
     private var stepsBehindTurn: [() -> Void] = []
     /// The decoder reads nothing behind the present request, and would keep what came.
     private var isDecoderDone = false

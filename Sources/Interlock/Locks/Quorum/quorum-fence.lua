@@ -26,7 +26,7 @@ if holder ~= ARGV[1] then
   if last % 2 == 1 and not is_unchanged or not is_in_time then return 0 end
   redis.call('SET', KEYS[1], ARGV[1], 'PX', string.format('%.0f', ARGV[3] - passed))
 elseif is_in_time and is_unchanged and redis.call('PTTL', KEYS[1]) < ARGV[3] - passed then
-  -- Its other number kept the renewal from extending it here.
+  -- The renewal did not extend the lease here, because its number is another.
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ARGV[3] - passed))
 end
 local fence = tonumber(ARGV[2])
