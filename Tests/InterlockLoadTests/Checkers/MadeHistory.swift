@@ -50,8 +50,10 @@ struct MadeHistory {
             ending ?? .done(.renewed(validFor: valid)))
     }
 
-    mutating func release(_ lease: LeaseID, of client: Int, asked: Double, answered: Double) {
-        operation(.release(lock: 1, lease: lease), client: client, asked: asked, ended: answered, .done(.released))
+    mutating func release(
+        _ lease: LeaseID, of client: Int, asked: Double, answered: Double, ending: OperationEnding = .done(.released)
+    ) {
+        operation(.release(lock: 1, lease: lease), client: client, asked: asked, ended: answered, ending)
     }
 
     mutating func link(_ lease: LeaseID, of client: Int, ttl: Int64, _ change: LinkChange, at: Double) {

@@ -7,8 +7,8 @@ import Testing
 @Suite("Leases and servers of a quorum that come back empty")
 struct QuorumCopiesTests {
     /// A lease of client 1 that is renewed so often before a server restarts empty, and of which its holder hears afterwards that it
-    /// is lost; client 2 is granted the lock meanwhile.
-    private func history(renewals: Int, calmFrom: Double = 0) -> MadeHistory {
+    /// is lost, at a renewal or when he releases it; client 2 is granted the lock meanwhile.
+    private func history(renewals: Int, calmFrom: Double = 0, isReleased: Bool = false) -> MadeHistory {
         var history = MadeHistory()
         history.add(calmFrom, .faultBegan(fault: 1, .quorumServer, sidecar: nil))
         history.add(calmFrom + 10, .faultEnded(fault: 1))
@@ -20,18 +20,24 @@ struct QuorumCopiesTests {
         history.add(8000, .faultBegan(fault: 2, .quorumRestart, sidecar: nil))
         history.add(8100, .faultEnded(fault: 2))
         history.grant(2, to: 2, fence: 8, asked: 8200, answered: 8210)
-        history.renew(1, of: 1, asked: 8300, answered: 8310, ending: .refused(.lost))
+        if isReleased {
+            history.release(1, of: 1, asked: 8300, answered: 8310, ending: .refused(.lost))
+        } else {
+            history.renew(1, of: 1, asked: 8300, answered: 8310, ending: .refused(.lost))
+        }
         return history
     }
 
     @Test("a lease that was renewed twice since the last fault survives a restart, and has no second holder")
     func renewed() {
         #expect(history(renewals: 2).broken == [.exclusion, .keptLeases])
+        #expect(history(renewals: 2, isReleased: true).broken == [.exclusion, .keptLeases])
     }
 
     @Test("nothing is promised for a lease that was renewed once, or while sidecars may not have connected again")
     func exposed() {
         #expect(history(renewals: 1).broken.isEmpty)
+        #expect(history(renewals: 1, isReleased: true).broken.isEmpty)
         #expect(history(renewals: 2, calmFrom: 1000).broken.isEmpty)
     }
 }

@@ -25,7 +25,8 @@ struct QuorumCopies: Sendable {
 
     mutating func observe(_ step: HistoryStep) {
         switch step.what {
-        case .invoked(_, .ended(let lease)?), .ended(_, _, .ended(let lease)?):
+        // Not when its release is asked for: the answer may say that the lease is lost.
+        case .ended(_, _, .ended(let lease)?):
             leases[lease.id] = nil
         case .ended(_, _, .granted(let lease)?):
             leases[lease.id] = Copies(until: lease.until)
