@@ -30,7 +30,7 @@ struct ConsoleRoutes {
             query.text("view") ?? LiveView.Name.overview.rawValue, name: query.text("name"), search: query.text("search"),
             cursor: query.text("cursor"), from: query.text("from"))
         guard call.header("Accept")?.lowercased().contains(Self.stream) ?? false else {
-            return try live.value.frame(of: view) { reply(.json($0)) }
+            return try live.value.frame(of: view) { reply(.document($0, mediaType: "application/json")) }
         }
         try live.value.follow(view, call, reply)
     }

@@ -146,14 +146,18 @@ package struct HTTPDoor: Service {
 
     /// Every route there is, in the order of the design's table.
     func routes(_ upstreams: NIOLoopBound<Upstreams>) -> [HTTPRoute] {
-        [
+        let pages = MetricsPages(eventLoop: coordinator.eventLoop) { [coordinator, metrics] format in
+            await coordinator.refreshGauges()
+            return metrics.exposition(as: format)
+        }
+        return [
             LockRoutes(coordinator: coordinator).routes, LimitRoutes(coordinator: coordinator).routes,
             CheckRoutes(coordinator: coordinator).routes, DomainRoutes(coordinator: coordinator).routes,
             PermitRoutes(coordinator: coordinator).routes, ServiceRoutes(coordinator: coordinator, probe: probe).routes,
             FleetRoutes(coordinator: coordinator).routes, EventRoutes(coordinator: coordinator).routes,
             ProxyRoutes(coordinator: coordinator, upstreams: upstreams, logger: logger).routes,
             SmallestLockRoutes(coordinator: coordinator).routes, ConsoleRoutes(live: live, access: access).routes,
-            HealthRoutes(coordinator: coordinator, metrics: metrics).routes,
+            HealthRoutes(coordinator: coordinator, metrics: NIOLoopBound(pages, eventLoop: coordinator.eventLoop)).routes,
         ].flatMap(\.self)
     }
 }

@@ -1,10 +1,11 @@
 internal import Interlock
+internal import NIOCore
 internal import NIOHTTP1
 
 /// Alive, ready, measured, and described.
 struct HealthRoutes {
     let coordinator: Coordinator
-    let metrics: PrometheusRegistry
+    let metrics: NIOLoopBound<MetricsPages>
 
     private struct StatusReply: Encodable {
         var status: String
@@ -16,7 +17,7 @@ struct HealthRoutes {
                 .GET, "/healthz", for: .anyone, isTraced: false, isServedWhenFull: true,
                 reply: { _, reply in reply(.object(["status": .text("alive")])) }),
             HTTPRoute(.GET, "/readyz", for: .anyone, isServedWhenFull: true, answer: readiness),
-            HTTPRoute(.GET, "/metrics", isServedWhenFull: true, answer: exposition),
+            HTTPRoute(.GET, "/metrics", isTraced: false, isServedWhenFull: true, reply: exposition),
             HTTPRoute(.GET, "/openapi.yaml") { _ in .text(Self.contract, mediaType: "application/yaml") },
         ]
     }
@@ -32,9 +33,8 @@ struct HealthRoutes {
         return try .json(StatusReply(status: "ready"))
     }
 
-    private func exposition(_ call: HTTPCall) async throws -> HTTPAnswer {
-        await coordinator.refreshGauges()
+    private func exposition(_ call: HTTPCall, _ reply: HTTPReply) {
         let format = ExpositionFormat(accept: call.header("Accept"))
-        return .text(metrics.exposition(as: format), mediaType: format.mediaType)
+        metrics.value.request(format, of: call.caller.party) { reply(.document($0, mediaType: format.mediaType)) }
     }
 }

@@ -43,19 +43,15 @@ package struct HTTPAnswer: Sendable {
         return answer
     }
 
-    /// - Parameter document: one JSON document.
-    static func json(_ document: ByteBuffer) -> HTTPAnswer {
+    static func document(_ bytes: ByteBuffer, mediaType: String) -> HTTPAnswer {
         var answer = HTTPAnswer(.ok)
-        answer.headers.add(name: "Content-Type", value: "application/json")
-        answer.body = .whole(document)
+        answer.headers.add(name: "Content-Type", value: mediaType)
+        answer.body = .whole(bytes)
         return answer
     }
 
     package static func text(_ text: String, mediaType: String) -> HTTPAnswer {
-        var answer = HTTPAnswer(.ok)
-        answer.headers.add(name: "Content-Type", value: mediaType)
-        answer.body = .whole(ByteBuffer(string: text))
-        return answer
+        document(ByteBuffer(string: text), mediaType: mediaType)
     }
 
     init(_ problem: HTTPProblem) {

@@ -1,4 +1,5 @@
 package import CoreMetrics
+internal import Glibc
 internal import NIOConcurrencyHelpers
 
 /// The formats in which metrics are read.
@@ -72,6 +73,8 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
             for (labels, series) in shown.sorted(by: { $0.key < $1.key }) {
                 series.appendSamples(name: name, labels: labels, to: &text)
             }
+            // The event loop may wait for this core, and would wait for the rest of a time slice, which can be all of the page.
+            sched_yield()
         }
         ProcessMetrics.append(to: &text)
         text.appendEnd()

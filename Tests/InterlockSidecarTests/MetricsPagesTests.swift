@@ -1,0 +1,37 @@
+import InterlockProcesses
+import InterlockSidecar
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import Testing
+
+@Suite("Pages of metrics")
+struct MetricsPagesTests {
+    @Test("those who ask while a page is made share the next ones, and API keys take turns")
+    func shared() async throws {
+        let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
+        let (firstMayEnd, gate) = AsyncStream.makeStream(of: Void.self)
+        let made = NIOLockedValueBox(0)
+        let read = NIOLockedValueBox<[String: [String]]>([:])
+        try await eventLoop.submit {
+            let pages = MetricsPages(eventLoop: eventLoop) { _ in
+                let number = made.withLockedValue {
+                    $0 += 1
+                    return $0
+                }
+                if number == 1 { for await _ in firstMayEnd { break } }
+                return "\(number)"
+            }
+            for party in ["first"] + Array(repeating: "busy", count: 9) + ["late"] {
+                pages.request(.prometheus, of: party) { page in
+                    read.withLockedValue { $0[party, default: []].append(String(buffer: page)) }
+                }
+            }
+        }.get()
+        gate.yield()
+        try await eventually("everybody has a page") { read.withLockedValue { $0.values.flatMap(\.self).count } == 11 }
+        let busy = Array(repeating: "2", count: 7) + ["3", "3"]
+        #expect(read.withLockedValue(\.self) == ["first": ["1"], "late": ["2"], "busy": busy])
+        #expect(made.withLockedValue(\.self) == 3)
+    }
+}
