@@ -99,6 +99,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     private var isReadHeld = false
     private var isReadAsked = false
     private let largeReads: LargeReads?
+    private let fields: FieldBytes
     /// The last read of this answer was large.
     private var readsMuch = false
     private var awaitsReadTurn = false
@@ -129,6 +130,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         self.home = home
         self.isStream = isStream
         self.largeReads = largeReads
+        fields = FieldBytes(isHTTP2: isStream)
     }
 
     /// Puts between a connection's bytes and their meaning what stands there.
@@ -139,10 +141,9 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         let pipeline = channel.pipeline.syncOperations
         let decoder = HTTPResponseDecoder(
             leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .forward, limitConfiguration: limits)
-        let fields = FieldBytes(isHTTP2: false)
         try pipeline.addHandlers(
-            FieldBytesWriter(fields), HTTPRequestEncoder(), UnaskedBytes(at: connection), FieldBytesReader(fields),
-            ByteToMessageHandler(decoder), ClientFields(fields), connection)
+            FieldBytesWriter(connection.fields), HTTPRequestEncoder(), UnaskedBytes(at: connection),
+            FieldBytesReader(connection.fields), ByteToMessageHandler(decoder), connection)
         return connection
     }
 
@@ -153,8 +154,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         let connection = HTTPClientConnection(home: home, isStream: true)
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandlers(
-            StatusCheck(), HTTP2FramePayloadToHTTP1ClientCodec(httpProtocol: isTLS ? .https : .http),
-            ClientFields(FieldBytes(isHTTP2: true)), connection)
+            StatusCheck(), HTTP2FramePayloadToHTTP1ClientCodec(httpProtocol: isTLS ? .https : .http), connection)
         return connection
     }
 
@@ -178,7 +178,11 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         guard let context else { return }
         let sent = context.eventLoop.makePromise(of: Void.self)
         sent.futureResult.assumeIsolated().whenSuccess { [self] in headSentAt = .now() }
-        context.write(wrapOutboundOut(.head(head)), promise: sent)
+        fields.encode(head.headers) {
+            var head = head
+            head.headers = $0
+            context.write(wrapOutboundOut(.head(head)), promise: sent)
+        }
     }
 
     private func addGate() {
@@ -211,7 +215,8 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     /// The request is whole.
     package func sendEnd(_ trailers: HTTPHeaders? = nil) {
         isRequestSent = true
-        context?.writeAndFlush(wrapOutboundOut(.end(trailers)), promise: nil)
+        guard let trailers else { return context?.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil) ?? () }
+        fields.encode(trailers) { context?.writeAndFlush(wrapOutboundOut(.end($0)), promise: nil) }
     }
 
     package func flush() { context?.flush() }
@@ -297,7 +302,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         let encoder = try pipeline.context(handlerType: HTTPRequestEncoder.self)
         let decoder = try decoder(in: pipeline)
         let unasked = try pipeline.context(handlerType: UnaskedBytes.self)
-        pipeline.removeHandler(context: try pipeline.context(handlerType: ClientFields.self), promise: nil)
+        fields.end()
         try pipeline.addHandler(handler)
         pipeline.removeHandler(context: encoder, promise: nil)
         pipeline.removeHandler(context: unasked, promise: nil)
@@ -325,7 +330,9 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         // Nobody has asked for it.
         guard !isAnswerWhole else { return close() }
         switch unwrapInboundIn(data) {
-        case .head(let head):
+        case .head(var head):
+            let isInformational = 100..<200 ~= head.status.code && head.status != .switchingProtocols
+            if let restored = fields.decodedHead(head.headers, isInformational: isInformational) { head.headers = restored }
             hasHeard = true
             if head.status == .switchingProtocols, !isStream { return change = head }
             if let reason = Self.flaw(of: head, isStream: isStream) {
@@ -346,7 +353,8 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         case .body(let part):
             if !isStream { partEnd = part.endAddress }
             receiver?.received(part)
-        case .end(let trailers):
+        case .end(var trailers):
+            trailers = fields.decodedEnd(trailers) ?? trailers
             if let change {
                 self.change = nil
                 receiver?.switchedProtocols(change, self)

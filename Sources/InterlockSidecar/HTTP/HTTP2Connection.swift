@@ -72,7 +72,7 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
         let stream = HTTPConnection(
             door: door, place: place, turn: turn, parent: self, firstRequestBy: .now() + door.firstRequestTimeout(at: place))
         try channel.pipeline.syncOperations.addHandlers(
-            HTTP2EndOfStream(), HTTP2RequestHost(), HTTP2FramePayloadToHTTP1ServerCodec(), ServerFields.ofStream(), stream)
+            HTTP2EndOfStream(), HTTP2RequestHost(), HTTP2FramePayloadToHTTP1ServerCodec(), stream)
         streams[ObjectIdentifier(stream)] = stream
         alarm?.clear()
     }

@@ -43,6 +43,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     /// Of which this is a stream; `nil`: it is a connection of its own.
     private let parent: HTTP2Connection?
     private let firstRequestBy: NIODeadline
+    let fields: FieldBytes
     private let peer = PeerPresence()
     private var context: ChannelHandlerContext?
     private var alarm: LazyAlarm?
@@ -92,6 +93,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         self.place = place
         self.turn = turn
         self.parent = parent
+        fields = FieldBytes(isHTTP2: parent != nil)
         unwanted = UnwantedBody(ofStream: parent != nil)
         self.firstRequestBy = firstRequestBy
     }
@@ -106,7 +108,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         let decoder = HTTPRequestDecoder(
             leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .drop, limitConfiguration: HTTPDoorContext.limits
         )
-        try ServerFields.install(HTTPResponseEncoder(), decoder, in: pipeline)
+        try pipeline.addCodec(HTTPResponseEncoder(), decoder, keeping: connection.fields)
         try pipeline.addHandler(connection)
         return connection
     }
@@ -171,7 +173,15 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         isReading = true
-        take(unwrapInboundIn(data))
+        let part = unwrapInboundIn(data)
+        switch part {
+        case .head(var head):
+            guard let restored = fields.decodedHead(head.headers) else { return take(part) }
+            head.headers = restored
+            take(.head(head))
+        case .body: take(part)
+        case .end(let trailers): take(fields.decodedEnd(trailers).map { .end($0) } ?? part)
+        }
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
@@ -200,6 +210,8 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        // The decoder reads nothing behind an error.
+        fields.end()
         // It was told already what is wrong.
         if case ByteToMessageDecoderError.dataReceivedInErrorState = error { return }
         if PeerLiveness.isSilence(error) { fallSilent() }
@@ -665,7 +677,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         let pipeline = context.pipeline.syncOperations
         let encoder = try pipeline.context(handlerType: HTTPResponseEncoder.self)
         let decoder = try pipeline.context(handlerType: ByteToMessageHandler<HTTPRequestDecoder>.self)
-        pipeline.removeHandler(context: try pipeline.context(handlerType: ServerFields.self), promise: nil)
+        fields.end()
         try pipeline.addHandler(handler, position: .before(self))
         pipeline.removeHandler(context: encoder, promise: nil)
         // What has come behind the request is handed on.

@@ -1,5 +1,6 @@
 internal import Interlock
 internal import InterlockCore
+internal import InterlockHTTP
 internal import Logging
 package import NIOCore
 package import NIOHTTP1
@@ -167,14 +168,22 @@ package final class HTTPReply {
     func writeContinue() {
         guard progress == .awaited, version != .http1_0 else { return }
         connection.bodyIsAskedFor()
-        context.writeAndFlush(NIOAny(HTTPServerResponsePart.head(.init(version: version, status: .continue))), promise: nil)
+        writeHead(.continue, [:])
+        context.flush()
     }
 
     /// Writes an informational response. HTTP/1.0 clients get none, because they do not know them.
     func writeInformational(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
         guard progress == .awaited, version != .http1_0 else { return }
-        let head = HTTPResponseHead(version: version, status: status, headers: headers)
-        context.writeAndFlush(NIOAny(HTTPServerResponsePart.head(head)), promise: nil)
+        writeHead(status, headers)
+        context.flush()
+    }
+
+    private func writeHead(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
+        connection.fields.encode(headers) {
+            let head = HTTPResponseHead(version: version, status: status, headers: $0)
+            context.write(NIOAny(HTTPServerResponsePart.head(head)), promise: nil)
+        }
     }
 
     package func write(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
@@ -186,8 +195,7 @@ package final class HTTPReply {
         isCut = isHead && version != .http2 && status.mayHaveResponseBody && !headers.contains(name: "Content-Length")
         endsConnection = endsConnection || isCut || version == .http1_0 || !connection.mayBeFollowed
         if endsConnection, version != .http2 { headers.replaceOrAdd(name: "Connection", value: "close") }
-        let head = HTTPResponseHead(version: version, status: status, headers: headers)
-        context.write(NIOAny(HTTPServerResponsePart.head(head)), promise: nil)
+        writeHead(status, headers)
     }
 
     /// It is answered, with this status.
@@ -229,8 +237,8 @@ package final class HTTPReply {
         departure = nil
         tell(of: .switchingProtocols)
         span?.end()
-        let head = HTTPResponseHead(version: version, status: .switchingProtocols, headers: headers)
-        context.writeAndFlush(NIOAny(HTTPServerResponsePart.head(head)), promise: nil)
+        writeHead(.switchingProtocols, headers)
+        context.flush()
         try connection.handOver(to: handler)
     }
 
@@ -275,8 +283,10 @@ package final class HTTPReply {
         }
         if isCut {
             context.write(NIOAny(HTTPServerResponsePart.body(.byteBuffer(ByteBuffer()))), promise: written)
+        } else if let trailers {
+            connection.fields.encode(trailers) { context.write(NIOAny(HTTPServerResponsePart.end($0)), promise: written) }
         } else {
-            context.write(NIOAny(HTTPServerResponsePart.end(trailers)), promise: written)
+            context.write(NIOAny(HTTPServerResponsePart.end(nil)), promise: written)
         }
         connection.answered(endsConnection: endsConnection)
     }
@@ -363,6 +373,7 @@ protocol HTTPReplyingConnection: AnyObject {
     func answered(endsConnection: Bool)
     /// The end of the answer is with the network.
     func answerIsWritten()
+    var fields: FieldBytes { get }
     /// Closes at once.
     func breakOff()
     /// Leaves the connection's bytes to `handler` for as long as it lasts.
