@@ -50,7 +50,7 @@ struct QuotaBoundsTests {
         _ digests: Int..., of client: String = "a", bytes: Int = 10, at instant: Instant = now, from budget: inout QuotaBudget
     ) -> [Bool] {
         var taken: [Bool] = []
-        for digest in digests { taken.append(budget.take(bucket(digest), bytes: bytes, of: client, now: instant)) }
+        for digest in digests { taken.append(budget.take(bucket(digest), bytes: bytes, of: client, now: instant) != nil) }
         return taken
     }
 
@@ -79,6 +79,15 @@ struct QuotaBoundsTests {
         #expect(budget.buckets == 2)
         // They count on, since they are back.
         #expect(Self.take(3, at: Self.later, from: &budget) == [false])
+    }
+
+    @Test("a bucket that comes back keeps the time until which Redis has its key")
+    func keepsItsTime() {
+        var budget = Self.newBudget()
+        #expect(budget.take(Self.bucket(1), bytes: 10, of: "a", now: Self.now) == Self.now)
+        budget.giveBack(Self.bucket(1), bytes: 10, of: "a", until: Self.later, now: Self.now)
+        let before = Self.later.advanced(byMilliseconds: -1)
+        #expect(budget.take(Self.bucket(1), bytes: 10, of: "a", now: before) == Self.later)
     }
 
     @Test("each bucket that is gone counts until its own time, however many go after it")

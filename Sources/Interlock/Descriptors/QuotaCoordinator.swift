@@ -208,9 +208,10 @@ package final class QuotaSession {
     /// Returns a new bucket; `nil` if there is no room for it.
     private func newBucket(_ name: [DescriptorEntry], now: Instant) -> Bucket? {
         let bytes = name.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
-        guard coordinator.budget.take(counted(name), bytes: bytes, of: client, now: now) else { return nil }
+        guard let keptUntil = coordinator.budget.take(counted(name), bytes: bytes, of: client, now: now) else { return nil }
         var bucket = Bucket(busyAt: now)
         bucket.bytes = bytes
+        bucket.keptUntil = keptUntil
         return bucket
     }
 

@@ -74,9 +74,9 @@ package struct QuotaBudget: Sendable {
 
     package mutating func endSession(of client: String) { change(client) { $0.sessions -= 1 } }
 
-    /// Admits a bucket. Returns `false` if there is no room for it. A bucket that comes back in time has the same key again and counts
-    /// once.
-    package mutating func take(_ bucket: Bucket, bytes: Int, of client: String, now: Instant) -> Bool {
+    /// Admits a bucket. A bucket that comes back in time has the same key again and counts once.
+    /// - Returns: until when Redis may have its key from before; `nil`: there is no room for it.
+    package mutating func take(_ bucket: Bucket, bytes: Int, of client: String, now: Instant) -> Instant? {
         settle(now: now)
         let rest = rests.removeValue(forKey: bucket)
         if let rest { count(-1, rest.bytes, of: rest.client) }
@@ -85,10 +85,10 @@ package struct QuotaBudget: Sendable {
                 rests[bucket] = rest
                 count(1, rest.bytes, of: rest.client)
             }
-            return false
+            return nil
         }
         count(1, bytes, of: client)
-        return true
+        return rest?.until ?? now
     }
 
     /// Handles the removal of a bucket, which counts until its key in Redis is gone.
