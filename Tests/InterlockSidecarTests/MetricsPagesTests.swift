@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Pages of metrics")
 struct MetricsPagesTests {
-    @Test("those who ask while a page is made share the next ones, and API keys take turns")
+    @Test("requests that arrive while a page is made share the next ones, and readers that left take no place")
     func shared() async throws {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         let (firstMayEnd, gate) = AsyncStream.makeStream(of: Void.self)
@@ -22,8 +22,8 @@ struct MetricsPagesTests {
                 if number == 1 { for await _ in firstMayEnd { break } }
                 return "\(number)"
             }
-            for party in ["first"] + Array(repeating: "busy", count: 9) + ["late"] {
-                pages.request(.prometheus, of: party) { page in
+            for party in ["first"] + Array(repeating: "gone", count: 9) + Array(repeating: "busy", count: 9) + ["late"] {
+                pages.request(.prometheus, of: party, isGone: { party == "gone" }) { page in
                     read.withLockedValue { $0[party, default: []].append(String(buffer: page)) }
                 }
             }

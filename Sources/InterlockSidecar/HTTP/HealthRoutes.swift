@@ -35,6 +35,8 @@ struct HealthRoutes {
 
     private func exposition(_ call: HTTPCall, _ reply: HTTPReply) {
         let format = ExpositionFormat(accept: call.header("Accept"))
-        metrics.value.request(format, of: call.caller.party) { reply(.document($0, mediaType: format.mediaType)) }
+        metrics.value.request(format, of: call.caller.party, isGone: { reply.isOver }) {
+            reply(.document($0, mediaType: format.mediaType))
+        }
     }
 }

@@ -17,6 +17,7 @@ package final class MetricsPages {
 
     private struct Reader {
         var format: ExpositionFormat
+        var isGone: () -> Bool
         var read: (ByteBuffer) -> Void
     }
 
@@ -31,17 +32,21 @@ package final class MetricsPages {
     }
 
     /// Calls `read` with a page that is made from now on.
-    /// - Parameter party: the name of the reader's API key; empty: none.
-    package func request(_ format: ExpositionFormat, of party: String, _ read: @escaping (ByteBuffer) -> Void) {
-        waiting.append(Reader(format: format, read: read), of: party)
+    /// - Parameters:
+    ///   - party: the name of the reader's API key; empty: none.
+    ///   - isGone: whether the reader has left.
+    package func request(
+        _ format: ExpositionFormat, of party: String, isGone: @escaping () -> Bool, _ read: @escaping (ByteBuffer) -> Void
+    ) {
+        waiting.append(Reader(format: format, isGone: isGone, read: read), of: party)
         if !isBusy { makeNext() }
     }
 
     private func makeNext() {
-        isBusy = !waiting.isEmpty
-        guard isBusy else { return }
         var readers: [Reader] = []
-        while readers.count < Self.readersPerPage, let next = waiting.popFirst() { readers.append(next) }
+        while readers.count < Self.readersPerPage, let next = waiting.popFirst() { if !next.isGone() { readers.append(next) } }
+        isBusy = !readers.isEmpty
+        guard isBusy else { return }
         let formats = Set(readers.map(\.format))
         let began = NIODeadline.now()
         let mine = NIOLoopBound((pages: self, readers: readers), eventLoop: eventLoop)
