@@ -9,8 +9,9 @@
 --
 -- Guarantees that the number here is odd from now on for as long as the token stands in the lock, and is the lease's fence unless a
 -- higher number has come since the renewal asked. A lease is restored only into a free lock, only when no fence was recorded here
--- since the renewal asked, only within the given time, and for no longer than the renewal asked for. A number above the fence that was
--- minted for this token, or that stood here when a majority renewed the lease, belongs to no later lease: the fence takes its place.
+-- since the renewal asked, only within the given time, and for no longer than the renewal asked for. The fence takes the place of a
+-- higher number that was minted for this token, or that the renewal found here beside the token or not yet recorded: such a number
+-- belongs to no later lease. A higher number that is recorded in a free lock may belong to one, and stays.
 
 local last = tonumber(redis.call('GET', KEYS[2]) or '') or 0
 local holder = redis.call('GET', KEYS[1])
@@ -30,7 +31,7 @@ elseif is_in_time and is_unchanged and redis.call('PTTL', KEYS[1]) < ARGV[3] - p
   redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ARGV[3] - passed))
 end
 local fence = tonumber(ARGV[2])
-local is_in_vain = is_unchanged or not ARGV[4] and last % 2 == 0
+local is_in_vain = is_unchanged and (last % 2 == 0 or holder == ARGV[1]) or not ARGV[4] and last % 2 == 0
 if last > fence and not is_in_vain then fence = last + 1 - last % 2 end
 keep_number(fence, tonumber(ARGV[3]))
 return fence
