@@ -347,7 +347,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         door.flushes.plan(self)
     }
 
-    func flush() { turn.write { [self] in flushNow() } }
+    func flush() { if turn.mayWrite() { flushNow() } else { turn.writeLater { [self] in flushNow() } } }
 
     private func flushNow() {
         isFlushPlanned = false
@@ -455,7 +455,9 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     /// While Redis has much to do, no client adds to that beyond its share: the others' commands would wait behind.
     private var isOverShare: Bool {
-        guard slots.count > Self.share, !isRelieved, door.commands.calls.isRedisBusy else { return false }
+        // A client that has left sends no more: what it has sent is carried out.
+        guard slots.count > Self.share, !isRelieved, !isInputClosed, !isUnread, door.commands.calls.isRedisBusy
+        else { return false }
         if let context { planRelief(context) }
         return true
     }
@@ -559,7 +561,12 @@ extension RESPConnection {
             awaitLogin()
         }
         if case ChannelEvent.inputClosed = event {
-            if isTurnAwaited { isInputClosed = true } else { closeAtEnd(context) }
+            if isTurnAwaited || hasCommandsLeft {
+                isInputClosed = true
+                goOnLater()
+            } else {
+                closeAtEnd(context)
+            }
         }
         context.fireUserInboundEventTriggered(event)
     }
@@ -588,7 +595,9 @@ extension RESPConnection {
         readFromSocket()
     }
 
-    private func readFromSocket() { turn.read { [self] in self.context?.read() } }
+    private func readFromSocket() {
+        if turn.mayRead() { context?.read() } else { turn.readLater { [self] in self.context?.read() } }
+    }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         isWritable = context.channel.isWritable
@@ -621,12 +630,16 @@ extension RESPConnection {
     /// Handles the client's departure. Its earlier commands still run, as they would without a wait for the slice.
     private func ended() {
         guard context != nil else { return }
-        guard isTurnAwaited, !isClosing else { return end() }
+        guard isTurnAwaited || hasCommandsLeft, !isClosing else { return end() }
         isUnread = true
         stall?.cancel()
         login?.cancel()
         turn.end()
+        goOnLater()
     }
+
+    /// Whether it has sent commands that wait until Redis has less to do.
+    private var hasCommandsLeft: Bool { input.readableBytes > 0 && !isClosing && slots.count < Self.longestPipeline }
 
     /// Abandons the client's waits.
     private func end() {

@@ -132,8 +132,10 @@ package final class RESPDoorContext {
     /// - Parameter leases: each with whether it is released.
     func unfollow(_ leases: [(follower: LeaseFollower, isReleased: Bool)]) {
         let isBegun = !orphans.isEmpty
-        orphans.append(contentsOf: leases)
-        if isGoingDown || leases.count <= Self.mostUnfollowedAtOnce && !isBegun {
+        // The few leases of one client do not wait behind the many of another.
+        let areFew = leases.count <= Self.mostUnfollowedAtOnce
+        if areFew { orphans.prepend(contentsOf: leases) } else { orphans.append(contentsOf: leases) }
+        if isGoingDown || areFew && !isBegun {
             unfollowOrphans(orphans.count)
         } else if !isBegun {
             turnOfOrphans.later { [self] in goOnUnfollowing() }
