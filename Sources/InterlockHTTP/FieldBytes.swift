@@ -4,8 +4,8 @@ package import NIOHTTP1
 /// Keeps the bytes of a connection's fields unchanged although NIO has them as text, and leaves out the space around
 /// values. Confined to the connection's event loop.
 ///
-/// Over HTTP/1.1 `FieldBytesWriter` stands before the encoder and `FieldBytesReader` before the decoder, and the connection's own
-/// handler behind both asks for each head and each end. NIO's decoder puts U+FFFD in the place of bytes that are not UTF-8. Where a
+/// Over HTTP/1.1 the handler before the encoder and the decoder calls `read` and `written`, and the one behind them asks for each
+/// head and each end. NIO's decoder puts U+FFFD in the place of bytes that are not UTF-8. Where a
 /// decoded value has one, the value is read again from the bytes that came, as `OpaqueText`; the encoder's bytes are
 /// turned back. A head that begins in the same read as the message before it ends, and ends in another, is not read
 /// again.
@@ -16,8 +16,8 @@ package import NIOHTTP1
 package final class FieldBytes {
     private let isHTTP2: Bool
     private var raw = RawFields()
-    /// Whether the head or the trailers that are being written have characters that stand for bytes.
-    fileprivate private(set) var isEscaped = false
+    /// Whether the head or the trailers that are being written have characters that stand for bytes: see `written`.
+    package private(set) var isEscaped = false
     /// A head has come, and its message has not ended.
     private var isInMessage = false
     private var hasDecoded = false
@@ -35,15 +35,14 @@ package final class FieldBytes {
 
     // MARK: What comes
 
-    fileprivate func readBegins(_ bytes: ByteBuffer) {
-        guard !isOver else { return }
+    /// Notes the bytes that the decoder is given.
+    package func read(_ bytes: ByteBuffer, decode: () -> Void) {
+        guard !isOver else { return decode() }
         if isInMessage { raw.clear() }
         raw.append(bytes)
         hasDecoded = false
-    }
-
-    /// Only the beginning of a head is kept until the next read.
-    fileprivate func readEnded() {
+        decode()
+        // Only the beginning of a head is kept until the next read.
         if isInMessage || hasDecoded { raw.clear() }
     }
 
@@ -85,49 +84,10 @@ package final class FieldBytes {
         write(fields)
         isEscaped = false
     }
-}
 
-/// Notes the bytes that the decoder is given.
-final class FieldBytesReader: ChannelInboundHandler {
-    typealias InboundIn = ByteBuffer
-    typealias InboundOut = ByteBuffer
-
-    private let fields: FieldBytes
-
-    init(_ fields: FieldBytes) {
-        self.fields = fields
-    }
-
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        fields.readBegins(unwrapInboundIn(data))
-        context.fireChannelRead(data)
-        fields.readEnded()
-    }
-}
-
-/// Turns the characters that stand for bytes back into these.
-final class FieldBytesWriter: ChannelOutboundHandler {
-    typealias OutboundIn = IOData
-    typealias OutboundOut = IOData
-
-    private let fields: FieldBytes
-
-    init(_ fields: FieldBytes) {
-        self.fields = fields
-    }
-
-    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        guard fields.isEscaped, case .byteBuffer(let buffer) = unwrapOutboundIn(data) else {
-            return context.write(data, promise: promise)
-        }
-        let bytes = context.channel.allocator.buffer(bytes: OpaqueText.bytes(of: buffer.readableBytesView))
-        context.write(wrapOutboundOut(.byteBuffer(bytes)), promise: promise)
-    }
-}
-
-extension ChannelPipeline.SynchronousOperations {
-    /// Adds the encoder and the decoder of a server's HTTP/1.1 connection with what keeps the bytes of its fields.
-    package func addCodec(_ encoder: HTTPResponseEncoder, _ decoder: HTTPRequestDecoder, keeping fields: FieldBytes) throws {
-        try addHandlers(FieldBytesWriter(fields), encoder, FieldBytesReader(fields), ByteToMessageHandler(decoder))
+    /// - Returns: what the encoder has written, with the characters that stand for bytes turned back into these.
+    package func written(_ data: IOData) -> IOData {
+        guard case .byteBuffer(let buffer) = data else { return data }
+        return .byteBuffer(ByteBuffer(bytes: OpaqueText.bytes(of: buffer.readableBytesView)))
     }
 }

@@ -99,7 +99,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     private var isReadHeld = false
     private var isReadAsked = false
     private let largeReads: LargeReads?
-    private let fields: FieldBytes
+    fileprivate let fields: FieldBytes
     /// The last read of this answer was large.
     private var readsMuch = false
     private var awaitsReadTurn = false
@@ -142,8 +142,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         let decoder = HTTPResponseDecoder(
             leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .forward, limitConfiguration: limits)
         try pipeline.addHandlers(
-            FieldBytesWriter(connection.fields), HTTPRequestEncoder(), UnaskedBytes(at: connection),
-            FieldBytesReader(connection.fields), ByteToMessageHandler(decoder), connection)
+            ClientBytes(of: connection), HTTPRequestEncoder(), ByteToMessageHandler(decoder), connection)
         return connection
     }
 
@@ -301,11 +300,11 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         let pipeline = context.pipeline.syncOperations
         let encoder = try pipeline.context(handlerType: HTTPRequestEncoder.self)
         let decoder = try decoder(in: pipeline)
-        let unasked = try pipeline.context(handlerType: UnaskedBytes.self)
+        let bytes = try pipeline.context(handlerType: ClientBytes.self)
         fields.end()
         try pipeline.addHandler(handler)
         pipeline.removeHandler(context: encoder, promise: nil)
-        pipeline.removeHandler(context: unasked, promise: nil)
+        pipeline.removeHandler(context: bytes, promise: nil)
         pipeline.removeHandler(context: context, promise: nil)
         pipeline.removeHandler(context: decoder, promise: nil)
         return gate.open()
@@ -550,21 +549,30 @@ extension ByteBuffer {
 }
 
 /// Ends a connection on which something comes while it carries no request: to the decoder the beginning of an answer is none yet, and the
-/// next answer would be read as its rest. Notes how each read ends, for what comes behind an answer in the same one.
-private final class UnaskedBytes: ChannelInboundHandler, RemovableChannelHandler {
+/// next answer would be read as its rest. Notes how each read ends, for what comes behind an answer in the same one. Keeps the bytes of
+/// fields.
+private final class ClientBytes: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
+    typealias OutboundIn = IOData
+    typealias OutboundOut = IOData
 
     private unowned let connection: HTTPClientConnection
 
-    init(at connection: HTTPClientConnection) {
+    init(of connection: HTTPClientConnection) {
         self.connection = connection
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard connection.isTaken else { return connection.close() }
-        connection.noteRead(unwrapInboundIn(data))
-        context.fireChannelRead(data)
+        let bytes = unwrapInboundIn(data)
+        connection.noteRead(bytes)
+        connection.fields.read(bytes) { context.fireChannelRead(data) }
+    }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        guard connection.fields.isEscaped else { return context.write(data, promise: promise) }
+        context.write(wrapOutboundOut(connection.fields.written(unwrapOutboundIn(data))), promise: promise)
     }
 }
 

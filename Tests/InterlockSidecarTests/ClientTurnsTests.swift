@@ -216,3 +216,9 @@ struct TurnLineTests {
         #expect(order == [1, 2, 1, nil])
     }
 }
+
+extension ClientTurn {
+    fileprivate func read(_ read: @escaping () -> Void) { if mayRead() { read() } else { readLater(read) } }
+
+    fileprivate func write(_ write: @escaping () -> Void) { if mayWrite() { write() } else { writeLater(write) } }
+}

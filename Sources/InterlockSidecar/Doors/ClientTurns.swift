@@ -185,22 +185,21 @@ final class ClientTurn {
     /// The bytes that may wait for a slice while more are read.
     static let readAhead = 2048
 
-    /// Reads from the socket, now or in a later slice: a thousand sockets in one tick would take all of it.
-    func read(_ read: @escaping () -> Void) {
-        if turns.mayRead() { read() } else { later(charging: Self.costOfRead, read) }
-    }
+    /// Whether the socket may be read now; else `readLater` follows: a thousand sockets in one tick would take all of it.
+    func mayRead() -> Bool { turns.mayRead() }
 
-    /// Writes to the socket, now or in a later slice, for the same reason.
-    func write(_ write: @escaping () -> Void) {
-        if mayWrite() { write() } else { later(charging: Self.costOfWrite, write) }
-    }
+    /// Reads from the socket in a later slice.
+    func readLater(_ read: @escaping () -> Void) { later(charging: Self.costOfRead, read) }
 
-    /// Whether the socket may be written to now, which is charged.
+    /// Whether the socket may be written to now, which is charged; else `writeLater` follows.
     func mayWrite() -> Bool {
         guard mayUseSocket else { return false }
         if !isRunning { charge(Self.costOfWrite) }
         return true
     }
+
+    /// Writes to the socket in a later slice.
+    func writeLater(_ write: @escaping () -> Void) { later(charging: Self.costOfWrite, write) }
 
     private var mayUseSocket: Bool { isRunning || left.isEmpty && turns.mayGoFirst(self) }
 

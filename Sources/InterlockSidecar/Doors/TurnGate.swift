@@ -3,11 +3,12 @@ internal import NIOCore
 
 /// Hands a connection's bytes on piece by piece while its slice lasts, and keeps the rest for the next one. Stands before the
 /// protocol's own handlers. No more is read while something is kept. What is written within a slice is flushed at its end.
-/// Confined to the event loop.
+/// Over HTTP/1.1 it keeps the bytes of fields. Confined to the event loop.
 final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
-    typealias OutboundIn = ByteBuffer
+    typealias OutboundIn = IOData
+    typealias OutboundOut = IOData
 
     /// The most that is handed on between two looks at the clock, in bytes.
     enum Piece: Int {
@@ -24,6 +25,7 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     private let turn: ClientTurn
     private let piece: Piece
+    private let fields: FieldBytes?
     private var frames: FrameBoundaries?
     private var kept = ByteBuffer()
     private var isOutputClosed = false
@@ -33,9 +35,10 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
     private var isFlushHeld = false
     private var isReadCompleting = false
 
-    init(_ turn: ClientTurn, _ piece: Piece) {
+    init(_ turn: ClientTurn, _ piece: Piece, keeping fields: FieldBytes? = nil) {
         self.turn = turn
         self.piece = piece
+        self.fields = fields
         if isOfFrames { frames = FrameBoundaries(prefaceLength: FrameBoundaries.prefaceLength) }
     }
 
@@ -58,10 +61,13 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         // A client that leaves has all its bytes read, whether or not there is time for them.
         if isOutputClosed { turn.charge(ClientTurn.costOfDrop) }
-        let isWaiting = kept.readableBytes > 0
-        kept.append(unread: unwrapInboundIn(data))
-        guard !isWaiting else { return }
-        if turn.begin() { handOn(context) } else { goOnLater() }
+        let bytes = unwrapInboundIn(data)
+        guard kept.readableBytes == 0 else { return kept.append(unread: bytes) }
+        let mayBegin = turn.begin()
+        // The usual case costs no copy.
+        if mayBegin, !isOfFrames, bytes.readableBytes <= piece.rawValue { return handOn(bytes, data, context) }
+        kept = bytes
+        if mayBegin { handOn(context) } else { goOnLater() }
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
@@ -74,13 +80,18 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
     private func handOn(_ context: ChannelHandlerContext) {
         repeat {
             guard let next = kept.readSlice(length: lengthOfNext()) else { break }
-            context.fireChannelRead(wrapInboundOut(next))
+            handOn(next, wrapInboundOut(next), context)
             guard self.context != nil else { return }
             // Streams read when all that came has been read.
             if isOfFrames { context.fireChannelReadComplete() }
             guard self.context != nil else { return }
         } while kept.readableBytes > 0 && turn.mayGoOn
         if kept.readableBytes > 0 { goOnLater() } else { kept = ByteBuffer() }
+    }
+
+    private func handOn(_ bytes: ByteBuffer, _ data: NIOAny, _ context: ChannelHandlerContext) {
+        guard let fields else { return context.fireChannelRead(data) }
+        fields.read(bytes) { context.fireChannelRead(data) }
     }
 
     private func lengthOfNext() -> Int {
@@ -110,7 +121,12 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     func read(context: ChannelHandlerContext) {
         guard kept.readableBytes < ClientTurn.readAhead else { return isReadAsked = true }
-        turn.read { [self] in self.context?.read() }
+        if turn.mayRead() { context.read() } else { turn.readLater { [self] in self.context?.read() } }
+    }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        guard let fields, fields.isEscaped else { return context.write(data, promise: promise) }
+        context.write(wrapOutboundOut(fields.written(unwrapOutboundIn(data))), promise: promise)
     }
 
     func flush(context: ChannelHandlerContext) {
@@ -121,7 +137,8 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
             return
         }
         isFlushHeld = true
-        if !turn.isRunning { turn.write { [self] in flushHeld() } }
+        guard !turn.isRunning else { return }
+        if turn.mayWrite() { flushHeld() } else { turn.writeLater { [self] in flushHeld() } }
     }
 
     private func flushHeld() {

@@ -104,12 +104,11 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     ) throws -> HTTPConnection {
         let connection = HTTPConnection(door: door, place: place, turn: turn, parent: nil, firstRequestBy: firstRequestBy)
         let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandler(TurnGate(turn, .http1))
         let decoder = HTTPRequestDecoder(
             leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .drop, limitConfiguration: HTTPDoorContext.limits
         )
-        try pipeline.addCodec(HTTPResponseEncoder(), decoder, keeping: connection.fields)
-        try pipeline.addHandler(connection)
+        try pipeline.addHandlers(
+            TurnGate(turn, .http1, keeping: connection.fields), HTTPResponseEncoder(), ByteToMessageHandler(decoder), connection)
         return connection
     }
 
