@@ -13,10 +13,10 @@ from rig.hose import READ, connect
 
 PATH = "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas"
 WORLD = World(more="rate_limits: { quotas: { descriptors: [ { key: tenant, limit: 100, per: 1s } ] } }")
-#: Of one message, which may have a mebibyte.
+#: The usages in one message, and the bytes of each bucket's value. A message may have 1 MiB.
 USAGES, LENGTH = 240, 4_000
 CONNECTIONS, STREAMS, MESSAGES = 4, 64, 82
-#: Megabytes that may be resident on top during the flood and after it, and keys in Redis.
+#: Limits: megabytes of additional resident memory during the flood and after it, and keys in Redis.
 DURING, AFTER, KEYS = 64, 16, 20_000
 #: Seconds until memory and keys are given back: a share ends 20 seconds after its last report.
 GIVEN_BACK = 45

@@ -29,7 +29,7 @@ def arrivals(is_web: bool) -> Abuse:
 
 
 def client_hello() -> bytes:
-    """What a client of TLS says first. A server answers it each time, with a signature."""
+    """The ClientHello of a TLS client. A server answers each one with a signature."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -13,7 +13,7 @@ from rig.witness import Latencies, Port, caller, holder, latencies, prober
 
 #: The sidecar has the first core for itself; everything else shares the others.
 CORE = 0
-#: Milliseconds of another client's p99: at most so many, and `FACTOR` times as many as before or `SMALL`.
+#: Limits of another client's p99: `MOST` ms, and `FACTOR` times its p99 before or `SMALL` ms, whichever is more.
 MOST, FACTOR, SMALL = 20.0, 5, 5.0
 
 

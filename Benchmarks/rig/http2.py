@@ -13,7 +13,7 @@ ACK = END_STREAM = 1
 END_HEADERS = 4
 INITIAL_WINDOW_SIZE = 4
 MOST = (1 << 31) - 1
-#: Of a connection, before anything widens it.
+#: The initial flow-control window of a connection.
 FIRST_WINDOW = (1 << 16) - 1
 #: Bytes of answers after which the connection's window is widened again.
 WIDEN = 1 << 29
@@ -40,7 +40,7 @@ def text(value: str) -> bytes:
 
 
 def fields(path: str, *more: tuple[str, str], method: str = "GET") -> bytes:
-    """The fields of a request, which leave the compression's table alone."""
+    """The fields of a request, encoded without touching HPACK's dynamic table."""
     # Indices of RFC 7541, appendix A.
     head = {"GET": b"\x82", "POST": b"\x83"}[method] + b"\x86" + b"\x04" + text(path) + b"\x01" + text("localhost")
     return head + b"".join(b"\x00" + text(name) + text(value) for name, value in more)

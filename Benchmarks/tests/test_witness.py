@@ -8,7 +8,7 @@ class LatenciesTest(unittest.TestCase):
         turns = [Turn(at, at / 10) for at in range(200)]
         self.assertEqual(latencies(turns, 100, 200), Latencies(100, 14.95, 19.9, 19.9))
 
-    def test_nobody_answered_is_no_latency_that_a_bound_could_hold(self) -> None:
+    def test_p99_is_infinite_without_answers(self) -> None:
         self.assertEqual(latencies([], 0, 1).p99, float("inf"))
 
 

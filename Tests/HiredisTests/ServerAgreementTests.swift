@@ -16,14 +16,14 @@ struct ServerAgreementTests {
         return agreement
     }
 
-    @Test("a connection that comes back at another server sends the others away, which were dialed before")
+    @Test("a connection that reconnects to another server makes the connections dialed earlier move")
     func newServer() {
         var agreement = Self.three
         #expect(agreement.lost(2, isDemoted: false, runID: nil).isEmpty)
         #expect(agreement.reached(2, runID: "b", dialedAt: Self.at(10), areOthersUp: true) == [1, 3])
     }
 
-    @Test("a login that was begun before the address changed leads nobody back: it leaves itself")
+    @Test("a login begun before the address changed moves no other connection back; it leaves instead")
     func lateLogin() {
         var agreement = Self.three
         for member in [1, 2] { _ = agreement.lost(member, isDemoted: false, runID: nil) }
@@ -32,7 +32,7 @@ struct ServerAgreementTests {
         #expect(agreement.reached(2, runID: "a", dialedAt: Self.at(10), areOthersUp: false) == [2])
     }
 
-    @Test("what one connection is refused as by a replica moves all that are at that server, and nobody else")
+    @Test("a refusal by a replica on one connection moves all connections to that server, and no others")
     func demoted() {
         var agreement = Self.three
         #expect(agreement.lost(1, isDemoted: true, runID: "a") == [2, 3])

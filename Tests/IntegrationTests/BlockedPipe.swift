@@ -22,7 +22,7 @@ final class BlockedPipe: Sendable {
         unlink(path)
     }
 
-    /// The words that execute others with this pipe as a descriptor of theirs.
+    /// The command prefix that runs another command with this pipe as one of its descriptors.
     func wrapper(descriptor: Int32) -> [String] { ["sh", "-c", "exec \"$@\" \(descriptor)>'\(path)'", "sh"] }
 
     /// Reads what is in the pipe now.

@@ -53,7 +53,7 @@ struct LinkedLeaseTests {
         }
     }
 
-    @Test("work under a lock is not run while another holds it, and its caller is told, whatever it would return")
+    @Test("work does not run while another client holds the lock, and the caller gets an error whatever the result type")
     func held() async throws {
         try await TestSidecar.withClient { client in
             let runs = Runs()

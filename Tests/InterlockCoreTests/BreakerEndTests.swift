@@ -50,7 +50,7 @@ struct BreakerEndTests {
         #expect(!knows4)
     }
 
-    @Test("what this sidecar has only heard, or found, it corrects nothing by", arguments: [false, true])
+    @Test("a sidecar that only heard of a state, or found it, does not correct its end", arguments: [false, true])
     func notMeasured(isFound: Bool) {
         var breaker = Breaker(settings: BreakerSettings())
         breaker.apply(

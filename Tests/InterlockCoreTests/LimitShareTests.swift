@@ -90,7 +90,7 @@ struct TurnSharingTests {
 @Suite("Subjects with their own counters")
 struct SubjectBookTests {
     @Test(
-        "a subject that a caller names as the crowd is called takes nothing of theirs",
+        "a subject that has the name of the crowd is counted separately from it",
         arguments: [
             ("~crowd", "~~crowd"), ("~~crowd", "~~~crowd"), ("tenant-7", "tenant-7"), ("~other", "~other"),
             ("x~crowd", "x~crowd"), ("~x~crowd", "~x~crowd"), ("~", "~"),
@@ -119,7 +119,7 @@ struct SubjectBookTests {
         #expect(book.count == 3)
     }
 
-    @Test("those who were not seen for two windows are counted no more, also when nobody comes")
+    @Test("subjects not seen for two windows are no longer counted, even without new calls")
     func forgotten() {
         var book = SubjectBook(capacity: 3)
         _ = Self.takenIn(["a", "b"], to: &book)

@@ -3,12 +3,12 @@ import Testing
 
 @testable import InterlockSidecar
 
-@Suite("What clients would refuse of a certificate")
+@Suite("Warnings about certificates that clients would reject")
 struct CertificateFactsTests {
     private static let facts = CertificateFacts(
         names: ["sidecar.internal", "*.example.com", "10.0.0.5"], validity: 1_000_000...2_000_000)
 
-    @Test("nothing, when it is for the hosts that are called, and valid")
+    @Test("a valid certificate for the called hosts gets no warning")
     func good() {
         let hosts = ["Sidecar.internal", "a.example.com", "10.0.0.5"]
         #expect(Self.facts.warnings(for: hosts, now: 1_500_000) == [])
@@ -27,7 +27,7 @@ struct CertificateFactsTests {
         #expect(Self.facts.warnings(for: [], now: 999_999).first?.contains("not valid yet") == true)
     }
 
-    @Test("names that the one before had")
+    @Test("names that a new certificate lacks are found")
     func lost() {
         let new = CertificateFacts(names: ["*.internal"], validity: 0...1)
         #expect(new.names(lackingFrom: Self.facts) == ["*.example.com", "10.0.0.5"])

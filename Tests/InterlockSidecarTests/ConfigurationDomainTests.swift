@@ -286,7 +286,7 @@ struct ConfigurationDomainTests {
         #expect(try Self.imported("\u{FEFF}domain: x\ndescriptors: []\n").definitions.first?.name == "x")
     }
 
-    @Test("a rule of 0 lasts: its window is told, and nobody is told to come again at once")
+    @Test("a limit of 0 is permanent: it reports its window, and does not ask clients to retry soon")
     func blockedWindow() throws {
         let settings = try Self.imported(
             "domain: x\ndescriptors:\n  - { key: a, rate_limit: { unit: hour, requests_per_unit: 0 } }\n  - { key: b, rate_limit: { unit: second, requests_per_unit: 0 } }\n"

@@ -36,7 +36,7 @@ struct ConfigurationUpstreamTests {
         #expect(long.warnings.isEmpty)
     }
 
-    @Test("a call without an end in time is one that is said to have none")
+    @Test("a call has no total timeout only if the configuration says none")
     func endless() throws {
         let url = "url: \"http://h\"\n    "
         let endless = try configuration("services:\n  a:\n    \(url)timeouts: { total: none, idle: 30s }").services.first

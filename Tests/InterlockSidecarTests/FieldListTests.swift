@@ -44,13 +44,13 @@ struct FieldListTests {
     }
 
     @Test(
-        "answers that must be validated are not kept, nor those whose directives say no by other spelling",
+        "answers that must be revalidated are not kept, whatever the case and spacing of their directives",
         arguments: ["no-cache", "must-revalidate", "max-age=9, No-Cache", "proxy-revalidate", "s-maxage=9,\tmust-revalidate"])
     func validated(value: String) {
         #expect(!LastGoodAnswers.mayBeKept(.ok, ["Cache-Control": value]))
     }
 
-    @Test("who asks, as From says it, makes a difference to what may be answered")
+    @Test("requests with different From fields do not share a kept answer")
     func from() {
         let asked = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/a", headers: ["From": "a@example.com"])
         let other = HTTPRequestHead(version: .http1_1, method: .GET, uri: "/a", headers: ["From": "b@example.com"])

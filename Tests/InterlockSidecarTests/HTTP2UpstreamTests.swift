@@ -161,7 +161,7 @@ struct HTTP2UpstreamTests {
     }
 
     @Test(
-        "an answer whose status is no status of an answer fails the call at once",
+        "an answer with an invalid status fails the call at once",
         arguments: ["99", "099", "0", "1000", "+200", "20", "abc", "101"])
     func noStatus(status: String) async throws {
         let reply: PlayedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, status)] : [] }

@@ -40,7 +40,7 @@ struct HTTPFenceTests {
         }
     }
 
-    @Test("whoever joins a semaphore with another number of places is told how many it has")
+    @Test("a client that joins a semaphore with another number of permits gets the actual number")
     func semaphoreSize() async throws {
         try await HTTPTestDoor.with { door in
             let first = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "permits": 3}"#)

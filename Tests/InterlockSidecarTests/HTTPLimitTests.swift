@@ -56,7 +56,7 @@ struct HTTPLimitTests {
         }
     }
 
-    @Test("clients are told of no shadow as a limit to keep to, and a fresh window of a second is told as a second")
+    @Test("shadow limits are not reported to clients, and a fresh window of one second is reported as one second")
     func shadowsAndSeconds() async throws {
         let shadow = LimitDefinition(name: "shadow", limit: 1, window: .seconds(3600), isShadow: true)
         let real = LimitDefinition(name: "real", limit: 1, window: .seconds(1))

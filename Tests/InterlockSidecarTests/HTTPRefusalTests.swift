@@ -229,7 +229,7 @@ struct HTTPRefusalTests {
     }
 
     @Test(
-        "of a body that nobody wants little is read before the connection closes",
+        "little of an unwanted body is read before the connection closes",
         arguments: [
             "POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\n",
             "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: web-secret\r\n",
@@ -245,7 +245,7 @@ struct HTTPRefusalTests {
         }
     }
 
-    @Test("of a body that an upstream did not want little is read before the connection closes")
+    @Test("little of a body that the upstream rejected is read before the connection closes")
     func unwantedByUpstream() async throws {
         try await ProxyTestDoor.with(upstream: { call in
             try await call.answer("413 Content Too Large", ["Connection: close"], "no")

@@ -7,7 +7,7 @@ import Testing
 
 @testable import InterlockSidecar
 
-/// On the clock of these doors a millisecond passes between two looks, so each slice is over when it has begun.
+/// The clock of these listeners advances by a millisecond at each reading, so each slice is over as soon as it begins.
 @Suite("Requests that wait for a slice", .timeLimit(.minutes(1)))
 struct HTTPSliceTests {
     private static let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -26,7 +26,7 @@ struct NewcomersTests {
         #expect(newcomers.makeRoom(now: later) === all[2])
     }
 
-    @Test("are as many as there are places where no most is set")
+    @Test("have no limit of their own unless one is set")
     func unbounded() {
         var newcomers = Newcomers<Connection>(most: nil)
         let all = (0..<1000).map { _ in Connection() }

@@ -130,7 +130,7 @@ struct RateLimitMessagesTests {
         }
     }
 
-    @Test("a shadow is told to nobody as a limit: neither in the fields, nor as one that Envoy makes fields of")
+    @Test("a shadow limit is never reported: neither in the fields, nor as a limit that Envoy turns into fields")
     func shadows() throws {
         var shadow = Self.rule("shadow", name: nil)
         shadow.isShadow = true

@@ -22,7 +22,7 @@ struct ReloadTests {
     }
 
     @Test(
-        "refuses a file that says nothing any more, also where there were no keys", arguments: ["", "# services:\n", "log: {}"])
+        "refuses a file that no longer defines anything, even without keys before", arguments: ["", "# services:\n", "log: {}"])
     func nothing(yaml: String) throws {
         let running = try Self.load(Self.services)
         let error = #expect(throws: ConfigurationError.self) { try Self.load(yaml).refuseLosses(since: running) }

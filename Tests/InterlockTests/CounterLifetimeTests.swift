@@ -5,8 +5,8 @@ import InterlockProcesses
 import NIOCore
 import Testing
 
-/// Counters as a clock that was set back leaves them, and as a changed rule finds them. Each is written by hand: what lies in the future
-/// by Redis' clock is what a clock that was set back makes of the past.
+/// Counters after Redis' clock was set back, and after a rule was changed. The tests write counters that lie in the future by
+/// Redis' clock: a clock step back turns past times into future ones.
 @Suite("No counter outlasts its window, or the time in which its limit fills")
 struct CounterLifetimeTests {
     private static func service(_ limit: LimitDefinition) -> ServiceDefinition {
@@ -199,7 +199,7 @@ struct CounterLifetimeTests {
         }
     }
 
-    @Test("a rate that CL.THROTTLE is called with anew holds at once: what was taken counts on")
+    @Test("a changed rate of CL.THROTTLE applies at once, and what was taken still counts")
     func throttleChanged() async throws {
         try await Fleet.run { fleet in
             func throttle(_ count: Int64, per period: Int64, _ quantity: Int64) async throws -> ThrottleAnswer {

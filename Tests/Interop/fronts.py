@@ -40,7 +40,7 @@ def nghttpx(world: World, port: int, backend: str = "") -> list[str]:
 
 
 def nghttpx_encrypted(world: World, port: int) -> list[str]:
-    """By TLS it serves nobody whose server has not agreed on h2."""
+    """Over TLS, nghttpx serves no request if its backend does not negotiate h2."""
     return nghttpx(world, port, backend=";tls")
 
 

@@ -24,9 +24,9 @@
 --         force   at_least state cause reason [for ms]    "open" "closed" "disabled" "auto"; its generation is later than
 --                 at_least
 --         pause (ms) is what the upstream asked for: the cause is then "retry_after", and longest (ms) its most
---         Each call may say what its sidecar knows of the ends: "until" and "forced_until" as they stand in the hash; "until_to" and
---         "forced_until_to" when Redis' clock has jumped since they were written: what they should be; "over" and "forced_over" when
---         the end has come by the sidecar's clock
+--         Each call may pass what its sidecar knows about the ends: "until" and "forced_until" as stored in the hash;
+--         "until_to" and "forced_until_to", the corrected values if Redis' clock has jumped since they were written; "over"
+--         and "forced_over" if the end has passed by the sidecar's clock
 -- Reply {result, time in ms, {field, value, …}}; result is 1 when the call did or got what it asked for, else 0
 --
 -- Guarantees that the generation strictly rises with every change of state, also after a wipe; that the hash is updated
@@ -257,7 +257,7 @@ if ahead > 0 then
     local instant = tonumber(hash[name] or 0)
     if instant > 0 and not corrected[name] then
       instant = instant - ahead
-      -- An outage may have begun long ago: it stands for as long as one failed probe says.
+      -- An outage may have begun long ago, so it lasts at most the time that one failed probe adds.
       if name == 'until' and hash.cause == 'outage' and hash.lapse then instant = math.min(instant, now + hash.lapse) end
       moved[name] = integer(instant)
     end

@@ -37,7 +37,7 @@ local function parts_of(key, id, needs)
       id = stored[place], share = tonumber(share), till = tonumber(till), former = tonumber(former),
       former_till = tonumber(former_till), needs = tonumber(wish),
     }
-    -- None is kept for longer: the clock was set back since.
+    -- No part is kept longer than this, so the clock was set back since.
     if math.max(part.till, part.former_till) > now + kept then
       part.till, part.former_till = math.min(part.till, now + kept), math.min(part.former_till, now + kept)
       store(key, part)

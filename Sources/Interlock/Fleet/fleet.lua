@@ -6,7 +6,7 @@
 --       6 what the key of a sidecar's own hash begins with; empty: what the others run with is not asked
 -- Reply {time in ms, {the live sidecars' IDs}, {what each runs with, if asked: its digest; empty: it has published none}}
 --
--- Guarantees that a sidecar that says nothing more is off the list when its time is up, also when the clock was set back.
+-- Guarantees that a sidecar that stops reporting leaves the list after its lifetime, even if the clock was set back.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,10 +1,10 @@
--- Whether grants still hold their locks, and for how long.
+-- Checks whether grants still hold their locks, and for how long.
 --
--- KEYS  1 lock  2 fence  3 holders  4 grants;  then the same of the next
--- ARGV  1 the grant's token  2 its fence;  then the same of the next
--- Reply of each: ms left (-1: without end); -2: it does not hold the lock any more
+-- KEYS  for each grant: 1 lock  2 fence  3 holders  4 grants
+-- ARGV  for each grant: 1 its token  2 its fence
+-- Reply for each grant: the ms left, -1 if it never expires, -2 if it no longer holds the lock
 --
--- Changes nothing. A lock whose keys somebody else uses for something else is not held.
+-- Read-only. A lock whose keys other software uses for another purpose counts as not held.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -25,9 +25,10 @@ end
 -- and P limit-ths of a microsecond. So nothing is ever rounded, and what was taken at another rate is as much of the limit at
 -- this one. Versions up to 0.2.0 wrote `TAT`, or `TAT:P` without a leading zero, and read the longer form as a microsecond more.
 --
--- More may be owed than `capacity`. Was it written with less, the clock was set back: then the counter at `key` is made to end
--- when the limit would have filled, so that nobody waits for longer. Else it was taken under a larger burst, perhaps of sidecars
--- that still have it while a fleet is reloaded: it lasts a window at most. A counter that is only looked at stays as it is.
+-- A counter may owe more than `capacity`. If it owes more than the capacity it was written with, the clock was set back: the
+-- counter at `key` then expires when the limit would have filled, so that no caller waits longer. Otherwise the units were
+-- taken under a larger burst, perhaps by sidecars that still have it while a fleet is reloaded: the counter then lasts one
+-- window at most. With `is_looking`, the counter is left unchanged.
 local function open_cells(limit, window, value, time, capacity, key, is_looking)
   local step = math.floor(window / limit)
   local rest = window - step * limit
@@ -159,14 +160,14 @@ local function open_aligned(window, value, time)
 end
 
 -- The log of a sliding window, a hash: entries `time:cost` under rising numbers from `head` to `tail`, their `total`, and
--- the time of the `last`. An entry counts at every time up to `window` after its own, this moment included; an answer is read
--- a microsecond later at the earliest, so that waits need not count it. Nothing is written before `write`. O(entries that
--- count no more), amortised O(1) for each grant.
+-- the time of the `last`. An entry counts until `window` after its own time, inclusive. Callers read an answer at least a
+-- microsecond later, so waits need not include that moment. Nothing is written before `write`. O(expired entries), amortised
+-- O(1) for each grant.
 local function open_log(key, window, time)
   local state = redis.call('HMGET', key, 'head', 'tail', 'total', 'last')
   local head, tail = tonumber(state[1]) or 1, tonumber(state[2]) or 0
   local total, last = tonumber(state[3]) or 0, tonumber(state[4]) or 0
-  -- Redis' clock was set back: what is of the future is of now, and is written anew.
+  -- After a clock step back, entries dated in the future get the current time and are rewritten.
   local is_set_back = last > time
   if is_set_back then last = time end
   -- Of the entries from `head` on that were read: their times, and the sum of the costs up to each.

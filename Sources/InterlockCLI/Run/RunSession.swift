@@ -145,9 +145,9 @@ struct RunSession {
         }
     }
 
-    /// Finds out whether the sidecar lets a lease last for `--at-least`, before the command runs. Every version checks the ttl of a
-    /// renewal first, and this one renews nothing: its token holds no lock.
-    /// - Throws: `Failure` when it does not.
+    /// Checks before the command runs that the sidecar allows a lease of `--at-least`. Every version of the sidecar checks a
+    /// renewal's TTL first, and this renewal extends nothing because its token holds no lock.
+    /// - Throws: `Failure` if the sidecar does not allow it.
     private func checkAtLeast(over client: SidecarClient) async throws {
         guard plan.atLeast > plan.ttl else { return }
         do {
@@ -220,9 +220,9 @@ struct RunSession {
         return variables
     }
 
-    /// Lets the lease expire by itself at `end`. While the sidecar or its Redis is away, it is asked again until the lease that there is
-    /// ends, or a signal comes.
-    /// - Returns: whether it was held, as far as is known.
+    /// Extends the lease so that it expires by itself at `end`. While the sidecar or its Redis is unreachable, retries until the
+    /// current lease ends or a signal arrives.
+    /// - Returns: whether the lease was held, as far as is known.
     private func keep(_ token: String, until end: Instant, leaseEndsAt deadline: Instant, over client: SidecarClient) async
         -> Bool
     {
@@ -310,7 +310,7 @@ struct RunSession {
     private func refusal(_ lock: SidecarLock?) -> String {
         var waited = ""
         if case .once(let wait) = plan.purpose, wait > .zero {
-            waited = ", and was during the \(DurationText.shortest(wait)) waited for it"
+            waited = ", and was held throughout the wait of \(DurationText.shortest(wait))"
         }
         return "the lock \(plan.name) is held by \(RunHolder.words(lock))\(waited); nothing was run"
     }

@@ -26,12 +26,12 @@ struct TopTerminal {
         Self.write("\u{1B}[0m\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l")
         Terminal.flush()
         var settings = settings
-        // Waiting for the output of a terminal that is held would be waiting for ever.
+        // Waiting for a paused terminal to take its output could block forever.
         tcsetattr(STDIN_FILENO, LineWriter.standardOutput.isBusy ? TCSANOW : TCSAFLUSH, &settings)
     }
 
     func draw(_ screen: inout TopScreen) {
-        // A terminal that is held (Ctrl-S), or is behind a network that hangs, has not taken the frame before: this one is left out.
+        // A terminal that is paused (Ctrl-S), or is behind a stalled network, has not taken the last frame: skip this one.
         guard !LineWriter.standardOutput.isBusy else { return }
         let (columns, rows) = Self.size
         var text = ""

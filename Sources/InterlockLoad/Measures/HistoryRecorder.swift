@@ -77,7 +77,7 @@ package final class HistoryRecorder: Sendable {
     var violationCount: Int { state.value.check?.violationCount ?? 0 }
 }
 
-/// Writes a history down while it is made, on a queue of its own: a disk or a pipe that takes nothing holds up no client of the run.
+/// Writes a history to a file while the run records it. It has its own queue, so that a stalled disk or pipe delays no client.
 final class HistoryLog: Sendable {
     private struct State {
         /// `nil`: it could not be written any more.
@@ -150,7 +150,7 @@ final class HistoryLog: Sendable {
     }
 }
 
-/// The file of a history takes less than the run makes.
+/// The error of a history that the run records faster than the file accepts it.
 private struct HistoryLogError: Error, CustomStringConvertible {
     let path: String
 

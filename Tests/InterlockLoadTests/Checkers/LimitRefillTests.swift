@@ -24,7 +24,7 @@ struct LimitRefillTests {
         #expect(refused(for: 4500).broken == [.limitsRefill])
     }
 
-    @Test("one that refuses everybody for less is not yet: refusals are relied on, and answers take their time")
+    @Test("a limit that refuses everybody for less is not reported: sidecars rely on refusals, and answers take time")
     func notYet() {
         #expect(refused(for: 3900).broken.isEmpty)
     }

@@ -5,7 +5,8 @@
 --       under this recorded fence; otherwise nothing
 -- Reply 1 freed; 0 the lock is not held by that token, or not in that way
 --
--- Guarantees that nobody else's lease is touched, nor with a fence a later one of the same owner: each grant here has a higher number.
+-- Guarantees that no other owner's lease is touched, nor, given a fence, a later lease of the same owner: each grant here has
+-- a higher number.
 
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if ARGV[2] then

@@ -1,12 +1,12 @@
 -- Extends a lease on this server for the token that holds the lock.
 --
 -- KEYS  1 lock  2 fence
--- ARGV  1 token  2 ttl in ms  3 the fence of the only lease that is to be extended; otherwise nothing
--- Reply {1 extended, 0 the lock is not held by that token, or not under that fence; the number that stands here, 0: none;
---       this server's time in ms}
+-- ARGV  1 token  2 ttl in ms  3 (optional) the fence of the only lease to extend
+-- Reply {1 extended, 0 if the token does not hold the lock or holds it under another fence; the number recorded here, 0 if
+--       none; this server's time in ms}
 --
--- Guarantees that nobody else's lease is touched, nor with a fence a later one of the same owner, that a lock that was free stays
--- free, and that the number does not lapse before the lease, however often that is extended.
+-- Guarantees that no other owner's lease is touched, nor, given a fence, a later lease of the same owner; that a free lock
+-- stays free; and that the number does not lapse before the lease, however often the lease is extended.
 
 local number = tonumber(redis.call('GET', KEYS[2]) or '') or 0
 local time = math.floor(server_time() / 1000)

@@ -2,11 +2,11 @@ internal import InterlockCore
 
 /// A used-up limit is full again after its window: it does not refuse everybody for ever.
 ///
-/// The promise is broken when calls of cost 1 were refused for longer than the limit takes to be full again, at least one was asked
-/// for in each such time or second, and none was granted. That time is a window, of `gcra` what its burst takes to come back. On top of it a
-/// sidecar may rely on a refusal for a second when it begins and when it ends, and answers take a while. Time during faults and the
-/// recovery time after them does not count. A jump of Redis' clock excuses nothing but restarts the count: no counter outlasts its
-/// window by it. A call without an answer counts as granted.
+/// The promise is broken when calls of cost 1 are refused for longer than the refill time, at least one call is made in each
+/// refill time (or second, if longer), and none is granted. The refill time is the window; for `gcra`, it is the time in which
+/// the burst comes back. In addition, a sidecar may rely on a refusal for a second at the beginning and at the end, and answers
+/// take a while. Time during faults and the recovery time after them does not count. A jump of Redis' clock excuses nothing but
+/// restarts the count: no counter outlasts its window because of it. A call without an answer counts as granted.
 ///
 /// Judges only services whose limits all have windows of at most 10 seconds. Where a limit counts for everybody, any grant is a
 /// sign of life; otherwise each subject is judged by itself. Bounded by services and 4,096 subjects each.

@@ -104,9 +104,9 @@ package final class SimulatedServer {
         for connection in ended { connection.closeByServer() }
     }
 
-    /// Another server takes over the address, with all data: from now on this is that one. Standing connections stay with the former
-    /// server, a replica that receives nothing from now on.
-    /// - Returns: the former server, which lives for as long as it is kept.
+    /// Replaces the server behind this address with another one that has all data. Open connections stay with the former server,
+    /// which is now a replica and receives no more data.
+    /// - Returns: the former server, which lives as long as the caller keeps it.
     package func handOver() -> SimulatedServer {
         let former = SimulatedServer(commands: commands, now: now)
         former.keyspace = keyspace

@@ -28,7 +28,7 @@ final class LockClient: DoorClient {
         var triesLeft: Int
         /// No other call with this owner can be granted the lock.
         var isOnlyCall = true
-        /// The fence of the owner's earlier lease, of which a copy of a call arrives late.
+        /// The fence of the owner's earlier lease. A delayed copy of a call for that lease is sent later.
         var earlier: Int64?
     }
 

@@ -78,7 +78,7 @@ final class SidecarHost {
         isStopped = false
     }
 
-    /// A clock on which work takes time: the world's stands still while a process runs, and no slice of a client would ever end.
+    /// A clock that advances with work. The world's clock does not move while a process runs, so no client's slice would end.
     private func workClock(of loop: SimulatedEventLoop) -> () -> Int64 {
         var random = SeededRandom(seed: UInt64(number) &+ UInt64(bitPattern: loop.localNow))
         var worked: Int64 = 0

@@ -161,8 +161,8 @@ struct Profile {
         drawTopology(SeededRandom(seed: ~own.next()))
     }
 
-    /// Where servers of the quorum come back empty, they do so one after another, leases are renewed in between, and clocks agree: the
-    /// clocks alone keep the fences of locks rising that nobody holds.
+    /// Makes quorum servers come back empty one after another, with leases renewed in between and with clocks that agree: only
+    /// the clocks keep the fences of free locks rising.
     private mutating func drawRestarts(random: inout SeededRandom) {
         let others = faultWeights.filter { $0.kind != .quorumRestart }
         if others.count < faultWeights.count, others.isEmpty || random.happens(0.5) {
