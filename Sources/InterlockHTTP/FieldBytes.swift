@@ -1,18 +1,16 @@
 package import NIOCore
 package import NIOHTTP1
 
-/// Keeps the bytes of a connection's fields unchanged although NIO has them as text, and leaves out the space around
-/// values. Confined to the connection's event loop.
+/// Keeps the bytes of a connection's fields unchanged although NIO has them as text, and leaves out the space around values. Confined
+/// to the connection's event loop.
 ///
-/// Over HTTP/1.1 the handler before the encoder and the decoder calls `read` and `written`, and the one behind them asks for each
-/// head and each end. NIO's decoder puts U+FFFD in the place of bytes that are not UTF-8. Where a
-/// decoded value has one, the value is read again from the bytes that came, as `OpaqueText`; the encoder's bytes are
-/// turned back. A head that begins in the same read as the message before it ends, and ends in another, is not read
-/// again.
+/// Over HTTP/1.1 the handler before the encoder and the decoder calls `read` and `written`, and the one behind them asks for each head
+/// and each end. NIO's decoder puts U+FFFD in the place of bytes that are not UTF-8. Where a decoded value has one, the value is read
+/// again from the bytes that came, as `OpaqueText`; the encoder's bytes are turned back. A head that begins in the same read as the
+/// message before it ends, and ends in another, is not read again.
 ///
-/// NIO's HPACK decoder works on text as well, and its table counts the bytes of that text, so that nothing outside of
-/// it can put bytes through: over HTTP/2 a value that is not UTF-8 arrives repaired, and is sent as
-/// `OpaqueText.readable` has it.
+/// NIO's HPACK decoder works on text as well, and its table counts the bytes of that text, so that nothing outside of it can put bytes
+/// through: over HTTP/2 a value that is not UTF-8 arrives repaired, and is sent as `OpaqueText.readable` has it.
 package final class FieldBytes {
     private let isHTTP2: Bool
     private var raw = RawFields()
