@@ -45,17 +45,29 @@ package final class FieldBytes {
     }
 
     /// - Returns: the fields of a head, where they are not as they were decoded; `nil`: they are.
-    package func decodedHead(_ fields: HTTPHeaders, isInformational: Bool = false) -> HTTPHeaders? {
+    func decodedHead(_ fields: HTTPHeaders, isInformational: Bool = false) -> HTTPHeaders? {
         isInMessage = !isInformational
         hasDecoded = true
         return restored(fields)
     }
 
     /// The same of trailers.
-    package func decodedEnd(_ trailers: HTTPHeaders?) -> HTTPHeaders? {
+    func decodedEnd(_ trailers: HTTPHeaders?) -> HTTPHeaders? {
         isInMessage = false
         hasDecoded = true
         return trailers.flatMap(restored)
+    }
+
+    /// - Returns: a part of a request with its fields as they came.
+    package func decoded(_ part: HTTPServerRequestPart) -> HTTPServerRequestPart {
+        switch part {
+        case .head(var head):
+            guard let restored = decodedHead(head.headers) else { return part }
+            head.headers = restored
+            return .head(head)
+        case .body: return part
+        case .end(let trailers): return decodedEnd(trailers).map { .end($0) } ?? part
+        }
     }
 
     private func restored(_ fields: HTTPHeaders) -> HTTPHeaders? {

@@ -558,21 +558,23 @@ private final class ClientBytes: ChannelDuplexHandler, RemovableChannelHandler {
     typealias OutboundOut = IOData
 
     private unowned let connection: HTTPClientConnection
+    private let fields: FieldBytes
 
     init(of connection: HTTPClientConnection) {
         self.connection = connection
+        fields = connection.fields
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard connection.isTaken else { return connection.close() }
         let bytes = unwrapInboundIn(data)
         connection.noteRead(bytes)
-        connection.fields.read(bytes) { context.fireChannelRead(data) }
+        fields.read(bytes) { context.fireChannelRead(data) }
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        guard connection.fields.isEscaped else { return context.write(data, promise: promise) }
-        context.write(wrapOutboundOut(connection.fields.written(unwrapOutboundIn(data))), promise: promise)
+        guard fields.isEscaped else { return context.write(data, promise: promise) }
+        context.write(wrapOutboundOut(fields.written(unwrapOutboundIn(data))), promise: promise)
     }
 }
 

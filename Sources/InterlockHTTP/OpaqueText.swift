@@ -1,4 +1,4 @@
-package import NIOCore
+internal import NIOCore
 
 /// Bytes of a field as text and back, without loss. Pure.
 ///
@@ -137,8 +137,8 @@ struct RawFields {
 
     mutating func append(_ more: ByteBuffer) {
         if bytes.readableBytes == 0 {
-            self = RawFields()
             bytes = more
+            position = 0
         } else if bytes.readableBytes + more.readableBytes <= Self.longest {
             bytes.writeImmutableBuffer(more)
         } else {
@@ -146,7 +146,7 @@ struct RawFields {
         }
     }
 
-    mutating func clear() { self = RawFields() }
+    mutating func clear() { if bytes.readableBytes > 0 { self = RawFields() } }
 
     /// The value of the next field with this name that reads as `value`, with each byte kept; `nil`: there is none.
     mutating func value(of name: String, readAs value: String) -> String? {

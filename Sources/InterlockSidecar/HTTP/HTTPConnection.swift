@@ -172,15 +172,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         isReading = true
-        let part = unwrapInboundIn(data)
-        switch part {
-        case .head(var head):
-            guard let restored = fields.decodedHead(head.headers) else { return take(part) }
-            head.headers = restored
-            take(.head(head))
-        case .body: take(part)
-        case .end(let trailers): take(fields.decodedEnd(trailers).map { .end($0) } ?? part)
-        }
+        take(fields.decoded(unwrapInboundIn(data)))
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {

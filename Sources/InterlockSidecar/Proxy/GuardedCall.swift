@@ -47,14 +47,16 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private var stage = Stage.asking(nil) {
         didSet {
             switch stage {
-            case .over, .pausing: leavePace()
-            case .asking, .trying, .relaying: break
-            }
-            switch stage {
-            case .relaying, .pausing, .over: kept.release()
             case .asking, .trying: break
+            case .relaying: kept.release()
+            case .pausing:
+                leavePace()
+                kept.release()
+            case .over:
+                leavePace()
+                kept.release()
+                trace?.ended()
             }
-            if case .over = stage { trace?.ended() }
         }
     }
     private var isPaced = false

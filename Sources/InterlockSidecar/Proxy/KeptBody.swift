@@ -40,8 +40,9 @@ struct KeptBody {
 
     /// Drops the kept parts: the body will not be resent.
     mutating func release() {
+        guard parts?.isEmpty == false else { return }
         upstreams.keptBytes -= bytes
         bytes = 0
-        if parts?.isEmpty == false { parts = [] }
+        parts = []
     }
 }

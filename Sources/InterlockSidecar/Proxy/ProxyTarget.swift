@@ -30,7 +30,10 @@ package struct ProxyTarget: Sendable, Equatable {
         guard rest.utf8.first != UInt8(ascii: "/") else {
             throw HTTPProblem(.invalid, "the path behind the service begins with //, which could be read as a host")
         }
-        if let once = PercentEncoding.decode(rest) {
+        // Only such a text can begin with a separator once it is decoded.
+        if let first = rest.utf8.first, first == UInt8(ascii: "%") || Self.isSeparator(first),
+            let once = PercentEncoding.decode(rest)
+        {
             for text in [once, PercentEncoding.decode(once[...]) ?? once]
             where text.utf8.prefix(2).count(where: Self.isSeparator) == 2 {
                 throw HTTPProblem(

@@ -61,8 +61,8 @@ final class UpstreamExchange: HTTPClientReceiver {
     private var latency: Int64?
     /// The deadline for the connection or for the answer's first byte.
     private var limit: NIODeadline?
-    /// The time of the last byte, in either direction.
-    private var passedAt = NIODeadline.now()
+    /// The time of the last byte, in either direction, once there is a connection.
+    private var passedAt = NIODeadline.uptimeNanoseconds(0)
     /// The missing part of the answer's declared length; `nil` if it declares none.
     private var owed: Int?
     /// Whether the one extra attempt, beyond the configured retries, was used.
