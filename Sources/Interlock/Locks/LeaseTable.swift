@@ -9,7 +9,7 @@ internal import InterlockCore
 struct LeaseTable {
     /// Name and token, hashed with a key of this process: two that collide would share an entry.
     private struct Key: Hashable {
-        /// Of the name alone, to find all leases of a lock without an index, which would cost each grant 5 %.
+        /// The hash of the name alone. A scan for it finds all leases of a lock; an index would cost each grant 5 %.
         let lock: Int
         let hash: Int
 
@@ -86,7 +86,7 @@ struct LeaseTable {
     private var order: Deque<Key> = []
     /// Reviews in order of time. Entries of leases that have ended are dropped when they are due.
     private var reviews: Deque<Review> = []
-    /// Locks that are reported broken, as `Key.lock` has them: their leases are read again at once.
+    /// Locks that are reported broken, by `Key.lock`: their leases are read again at once.
     private var suspects: Set<Int> = []
     private var areAllSuspect = false
     private static let mostSuspects = 1000
@@ -166,7 +166,7 @@ struct LeaseTable {
 
     /// How many are still valid. O(n), for the gauge.
     mutating func count(now: Instant) -> Int {
-        entries = entries.filter { !Self.isForgotten($0.value, now: now) }
+        for key in entries.filter({ Self.isForgotten($0.value, now: now) }).keys { entries[key] = nil }
         order = Deque(order.filter { entries[$0] != nil })
         return entries.values.count(where: { $0.deadline > now })
     }
