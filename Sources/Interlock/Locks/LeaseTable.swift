@@ -38,8 +38,8 @@ struct LeaseTable {
         let deadline: Instant
 
         fileprivate init(_ entry: Entry) {
-            name = entry.name
-            token = entry.token
+            name = entry.holder.name
+            token = entry.holder.token
             fence = entry.fence
             deadline = entry.deadline
         }
@@ -54,14 +54,25 @@ struct LeaseTable {
     }
 
     fileprivate struct Entry {
-        let name: String
-        let token: String
+        var holder: Holder
         var deadline: Instant
-        var fence: Int64
-        /// Only of owners who chose their token: others' tokens begin with it.
-        var label: String?
+        let fence: Int64
         let grant: GrantHistory.ID
         let grantedAt: Instant
+    }
+
+    /// The strings of an entry, apart from it: entries are copied twice for each grant.
+    fileprivate final class Holder {
+        let name: String
+        let token: String
+        /// `nil` unless the owner chose its token; other tokens begin with it.
+        let label: String?
+
+        init(name: String, token: String, label: String?) {
+            self.name = name
+            self.token = token
+            self.label = label
+        }
     }
 
     private struct Review {
@@ -103,20 +114,20 @@ struct LeaseTable {
             // An owner who asks again need not say its label again, and keeps what it was promised.
             let deadline = max(known.deadline, lease.deadline)
             entries[key]?.deadline = deadline
-            if let label { entries[key]?.label = label }
+            if let label { entries[key]?.holder = Holder(name: lease.name, token: lease.token, label: label) }
             return history.promised(known.grant, until: deadline)
         }
         // Another grant to the same owner: the one before is over.
         if let known { history.ended(known.grant, .lost, at: now) }
-        let shown = request.owner == nil ? nil : label ?? known?.label ?? host
+        let shown = request.owner == nil ? nil : label ?? known?.holder.label ?? host
         let grant = history.granted(
             lease, mode: lease.permits.map { .permits($0) } ?? request.mode, label: shown,
             waitedNanoseconds: now.nanoseconds - startedAt.nanoseconds, now: now)
         let isListed = known != nil || (entries.count < Self.capacity && order.count < 2 * Self.capacity)
         guard isListed else { return }
         entries[key] = Entry(
-            name: lease.name, token: lease.token, deadline: lease.deadline, fence: lease.fence, label: shown, grant: grant,
-            grantedAt: now)
+            holder: Holder(name: lease.name, token: lease.token, label: shown), deadline: lease.deadline, fence: lease.fence,
+            grant: grant, grantedAt: now)
         if known == nil { order.append(key) }
         plan(key, fence: lease.fence, at: now.advanced(byMilliseconds: Self.reviewMilliseconds))
     }
@@ -159,7 +170,7 @@ struct LeaseTable {
     }
 
     func label(of name: String, token: String) -> String? {
-        entries[Key(name: name, token: token)]?.label
+        entries[Key(name: name, token: token)]?.holder.label
     }
 
     var isEmpty: Bool { entries.isEmpty }
