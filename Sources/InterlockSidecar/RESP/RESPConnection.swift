@@ -584,7 +584,8 @@ extension RESPConnection {
         if writer.buffer.count > 0 || isClosing { flushNow() }
         isReadCompleting = false
         turn.end()
-        if input.readableBytes == 0, input.capacity > Self.flushThreshold { input = ByteBuffer() }
+        // The channel reuses its buffer once nothing references it.
+        if input.readableBytes == 0 { input = ByteBuffer() }
     }
 
     /// With automatic reading NIO asks for more after each read: not while this client has too much under way.
