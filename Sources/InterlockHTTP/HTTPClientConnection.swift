@@ -142,7 +142,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         let decoder = HTTPResponseDecoder(
             leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .forward, limitConfiguration: limits)
         try pipeline.addHandlers(
-            ClientBytes(of: connection), HTTPRequestEncoder(), ByteToMessageHandler(decoder), connection)
+            ClientBytes(of: connection), ClientRequestEncoder(), ByteToMessageHandler(decoder), connection)
         return connection
     }
 
@@ -175,13 +175,13 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     package func send(_ head: HTTPRequestHead) {
         if !isStream, head.headers.contains(name: "Upgrade") { addGate() }
         guard let context else { return }
+        guard isStream else { return context.write(wrapOutboundOut(.head(head)), promise: nil) }
+        // A stream's head may wait until the server takes more streams.
         let sent = context.eventLoop.makePromise(of: Void.self)
         sent.futureResult.assumeIsolated().whenSuccess { [self] in headSentAt = .now() }
-        fields.encode(head.headers) {
-            var head = head
-            head.headers = $0
-            context.write(wrapOutboundOut(.head(head)), promise: sent)
-        }
+        var head = head
+        head.headers = OpaqueText.readable(head.headers)
+        context.write(wrapOutboundOut(.head(head)), promise: sent)
     }
 
     private func addGate() {
@@ -214,11 +214,15 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     /// The request is whole.
     package func sendEnd(_ trailers: HTTPHeaders? = nil) {
         isRequestSent = true
-        guard let trailers else { return context?.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil) ?? () }
-        fields.encode(trailers) { context?.writeAndFlush(wrapOutboundOut(.end($0)), promise: nil) }
+        context?.write(wrapOutboundOut(.end(isStream ? trailers.map(OpaqueText.readable) : trailers)), promise: nil)
+        flush()
     }
 
-    package func flush() { context?.flush() }
+    package func flush() {
+        context?.flush()
+        // If the flush fails, the receiver has already been notified.
+        if !isStream, headSentAt == nil { headSentAt = .now() }
+    }
 
     package var isWritable: Bool { context?.channel.isWritable ?? false }
 
@@ -298,7 +302,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         receiver = nil
         leaveHome()
         let pipeline = context.pipeline.syncOperations
-        let encoder = try pipeline.context(handlerType: HTTPRequestEncoder.self)
+        let encoder = try pipeline.context(handlerType: ClientRequestEncoder.self)
         let decoder = try decoder(in: pipeline)
         let bytes = try pipeline.context(handlerType: ClientBytes.self)
         fields.end()
@@ -551,11 +555,9 @@ extension ByteBuffer {
 /// Ends a connection on which something comes while it carries no request: to the decoder the beginning of an answer is none yet, and the
 /// next answer would be read as its rest. Notes how each read ends, for what comes behind an answer in the same one. Keeps the bytes of
 /// fields.
-private final class ClientBytes: ChannelDuplexHandler, RemovableChannelHandler {
+private final class ClientBytes: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
-    typealias OutboundIn = IOData
-    typealias OutboundOut = IOData
 
     private unowned let connection: HTTPClientConnection
     private let fields: FieldBytes
@@ -570,11 +572,6 @@ private final class ClientBytes: ChannelDuplexHandler, RemovableChannelHandler {
         let bytes = unwrapInboundIn(data)
         connection.noteRead(bytes)
         fields.read(bytes) { context.fireChannelRead(data) }
-    }
-
-    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        guard fields.isEscaped else { return context.write(data, promise: promise) }
-        context.write(wrapOutboundOut(fields.written(unwrapOutboundIn(data))), promise: promise)
     }
 }
 

@@ -1,4 +1,5 @@
 internal import NIOCore
+internal import NIOHTTP1
 
 /// Bytes of a field as text and back, without loss. Pure.
 ///
@@ -57,7 +58,7 @@ package enum OpaqueText {
     }
 
     /// Whether a byte is above 127. Every field is read for this: eight bytes at a time.
-    private static func hasHighBits(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    static func hasHighBits(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var position = 0
         while position + 8 <= bytes.count {
             if bytes.loadUnaligned(fromByteOffset: position, as: UInt64.self) & 0x8080_8080_8080_8080 != 0 { return true }
@@ -105,6 +106,12 @@ package enum OpaqueText {
             readable.unicodeScalars.append(0x80...0xFF ~= byte ? Unicode.Scalar(UInt8(byte)) : scalar)
         }
         return readable
+    }
+
+    /// The same for field values.
+    static func readable(_ fields: HTTPHeaders) -> HTTPHeaders {
+        guard fields.contains(where: { isEscaped($0.value) }) else { return fields }
+        return HTTPHeaders(fields.map { ($0.name, readable($0.value)) })
     }
 
     /// The text without space at its ends, which is not part of a field's value (RFC 9110, section 5.5); `nil`: there

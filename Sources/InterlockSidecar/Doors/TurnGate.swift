@@ -124,11 +124,6 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
         if turn.mayRead() { context.read() } else { turn.readLater { [self] in self.context?.read() } }
     }
 
-    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        guard let fields, fields.isEscaped else { return context.write(data, promise: promise) }
-        context.write(wrapOutboundOut(fields.written(unwrapOutboundIn(data))), promise: promise)
-    }
-
     func flush(context: ChannelHandlerContext) {
         guard piece != .handshake else { return context.flush() }
         guard !isFlushHeld else {

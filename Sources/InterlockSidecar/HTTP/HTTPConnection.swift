@@ -10,7 +10,6 @@ internal import NIOHTTP2
 final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDoorConnection {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
-    typealias OutboundOut = HTTPServerResponsePart
 
     /// What becomes of the request that is being read.
     private enum Request {
@@ -43,7 +42,8 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     /// Of which this is a stream; `nil`: it is a connection of its own.
     private let parent: HTTP2Connection?
     private let firstRequestBy: NIODeadline
-    let fields: FieldBytes
+    private let fields: FieldBytes
+    let writer: ResponseWriter
     private let peer = PeerPresence()
     private var context: ChannelHandlerContext?
     private var alarm: LazyAlarm?
@@ -94,6 +94,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         self.turn = turn
         self.parent = parent
         fields = FieldBytes(isHTTP2: parent != nil)
+        writer = ResponseWriter(isHTTP2: parent != nil)
         unwanted = UnwantedBody(ofStream: parent != nil)
         self.firstRequestBy = firstRequestBy
     }
@@ -108,7 +109,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
             leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .drop, limitConfiguration: HTTPDoorContext.limits
         )
         try pipeline.addHandlers(
-            TurnGate(turn, .http1, keeping: connection.fields), HTTPResponseEncoder(), ByteToMessageHandler(decoder), connection)
+            TurnGate(turn, .http1, keeping: connection.fields), ByteToMessageHandler(decoder), connection)
         return connection
     }
 
@@ -303,7 +304,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         case .none:
             guard isWritable, isTakingWaiting || waiting.isEmpty else { return wait(part) }
             guard case .head(let head) = part else { return }
-            guard isTakingWaiting || turn.mayGoOn else {
+            guard isTakingWaiting || turn.mayBeginWork else {
                 wait(part)
                 return goOnLater()
             }
@@ -626,13 +627,15 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         if peer.hasLeft { isRestRead = true }
         alarm?.set(.now() + door.idleTimeout)
         isFlushPlanned = false
+        guard let context else { return }
         if parent == nil {
-            context?.writeAndFlush(wrapOutboundOut(.body(.byteBuffer(ByteBuffer())))).assumeIsolated().whenComplete { [self] _ in
-                answerIsOut()
-            }
+            let written = context.eventLoop.makePromise(of: Void.self)
+            written.futureResult.assumeIsolated().whenComplete { [self] _ in answerIsOut() }
+            writer.write(.body(.byteBuffer(ByteBuffer())), to: context, promise: written)
+            writer.flush(context)
         } else {
             // Nothing can be written behind the end of a stream, nor needs to be.
-            context?.flush()
+            writer.flush(context)
             answerIsOut()
         }
         readIfWanted()
@@ -666,11 +669,9 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         relay = nil
         alarm?.clear()
         let pipeline = context.pipeline.syncOperations
-        let encoder = try pipeline.context(handlerType: HTTPResponseEncoder.self)
         let decoder = try pipeline.context(handlerType: ByteToMessageHandler<HTTPRequestDecoder>.self)
         fields.end()
         try pipeline.addHandler(handler, position: .before(self))
-        pipeline.removeHandler(context: encoder, promise: nil)
         // What has come behind the request is handed on.
         pipeline.removeHandler(context: decoder, promise: nil)
         if isReadAsked { context.read() }
@@ -692,6 +693,6 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     private func flushIfPlanned() {
         guard isFlushPlanned else { return }
         isFlushPlanned = false
-        context?.flush()
+        if let context { writer.flush(context) }
     }
 }

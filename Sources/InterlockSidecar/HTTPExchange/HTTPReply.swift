@@ -19,6 +19,7 @@ package final class HTTPReply {
 
     private let connection: any HTTPReplyingConnection
     private let context: ChannelHandlerContext
+    private let writer: ResponseWriter
     private let version: HTTPVersion
     private let isHead: Bool
     private let counters: HTTPRouteCounters?
@@ -44,6 +45,7 @@ package final class HTTPReply {
     ) {
         self.connection = connection
         self.context = context
+        writer = connection.writer
         self.counters = counters
         self.path = path
         self.span = span
@@ -169,21 +171,18 @@ package final class HTTPReply {
         guard progress == .awaited, version != .http1_0 else { return }
         connection.bodyIsAskedFor()
         writeHead(.continue, [:])
-        context.flush()
+        writer.flush(context)
     }
 
     /// Writes an informational response. HTTP/1.0 clients get none, because they do not know them.
     func writeInformational(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
         guard progress == .awaited, version != .http1_0 else { return }
         writeHead(status, headers)
-        context.flush()
+        writer.flush(context)
     }
 
     private func writeHead(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
-        connection.fields.encode(headers) {
-            let head = HTTPResponseHead(version: version, status: status, headers: $0)
-            context.write(NIOAny(HTTPServerResponsePart.head(head)), promise: nil)
-        }
+        writer.write(.head(HTTPResponseHead(version: version, status: status, headers: headers)), to: context, promise: nil)
     }
 
     package func write(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
@@ -226,7 +225,7 @@ package final class HTTPReply {
 
     func flush() {
         guard progress == .begun else { return }
-        context.flush()
+        writer.flush(context)
     }
 
     /// Changes the protocol: from now on the client's bytes are `handler`'s, as are those that it writes.
@@ -238,7 +237,7 @@ package final class HTTPReply {
         tell(of: .switchingProtocols)
         span?.end()
         writeHead(.switchingProtocols, headers)
-        context.flush()
+        writer.flush(context)
         try connection.handOver(to: handler)
     }
 
@@ -268,7 +267,7 @@ package final class HTTPReply {
     }
 
     private func writePart(_ part: ByteBuffer) {
-        context.write(NIOAny(HTTPServerResponsePart.body(.byteBuffer(part))), promise: nil)
+        writer.write(.body(.byteBuffer(part)), to: context, promise: nil)
     }
 
     private func finish(_ trailers: HTTPHeaders?, _ written: EventLoopPromise<Void>?) {
@@ -281,13 +280,7 @@ package final class HTTPReply {
             end.futureResult.assumeIsolated().whenSuccess { [connection] in connection.answerIsWritten() }
             written = end
         }
-        if isCut {
-            context.write(NIOAny(HTTPServerResponsePart.body(.byteBuffer(ByteBuffer()))), promise: written)
-        } else if let trailers {
-            connection.fields.encode(trailers) { context.write(NIOAny(HTTPServerResponsePart.end($0)), promise: written) }
-        } else {
-            context.write(NIOAny(HTTPServerResponsePart.end(nil)), promise: written)
-        }
+        writer.write(isCut ? .body(.byteBuffer(ByteBuffer())) : .end(trailers), to: context, promise: written)
         connection.answered(endsConnection: endsConnection)
     }
 
@@ -337,7 +330,7 @@ package final class HTTPReply {
     fileprivate func write(_ part: ByteBuffer, _ done: EventLoopPromise<Void>) {
         guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
         writePart(part)
-        context.flush()
+        writer.flush(context)
         if isWritable { done.succeed() } else { writers.append(done) }
     }
 }
@@ -373,7 +366,7 @@ protocol HTTPReplyingConnection: AnyObject {
     func answered(endsConnection: Bool)
     /// The end of the answer is with the network.
     func answerIsWritten()
-    var fields: FieldBytes { get }
+    var writer: ResponseWriter { get }
     /// Closes at once.
     func breakOff()
     /// Leaves the connection's bytes to `handler` for as long as it lasts.

@@ -1,0 +1,199 @@
+internal import NIOCore
+internal import NIOHTTP1
+
+/// Encodes the messages of one side of an HTTP/1.1 connection (RFC 9112), framed as NIO's encoders frame them. Pure.
+///
+/// A small message becomes one buffer. In heads and trailers, the bytes that `OpaqueText` escapes are restored.
+struct MessageEncoder {
+    /// A longer part of a body is not copied.
+    private static let longestCopy = 4096
+    private static let full = 16_384
+    /// The space for a head and a small body behind it.
+    private static let space = 2048
+
+    private var isChunked = false
+    private var encoded = ByteBuffer()
+
+    var isEmpty: Bool { encoded.readableBytes == 0 }
+    /// Whether enough is encoded to be written before a flush: only then does the channel count it.
+    var isFull: Bool { encoded.readableBytes >= Self.full }
+
+    /// Returns everything encoded since the last call.
+    mutating func take() -> ByteBuffer {
+        let taken = encoded
+        encoded = ByteBuffer()
+        return taken
+    }
+
+    // MARK: Heads
+
+    mutating func append(_ head: HTTPResponseHead) {
+        let framing = Framing(head.headers, head.version, head.status.mayHaveResponseBody ? .always : .never)
+        isChunked = framing.isChunked
+        appendText { pen in
+            pen.write(head.version.hasChunks ? "HTTP/1.1 " : "HTTP/1.0 ")
+            pen.write(String(head.status.code))
+            pen.write(" ")
+            pen.write(head.status.reasonPhrase)
+            pen.endLine()
+            framing.write(head.headers, with: &pen)
+        }
+    }
+
+    mutating func append(_ head: HTTPRequestHead) {
+        let framing = Framing(head.headers, head.version, .init(of: head.method))
+        isChunked = framing.isChunked
+        appendText { pen in
+            pen.write(head.method.rawValue)
+            pen.write(" ")
+            pen.write(head.uri)
+            pen.write(head.version.hasChunks ? " HTTP/1.1" : " HTTP/1.0")
+            pen.endLine()
+            framing.write(head.headers, with: &pen)
+        }
+    }
+
+    /// - Parameter write: runs again with more space if the text did not fit.
+    private mutating func appendText(_ write: (inout Pen) -> Void) {
+        let start = encoded.writerIndex
+        var needed = Self.space
+        var written = 0
+        repeat {
+            encoded.writeWithUnsafeMutableBytes(minimumWritableBytes: needed) { space in
+                var pen = Pen(space)
+                write(&pen)
+                needed = pen.length
+                written = needed <= space.count ? needed : 0
+                return written
+            }
+        } while written < needed
+        guard let text = encoded.viewBytes(at: start, length: written), text.withUnsafeBytes(OpaqueText.hasHighBits) else {
+            return
+        }
+        encoded.moveWriterIndex(to: start)
+        encoded.writeBytes(OpaqueText.bytes(of: text))
+    }
+
+    // MARK: Bodies
+
+    /// Appends part of a body.
+    /// - Returns: `false` if the caller must write the part itself, between what is encoded so far and `appendEndOfPart`.
+    mutating func append(_ part: IOData) -> Bool {
+        let length = part.readableBytes
+        guard length > 0 else { return true }
+        if isChunked { encoded.writeString(String(length, radix: 16) + "\r\n") }
+        guard length <= Self.longestCopy, case .byteBuffer(let bytes) = part else { return false }
+        encoded.writeImmutableBuffer(bytes)
+        appendEndOfPart()
+        return true
+    }
+
+    mutating func appendEndOfPart() {
+        if isChunked { encoded.writeStaticString("\r\n") }
+    }
+
+    mutating func appendEnd(_ trailers: HTTPHeaders?) {
+        guard isChunked else { return }
+        encoded.writeStaticString("0\r\n")
+        guard let trailers else { return appendEndOfPart() }
+        appendText { Framing.ofTrailers.write(trailers, with: &$0) }
+    }
+}
+
+/// The body framing, derived from a head's fields.
+private struct Framing {
+    /// Whether a message has a body.
+    enum Body {
+        case never, always
+        /// Only if declared.
+        case declared
+
+        init(of method: HTTPMethod) {
+            switch method {
+            case .TRACE: self = .never
+            case .POST, .PUT, .PATCH: self = .always
+            default: self = .declared
+            }
+        }
+    }
+
+    private static let length = "content-length"
+    private static let coding = "transfer-encoding"
+
+    let isChunked: Bool
+    private let dropsLength: Bool
+    private let dropsCoding: Bool
+    private let addsCoding: Bool
+
+    static let ofTrailers = Framing(isChunked: false, dropsLength: false, dropsCoding: false, addsCoding: false)
+
+    private init(isChunked: Bool, dropsLength: Bool, dropsCoding: Bool, addsCoding: Bool) {
+        self.isChunked = isChunked
+        self.dropsLength = dropsLength
+        self.dropsCoding = dropsCoding
+        self.addsCoding = addsCoding
+    }
+
+    init(_ fields: HTTPHeaders, _ version: HTTPVersion, _ body: Body) {
+        let hasLength = body != .never && fields.contains(name: Self.length)
+        dropsLength = body == .never
+        dropsCoding = body == .never || hasLength || body == .always && version.hasChunks
+        addsCoding = body == .always && !hasLength && version.hasChunks
+        isChunked =
+            addsCoding || body == .declared && !hasLength && version.hasChunks && fields.first(name: Self.coding) == "chunked"
+    }
+
+    /// Writes the fields for this framing, then the empty line.
+    func write(_ fields: HTTPHeaders, with pen: inout Pen) {
+        for (name, value) in fields {
+            if dropsLength, Self.isName(name, Self.length) { continue }
+            if dropsCoding, Self.isName(name, Self.coding) { continue }
+            pen.write(name)
+            pen.write(": ")
+            pen.write(value)
+            pen.endLine()
+        }
+        if addsCoding {
+            pen.write("transfer-encoding: chunked")
+            pen.endLine()
+        }
+        pen.endLine()
+    }
+
+    private static func isName(_ name: String, _ lowercase: String) -> Bool {
+        name.utf8.count == lowercase.utf8.count && name.utf8.elementsEqual(lowercase.utf8) { $0 | 0x20 == $1 }
+    }
+}
+
+extension HTTPVersion {
+    /// Whether messages of this version may come in chunks.
+    fileprivate var hasChunks: Bool { self != .http1_0 && self != .http0_9 }
+}
+
+/// Writes text into memory while it fits, and counts every byte.
+private struct Pen {
+    private let space: UnsafeMutableRawBufferPointer
+    /// The length of all text so far, in bytes.
+    private(set) var length = 0
+
+    init(_ space: UnsafeMutableRawBufferPointer) {
+        self.space = space
+    }
+
+    mutating func write(_ text: String) {
+        let isWritten: Void? = text.utf8.withContiguousStorageIfAvailable { write(UnsafeRawBufferPointer($0)) }
+        if isWritten == nil { Array(text.utf8).withUnsafeBytes { write($0) } }
+    }
+
+    private mutating func write(_ bytes: UnsafeRawBufferPointer) {
+        if length + bytes.count <= space.count, let source = bytes.baseAddress, let target = space.baseAddress {
+            (target + length).copyMemory(from: source, byteCount: bytes.count)
+        }
+        length += bytes.count
+    }
+
+    mutating func endLine() {
+        if length + 2 <= space.count { space.storeBytes(of: UInt16(bigEndian: 0x0D0A), toByteOffset: length, as: UInt16.self) }
+        length += 2
+    }
+}
