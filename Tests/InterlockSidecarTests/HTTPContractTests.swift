@@ -32,8 +32,9 @@ struct HTTPContractTests {
                 coordinator: door.coordinator, access: AccessControl(keys: []), certificate: nil, listen: ListenSettings(),
                 metrics: PrometheusRegistry(), logger: .init(label: "test"), live: try await LiveHub.begun(for: door.coordinator))
             let all = try await eventLoop.submit {
-                httpDoor.routes(
-                    NIOLoopBound(Upstreams(eventLoop: eventLoop, metrics: PrometheusRegistry()), eventLoop: eventLoop))
+                let upstreams = Upstreams(
+                    calls: door.coordinator.callsOnEventLoop(), eventLoop: eventLoop, metrics: PrometheusRegistry())
+                return httpDoor.routes(NIOLoopBound(upstreams, eventLoop: eventLoop))
             }.get()
             let routes = Set(
                 all.flatMap { route in

@@ -51,6 +51,8 @@ package struct Instant: Hashable, Comparable, Codable, Sendable {
 extension Duration {
     /// Whole milliseconds, rounded towards zero; saturates.
     package var wholeMilliseconds: Int64 {
+        // 10^15 is 2^15 * 5^15, and a division by 5^15 needs no 128 bits for times up to three days.
+        if let shifted = Int64(exactly: attoseconds >> 15), shifted >= 0 { return shifted / 30_517_578_125 }
         let (seconds, attoseconds) = components
         let (milliseconds, overflow) = seconds.multipliedReportingOverflow(by: 1000)
         guard !overflow else { return seconds > 0 ? .max : .min }

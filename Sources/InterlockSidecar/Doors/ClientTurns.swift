@@ -29,6 +29,8 @@ package final class ClientTurns {
     @exclusivity(unchecked) fileprivate private(set) var current: ClientTurn?
     private var isPlanned = false
     private var reads = 0
+    /// No work has begun in the present slice.
+    private var isFresh = false
 
     /// - Parameter clock: a monotonic clock that advances while work is done, in nanoseconds.
     package init(eventLoop: any EventLoop, clock: @escaping () -> Int64) {
@@ -56,10 +58,17 @@ package final class ClientTurns {
         guard mayGoFirst(turn) else { return false }
         current = turn
         budget.begin(now: clock())
+        isFresh = true
         return true
     }
 
     fileprivate func mayGoOn(_ turn: ClientTurn) -> Bool { current === turn && budget.mayGoOn(now: clock()) }
+
+    fileprivate func mayBeginWork(_ turn: ClientTurn) -> Bool {
+        guard isFresh, current === turn else { return mayGoOn(turn) }
+        isFresh = false
+        return true
+    }
 
     fileprivate func end(_ turn: ClientTurn) {
         guard current === turn else { return }
@@ -137,6 +146,7 @@ package final class ClientTurns {
     private func run(_ turn: ClientTurn) {
         current = turn
         budget.begin(now: clock())
+        isFresh = false
         turn.goOn()
     }
 }
@@ -173,6 +183,9 @@ final class ClientTurn {
 
     /// Whether the slice that has begun may go on.
     var mayGoOn: Bool { turns.mayGoOn(self) }
+
+    /// Whether the slice may begin more work. The first piece does not read the clock.
+    var mayBeginWork: Bool { turns.mayBeginWork(self) }
 
     func end() { turns.end(self) }
 

@@ -33,7 +33,7 @@ struct Newcomers<Connection: AnyObject> {
 
     /// Removes a connection whose client is known, or that has ended.
     mutating func remove(_ connection: AnyObject) {
-        guard let number = numbers.removeValue(forKey: ObjectIdentifier(connection)) else { return }
+        guard !numbers.isEmpty, let number = numbers.removeValue(forKey: ObjectIdentifier(connection)) else { return }
         waiting[number] = nil
     }
 

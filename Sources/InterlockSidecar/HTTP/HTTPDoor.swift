@@ -87,8 +87,8 @@ package struct HTTPDoor: Service {
     }
 
     private func shared() -> (door: HTTPDoorContext, upstreams: Upstreams) {
-        let upstreams = Upstreams(eventLoop: coordinator.eventLoop, metrics: metrics)
         let calls = coordinator.callsOnEventLoop()
+        let upstreams = Upstreams(calls: calls, eventLoop: coordinator.eventLoop, metrics: metrics)
         calls.whenReloaded.append { [weak upstreams, unowned calls] in
             upstreams?.keep { calls.definition(ofService: $0)?.upstream != nil }
         }
@@ -155,7 +155,7 @@ package struct HTTPDoor: Service {
             CheckRoutes(coordinator: coordinator).routes, DomainRoutes(coordinator: coordinator).routes,
             PermitRoutes(coordinator: coordinator).routes, ServiceRoutes(coordinator: coordinator, probe: probe).routes,
             FleetRoutes(coordinator: coordinator).routes, EventRoutes(coordinator: coordinator).routes,
-            ProxyRoutes(coordinator: coordinator, upstreams: upstreams, logger: logger).routes,
+            ProxyRoutes(upstreams: upstreams, logger: logger).routes,
             SmallestLockRoutes(coordinator: coordinator).routes, ConsoleRoutes(live: live, access: access).routes,
             HealthRoutes(coordinator: coordinator, metrics: NIOLoopBound(pages, eventLoop: coordinator.eventLoop)).routes,
         ].flatMap(\.self)

@@ -81,7 +81,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     init(
         _ call: HTTPCall, hasBody: Bool, _ reply: HTTPReply, service: String, target: ProxyTarget, subject: String?,
-        calls: CoordinatorCalls, upstreams: Upstreams, logger: Logger
+        upstreams: Upstreams, logger: Logger
     ) {
         self.call = call
         self.hasBody = hasBody
@@ -89,7 +89,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         self.service = service
         self.target = target
         self.subject = subject
-        self.calls = calls
+        calls = upstreams.calls
         self.upstreams = upstreams
         self.logger = logger
         askedAt = started
@@ -139,7 +139,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         self.upstream = upstream
         limits = definition.limits
         let now = NIODeadline.now()
-        if tries == 0 { deadline = settings.totalTimeout.map { started + TimeAmount($0) } ?? .distantFuture }
+        if tries == 0 { deadline = upstream.totalTimeout.map { started + $0 } ?? .distantFuture }
         askedAt = tries == 0 ? started : now
         // It has waited for the loop too long. That is not the service's failure.
         guard deadline > now else { return tooLate() }

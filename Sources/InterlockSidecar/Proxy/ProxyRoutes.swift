@@ -6,7 +6,6 @@ internal import NIOHTTP1
 
 /// The guarded proxy: a call to a configured service, with its breaker, limits and concurrency before it.
 struct ProxyRoutes {
-    let coordinator: Coordinator
     let upstreams: NIOLoopBound<Upstreams>
     let logger: Logger
 
@@ -23,7 +22,7 @@ struct ProxyRoutes {
         }
         guard !hasBody || call.head.method != .TRACE else { throw HTTPProblem(.invalid, "TRACE has no body") }
         return GuardedCall(
-            call, hasBody: hasBody, reply, service: service, target: target, subject: subject,
-            calls: coordinator.callsOnEventLoop(), upstreams: upstreams.value, logger: logger)
+            call, hasBody: hasBody, reply, service: service, target: target, subject: subject, upstreams: upstreams.value,
+            logger: logger)
     }
 }

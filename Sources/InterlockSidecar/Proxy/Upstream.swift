@@ -12,6 +12,11 @@ final class Upstream {
     private static let mostConnections = 16_384
 
     let settings: UpstreamSettings
+    /// The times of the settings.
+    let connectTimeout: TimeAmount
+    let firstByteTimeout: TimeAmount
+    let idleTimeout: TimeAmount
+    let totalTimeout: TimeAmount?
     let concurrency: Int?
     let base: UpstreamBase
     let lastGood: LastGoodAnswers?
@@ -25,6 +30,10 @@ final class Upstream {
     ) {
         guard let base = UpstreamBase(settings.url), let origin = try? Self.origin(base, settings) else { return nil }
         self.settings = settings
+        connectTimeout = TimeAmount(settings.connectTimeout)
+        firstByteTimeout = TimeAmount(settings.firstByteTimeout)
+        idleTimeout = TimeAmount(settings.idleTimeout)
+        totalTimeout = settings.totalTimeout.map { TimeAmount($0) }
         self.concurrency = concurrency
         self.base = base
         self.times = times
@@ -34,7 +43,7 @@ final class Upstream {
         pool = HTTPConnectionPool(
             origin,
             settings: .init(
-                connectTimeout: TimeAmount(settings.connectTimeout), idleTimeout: TimeAmount(settings.connections.idle),
+                connectTimeout: connectTimeout, idleTimeout: TimeAmount(settings.connections.idle),
                 maximumAge: settings.connections.maximumAge.map { TimeAmount($0) },
                 mostConnections: concurrency ?? Self.mostConnections),
             eventLoop: eventLoop, largeReads: largeReads)
@@ -71,6 +80,7 @@ struct UpstreamTimes {
 
 /// The services that the proxy has called so far, each as it is configured now. Confined to the coordinator's event loop.
 final class Upstreams {
+    let calls: CoordinatorCalls
     private var table: [String: Upstream] = [:]
     let pace: ProxyPace
     /// The size of the request bodies that calls keep, in bytes.
@@ -79,7 +89,8 @@ final class Upstreams {
     private let metrics: PrometheusRegistry
     private let eventLoop: any EventLoop
 
-    init(eventLoop: any EventLoop, metrics: PrometheusRegistry) {
+    init(calls: CoordinatorCalls, eventLoop: any EventLoop, metrics: PrometheusRegistry) {
+        self.calls = calls
         self.eventLoop = eventLoop
         self.metrics = metrics
         pace = ProxyPace(eventLoop: eventLoop)

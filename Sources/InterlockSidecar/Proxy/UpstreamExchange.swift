@@ -55,7 +55,8 @@ final class UpstreamExchange: HTTPClientReceiver {
     private var held: Held?
     /// The time at which the whole request was sent; `nil` before that.
     private var sentAllAt: NIODeadline?
-    private let began = NIODeadline.now()
+    /// The time at which the first attempt began.
+    private var began: NIODeadline?
     private var isMeasured = false
     /// The time between the end of the request and the start of its answer.
     private var latency: Int64?
@@ -83,8 +84,11 @@ final class UpstreamExchange: HTTPClientReceiver {
     }
 
     func begin() {
+        let now = NIODeadline.now()
+        if began == nil { began = now }
+        passedAt = now
         upstream.pool.lease(for: self, avoidsUnused: isRepeated)
-        if case .connecting = stage, owner != nil { limit = .now() + TimeAmount(upstream.settings.connectTimeout) }
+        if case .connecting = stage, owner != nil { limit = now + upstream.connectTimeout }
     }
 
     /// The time at which the exchange ends if nothing happens. The owner ends the whole call.
@@ -92,7 +96,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         guard owner != nil else { return nil }
         if let limit { return limit }
         if case .connecting = stage { return nil }
-        return passedAt + TimeAmount(upstream.settings.idleTimeout)
+        return passedAt + upstream.idleTimeout
     }
 
     /// How long the upstream wants to be left alone, in milliseconds.
@@ -113,7 +117,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         let now = NIODeadline.now()
         sentAllAt = now
         passedAt = now
-        if case .sent = stage { limit = now + TimeAmount(upstream.settings.firstByteTimeout) }
+        if case .sent = stage { limit = now + upstream.firstByteTimeout }
         connection?.sendEnd(trailers)
     }
 
@@ -188,7 +192,7 @@ final class UpstreamExchange: HTTPClientReceiver {
 
     /// Ends the exchange within an answer, because the time of the whole call is over.
     func totalIsOver() {
-        let isStalled = owed != nil && .now() - passedAt >= TimeAmount(upstream.settings.firstByteTimeout)
+        let isStalled = owed != nil && .now() - passedAt >= upstream.firstByteTimeout
         fail(isStalled ? .total : .cut)
     }
 
@@ -199,28 +203,30 @@ final class UpstreamExchange: HTTPClientReceiver {
         guard owner != nil else { return }
         owner = nil
         limit = nil
-        measure()
+        let now = NIODeadline.now()
+        measure(until: now)
         let connection = connection
         self.connection = nil
         if let connection { connection.abandon() } else if case .connecting = stage { upstream.pool.cancel(self) }
         switch failure.verdict {
         case .service:
-            report(OutcomeReport(outcome: .error, latencyMilliseconds: latency ?? millisecondsSinceSent, status: status))
+            report(OutcomeReport(outcome: .error, latencyMilliseconds: latency ?? millisecondsSinceSent(now), status: status))
         case .answer: reportGood()
         // The call counts as slow if it took that long.
-        case .nobody: report(.unfinished(afterMilliseconds: latency ?? millisecondsSinceSent))
+        case .nobody: report(.unfinished(afterMilliseconds: latency ?? millisecondsSinceSent(now)))
         }
     }
 
     /// What it came to is known: the head of an answer, or that there is none.
-    private func measure() {
-        guard !isMeasured else { return }
+    private func measure(until now: NIODeadline) {
+        guard !isMeasured, let began else { return }
         isMeasured = true
-        upstream.times.tries.recordNanoseconds((NIODeadline.now() - began).nanoseconds, count: 1)
+        upstream.times.tries.recordNanoseconds((now - began).nanoseconds, count: 1)
     }
 
-    private var millisecondsSinceSent: Int64? {
-        sentAllAt.map { (NIODeadline.now() - $0).nanoseconds / 1_000_000 }
+    /// The time between the end of the request and `now`.
+    private func millisecondsSinceSent(_ now: NIODeadline) -> Int64? {
+        sentAllAt.map { (now - $0).nanoseconds / 1_000_000 }
     }
 
     /// The answer is good as far as it has come; what is reported first counts.
@@ -242,8 +248,10 @@ final class UpstreamExchange: HTTPClientReceiver {
         guard let owner else { return connection.abandon() }
         self.connection = connection
         stage = .sent
-        limit = nil
-        passedAt = .now()
+        if limit != nil {
+            limit = nil
+            passedAt = .now()
+        }
         connection.send(head)
         owner.upstreamTakes(self)
     }
@@ -255,12 +263,13 @@ final class UpstreamExchange: HTTPClientReceiver {
     func received(_ head: HTTPResponseHead) {
         stage = .answering
         limit = nil
-        passedAt = .now()
+        let now = NIODeadline.now()
+        passedAt = now
         if self.head.method != .HEAD, head.status.mayHaveResponseBody {
             owed = head.headers.first(name: "Content-Length").flatMap { Int($0) }
         }
-        measure()
-        latency = millisecondsSinceSent
+        measure(until: now)
+        latency = millisecondsSinceSent(now)
         status = Int(head.status.code)
         isGRPC = GRPC.isSpoken(in: head.headers)
         if isGRPC { noteGRPCStatus(head.headers) }
@@ -295,8 +304,9 @@ final class UpstreamExchange: HTTPClientReceiver {
         guard self.head.headers.contains(name: "Upgrade"), ProxyFields.namesWebSocket(head.headers) else {
             return fail(ProxyFailure(cause: .broken, reason: "the answer's status is 101"))
         }
-        measure()
-        latency = millisecondsSinceSent
+        let now = NIODeadline.now()
+        measure(until: now)
+        latency = millisecondsSinceSent(now)
         status = Int(head.status.code)
         let owner = owner
         self.owner = nil
