@@ -7,7 +7,8 @@ internal import NIOHTTP1
 struct MessageEncoder {
     /// A longer part of a body is not copied.
     private static let longestCopy = 4096
-    private static let full = 16_384
+    /// The most that is held until a flush, in bytes; one message may exceed it.
+    private static let mostHeld = 16_384
     /// The space for a head and a small body behind it.
     private static let space = 2048
 
@@ -15,8 +16,8 @@ struct MessageEncoder {
     private var encoded = ByteBuffer()
 
     var isEmpty: Bool { encoded.readableBytes == 0 }
-    /// Whether enough is encoded to be written before a flush: only then does the channel count it.
-    var isFull: Bool { encoded.readableBytes >= Self.full }
+    /// Whether the caller should write what is encoded without waiting for a flush: the channel counts only what is written.
+    var isFull: Bool { encoded.readableBytes >= Self.mostHeld }
 
     /// Returns everything encoded since the last call.
     mutating func take() -> ByteBuffer {
@@ -96,7 +97,7 @@ struct MessageEncoder {
         guard isChunked else { return }
         encoded.writeStaticString("0\r\n")
         guard let trailers else { return appendEndOfPart() }
-        appendText { Framing.ofTrailers.write(trailers, with: &$0) }
+        appendText { Framing().write(trailers, with: &$0) }
     }
 }
 
@@ -120,19 +121,13 @@ private struct Framing {
     private static let length = "content-length"
     private static let coding = "transfer-encoding"
 
-    let isChunked: Bool
-    private let dropsLength: Bool
-    private let dropsCoding: Bool
-    private let addsCoding: Bool
+    private(set) var isChunked = false
+    private var dropsLength = false
+    private var dropsCoding = false
+    private var addsCoding = false
 
-    static let ofTrailers = Framing(isChunked: false, dropsLength: false, dropsCoding: false, addsCoding: false)
-
-    private init(isChunked: Bool, dropsLength: Bool, dropsCoding: Bool, addsCoding: Bool) {
-        self.isChunked = isChunked
-        self.dropsLength = dropsLength
-        self.dropsCoding = dropsCoding
-        self.addsCoding = addsCoding
-    }
+    /// Trailers have no framing of their own.
+    init() {}
 
     init(_ fields: HTTPHeaders, _ version: HTTPVersion, _ body: Body) {
         let hasLength = body != .never && fields.contains(name: Self.length)

@@ -49,56 +49,59 @@ struct MessageEncoderTests {
         Bool.random(using: &random) ? nil : ["Trailer-Name": "value"]
     }
 
-    @Test("NIO's encoder writes the same responses", arguments: 0..<300)
-    func responses(seed: UInt64) throws {
-        var random = SeededRandom(seed: seed)
-        let channel = EmbeddedChannel(handler: HTTPResponseEncoder())
+    /// Three messages with random bodies and trailers, encoded by NIO and by `MessageEncoder`.
+    private static func encodedTwice<Head: Equatable & Sendable>(
+        by handler: any ChannelHandler, _ random: inout SeededRandom, head: (inout SeededRandom) -> Head,
+        append: (Head, inout MessageEncoder) -> Void
+    ) throws -> (expected: String, encoded: String) {
+        let channel = EmbeddedChannel(handler: handler)
         var encoder = MessageEncoder()
         var all = ByteBuffer()
         for _ in 0..<3 {
-            let status: HTTPResponseStatus =
-                [.ok, .noContent, .notModified, .continue, .custom(code: 299, reasonPhrase: "Odd"), .badGateway]
-                .randomElement(using: &random) ?? .ok
-            let version: HTTPVersion = Bool.random(using: &random) ? .http1_1 : .http1_0
-            let head = HTTPResponseHead(version: version, status: status, headers: Self.fields(&random))
-            try channel.writeOutbound(HTTPServerResponsePart.head(head))
-            encoder.append(head)
-            for part in Self.body(&random) {
-                try channel.writeOutbound(HTTPServerResponsePart.body(.byteBuffer(part)))
-                Self.append(part, to: &encoder, &all)
+            let head = head(&random)
+            try channel.writeOutbound(HTTPPart<Head, IOData>.head(head))
+            append(head, &encoder)
+            for part in body(&random) {
+                try channel.writeOutbound(HTTPPart<Head, IOData>.body(.byteBuffer(part)))
+                self.append(part, to: &encoder, &all)
             }
-            let trailers = Self.trailers(&random)
-            try channel.writeOutbound(HTTPServerResponsePart.end(trailers))
+            let trailers = trailers(&random)
+            try channel.writeOutbound(HTTPPart<Head, IOData>.end(trailers))
             encoder.appendEnd(trailers)
             all.writeImmutableBuffer(encoder.take())
         }
-        #expect(try Self.written(channel) == String(buffer: all))
+        return (try written(channel), String(buffer: all))
+    }
+
+    private static func version(_ random: inout SeededRandom) -> HTTPVersion { Bool.random(using: &random) ? .http1_1 : .http1_0 }
+
+    @Test("NIO's encoder writes the same responses", arguments: 0..<300)
+    func responses(seed: UInt64) throws {
+        var random = SeededRandom(seed: seed)
+        let statuses: [HTTPResponseStatus] = [
+            .ok, .noContent, .notModified, .continue, .custom(code: 299, reasonPhrase: "Odd"), .badGateway,
+        ]
+        let (expected, encoded) = try Self.encodedTwice(by: HTTPResponseEncoder(), &random) {
+            HTTPResponseHead(
+                version: Self.version(&$0), status: statuses.randomElement(using: &$0) ?? .ok, headers: Self.fields(&$0))
+        } append: {
+            $1.append($0)
+        }
+        #expect(expected == encoded)
     }
 
     @Test("NIO's encoder writes the same requests", arguments: 0..<300)
     func requests(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
-        let channel = EmbeddedChannel(handler: HTTPRequestEncoder())
-        var encoder = MessageEncoder()
-        var all = ByteBuffer()
-        for _ in 0..<3 {
-            let method: HTTPMethod =
-                [.GET, .HEAD, .POST, .PUT, .PATCH, .DELETE, .TRACE, .OPTIONS, .RAW(value: "PURGE")].randomElement(using: &random)
-                ?? .GET
-            let version: HTTPVersion = Bool.random(using: &random) ? .http1_1 : .http1_0
-            let head = HTTPRequestHead(version: version, method: method, uri: "/a?b=c", headers: Self.fields(&random))
-            try channel.writeOutbound(HTTPClientRequestPart.head(head))
-            encoder.append(head)
-            for part in Self.body(&random) {
-                try channel.writeOutbound(HTTPClientRequestPart.body(.byteBuffer(part)))
-                Self.append(part, to: &encoder, &all)
-            }
-            let trailers = Self.trailers(&random)
-            try channel.writeOutbound(HTTPClientRequestPart.end(trailers))
-            encoder.appendEnd(trailers)
-            all.writeImmutableBuffer(encoder.take())
+        let methods: [HTTPMethod] = [.GET, .HEAD, .POST, .PUT, .PATCH, .DELETE, .TRACE, .OPTIONS, .RAW(value: "PURGE")]
+        let (expected, encoded) = try Self.encodedTwice(by: HTTPRequestEncoder(), &random) {
+            HTTPRequestHead(
+                version: Self.version(&$0), method: methods.randomElement(using: &$0) ?? .GET, uri: "/a?b=c",
+                headers: Self.fields(&$0))
+        } append: {
+            $1.append($0)
         }
-        #expect(try Self.written(channel) == String(buffer: all))
+        #expect(expected == encoded)
     }
 
     @Test("a small reply is one buffer")

@@ -286,8 +286,8 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         ProxyFields.addUpgrade(to: &headers)
         mark(&headers)
         do {
-            let idle = upstream?.settings.idleTimeout ?? UpstreamSettings(url: "").idleTimeout
-            try Tunnel.between(connection, on: reply.eventLoop, idleTimeout: TimeAmount(idle)) {
+            let idle = upstream?.idleTimeout ?? TimeAmount(UpstreamSettings(url: "").idleTimeout)
+            try Tunnel.between(connection, on: reply.eventLoop, idleTimeout: idle) {
                 try reply.switchProtocols(headers, to: $0)
             }
         } catch {

@@ -248,6 +248,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         guard let owner else { return connection.abandon() }
         self.connection = connection
         stage = .sent
+        // Without a limit the pool has answered at once, and `begin` has just set the time.
         if limit != nil {
             limit = nil
             passedAt = .now()
