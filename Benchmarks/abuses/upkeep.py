@@ -6,9 +6,11 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from abuses.frames import grpc, web
 from abuses.target import ENCRYPTED, LOGIN, Abuse, Case, Target, configuration
+from rig import http2
 from rig.client import Client, encode
 from rig.hose import connect
 
@@ -16,14 +18,24 @@ from rig.hose import connect
 LEASES = 10_000
 #: Leases that are asked for before their replies are read.
 AT_ONCE = 500
+#: The first bytes of a client of HTTP/2, and a frame.
+BEGINNING = http2.GREETING + http2.frame(http2.WINDOW_UPDATE, 0, 0, b"\0\0\0\1")
 
 
-def arrivals(is_web: bool) -> Abuse:
+def resp(target: Target) -> int:
+    return target.port
+
+
+def arrivals(port: Callable[[Target], int], said: bytes = b"") -> Abuse:
+    """Connections that are reset as soon as they have said something."""
+
     def abuse(target: Target) -> Iterator[None]:
-        port = target.http_port if is_web else target.port
         while True:
             yield
-            connect(port).close()
+            connection = connect(port(target))
+            if said:
+                connection.send(said)
+            connection.close()
 
     return abuse
 
@@ -90,8 +102,15 @@ def reloads(target: Target) -> Iterator[None]:
 
 
 CASES = [
-    Case("connections-resp", "connections to the RESP API, opened and closed in a loop", arrivals(is_web=False)),
-    Case("connections-http", "connections to the HTTP API, opened and closed in a loop", arrivals(is_web=True)),
+    Case("connections-resp", "connections to the RESP API, opened and closed in a loop", arrivals(resp)),
+    Case("connections-http", "connections to the HTTP API, opened and closed in a loop", arrivals(web)),
+    Case(
+        "reset-resp",
+        "clients of the RESP API that ask for 200 KB and reset",
+        arrivals(resp, LOGIN + encode("COMMAND", "DOCS") * 100),
+    ),
+    Case("reset-http2", "clients of the HTTP API that begin HTTP/2 and reset", arrivals(web, BEGINNING)),
+    Case("reset-grpc", "clients of the gRPC API that begin HTTP/2 and reset", arrivals(grpc, BEGINNING)),
     Case("handshakes", "TLS handshakes in a loop", handshakes, ENCRYPTED),
     Case("leases", f"a client with {LEASES:,} linked leases that leaves", departures),
     Case("reload", "reloads that change 400 services", reloads),

@@ -17,6 +17,7 @@ final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, 
     private var alarm: LazyAlarm?
     private var firstRequestBy = NIODeadline.distantFuture
     private var received = ByteBuffer()
+    private var hasBegun = false
 
     init(door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn) {
         self.door = door
@@ -59,6 +60,7 @@ final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard self.context != nil else { return context.fireChannelRead(data) }
         received.append(unread: unwrapInboundIn(data))
+        guard !hasBegun else { return }
         guard Self.preface.starts(with: received.readableBytesView.prefix(Self.preface.count)) else {
             return begin(isHTTP2: false)
         }
@@ -77,7 +79,9 @@ final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, 
     func errorCaught(context: ChannelHandlerContext, error: any Error) { close() }
 
     private func begin(isHTTP2: Bool) {
-        guard let context else { return }
+        guard let context, !hasBegun else { return }
+        // The first write to a client that has reset makes NIO read what came before, while the handlers are being added.
+        hasBegun = true
         do {
             let connection: any HTTPDoorConnection =
                 isHTTP2
@@ -90,6 +94,7 @@ final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, 
         } catch {
             return close()
         }
+        guard self.context != nil else { return }
         end()
         if received.readableBytes > 0 {
             context.fireChannelRead(wrapInboundOut(received))

@@ -317,9 +317,10 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         if writer.buffer.count > Self.longestOutput {
             return drop(context)
         }
-        if isReading {
-            if writer.buffer.count >= Self.flushThreshold { flushNow() }
-        } else if slots.isEmpty, !isClosing, isWritable, turn.mayWrite() {
+        // `takeAll` flushes between two commands: the present one is still in `input`, and a write to a client that has reset makes NIO
+        // read on at once.
+        if isReading { return }
+        if slots.isEmpty, !isClosing, isWritable, turn.mayWrite() {
             // Nothing else is under way that could share the write: the client may work on while others are answered.
             write(context)
             if isReadHeldBack || input.readableBytes > 0 { planFlush() }
@@ -408,6 +409,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         commandsUntilLook = Self.commandsBetweenLooks
         while !isClosing, mayTakeMore, input.readableBytes > 0, takeOne(context) {
             isRelieved = false
+            if writer.buffer.count >= Self.flushThreshold { flushNow() }
             commandsUntilLook -= 1 + parser.arguments.count / Self.argumentsOfCommand
             guard commandsUntilLook <= 0 else { continue }
             commandsUntilLook = Self.commandsBetweenLooks
@@ -574,7 +576,7 @@ extension RESPConnection {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard !isClosing else { return }
         input.append(unread: unwrapInboundIn(data))
-        guard !isTurnAwaited else { return }
+        guard !isTurnAwaited, !isReading else { return }
         now = door.commands.calls.now()
         process(context)
     }

@@ -1,0 +1,75 @@
+import Hiredis
+import Interlock
+import InterlockCore
+import Logging
+import NIOCore
+import NIOEmbedded
+import Testing
+
+@testable import InterlockSidecar
+
+/// A write to a client that has reset fails, and NIO then reads what came before the reset at once: within that write.
+@Suite("Clients that reset while they are written to")
+struct ResetClientTests {
+    /// A connection whose first write fails so.
+    private final class Reset: ChannelOutboundHandler {
+        typealias OutboundIn = IOData
+        typealias OutboundOut = IOData
+
+        private var unread: ByteBuffer?
+
+        init(unread: ByteBuffer) {
+            self.unread = unread
+        }
+
+        func flush(context: ChannelHandlerContext) {
+            guard let unread else { return }
+            self.unread = nil
+            context.fireChannelRead(NIOAny(unread))
+            context.fireChannelReadComplete()
+            context.close(promise: nil)
+        }
+    }
+
+    private static let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+
+    @Test("with the first bytes of HTTP/2: its protocol is chosen once, and the connection ends")
+    func http2() throws {
+        let eventLoop = EmbeddedEventLoop()
+        let preface = ByteBuffer(string: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        let channel = EmbeddedChannel(handler: Reset(unread: ByteBuffer(repeating: 0, count: 9)), loop: eventLoop)
+        channel.connect(to: try SocketAddress(unixDomainSocketPath: "/client"), promise: nil)
+        let metrics = PrometheusRegistry()
+        let door = HTTPDoorContext(
+            router: HTTPRouter(routes: [], metrics: metrics), gate: HTTPGate(access: AccessControl(keys: []), hosts: ["a"]),
+            isTLS: false, maximumConnections: 4, firstRequestTimeout: .seconds(10), idleTimeout: .seconds(60), metrics: metrics,
+            turns: ClientTurns(eventLoop: eventLoop) { 0 }, logger: Self.logger)
+        try door.serve(channel)
+        try channel.writeInbound(preface)
+        eventLoop.run()
+        #expect(!channel.isActive)
+        #expect(door.connectionCount == 0)
+    }
+
+    @Test("with commands of RESP: each is carried out once, and the connection ends")
+    func resp() async throws {
+        let eventLoop = NIOAsyncTestingEventLoop()
+        let channel = NIOAsyncTestingChannel(loop: eventLoop)
+        try await channel.connect(to: SocketAddress(unixDomainSocketPath: "/client")).get()
+        let configuration = InterlockConfiguration(redis: .init(address: .host("127.0.0.1", port: 1)), host: "test")
+        let coordinator = Coordinator(configuration: configuration, eventLoop: eventLoop, logger: Self.logger)
+        let door = try await eventLoop.executeInContext {
+            let door = RESPDoorContext(
+                coordinator: coordinator, access: AccessControl(keys: []), maximumConnections: 4, stallTimeout: .seconds(10),
+                logger: Self.logger, turns: ClientTurns(eventLoop: eventLoop) { 0 })
+            try channel.pipeline.syncOperations.addHandler(Reset(unread: ByteBuffer(string: "PING\r\n")))
+            try door.accept(channel)
+            return NIOLoopBound(door, eventLoop: eventLoop)
+        }
+        // They are answered with more bytes than are kept until the end of the tick.
+        try await channel.writeInbound(ByteBuffer(string: String(repeating: "COMMAND DOCS\r\n", count: 100)))
+        await eventLoop.run()
+        #expect(!channel.isActive)
+        #expect(try await eventLoop.executeInContext { door.value.connectionCount } == 0)
+    }
+}
