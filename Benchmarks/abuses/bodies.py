@@ -23,6 +23,7 @@ def head(path: str, *lines: str) -> bytes:
 LENGTH, KEY = f"Content-Length: {SIZE}", f"X-Api-Key: {WITNESS}"
 CHUNKED = "Transfer-Encoding: chunked"
 REQUESTS = {
+    "400": b"GET  HTTP\r\n\r\n",
     "401": head("/v1/locks/a", LENGTH),
     "401, chunked": head("/v1/locks/a", CHUNKED),
     "404": head("/nothing", LENGTH, KEY),

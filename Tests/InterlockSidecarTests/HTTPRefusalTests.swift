@@ -212,6 +212,7 @@ struct HTTPRefusalTests {
     private static func taken(_ port: Int, _ head: String, of total: Int) async throws -> Int {
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.socketOption(.so_sndbuf), value: 64 * 1024)
+            .channelOption(.allowRemoteHalfClosure, value: true)
             .connect(host: "127.0.0.1", port: port).get()
         try await channel.writeAndFlush(ByteBuffer(string: head))
         let piece = ByteBuffer(repeating: 0x20, count: 64 * 1024)
@@ -229,8 +230,9 @@ struct HTTPRefusalTests {
     }
 
     @Test(
-        "little of an unwanted body is read before the connection closes",
+        "little of an unwanted body, or of bytes that are no HTTP, is read before the connection closes",
         arguments: [
+            "GET  HTTP\r\n",
             "POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\n",
             "POST /nowhere HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: web-secret\r\n",
             "POST /v1/locks/a HTTP/1.1\r\nHost: evil.example\r\n",

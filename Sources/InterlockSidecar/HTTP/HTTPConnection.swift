@@ -204,8 +204,8 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         // The decoder reads nothing behind an error.
         fields.end()
-        // It was told already what is wrong.
-        if case ByteToMessageDecoderError.dataReceivedInErrorState = error { return }
+        // It was told already what is wrong. Little of what follows is read.
+        if case ByteToMessageDecoderError.dataReceivedInErrorState(_, let bytes) = error { return drop(.body(bytes)) }
         if PeerLiveness.isSilence(error) { fallSilent() }
         behindTurn { [self] in failed(error) }
     }
