@@ -89,6 +89,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     private var receiver: (any HTTPClientReceiver)?
     /// It carries a request, or what came behind its answer is not known yet.
     fileprivate private(set) var isTaken = false
+    private var isFlushing = false
     private var isRequestSent = true
     private(set) var isAnswerWhole = true
     /// The answer that changes the protocol, until its end.
@@ -219,7 +220,9 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     }
 
     package func flush() {
+        isFlushing = true
         context?.flush()
+        isFlushing = false
         // If the flush fails, the receiver has already been notified.
         if !isStream, headSentAt == nil { headSentAt = .now() }
     }
@@ -288,7 +291,8 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
             context?.eventLoop.assumeIsolated().execute { [self] in context?.close(promise: nil) }
             return
         }
-        guard mayBeUsedAgain, isOpen else { return close() }
+        // An answer that is read within a flush is the last: the write has failed, and NIO reads what is left.
+        guard mayBeUsedAgain, isOpen, !isFlushing else { return close() }
         isReused = true
         resumeReading()
         home?.free(self)

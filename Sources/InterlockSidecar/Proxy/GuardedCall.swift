@@ -183,7 +183,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         case .granted(let permit, let state):
             breaker = state
             abandonLast()
-            attempt(upstream, permit)
+            return attempt(upstream, permit)
         case .refused(let reason, let state, let retryAfter):
             breaker = state
             instead(
@@ -210,12 +210,12 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     // MARK: Tries
 
-    private func attempt(_ upstream: Upstream, _ permit: PermitID) {
-        if tries == 0 {
-            upstream.noteCall()
-            // Only now: a client that is refused need not send the body.
-            if hasBody, call.awaitsContinue { reply.writeContinue() }
-        }
+    /// Returns `false` if the client has left: nobody wants the permit.
+    private func attempt(_ upstream: Upstream, _ permit: PermitID) -> Bool {
+        // Only now: a client that is refused need not send the body.
+        if tries == 0, hasBody, call.awaitsContinue { reply.writeContinue() }
+        guard case .asking = stage else { return false }
+        if tries == 0 { upstream.noteCall() }
         tries += 1
         triedAt = .now()
         var head = HTTPRequestHead(
@@ -229,6 +229,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         stage = .trying(exchange)
         exchange.begin()
         arm()
+        return true
     }
 
     func upstreamTakes(_ exchange: UpstreamExchange) {

@@ -256,11 +256,14 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     func revoke() {
         guard session.isSecured else { return }
         isClosing = true
+        var abandoned: [PendingCall] = []
         for index in slots.indices {
             guard case .pending(let call?) = slots[index] else { continue }
             slots[index] = .pending(nil)
-            door.cancel(call)
+            abandoned.append(call)
         }
+        // Each may bring replies, which end other slots.
+        for call in abandoned { door.cancel(call) }
         closeAfterWhatIsWritten()
     }
 
