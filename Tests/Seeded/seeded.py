@@ -114,8 +114,9 @@ BUGS = [
     Bug(
         "lost-lease-renewed",
         "LockCoordinator+Holders.swift",
-        "            leases.ended(name, token: token, fence: fence, .lost, now: now)\n            completion(.lost)\n",
-        "            completion(.renewed(validMilliseconds: ttl))\n",
+        "            leases.ended(name, token: script.token, fence: script.fence, .lost, now: runtime.time.now())\n"
+        "            completion(.lost)\n",
+        "            completion(.renewed(validMilliseconds: script.ttl))\n",
         TWO_HOLDERS,
     ),
     Bug(
