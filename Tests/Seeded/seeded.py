@@ -311,7 +311,9 @@ BUGS = [
         "subscription-not-renewed",
         "RedisSubscriber.swift",
         "        requestSubscriptions(by: handler)\n        scheduleCheck(of: handler)\n",
-        "        if confirmed == 0 { requestSubscriptions(by: handler) }\n        scheduleCheck(of: handler)\n",
+        "        if let told = onSubscribed {\n            requestSubscriptions(by: handler)\n"
+        "            onSubscribed = { [weak self] in\n                self?.onSubscribed = nil\n                told()\n            }\n"
+        "        }\n        scheduleCheck(of: handler)\n",
         ("free-locks", "open-breakers"),
     ),
     # ---- The event loop's time
