@@ -89,6 +89,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     private var receiver: (any HTTPClientReceiver)?
     /// It carries a request, or what came behind its answer is not known yet.
     fileprivate private(set) var isTaken = false
+    /// Whether a flush is in progress: an answer read within it is the last, because NIO drains the socket after a failed write.
     private var isFlushing = false
     private var isRequestSent = true
     private(set) var isAnswerWhole = true
@@ -291,7 +292,6 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
             context?.eventLoop.assumeIsolated().execute { [self] in context?.close(promise: nil) }
             return
         }
-        // An answer that is read within a flush is the last: the write has failed, and NIO reads what is left.
         guard mayBeUsedAgain, isOpen, !isFlushing else { return close() }
         isReused = true
         resumeReading()

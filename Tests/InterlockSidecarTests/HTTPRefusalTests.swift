@@ -230,7 +230,7 @@ struct HTTPRefusalTests {
     }
 
     @Test(
-        "little of an unwanted body, or of bytes that are no HTTP, is read before the connection closes",
+        "little of an unwanted body, or of bytes that are not HTTP, is read before the connection closes",
         arguments: [
             "GET  HTTP\r\n",
             "POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\n",

@@ -8,10 +8,10 @@ import Testing
 
 @testable import InterlockSidecar
 
-/// A write to a client that has reset fails, and NIO then reads what came before the reset at once: within that write.
+/// A write to a client that has reset fails, and NIO drains the socket within that write.
 @Suite("Clients that reset while they are written to")
 struct ResetClientTests {
-    /// A connection whose first write fails so.
+    /// Fails the first write of a connection like this.
     private final class Reset: ChannelOutboundHandler {
         typealias OutboundIn = IOData
         typealias OutboundOut = IOData
@@ -66,7 +66,7 @@ struct ResetClientTests {
             try door.accept(channel)
             return NIOLoopBound(door, eventLoop: eventLoop)
         }
-        // They are answered with more bytes than are kept until the end of the tick.
+        // The replies have more bytes than are kept until the end of the tick.
         try await channel.writeInbound(ByteBuffer(string: String(repeating: "COMMAND DOCS\r\n", count: 100)))
         await eventLoop.run()
         #expect(!channel.isActive)

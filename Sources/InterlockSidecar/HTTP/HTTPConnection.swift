@@ -204,7 +204,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         // The decoder reads nothing behind an error.
         fields.end()
-        // It was told already what is wrong. Little of what follows is read.
+        // The client has its answer. Only a little of what follows is read.
         if case ByteToMessageDecoderError.dataReceivedInErrorState(_, let bytes) = error { return drop(.body(bytes)) }
         if PeerLiveness.isSilence(error) { fallSilent() }
         behindTurn { [self] in failed(error) }

@@ -17,6 +17,7 @@ final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, 
     private var alarm: LazyAlarm?
     private var firstRequestBy = NIODeadline.distantFuture
     private var received = ByteBuffer()
+    /// Whether the handlers of the protocol are being added, or were.
     private var hasBegun = false
 
     init(door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn) {
@@ -80,7 +81,7 @@ final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, 
 
     private func begin(isHTTP2: Bool) {
         guard let context, !hasBegun else { return }
-        // The first write to a client that has reset makes NIO read what came before, while the handlers are being added.
+        // If the first write fails, NIO drains the socket at once, while the handlers are being added.
         hasBegun = true
         do {
             let connection: any HTTPDoorConnection =

@@ -331,7 +331,7 @@ package final class HTTPReply {
         guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
         writePart(part)
         writer.flush(context)
-        // The write may be the first to meet that the client has left.
+        // The flush may have found that the client has left.
         guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
         if isWritable { done.succeed() } else { writers.append(done) }
     }

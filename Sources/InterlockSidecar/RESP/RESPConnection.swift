@@ -262,7 +262,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             slots[index] = .pending(nil)
             abandoned.append(call)
         }
-        // Each may bring replies, which end other slots.
+        // Cancelling a call may deliver replies, which remove slots.
         for call in abandoned { door.cancel(call) }
         closeAfterWhatIsWritten()
     }
@@ -320,8 +320,8 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         if writer.buffer.count > Self.longestOutput {
             return drop(context)
         }
-        // `takeAll` flushes between two commands: the present one is still in `input`, and a write to a client that has reset makes NIO
-        // read on at once.
+        // `takeAll` flushes between commands. If a write fails, NIO drains the socket at once, and the present command is still in
+        // `input`.
         if isReading { return }
         if slots.isEmpty, !isClosing, isWritable, turn.mayWrite() {
             // Nothing else is under way that could share the write: the client may work on while others are answered.
