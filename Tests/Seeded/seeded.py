@@ -358,7 +358,7 @@ BUGS = [
         "        guard isDemoted, place != nil || runID != nil else { return [] }\n",
         "        guard isDemoted, place != nil || runID != nil, places.isEmpty else { return [] }\n",
         ("kept-leases", "free-locks"),
-        story="SimulationTests.MovedServerStoryTests/linkedLease\\(",
+        story="SimulationTests.MovedServerStoryTests/siblings\\(",
     ),
     # On a cluster PUBLISH counts those who listen at one server.
     Bug(

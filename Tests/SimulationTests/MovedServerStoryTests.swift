@@ -34,6 +34,20 @@ struct MovedServerStoryTests {
         #expect(stage.run(upTo: 1000) { losses == [.deleted] })
     }
 
+    @Test("a connection that is refused as by a replica takes the others along, also where no server reports its run ID")
+    func siblings() throws {
+        let stage = Stage()
+        stage.redis.server.reportsRunID = false
+        let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 1500)))?.lease)
+        stage.sidecars[0].call { calls in _ = calls.followLease(lease, isLinked: true) { _ in } }
+        stage.run(milliseconds: 100)
+        for _ in 0..<20 {
+            stage.redis.handOver()
+            #expect(stage.run(upTo: 6000) { !stage.redis.server.hasNoConnections })
+            #expect(stage.run(upTo: 1000) { stage.redis.server.connectionCount == Self.connections })
+        }
+    }
+
     @Test("a sidecar whose subscriptions come back at another server takes its other connections there")
     func runID() throws {
         let stage = Stage()

@@ -62,7 +62,8 @@ enum ServerCommands {
     private static func info(of server: SimulatedServer) -> String {
         let mode = server.cluster == nil ? "standalone" : "cluster"
         let lines = [
-            "# Server", "redis_version:\(SimulatedServer.version)", "redis_mode:\(mode)", "run_id:\(server.runID)", "",
+            "# Server", "redis_version:\(SimulatedServer.version)", "redis_mode:\(mode)",
+            server.reportsRunID ? "run_id:\(server.runID)" : "", "",
             "# Clients", "connected_clients:\(server.connections.count)", "",
             "# Memory", "maxmemory_policy:noeviction", "",
             "# Persistence", "loading:\(server.condition == .loading ? 1 : 0)", "",

@@ -70,6 +70,9 @@ package final class SimulatedServer {
     /// The first connection with subscriptions is reset.
     package func closeSubscriber() { connections.first { $0.isSubscribed }?.closeByServer() }
 
+    /// Whether `INFO` has the run ID. A user who may not run `INFO` never learns it.
+    package var reportsRunID = true
+
     /// 40 hexadecimal digits, other ones for each server and after each restart. Worlds compare them and draw nothing from them.
     var runID: String {
         func digits(_ number: UInt, _ count: Int) -> String {
