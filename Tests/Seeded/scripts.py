@@ -69,7 +69,7 @@ BUGS = [
         "if holder ~= ARGV[1] then",
         "if not holder then",
         # A client that was told "held" releases the lock anyway: the checkers take the answer 1 for a lease that it had.
-        ("exclusion", "fenced-writes", "free-locks"),
+        ("exclusion", "fenced-writes", "free-locks", "kept-leases"),
         CROWD,
     ),
     Bug(

@@ -373,6 +373,20 @@ struct LockFaultTests {
         #expect((semaphore.at ?? 0) < 2000)
     }
 
+    @Test("calls that wait when Redis becomes unreachable fail within its timeout, not at the end of their wait")
+    func waitersFail() throws {
+        let stage = Stage()
+        _ = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
+        let waiters = try (0..<3).map { _ in stage.acquire(try Self.request("orders", wait: 60_000)) }
+        stage.run(milliseconds: 200)
+        stage.redis.crash()
+        stage.run(milliseconds: 3000)
+        for waiter in waiters {
+            guard case .failed(let error)? = waiter.value else { return #expect(Bool(false), "it still waits") }
+            #expect(error.code == .unavailable)
+        }
+    }
+
     @Test("a call that tries before it waits is answered once when Redis is away for too long")
     func toldOnce() throws {
         let stage = Stage(redisMilliseconds: 50)
