@@ -16,7 +16,7 @@ struct LineWriterTests {
             (reader, writer) = (ends[0], ends[1])
         }
 
-        /// Reads lines up to the one that is the last.
+        /// Reads lines up to the first for which `isLast` holds.
         func lines(until isLast: (Substring) -> Bool) -> [Substring] {
             var lines: [Substring] = []
             var rest: Substring = ""
@@ -53,7 +53,7 @@ struct LineWriterTests {
         for number in 0..<3000 { writer.add("\(filling)\(number)") }
         #expect(dropped.withLockedValue { $0 } > 0)
         #expect(writer.isBusy)
-        // The queue may have begun to write when lines were dropped already, and then accepts more: each gap has its count.
+        // If the queue starts late, lines are dropped before its first write, and later ones are accepted: each gap has its count.
         var next = 0
         let lines = pipe.lines { line in
             if line.hasSuffix(" dropped"), let count = Int(line.dropLast(" dropped".count)) {

@@ -132,7 +132,7 @@ BUGS = [
         "let all = (Array(waiters.values) + Array(trying.values)).sorted",
         "let all = Array(trying.values).sorted",
         ("answers",),
-        # The end of its own wait answers a waiter all the same, but much later.
+        # The deadline of the wait answers the waiter too, but much later.
         story="SimulationTests.LockFaultTests/waitersFail\\(",
     ),
     Bug(

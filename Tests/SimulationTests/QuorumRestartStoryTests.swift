@@ -212,7 +212,7 @@ struct QuorumRestartStoryTests {
         // The server learns the scripts again.
         let other = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("invoices")))?.lease)
         #expect(Self.isRenewed(other, on: stage))
-        // Its answer and the restore together take longer than a restore may take.
+        // The answer and the restore together take longer than a restore may take.
         stage.path(of: 0, toQuorum: 0).delay = .milliseconds(10)...(.milliseconds(10))
         let renewal = stage.renew(lease, ttl: 20_000)
         stage.run(milliseconds: 5)
