@@ -37,9 +37,8 @@ struct LeaseTable {
         /// The end that its holder relied on when it was listed.
         let deadline: Instant
 
-        fileprivate init(_ entry: Entry) {
-            name = entry.holder.name
-            token = entry.holder.token
+        fileprivate init(_ entry: Entry, names: (name: String, token: String)) {
+            (name, token) = names
             fence = entry.fence
             deadline = entry.deadline
         }
@@ -54,37 +53,25 @@ struct LeaseTable {
     }
 
     fileprivate struct Entry {
-        var holder: Holder
+        /// `nil` unless the owner chose its token; other tokens begin with it.
+        var label: String?
         var deadline: Instant
         let fence: Int64
         let grant: GrantHistory.ID
         let grantedAt: Instant
     }
 
-    /// The strings of an entry, apart from it: entries are copied twice for each grant.
-    fileprivate final class Holder {
-        let name: String
-        let token: String
-        /// `nil` unless the owner chose its token; other tokens begin with it.
-        let label: String?
-
-        init(name: String, token: String, label: String?) {
-            self.name = name
-            self.token = token
-            self.label = label
-        }
-    }
-
-    private struct Review {
+    /// A key in the order of grant.
+    private struct Listing {
         let key: Key
-        let fence: Int64
-        let at: Instant
+        /// The entry is not dropped at a grant before this time, even if its lease was shortened.
+        var keptUntil: Instant
     }
 
     private static let capacity = 20_000
-    /// The shortest time between reviews of a lease. The first review follows this long after the grant, and each later
-    /// one when half of the remaining time has passed, at most `longestPause` later; both wait longer when reviews
-    /// cannot keep up.
+    /// The shortest time between reviews of a lease. The first review is due this long after the grant, and each later
+    /// one when half of the remaining time has passed, at most `longestPause` later. Both come later when a review ahead
+    /// of them is not due, and when reviews cannot keep up.
     static let reviewMilliseconds: Int64 = 1000
     private static let longestPause: Int64 = 5000
     /// The most leases of one review.
@@ -93,10 +80,10 @@ struct LeaseTable {
     private(set) var history = GrantHistory()
 
     private var entries: [Key: Entry] = [:]
-    /// In order of grant: what has lapsed is dropped from the front, a few at each grant.
-    private var order: Deque<Key> = []
-    /// Reviews in order of time. Entries of leases that have ended are dropped when they are due.
-    private var reviews: Deque<Review> = []
+    /// In order of grant. Each grant drops a few lapsed leases from the front.
+    private var order: Deque<Listing> = []
+    /// Every entry has one review here. Reviews of ended leases stay until they reach the front or the queue is full.
+    private var reviews = ReviewQueue<Key>()
     /// Locks that are reported broken, by `Key.lock`: their leases are read again at once.
     private var suspects: Set<Int> = []
     private var areAllSuspect = false
@@ -107,29 +94,31 @@ struct LeaseTable {
     ///   - host: the label of an owner that gives none.
     mutating func granted(_ lease: Lease, to request: LockRequest, startedAt: Instant, now: Instant, host: String) {
         let label = request.owner == nil ? nil : request.label
-        for _ in 0..<2 { dropLapsed(now: now) }
+        if dropLapsed(now: now) { _ = dropLapsed(now: now) }
+        if reviews.count >= 2 * Self.capacity { dropEndedReviews() }
         let key = Key(name: lease.name, token: lease.token)
         let known = entries[key]
         if let known, known.fence == lease.fence {
             // An owner who asks again need not say its label again, and keeps what it was promised.
             let deadline = max(known.deadline, lease.deadline)
             entries[key]?.deadline = deadline
-            if let label { entries[key]?.holder = Holder(name: lease.name, token: lease.token, label: label) }
+            if let label { entries[key]?.label = label }
             return history.promised(known.grant, until: deadline)
         }
         // Another grant to the same owner: the one before is over.
         if let known { history.ended(known.grant, .lost, at: now) }
-        let shown = request.owner == nil ? nil : label ?? known?.holder.label ?? host
+        let shown = request.owner == nil ? nil : label ?? known?.label ?? host
         let grant = history.granted(
             lease, mode: lease.permits.map { .permits($0) } ?? request.mode, label: shown,
             waitedNanoseconds: now.nanoseconds - startedAt.nanoseconds, now: now)
         let isListed = known != nil || (entries.count < Self.capacity && order.count < 2 * Self.capacity)
         guard isListed else { return }
-        entries[key] = Entry(
-            holder: Holder(name: lease.name, token: lease.token, label: shown), deadline: lease.deadline, fence: lease.fence,
-            grant: grant, grantedAt: now)
-        if known == nil { order.append(key) }
-        plan(key, fence: lease.fence, at: now.advanced(byMilliseconds: Self.reviewMilliseconds))
+        let entry = Entry(
+            label: shown, deadline: lease.deadline, fence: lease.fence, grant: grant, grantedAt: now)
+        entries[key] = entry
+        if known == nil { order.append(Listing(key: key, keptUntil: Self.end(of: entry))) }
+        let firstReview = now.advanced(byMilliseconds: Self.reviewMilliseconds)
+        reviews.append(key, grant: grant, at: firstReview, name: lease.name, token: lease.token)
     }
 
     /// - Parameter fence: the fence of the extended grant; `nil` for whichever the token has. The same below.
@@ -170,42 +159,47 @@ struct LeaseTable {
     }
 
     func label(of name: String, token: String) -> String? {
-        entries[Key(name: name, token: token)]?.holder.label
+        entries[Key(name: name, token: token)]?.label
     }
 
     var isEmpty: Bool { entries.isEmpty }
 
     /// How many are still valid. O(n), for the gauge.
     mutating func count(now: Instant) -> Int {
-        for key in entries.filter({ Self.isForgotten($0.value, now: now) }).keys { entries[key] = nil }
-        order = Deque(order.filter { entries[$0] != nil })
+        for key in entries.filter({ Self.end(of: $0.value) <= now }).keys { entries[key] = nil }
+        order = Deque(order.filter { entries.index(forKey: $0.key) != nil })
         return entries.values.count(where: { $0.deadline > now })
     }
 
-    private mutating func dropLapsed(now: Instant) {
-        guard let oldest = order.first else { return }
-        if let entry = entries[oldest] {
-            guard Self.isForgotten(entry, now: now) else {
+    /// Removes the first listing if its lease has ended or lapsed. Returns whether it did.
+    private mutating func dropLapsed(now: Instant) -> Bool {
+        guard var oldest = order.first else { return false }
+        if let place = entries.index(forKey: oldest.key) {
+            if oldest.keptUntil <= now { oldest.keptUntil = Self.end(of: entries.values[place]) }
+            guard oldest.keptUntil <= now else {
+                order[0] = oldest
                 // A long lease does not keep the shorter ones behind it on the list.
                 if order.count >= Self.capacity { order.append(order.removeFirst()) }
-                return
+                return false
             }
-            entries[oldest] = nil
+            entries.remove(at: place)
         }
         order.removeFirst()
+        return true
     }
 
-    /// Whether a lapsed lease can be dropped. It is kept a little longer, because a review may find that it was
+    /// Returns when an entry is dropped. It outlives its lease a little, because a review may find that the lease was
     /// extended elsewhere.
-    private static func isForgotten(_ entry: Entry, now: Instant) -> Bool {
-        entry.deadline.advanced(byMilliseconds: 2 * reviewMilliseconds) <= now
+    private static func end(of entry: Entry) -> Instant {
+        entry.deadline.advanced(byMilliseconds: 2 * reviewMilliseconds)
     }
 
     // MARK: Reviews
 
-    private mutating func plan(_ key: Key, fence: Int64, at instant: Instant) {
-        guard reviews.count < 2 * Self.capacity else { return }
-        reviews.append(Review(key: key, fence: fence, at: instant))
+    /// O(n), and makes room for as many grants as there can be entries.
+    private mutating func dropEndedReviews() {
+        let entries = entries
+        reviews.keep { entries[$0.key]?.grant == $0.grant }
     }
 
     /// Handles the report of a broken lock. Returns whether listed leases may belong to that lock.
@@ -220,21 +214,29 @@ struct LeaseTable {
     mutating func due(now: Instant, isFollowed: (Listed) -> Bool) -> [Listed] {
         var due: [Listed] = []
         if !suspects.isEmpty {
-            let suspected = entries.filter { areAllSuspect || suspects.contains($0.key.lock) }
-            let found = suspected.values.sorted { $0.grant < $1.grant }
-            due = found.prefix(Self.mostReviewed).map { Listed($0) }
+            let suspected = reviews.filter {
+                (areAllSuspect || suspects.contains($0.key.lock)) && entries[$0.key]?.grant == $0.grant
+            }
+            let first = suspected.sorted { $0.review.grant < $1.review.grant }.prefix(Self.mostReviewed)
+            due = first.compactMap { review, place in
+                entries[review.key].map { Listed($0, names: reviews.names(of: review, at: place)) }
+            }
             suspects = []
             areAllSuspect = false
         }
         let shortest = Self.reviewMilliseconds * Int64(1 + entries.count / Self.mostReviewed)
         while let review = reviews.first, review.at <= now, due.count < Self.mostReviewed {
-            reviews.removeFirst()
-            guard let entry = entries[review.key], entry.fence == review.fence else { continue }
-            let listed = Listed(entry)
+            guard let entry = entries[review.key], entry.grant == review.grant else {
+                reviews.dropFirst()
+                continue
+            }
+            let names = reviews.removeFirst()
+            let listed = Listed(entry, names: names)
             if !isFollowed(listed) { due.append(listed) }
             let left = (entry.deadline.nanoseconds - now.nanoseconds) / 1_000_000
             let pause = max(shortest, min(Self.longestPause, left / 2))
-            plan(review.key, fence: review.fence, at: now.advanced(byMilliseconds: pause))
+            let next = now.advanced(byMilliseconds: pause)
+            reviews.append(review.key, grant: review.grant, at: next, name: names.name, token: names.token)
         }
         return due
     }
