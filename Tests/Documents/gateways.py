@@ -55,6 +55,7 @@ DOMAIN = """
 rls: {{ timeout: 8s }}
 services:
   guarded: {{ limits: [{{ limit: 2, per: 1h }}], when_redis_is_down: deny }}
+  unasked: {{ limits: [{{ limit: 2, per: 1h }}], when_redis_is_down: deny }}
 rate_limits:
   edge:
     when_redis_is_down: {policy}
@@ -264,7 +265,8 @@ class Check:
         known = headers.get("ratelimit"), headers.get("x-ratelimit-remaining")
         if (status, headers.get("interlock-cause"), *known) != (429, "redis", None, None):
             raise Failure(f"a refusal for want of Redis tells {headers}")
-        if (status := self.gateways[0].status({}, "/guarded")) != 502:
+        # A known refusal holds without Redis, so this asks about a limit that has refused nobody.
+        if (status := self.gateways[0].status({}, "/unasked")) != 502:
             raise Failure(f"where the filter says 502 when a service's limit is not known Envoy answers {status}")
 
     def sidecar_goes(self) -> None:
