@@ -265,7 +265,7 @@ class Check:
         known = headers.get("ratelimit"), headers.get("x-ratelimit-remaining")
         if (status, headers.get("interlock-cause"), *known) != (429, "redis", None, None):
             raise Failure(f"a refusal for want of Redis tells {headers}")
-        # A known refusal holds without Redis, so this asks about a limit that has refused nobody.
+        # A known refusal holds without Redis, so the check asks about a limit that has refused nobody.
         if (status := self.gateways[0].status({}, "/unasked")) != 502:
             raise Failure(f"where the filter says 502 when a service's limit is not known Envoy answers {status}")
 

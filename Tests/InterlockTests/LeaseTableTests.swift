@@ -3,7 +3,7 @@ import Testing
 
 @testable import Interlock
 
-/// These tests are pure: they pass the time in.
+/// The tests pass the time in, and need no Redis.
 @Suite("The list of a sidecar's leases")
 final class LeaseTableTests {
     private var table = LeaseTable()

@@ -64,7 +64,7 @@ struct LeaseTable {
     /// A key in the order of grant.
     private struct Listing {
         let key: Key
-        /// The entry is not dropped at a grant before this time, even if its lease was shortened.
+        /// Grants do not drop the entry before this time, even if its lease was shortened.
         var keptUntil: Instant
     }
 
@@ -196,7 +196,7 @@ struct LeaseTable {
 
     // MARK: Reviews
 
-    /// O(n), and makes room for as many grants as there can be entries.
+    /// Drops the reviews of ended leases, which are at least half of a full queue. O(n).
     private mutating func dropEndedReviews() {
         let entries = entries
         reviews.keep { entries[$0.key]?.grant == $0.grant }
