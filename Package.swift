@@ -98,7 +98,9 @@ let package = Package(
         ),
         .target(
             name: "InterlockClient",
-            dependencies: ["Hiredis", "InterlockCore", nioCore, nioLocks, nioPosix, nioSSL, deque, logging],
+            dependencies: [
+                "Hiredis", "InterlockCore", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics, lifecycle,
+            ],
             swiftSettings: houseRules
         ),
         .target(

@@ -2,7 +2,7 @@ package import InterlockCore
 internal import NIOConcurrencyHelpers
 internal import NIOCore
 
-/// The calls for `async` code. Cancelling the task gives the call up; it then throws `InterlockError` with `cancelled`.
+/// The calls for `async` code. Cancelling the task gives the call up; it then throws `CancellationError`.
 extension Coordinator {
     /// Takes a lock, or waits for it.
     /// - Returns: the lease; `nil`: another has it, also at the end of the wait.
@@ -81,23 +81,25 @@ extension Coordinator {
         }
     }
 
-    /// Ends a lease.
+    /// Releases a lease, even when the task is cancelled.
     /// - Parameter fence: see `renewLock`.
     /// - Returns: `false` when the token did not hold the lock, or held it under another fence.
     package nonisolated func releaseLock(_ name: ResourceName, token: String, fence: Int64? = nil) async throws -> Bool {
-        try await isReleased {
+        let answer: ReleaseAnswer = try await uncancellable {
             $0.releaseLock(name, token: token, fence: fence, completion: $1)
             return nil
         }
+        return try answer.isReleased
     }
 
     /// Takes a lock from whoever has it, or from the grant with this fence alone.
     /// - Returns: `false`: there is no such lease.
     package nonisolated func breakLock(_ name: ResourceName, by: String, fence: Int64? = nil) async throws -> Bool {
-        try await isReleased {
+        let answer: ReleaseAnswer = try await cancellable {
             $0.breakLock(name, by: by, fence: fence, completion: $1)
             return nil
         }
+        return try answer.isReleased
     }
 
     /// What is known of a lock; `nil`: nobody holds it or waits for it.
@@ -274,14 +276,6 @@ extension Coordinator {
     /// A service's definition, if it is configured.
     package func definition(ofService name: String) -> ServiceDefinition? { calls.definition(ofService: name) }
 
-    private nonisolated func isReleased(_ call: @escaping AsyncCall<ReleaseAnswer>) async throws -> Bool {
-        switch try await cancellable(call) {
-        case .released: return true
-        case .lost: return false
-        case .failed(let error): throw error
-        }
-    }
-
     private static func decision(_ answer: TakeAnswer) throws(InterlockError) -> LimitAnswer {
         switch answer {
         case .decided(let answer), .decidedAlike(let answer, _, _): return answer
@@ -329,11 +323,22 @@ extension Coordinator {
     private nonisolated func cancellable<Answer: Sendable>(_ call: @escaping AsyncCall<Answer>) async throws -> Answer {
         let waiter = CallWaiter<Answer>(isOnEventLoop: eventLoop.inEventLoop)
         return try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { continuation in
-                onEventLoop { waiter.begin(continuation, $0.calls, call) }
-            }
+            try await answer(to: call, waiter)
         } onCancel: {
             onEventLoop { waiter.cancel($0.calls) }
+        }
+    }
+
+    /// Makes a call that is carried out even when its task is cancelled; its answer comes within `redis.timeout`.
+    private nonisolated func uncancellable<Answer: Sendable>(_ call: @escaping AsyncCall<Answer>) async throws -> Answer {
+        try await answer(to: call, CallWaiter<Answer>(isOnEventLoop: eventLoop.inEventLoop))
+    }
+
+    private nonisolated func answer<Answer: Sendable>(
+        to call: @escaping AsyncCall<Answer>, _ waiter: CallWaiter<Answer>
+    ) async throws -> Answer {
+        try await withCheckedThrowingContinuation { continuation in
+            onEventLoop { waiter.begin(continuation, $0.calls, call) }
         }
     }
 
@@ -388,7 +393,7 @@ private final class CallWaiter<Answer: Sendable>: @unchecked Sendable {
 
     func cancel(_ calls: CoordinatorCalls) {
         isCancelled = true
-        guard resume(.failure(InterlockError(.cancelled, "the call was given up by its caller")), calls) else { return }
+        guard resume(.failure(CancellationError()), calls) else { return }
         if let pending { calls.cancel(pending) }
     }
 }

@@ -26,7 +26,8 @@ public struct Services: Sendable {
     ///   - isolation: where `operation` runs: with its caller.
     ///   - operation: the call. When the program has a tracer, it runs in the span `interlock.upstream`.
     /// - Returns: what `operation` returns.
-    /// - Throws: `ServiceCallError` when the call was not made; else what `operation` throws.
+    /// - Throws: `ServiceCallError` when the call was not made, `CancellationError` when the task was cancelled first;
+    ///   else what `operation` throws.
     public func call<Value>(
         _ service: String, cost: Int64 = 1, subject: String? = nil, patience: Duration? = nil,
         judgedBy judge: (Result<Value, any Error>) -> OutcomeReport = Services.judge,

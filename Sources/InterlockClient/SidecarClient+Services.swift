@@ -7,7 +7,7 @@ extension SidecarClient {
     ///   - wait: how long to wait for a turn. The sidecar may wait for less: see `SidecarStatus.maximumWait`.
     ///   - isNamed: whether the answer is to name the limit that binds. Takes that ask for less can be made many at a time.
     /// - Returns: what the limit that binds says; a refusal is an answer.
-    /// - Throws: `SidecarClientError`; `CancellationError` when the task is cancelled.
+    /// - Throws: `InterlockError`; `CancellationError` when the task is cancelled.
     public func takeLimit(
         _ service: String, cost: Int64 = 1, subject: String? = nil, wait: Duration = .zero, isNamed: Bool = false
     ) async throws -> SidecarLimit {

@@ -1,6 +1,9 @@
-package import Logging
+internal import CoreMetrics
+internal import InterlockCore
+public import Logging
 package import NIOCore
 internal import NIOPosix
+public import ServiceLifecycle
 
 /// A client of one sidecar's RESP door.
 ///
@@ -8,9 +11,8 @@ internal import NIOPosix
 /// import InterlockClient
 ///
 /// let client = SidecarClient(address: .standard)
-/// if let lease = try await client.acquireLock("orders", ttl: .seconds(30), wait: .seconds(5)) {
+/// try await client.locks.withLock("orders", wait: .seconds(5)) { lease in
 ///     // Show lease.fence to what the lock guards.
-///     try await client.releaseLock("orders", token: lease.token)
 /// }
 /// await client.close()
 /// ```
@@ -22,11 +24,12 @@ internal import NIOPosix
 ///
 /// A call is sent at most once. When the connection is lost before the answer it fails with `answerLost`, and the caller must
 /// find out what became of it: an acquire with the same `owner` is safe to repeat.
-public actor SidecarClient {
+public actor SidecarClient: Service {
     /// How this client reaches its sidecar.
     public nonisolated let configuration: SidecarClientConfiguration
     nonisolated let eventLoop: any EventLoop
     private let logger: Logger
+    let metrics = SidecarClientMetrics()
     private let shared: SidecarConnection
     /// Those who wait for the attempt to connect.
     private var connecting: [CheckedContinuation<Void, any Error>] = []
@@ -51,9 +54,8 @@ public actor SidecarClient {
     }
 
     /// A client that connects with its first call.
-    public init(_ configuration: SidecarClientConfiguration) {
-        self.init(
-            configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Logger(label: "interlock.client"))
+    public init(_ configuration: SidecarClientConfiguration, logger: Logger = Logger(label: "interlock.client")) {
+        self.init(configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: logger)
     }
 
     package init(_ configuration: SidecarClientConfiguration, eventLoop: any EventLoop, logger: Logger) {
@@ -64,7 +66,7 @@ public actor SidecarClient {
     }
 
     /// Runs `body` with a connected client, and closes the client whatever happens.
-    /// - Throws: `SidecarClientError` when no sidecar answers or it refuses the login; whatever `body` throws.
+    /// - Throws: `InterlockError` when no sidecar answers or it refuses the login; whatever `body` throws.
     public static func withClient<Result>(
         _ configuration: SidecarClientConfiguration, _ body: (SidecarClient) async throws -> Result
     ) async throws -> Result {
@@ -80,16 +82,30 @@ public actor SidecarClient {
         }
     }
 
+    /// Connects, and closes the client on graceful shutdown or when its task is cancelled. Does not throw if the
+    /// sidecar is unreachable: the calls report that.
+    public func run() async throws {
+        try? await connect()
+        try? await gracefulShutdown()
+        await close()
+    }
+
     /// Connects and logs in, which the first call does otherwise.
-    /// - Throws: `SidecarClientError` when the attempt fails. The next one is then already planned, and the next call waits for it.
+    /// - Throws: `InterlockError` when the attempt fails. A retry is then scheduled, and the next call waits for it.
     public func connect() async throws {
         guard !isClosed else { throw closed }
         guard !shared.isUp else { return }
         guard connecting.count < configuration.maximumInFlight else {
-            throw SidecarClientError(.overloaded, "\(connecting.count) calls already wait for a connection")
+            throw InterlockError(.overloaded, "\(connecting.count) calls already wait for a connection")
         }
-        shared.onUp = { [weak self] in self?.assumeIsolated { $0.attempted(.success(())) } }
-        shared.onDown = { [weak self] error in self?.assumeIsolated { $0.attempted(.failure(error)) } }
+        shared.onUp = { [weak self, metrics] in
+            metrics.connects.increment()
+            self?.assumeIsolated { $0.attempted(.success(())) }
+        }
+        shared.onDown = { [weak self, metrics] error in
+            metrics.connectionFailures.increment()
+            self?.assumeIsolated { $0.attempted(.failure(error)) }
+        }
         try await withCheckedThrowingContinuation { continuation in
             connecting.append(continuation)
             shared.start()
@@ -105,8 +121,8 @@ public actor SidecarClient {
         try? await shared.close().get()
     }
 
-    private var closed: SidecarClientError {
-        SidecarClientError(.notConnected, "this client of the sidecar at \(configuration.address) was closed")
+    private var closed: InterlockError {
+        InterlockError(.notConnected, "this client of the sidecar at \(configuration.address) was closed")
     }
 
     private func attempted(_ result: Result<Void, any Error>) {
@@ -120,21 +136,24 @@ public actor SidecarClient {
     /// Makes a call, on the shared connection unless it waits.
     package func send<Call: SidecarCall>(_ call: Call) async throws -> Call.Reply {
         try Task.checkCancellation()
-        return call.wait > .zero ? try await sendWaiting(call) : try await deliver(call)
+        guard call.wait > .zero else { return try await deliver(call) }
+        return try await metrics.counting { try await sendWaiting(call) }
     }
 
     /// Makes a call on the shared connection, also when the task is cancelled.
     func deliver<Call: SidecarCall>(_ call: Call) async throws -> Call.Reply {
-        // Connecting may have taken a while, and the connection may be lost again.
-        if !shared.isUp { try await connect() }
-        return try await withCheckedThrowingContinuation { continuation in
-            shared.send(call) { continuation.resume(with: $0) }
+        try await metrics.counting {
+            // Connecting may have taken a while, and the connection may be lost again.
+            if !shared.isUp { try await connect() }
+            return try await withCheckedThrowingContinuation { continuation in
+                shared.send(call) { continuation.resume(with: $0) }
+            }
         }
     }
 
     private func sendWaiting<Call: SidecarCall>(_ call: Call) async throws -> Call.Reply {
         guard waiting < configuration.maximumWaiting else {
-            throw SidecarClientError(.overloaded, "\(waiting) calls already wait at the sidecar at \(configuration.address)")
+            throw InterlockError(.overloaded, "\(waiting) calls already wait at the sidecar at \(configuration.address)")
         }
         waiting += 1
         defer { waiting -= 1 }
@@ -156,7 +175,7 @@ public actor SidecarClient {
             }
         } catch {
             // An error in answer leaves a connection that can be used.
-            if let error = error as? SidecarClientError, error.isAnswer { keep(connection) } else { connection.close() }
+            if let error = error as? InterlockError, error.isAnswer { keep(connection) } else { connection.close() }
             try Task.checkCancellation()
             throw error
         }
@@ -172,7 +191,7 @@ public actor SidecarClient {
     }
 
     /// A connection that is closed with this client.
-    func makeOwnConnection() throws(SidecarClientError) -> OwnConnection {
+    func makeOwnConnection() throws(InterlockError) -> OwnConnection {
         guard !isClosed else { throw closed }
         let connection = OwnConnection(configuration, eventLoop: eventLoop, logger: logger)
         let id = ObjectIdentifier(connection)

@@ -29,7 +29,7 @@ public struct SidecarEvents: AsyncSequence, Sendable {
         /// Something happened.
         case event(SidecarEvent)
         /// The connection is lost: what happens until the next `following` is missed. It is made again.
-        case interrupted(SidecarClientError)
+        case interrupted(InterlockError)
         /// So many were dropped because the reader was slower than they came.
         case missed(Int)
     }
@@ -54,7 +54,7 @@ public struct SidecarEvents: AsyncSequence, Sendable {
 extension SidecarClient {
     /// Follows the fleet's events, over a connection of their own that is made again when it is lost.
     /// - Parameter channel: what to subscribe to; `nil`: the sidecar is asked.
-    /// - Throws: `SidecarClientError` when the sidecar cannot be reached or refuses the subscription.
+    /// - Throws: `InterlockError` when the sidecar cannot be reached or refuses the subscription.
     public func events(channel: String? = nil) async throws -> SidecarEvents {
         var name = channel
         if name == nil { name = try await status().eventChannel }

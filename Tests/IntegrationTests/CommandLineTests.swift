@@ -216,7 +216,7 @@ struct CommandLineTests {
             }
             for key in [nil, "some-key"] {
                 let http = try await errors("127.0.0.1:\(sidecar.httpPort)", apiKey: key)
-                #expect(http.hasPrefix("interlock: \(sidecar.httpPort) is the HTTP port; give the RESP door"), "\(http)")
+                #expect(http.hasPrefix("interlock: \(sidecar.httpPort) is the HTTP port; use the RESP port"), "\(http)")
             }
             let plain = try await errors("rediss://\(sidecar.address)")
             #expect(plain.contains("the other side does not speak TLS"), "\(plain)")

@@ -189,11 +189,11 @@ extension OwnFleetTests {
     }
 
     /// `nil`: held by another.
-    private static func acquire(_ name: String, at endpoint: SidecarEndpoint) async throws -> SidecarLease? {
+    private static func acquire(_ name: String, at endpoint: SidecarEndpoint) async throws -> Lease? {
         var door = endpoint.door
         door.connectTimeout = .seconds(10)
         door.answerTimeout = .seconds(10)
-        return try await SidecarClient.withClient(door) { try await $0.acquireLock(name, ttl: .seconds(60)) }
+        return try await SidecarClient.withClient(door) { try await $0.locks.acquire(name, ttl: .seconds(60)) }
     }
 
     private static func answers(_ endpoint: SidecarEndpoint) async -> Bool {
@@ -215,7 +215,7 @@ extension OwnFleetTests {
         try await eventually("sidecar \(endpoint.number) grants a lock") {
             do {
                 return try await acquire(name, at: endpoint) != nil
-            } catch is SidecarClientError { return false }
+            } catch is InterlockError { return false }
         }
     }
 }

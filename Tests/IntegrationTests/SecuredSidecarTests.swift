@@ -74,7 +74,7 @@ struct SecuredSidecarTests {
                 #expect(foreign.errors.contains("--ca"))
                 let plain = try await status("--sidecar", sidecar.address)
                 #expect(plain.status == .exited(69))
-                #expect(plain.errors.contains("speaks TLS; give it as \(address)"), "\(plain.errors)")
+                #expect(plain.errors.contains("requires TLS; use \(address)"), "\(plain.errors)")
                 let garbage = try await status("--sidecar", address, "--ca", files.first.keyPath)
                 #expect(garbage.status == .exited(64))
                 // Nobody listens there: it must not be asked.

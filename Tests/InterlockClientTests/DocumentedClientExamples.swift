@@ -21,11 +21,11 @@ struct DocumentedClientExamples {
         // snippet: hello
         do {
             try await SidecarClient.withClient(configuration) { client in
-                try await client.withLock("nightly-report", wait: .seconds(5)) { lease in
+                try await client.locks.withLock("nightly-report", wait: .seconds(5)) { lease in
                     try await report(lease.fence)
                 }
             }
-        } catch let error as SidecarClientError where error.code == .waitOver {
+        } catch let error as InterlockError where error.code == .waitTimedOut {
             print("another has it")
         }
         // end
@@ -35,11 +35,11 @@ struct DocumentedClientExamples {
     /// - Returns: for how long the lease could be relied on after its extension; `nil`: another has the lock, or it was lost.
     func renew(_ client: SidecarClient) async throws -> Duration? {
         // snippet: lease
-        let lease = try await client.acquireLock("orders", ttl: .seconds(30), owner: "web-1/job-7", label: "web-1")
+        let lease = try await client.locks.acquire("orders", ttl: .seconds(30), owner: "web-1/job-7", label: "web-1")
         guard let lease else { return nil }
         // … work for less than lease.validity, and show lease.fence to what the lock guards …
-        let validity = try await client.renewLock("orders", token: lease.token, ttl: .seconds(30), fence: lease.fence)
-        let wasHeld = try await client.releaseLock("orders", token: lease.token, fence: lease.fence)
+        let validity = try await client.locks.renew(lease)
+        let wasHeld = try await client.locks.release(lease)
         // end
         return wasHeld ? validity : nil
     }
@@ -47,9 +47,9 @@ struct DocumentedClientExamples {
     /// - Returns: whether the lease was lost before it was released.
     func link(_ client: SidecarClient, work: @escaping @Sendable () async -> Void) async throws -> Bool {
         // snippet: linked
-        guard let linked = try await client.acquireLinkedLock("leader", ttl: .seconds(10)) else { return false }
-        let watch = Task {
-            for await _ in linked.losses { return true }
+        guard let linked = try await client.locks.acquireLinked("leader", ttl: .seconds(10)) else { return false }
+        let watch = Task { [losses = linked.losses] in
+            for await _ in losses { return true }
             return false
         }
         await work()
@@ -111,9 +111,9 @@ struct DocumentedClientExamples {
     func judged(_ client: SidecarClient) async throws -> String {
         // snippet: errors
         do {
-            let lease = try await client.acquireLock("orders", ttl: .seconds(30), owner: "web-1/job-7")
+            let lease = try await client.locks.acquire("orders", ttl: .seconds(30), owner: "web-1/job-7")
             return lease == nil ? "another has it" : "held"
-        } catch let error as SidecarClientError {
+        } catch let error as InterlockError {
             if error.isConnectionFailure { return "no sidecar: nothing was begun" }
             if error.isOutcomeUnknown { return "it may be held: ask again with the same owner" }
             switch error.code {

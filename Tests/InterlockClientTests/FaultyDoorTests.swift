@@ -24,12 +24,12 @@ struct FaultyDoorTests {
         }
     }
 
-    private static func code(_ call: () async throws -> Void) async -> SidecarClientError.Code? {
+    private static func code(_ call: () async throws -> Void) async -> InterlockError.Code? {
         do {
             try await call()
             return nil
         } catch {
-            return (error as? SidecarClientError)?.code
+            return (error as? InterlockError)?.code
         }
     }
 
@@ -38,8 +38,8 @@ struct FaultyDoorTests {
         try await Self.with(door: { command in
             command.connection == 0 ? .bytesThenClose(Array("*3\r\n$5\r\nto".utf8)) : .text(":1\r\n")
         }) { client, server in
-            #expect(await Self.code { _ = try await client.acquireLock("a", ttl: .seconds(1)) } == .answerLost)
-            let wasHeld = try await client.releaseLock("a", token: "t")
+            #expect(await Self.code { _ = try await client.locks.acquire("a", ttl: .seconds(1)) } == .answerLost)
+            let wasHeld = try await client.locks.release("a", token: "t")
             #expect(wasHeld)
             #expect(server.connectionCount == 2)
         }
@@ -53,13 +53,13 @@ struct FaultyDoorTests {
                 .silence
             }
         ) { client, server in
-            #expect(await Self.code { _ = try await client.acquireLock("a", ttl: .seconds(1)) } == .timedOut)
+            #expect(await Self.code { _ = try await client.locks.acquire("a", ttl: .seconds(1)) } == .answerTimedOut)
             let clock = ContinuousClock()
             let length = await clock.measure {
                 let code = await Self.code {
-                    _ = try await client.acquireLock("a", ttl: .seconds(1), wait: .milliseconds(300))
+                    _ = try await client.locks.acquire("a", ttl: .seconds(1), wait: .milliseconds(300))
                 }
-                #expect(code == .timedOut)
+                #expect(code == .answerTimedOut)
             }
             #expect(length >= .milliseconds(400))
         }
@@ -75,10 +75,10 @@ struct FaultyDoorTests {
             default: .text("+PONG\r\n")
             }
         }) { client, _ in
-            let fence = try await client.withLock("orders") { $0.fence }
+            let fence = try await client.locks.withLock("orders") { $0.fence }
             #expect(fence == 7)
             await #expect(throws: BodyError.self) {
-                try await client.withLock("orders") { _ in throw BodyError() }
+                try await client.locks.withLock("orders") { _ in throw BodyError() }
             }
         }
     }
@@ -92,9 +92,9 @@ struct FaultyDoorTests {
             default: .text("+PONG\r\n")
             }
         }) { client, _ in
-            let owners = try #require(try await client.acquireLinkedLock("a", ttl: .seconds(30), owner: "me"))
+            let owners = try #require(try await client.locks.acquireLinked("a", ttl: .seconds(30), owner: "me"))
             #expect(try await owners.release())
-            let made = try #require(try await client.acquireLinkedLock("a", ttl: .seconds(30)))
+            let made = try #require(try await client.locks.acquireLinked("a", ttl: .seconds(30)))
             #expect(try await made.release() == false)
         }
     }
@@ -113,7 +113,7 @@ struct FaultyDoorTests {
         try await Self.with(door: { _ in
             .text("+OK\r\n")
         }) { client, _ in
-            #expect(await Self.code { _ = try await client.acquireLock("a", ttl: .seconds(1)) } == .unreadable)
+            #expect(await Self.code { _ = try await client.locks.acquire("a", ttl: .seconds(1)) } == .unreadable)
             #expect(await Self.code { _ = try await client.takeLimit("a") } == .unreadable)
             #expect(await Self.code { _ = try await client.status() } == .unreadable)
         }
@@ -127,7 +127,7 @@ struct FaultyDoorTests {
                 .text(command.text[0] == "AUTH" ? "-WRONGPASS no such API key\r\n" : "-NOAUTH show a key\r\n")
             }
         ) { client, _ in
-            let error = await #expect(throws: SidecarClientError.self) { try await client.status() }
+            let error = await #expect(throws: InterlockError.self) { try await client.status() }
             #expect(error?.code == .wrongKey)
             #expect(error?.message == "no such API key")
         }
@@ -136,7 +136,7 @@ struct FaultyDoorTests {
     @Test("nobody at the address is a failed connection")
     func nobody() async throws {
         let client = SidecarClient(TestSidecar.patient(port: try await LocalPort.unused()))
-        let error = await #expect(throws: SidecarClientError.self) { try await client.status() }
+        let error = await #expect(throws: InterlockError.self) { try await client.status() }
         #expect(error?.code == .connectionFailed)
         #expect(error?.message.contains("refuses connections") == true, "\(error?.message ?? "")")
         await client.close()
@@ -147,8 +147,8 @@ struct FaultyDoorTests {
         try await Self.with(door: { _ in
             .close
         }) { client, server in
-            let error = await #expect(throws: SidecarClientError.self) {
-                try await client.acquireLock("a", ttl: .seconds(1), wait: .seconds(10))
+            let error = await #expect(throws: InterlockError.self) {
+                try await client.locks.acquire("a", ttl: .seconds(1), wait: .seconds(10))
             }
             #expect(error?.code == .answerLost)
             #expect(error?.isOutcomeUnknown == true)
@@ -163,7 +163,7 @@ struct FaultyDoorTests {
         }) { client, _ in
             let clock = ContinuousClock()
             let start = clock.now
-            let linked = try #require(try await client.acquireLinkedLock("a", ttl: .seconds(2)))
+            let linked = try #require(try await client.locks.acquireLinked("a", ttl: .seconds(2)))
             var losses = linked.losses.makeAsyncIterator()
             #expect(await losses.next() != nil)
             #expect(clock.now - start >= .seconds(1))

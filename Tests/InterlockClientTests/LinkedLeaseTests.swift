@@ -7,23 +7,23 @@ struct LinkedLeaseTests {
     @Test("is extended past its ttl, and released")
     func release() async throws {
         try await TestSidecar.withClient { client in
-            let linked = try #require(try await client.acquireLinkedLock("orders", ttl: .milliseconds(300)))
+            let linked = try #require(try await client.locks.acquireLinked("orders", ttl: .milliseconds(300)))
             let fence = linked.lease.fence
-            #expect(try await client.acquireLock("orders", ttl: .seconds(30), wait: .seconds(1)) == nil)
+            #expect(try await client.locks.acquire("orders", ttl: .seconds(30), wait: .seconds(1)) == nil)
             #expect(try await linked.release())
             for await loss in linked.losses { #expect(Bool(false), "\(loss)") }
-            #expect(try await client.acquireLock("orders", ttl: .seconds(30))?.fence ?? 0 > fence)
+            #expect(try await client.locks.acquire("orders", ttl: .seconds(30))?.fence ?? 0 > fence)
         }
     }
 
     @Test("that an operator breaks is told as lost, and is not released")
     func broken() async throws {
         try await TestSidecar.withClient { client in
-            let linked = try #require(try await client.acquireLinkedLock("orders", ttl: .seconds(30)))
-            #expect(try await client.breakLock("orders", fence: 1) == false)
-            #expect(try await client.breakLock("orders"))
+            let linked = try #require(try await client.locks.acquireLinked("orders", ttl: .seconds(30)))
+            #expect(try await client.locks.breakLock("orders", fence: 1) == false)
+            #expect(try await client.locks.breakLock("orders"))
             var losses = linked.losses.makeAsyncIterator()
-            #expect(await losses.next()?.name == "orders")
+            #expect(await losses.next() == .disconnected)
             #expect(try await linked.release() == false)
         }
     }
@@ -31,10 +31,10 @@ struct LinkedLeaseTests {
     @Test("that is dropped is released")
     func dropped() async throws {
         try await TestSidecar.withClient { client in
-            var linked = try await client.acquireLinkedLock("orders", ttl: .seconds(30))
+            var linked = try await client.locks.acquireLinked("orders", ttl: .seconds(30))
             #expect(linked != nil)
             linked = nil
-            #expect(try await client.acquireLock("orders", ttl: .seconds(30), wait: .seconds(20)) != nil)
+            #expect(try await client.locks.acquire("orders", ttl: .seconds(30), wait: .seconds(20)) != nil)
         }
     }
 
@@ -42,12 +42,12 @@ struct LinkedLeaseTests {
     func clientClosed() async throws {
         try await TestSidecar.with { sidecar in
             let client = SidecarClient(sidecar.configuration)
-            let linked = try #require(try await client.acquireLinkedLock("orders", ttl: .seconds(30)))
+            let linked = try #require(try await client.locks.acquireLinked("orders", ttl: .seconds(30)))
             await client.close()
             var losses = linked.losses.makeAsyncIterator()
             #expect(await losses.next() != nil)
             try await SidecarClient.withClient(sidecar.configuration) { other in
-                let lease = try await other.acquireLock("orders", ttl: .seconds(30), wait: .seconds(20))
+                let lease = try await other.locks.acquire("orders", ttl: .seconds(30), wait: .seconds(20))
                 #expect(lease != nil)
             }
         }
@@ -57,29 +57,29 @@ struct LinkedLeaseTests {
     func held() async throws {
         try await TestSidecar.withClient { client in
             let runs = Runs()
-            let fence: Int64? = try await client.withLock("orders") { outer in
-                let held = await #expect(throws: SidecarClientError.self) {
-                    try await client.withLock("orders") { _ in await runs.add() }
+            let fence: Int64? = try await client.locks.withLock("orders") { outer in
+                let held = await #expect(throws: InterlockError.self) {
+                    try await client.locks.withLock("orders") { _ in await runs.add() }
                 }
-                #expect(held?.code.rawValue == "held")
-                let timedOut = await #expect(throws: SidecarClientError.self) {
-                    try await client.withLock("orders", wait: .milliseconds(50)) { _ in await runs.add() }
+                #expect(held?.code == .held)
+                let timedOut = await #expect(throws: InterlockError.self) {
+                    try await client.locks.withLock("orders", wait: .milliseconds(50)) { _ in await runs.add() }
                 }
-                #expect(timedOut?.code.rawValue == "wait-over")
+                #expect(timedOut?.code == .waitTimedOut)
                 return outer.fence
             }
             #expect(fence ?? 0 > 0)
             #expect(await runs.count == 0)
-            #expect(try await client.inspectLock("orders")?.isHeld != true)
+            #expect(try await client.locks.information(about: "orders")?.isHeld != true)
         }
     }
 
     @Test("work is cancelled when the lease under it is lost")
     func lostWork() async throws {
         try await TestSidecar.withClient { client in
-            let error = await #expect(throws: SidecarClientError.self) {
-                try await client.withLock("orders") { _ in
-                    let wasBroken = try await client.breakLock("orders")
+            let error = await #expect(throws: InterlockError.self) {
+                try await client.locks.withLock("orders") { _ in
+                    let wasBroken = try await client.locks.breakLock("orders")
                     #expect(wasBroken)
                     // Ends when the task is cancelled: nobody else ends the stream.
                     for await _ in AsyncStream<Void>.makeStream().stream {}

@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Commands of the RESP door, as a client reads their replies")
 struct SidecarCallTests {
-    private static let acquire = LockCalls.Acquire(name: "a", ttl: .seconds(1))
+    private static let acquire = LockCalls.Acquire(name: "a", options: LockOptions(ttl: .seconds(1)))
     private static let take = LimitCalls.Take(UpstreamCallRequest(service: "s"))
     private static let permit = PermitCalls.Acquire(UpstreamCallRequest(service: "s"))
 
@@ -13,7 +13,7 @@ struct SidecarCallTests {
     @Test("a lease has its token, fence and validity")
     func lease() throws {
         let lease = try Self.acquire.decode(.array([Self.bulk("me/1"), .integer(17), .integer(980)]))
-        #expect(lease == SidecarLease(name: "a", token: "me/1", fence: 17, validity: .milliseconds(980)))
+        #expect(lease == Lease(name: "a", token: "me/1", fence: 17, validMilliseconds: 980, ttlMilliseconds: 1000))
     }
 
     @Test("nothing means held of an acquire, and lost of a renewal")

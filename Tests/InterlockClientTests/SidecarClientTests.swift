@@ -8,30 +8,30 @@ struct SidecarClientTests {
     @Test("a lock is acquired, seen, renewed and released")
     func lockLife() async throws {
         try await TestSidecar.withClient { client in
-            let lease = try #require(try await client.acquireLock("orders", ttl: .seconds(30), label: "web-1"))
+            let lease = try #require(try await client.locks.acquire("orders", ttl: .seconds(30), label: "web-1"))
             #expect(lease.name == "orders")
             #expect(lease.token.hasPrefix("web-1/"))
             #expect(lease.validity > .seconds(25))
-            #expect(try await client.acquireLock("orders", ttl: .seconds(30)) == nil)
-            let seen = try #require(try await client.inspectLock("orders"))
+            #expect(try await client.locks.acquire("orders", ttl: .seconds(30)) == nil)
+            let seen = try #require(try await client.locks.information(about: "orders"))
             #expect(seen.label == "web-1")
             #expect(seen.fence == lease.fence)
-            #expect(seen.timeLeft.map { $0 > .seconds(20) } == true)
-            let validity = try #require(try await client.renewLock("orders", token: lease.token, ttl: .seconds(60)))
+            #expect(seen.remaining.map { $0 > .seconds(20) } == true)
+            let validity = try #require(try await client.locks.renew("orders", token: lease.token, ttl: .seconds(60)))
             #expect(validity > .seconds(50))
-            #expect(try await client.renewLock("orders", token: "other", ttl: .seconds(60)) == nil)
-            #expect(try await client.releaseLock("orders", token: "other") == false)
-            #expect(try await client.releaseLock("orders", token: lease.token))
-            #expect(try await client.inspectLock("orders") == nil)
-            #expect(try await client.breakLock("orders") == false)
+            #expect(try await client.locks.renew("orders", token: "other", ttl: .seconds(60)) == nil)
+            #expect(try await client.locks.release("orders", token: "other") == false)
+            #expect(try await client.locks.release("orders", token: lease.token))
+            #expect(try await client.locks.information(about: "orders") == nil)
+            #expect(try await client.locks.breakLock("orders") == false)
         }
     }
 
     @Test("an owner that asks again gets its lease again, extended")
     func owner() async throws {
         try await TestSidecar.withClient { client in
-            let first = try #require(try await client.acquireLock("orders", ttl: .seconds(30), owner: "me/1"))
-            let second = try #require(try await client.acquireLock("orders", ttl: .seconds(60), owner: "me/1"))
+            let first = try #require(try await client.locks.acquire("orders", ttl: .seconds(30), owner: "me/1"))
+            let second = try #require(try await client.locks.acquire("orders", ttl: .seconds(60), owner: "me/1"))
             #expect(first.token == "me/1")
             #expect(second.fence == first.fence)
             #expect(second.validity > .seconds(50))
@@ -41,36 +41,36 @@ struct SidecarClientTests {
     @Test("several locks are acquired together or not at all, and listed")
     func several() async throws {
         try await TestSidecar.withClient { client in
-            let leases = try #require(try await client.acquireLocks(["b", "a", "c"], ttl: .seconds(30)))
+            let leases = try #require(try await client.locks.acquire(all: ["b", "a", "c"], ttl: .seconds(30)))
             #expect(leases.map(\.name) == ["b", "a", "c"])
-            #expect(try await client.acquireLocks(["d", "c"], ttl: .seconds(30)) == nil)
-            let (names, isComplete) = try await client.lockNames()
+            #expect(try await client.locks.acquire(all: ["d", "c"], ttl: .seconds(30)) == nil)
+            let (names, isComplete) = try await client.locks.names()
             #expect(names.sorted() == ["a", "b", "c"])
             #expect(isComplete)
-            #expect(try await client.lockNames(limit: 2).isComplete == false)
-            #expect(try await client.inspectLocks(names + ["z"]).map(\.name) == ["a", "b", "c"])
+            #expect(try await client.locks.names(limit: 2).isComplete == false)
+            #expect(try await client.locks.information(about: names + ["z"]).map(\.name) == ["a", "b", "c"])
         }
     }
 
     @Test("readers share a lock, and a semaphore has its places")
     func modes() async throws {
         try await TestSidecar.withClient { client in
-            let reader = try await client.acquireLock("book", ttl: .seconds(30), mode: .shared)
+            let reader = try await client.locks.acquire("book", ttl: .seconds(30), mode: .shared)
             #expect(reader != nil)
-            #expect(try await client.acquireLock("book", ttl: .seconds(30), mode: .shared) != nil)
-            #expect(try await client.acquireLock("book", ttl: .seconds(30)) == nil)
-            #expect(try await client.acquireLock("seats", ttl: .seconds(30), mode: .permits(1)) != nil)
-            #expect(try await client.acquireLock("seats", ttl: .seconds(30), mode: .permits(1)) == nil)
+            #expect(try await client.locks.acquire("book", ttl: .seconds(30), mode: .shared) != nil)
+            #expect(try await client.locks.acquire("book", ttl: .seconds(30)) == nil)
+            #expect(try await client.locks.acquire("seats", ttl: .seconds(30), mode: .permits(1)) != nil)
+            #expect(try await client.locks.acquire("seats", ttl: .seconds(30), mode: .permits(1)) == nil)
         }
     }
 
     @Test("a call that waits holds up no other, and gets the lock when it is released")
     func waiting() async throws {
         try await TestSidecar.withClient { client in
-            let first = try #require(try await client.acquireLock("orders", ttl: .seconds(60)))
-            async let second = client.acquireLock("orders", ttl: .seconds(60), wait: .seconds(20))
-            try await eventually("the second waits") { try await client.inspectLock("orders")?.waiters == 1 }
-            #expect(try await client.releaseLock("orders", token: first.token))
+            let first = try #require(try await client.locks.acquire("orders", ttl: .seconds(60)))
+            async let second = client.locks.acquire("orders", ttl: .seconds(60), wait: .seconds(20))
+            try await eventually("the second waits") { try await client.locks.information(about: "orders")?.waiters == 1 }
+            #expect(try await client.locks.release("orders", token: first.token))
             #expect(try await second?.fence ?? 0 > first.fence)
         }
     }
@@ -78,14 +78,14 @@ struct SidecarClientTests {
     @Test("a call that waits and is cancelled waits no longer, and holds nothing")
     func cancellation() async throws {
         try await TestSidecar.withClient { client in
-            let first = try #require(try await client.acquireLock("orders", ttl: .seconds(60)))
-            let waiting = Task { try await client.acquireLock("orders", ttl: .seconds(60), wait: .seconds(20)) }
-            try await eventually("it waits") { try await client.inspectLock("orders")?.waiters == 1 }
+            let first = try #require(try await client.locks.acquire("orders", ttl: .seconds(60)))
+            let waiting = Task { try await client.locks.acquire("orders", ttl: .seconds(60), wait: .seconds(20)) }
+            try await eventually("it waits") { try await client.locks.information(about: "orders")?.waiters == 1 }
             waiting.cancel()
             await #expect(throws: CancellationError.self) { try await waiting.value }
-            try await eventually("nobody waits") { try await client.inspectLock("orders")?.waiters == 0 }
-            #expect(try await client.releaseLock("orders", token: first.token))
-            #expect(try await client.inspectLock("orders") == nil)
+            try await eventually("nobody waits") { try await client.locks.information(about: "orders")?.waiters == 0 }
+            #expect(try await client.locks.release("orders", token: first.token))
+            #expect(try await client.locks.information(about: "orders") == nil)
         }
     }
 
@@ -123,7 +123,7 @@ struct SidecarClientTests {
             }
             #expect(permit.state == .closed)
             #expect(try await client.reportPermit(permit, .success, latency: .milliseconds(5), status: 200) == .closed)
-            let error = await #expect(throws: SidecarClientError.self) { try await client.reportPermit(permit, .success) }
+            let error = await #expect(throws: InterlockError.self) { try await client.reportPermit(permit, .success) }
             #expect(error?.code == .invalid)
             try await client.forceBreaker("catalog", .open, for: .seconds(60), reason: "moving")
             guard case .refused(let refusal) = try await client.acquirePermit("catalog") else {
@@ -166,7 +166,7 @@ struct SidecarClientTests {
                 #expect(try event.decode(Change.self).service == "catalog")
                 break
             }
-            let error = await #expect(throws: SidecarClientError.self) { try await client.events(channel: "other:events") }
+            let error = await #expect(throws: InterlockError.self) { try await client.events(channel: "other:events") }
             #expect(error?.code == .invalid)
         }
     }
@@ -174,7 +174,7 @@ struct SidecarClientTests {
     @Test("an error keeps the sidecar's words, and its code is the first of them")
     func errors() async throws {
         try await TestSidecar.withClient { client in
-            let error = await #expect(throws: SidecarClientError.self) { try await client.takeLimit("nothing") }
+            let error = await #expect(throws: InterlockError.self) { try await client.takeLimit("nothing") }
             #expect(error?.code == .unknownService)
             #expect(error?.isAnswer == true)
             #expect(error?.message.contains("nothing") == true)
@@ -189,20 +189,20 @@ struct SidecarClientTests {
             APIKey(name: "ops", secret: "ops-secret-of-16", role: .admin),
         ]
         try await TestSidecar.with(keys: keys) { sidecar in
-            func code(_ key: String?, _ call: (SidecarClient) async throws -> Void) async -> SidecarClientError.Code? {
+            func code(_ key: String?, _ call: (SidecarClient) async throws -> Void) async -> InterlockError.Code? {
                 var configuration = sidecar.configuration
                 configuration.apiKey = key
                 do {
                     try await SidecarClient.withClient(configuration, call)
                     return nil
                 } catch {
-                    return (error as? SidecarClientError)?.code
+                    return (error as? InterlockError)?.code
                 }
             }
-            #expect(await code(nil) { _ = try await $0.breakLock("orders") } == .noKey)
-            #expect(await code("no-key-of-theirs") { _ = try await $0.breakLock("orders") } == .wrongKey)
-            #expect(await code("web-secret-of-16") { _ = try await $0.breakLock("orders") } == .notPermitted)
-            #expect(await code("ops-secret-of-16") { _ = try await $0.breakLock("orders") } == nil)
+            #expect(await code(nil) { _ = try await $0.locks.breakLock("orders") } == .noKey)
+            #expect(await code("no-key-of-theirs") { _ = try await $0.locks.breakLock("orders") } == .wrongKey)
+            #expect(await code("web-secret-of-16") { _ = try await $0.locks.breakLock("orders") } == .notPermitted)
+            #expect(await code("ops-secret-of-16") { _ = try await $0.locks.breakLock("orders") } == nil)
         }
     }
 
@@ -212,7 +212,20 @@ struct SidecarClientTests {
             let client = SidecarClient(sidecar.configuration)
             _ = try await client.status()
             await client.close()
-            let error = await #expect(throws: SidecarClientError.self) { try await client.status() }
+            let error = await #expect(throws: InterlockError.self) { try await client.status() }
+            #expect(error?.code == .notConnected)
+        }
+    }
+
+    @Test("a client that runs as a service closes when its task is cancelled")
+    func service() async throws {
+        try await TestSidecar.with { sidecar in
+            let client = SidecarClient(sidecar.configuration)
+            let service = Task { try await client.run() }
+            _ = try await client.status()
+            service.cancel()
+            try await service.value
+            let error = await #expect(throws: InterlockError.self) { try await client.status() }
             #expect(error?.code == .notConnected)
         }
     }

@@ -12,6 +12,8 @@ import ServiceLifecycle
 struct TestSidecar {
     /// How a client of the test reaches the door; patient.
     let configuration: SidecarClientConfiguration
+    /// The coordinator behind the door.
+    let coordinator: Coordinator
 
     static let catalog = ServiceDefinition(
         name: "catalog", limits: [LimitDefinition(name: "1m", limit: 10, window: .seconds(60))])
@@ -53,7 +55,9 @@ struct TestSidecar {
                 await coordinator.untilReady()
                 let result: Result<Void, any Error>
                 do {
-                    try await body(TestSidecar(configuration: patient(port: port, apiKey: keys.first?.secret)))
+                    try await body(
+                        TestSidecar(
+                            configuration: patient(port: port, apiKey: keys.first?.secret), coordinator: coordinator))
                     result = .success(())
                 } catch {
                     result = .failure(error)

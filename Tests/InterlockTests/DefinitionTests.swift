@@ -79,10 +79,10 @@ struct DefinitionTests {
             "label: the label contains U+0020; it must be 1-256 bytes of UTF-8 without control characters, spaces or braces"
         try await Fleet.run(of: 1, services: []) { fleet in
             let locks = fleet.sidecars[0].locks
-            let labelled = await #expect(throws: LockError.self) { try await locks.acquire("orders", label: "web 1") }
+            let labelled = await #expect(throws: InterlockError.self) { try await locks.acquire("orders", label: "web 1") }
             #expect(labelled?.code == .invalid)
             #expect(labelled?.message == message)
-            let owned = await #expect(throws: LockError.self) { try await locks.acquire(all: ["orders"], owner: "") }
+            let owned = await #expect(throws: InterlockError.self) { try await locks.acquire(all: ["orders"], owner: "") }
             #expect(owned?.code == .invalid)
         }
         let hosted = #expect(throws: InterlockError.self) {

@@ -40,12 +40,11 @@ struct Cashier {
                 try await store.write("paid", to: order, fence: lease.fence)
             }
             return "paid"
-        } catch let error as LockError {
+        } catch let error as InterlockError {
             switch error.code {
-            case .held, .timedOut: return "another is at it: try again later"
-            case .lost: return "the lease was lost: look what has been done"
-            case .unavailable: return "Redis is away: nothing was begun"
-            case .cancelled: throw CancellationError()
+            case .held, .waitTimedOut: return "another worker holds the lock: try again later"
+            case .leaseLost: return "the lease was lost: check what was completed"
+            case .unavailable, .unreplicated: return "Redis is unreachable: nothing was begun"
             default: throw error  // a mistake in this program
             }
         }

@@ -44,7 +44,6 @@ struct DocumentedServiceExamples {
             switch error.code {
             case .open, .limited, .busy: return nil  // not now: again after error.retryAfter
             case .unavailable: return nil  // Redis is away, and the service denies without it
-            case .cancelled: throw CancellationError()
             default: throw error  // a mistake in this program
             }
         }

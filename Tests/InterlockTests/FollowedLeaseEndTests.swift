@@ -54,7 +54,7 @@ struct FollowedLeaseEndTests {
             let locks = fleet.sidecars[0].locks
             let lease = try #require(try await locks.acquire("orders", ttl: .seconds(600)))
             await fleet.sidecars[0].stop()
-            let error = await #expect(throws: LockError.self) { _ = try await locks.follow(lease, extends: false) }
+            let error = await #expect(throws: InterlockError.self) { _ = try await locks.follow(lease, extends: false) }
             #expect(error?.code == .unavailable)
         }
     }

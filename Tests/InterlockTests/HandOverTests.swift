@@ -266,7 +266,7 @@ extension HandOverTests {
             caller.cancel()
             do {
                 return try await caller.value
-            } catch let error as InterlockError where error.code == .cancelled {
+            } catch is CancellationError {
                 return nil
             }
         default:

@@ -157,7 +157,7 @@ struct LockTests {
             async let next = sidecar.acquireLock(try LockRequest("orders", wait: 30_000))
             try await eventually(within: .seconds(5), "both wait") { await sidecar.status.locksWaiting == 2 }
             leaver.cancel()
-            await #expect(throws: InterlockError.self) { try await leaver.value }
+            await #expect(throws: CancellationError.self) { try await leaver.value }
             _ = try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token)
             #expect(try await next != nil)
         }

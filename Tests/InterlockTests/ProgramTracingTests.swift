@@ -83,7 +83,7 @@ struct ProgramTracingTests {
             let waiting = Task { try await fleet.sidecars[0].locks.acquire("orders", wait: .seconds(20)) }
             try await eventually(within: .seconds(10), "it waits") { await fleet.sidecars[0].status.locksWaiting == 1 }
             waiting.cancel()
-            await #expect(throws: LockError.self) { try await waiting.value }
+            await #expect(throws: CancellationError.self) { try await waiting.value }
         }
         let step = try #require(spans.last)
         #expect(step.status == SpanStatus(code: .error, message: "given up"))
@@ -166,7 +166,7 @@ struct ProgramTracingTests {
                 }.get()
             }
             waiting.cancel()
-            await #expect(throws: ServiceCallError.self) { try await waiting.value }
+            await #expect(throws: CancellationError.self) { try await waiting.value }
             making.cancel()
             await #expect(throws: CancellationError.self) { try await making.value }
         }

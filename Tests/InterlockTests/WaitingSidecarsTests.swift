@@ -40,7 +40,7 @@ struct WaitingSidecarsTests {
             }
             #expect(try await Self.queue(at: second).first == WaitingSidecar(id: second.id, waiters: 3))
             waiters[2].cancel()
-            await #expect(throws: InterlockError.self) { try await waiters[2].value }
+            await #expect(throws: CancellationError.self) { try await waiters[2].value }
             try await eventually("one less is told of") {
                 try await Self.queue(at: asking).first == WaitingSidecar(id: second.id, waiters: 2)
             }
@@ -120,7 +120,7 @@ struct WaitingSidecarsTests {
                 try await eventually("it waits") { await waiting.status.locksWaiting == 2 }
                 #expect(try await Self.queue(at: asking).map(\.id) == [waiting.id])
                 more.cancel()
-                await #expect(throws: InterlockError.self) { try await more.value }
+                await #expect(throws: CancellationError.self) { try await more.value }
             }
             try await eventually("the last number is told") {
                 try await Self.queue(at: asking) == [WaitingSidecar(id: waiting.id, waiters: 1)]

@@ -52,7 +52,7 @@ struct WithLockTests {
             let timedOut = await Self.code {
                 try await locks.withLock("orders", wait: .milliseconds(100)) { _ in runs.withLockedValue { $0 += 1 } }
             }
-            #expect(timedOut == .timedOut)
+            #expect(timedOut == .waitTimedOut)
             let count = runs.withLockedValue { $0 }
             #expect(count == 0)
             let token = try await fleet.cli("GET", Self.key).text
@@ -113,8 +113,7 @@ struct WithLockTests {
             }
             try await Self.untilSomebodyWaits(in: fleet)
             caller.cancel()
-            let code = await Self.code { try await caller.value }
-            #expect(code == .cancelled)
+            await #expect(throws: CancellationError.self) { try await caller.value }
             let isReleased = try await fleet.sidecars[1].releaseLock(try ResourceName("orders"), token: lease.token)
             #expect(isReleased)
             try await eventually("the lock stays free") { try await fleet.cli("EXISTS", Self.key).integer == 0 }
@@ -203,7 +202,7 @@ struct WithLockTests {
             let isBroken = try await fleet.sidecars[1].breakLock(try ResourceName("orders"), by: "ops")
             #expect(isBroken)
             let (code, loss) = await Self.failure { try await caller.value }
-            #expect(code == .lost)
+            #expect(code == .leaseLost)
             #expect(loss == .broken)
             let isCancelled = wasCancelled.withLockedValue { $0 }
             #expect(isCancelled)
@@ -225,7 +224,7 @@ struct WithLockTests {
             try await Self.untilHeld(in: fleet)
             _ = try await redis.send(AnyCommand(["SET", Self.key, "other", "PX", "600000"]))
             let (code, loss) = await Self.failure { _ = try await caller.value }
-            #expect(code == .lost)
+            #expect(code == .leaseLost)
             #expect(loss == .taken)
             let token = try await fleet.cli("GET", Self.key).text
             #expect(token == "other")
@@ -287,14 +286,14 @@ extension WithLockTests {
     private static let key = "interlock:lock:{orders}"
 
     /// The code of the error that `call` fails with; `nil`: it does not, or with another error.
-    private static func code(of call: () async throws -> Void) async -> LockError.Code? { await failure(of: call).code }
+    private static func code(of call: () async throws -> Void) async -> InterlockError.Code? { await failure(of: call).code }
 
-    private static func failure(of call: () async throws -> Void) async -> (code: LockError.Code?, loss: LeaseLoss?) {
+    private static func failure(of call: () async throws -> Void) async -> (code: InterlockError.Code?, loss: LeaseLoss?) {
         do {
             try await call()
             return (nil, nil)
         } catch {
-            let error = error as? LockError
+            let error = error as? InterlockError
             return (error?.code, error?.loss)
         }
     }

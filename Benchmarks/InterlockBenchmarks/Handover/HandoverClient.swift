@@ -43,7 +43,7 @@ final class HandoverClient {
         }
     }
 
-    private func granted(_ lease: SidecarLease, askedAt: NIODeadline) {
+    private func granted(_ lease: Lease, askedAt: NIODeadline) {
         run.record.granted(to: ObjectIdentifier(self), fence: lease.fence, askedAt: askedAt, now: .now())
         state = .releasing
         run.record.releases(ObjectIdentifier(self), now: .now())
@@ -56,7 +56,7 @@ final class HandoverClient {
         }
     }
 
-    private func failed(_ error: SidecarClientError) {
+    private func failed(_ error: InterlockError) {
         // Of a connection that is lost `isLost` is told.
         if error.code != .answerLost { refused("\(error)") }
     }
@@ -66,7 +66,7 @@ final class HandoverClient {
         run.later { [self] in goOn() }
     }
 
-    private func isLost(_ error: SidecarClientError) {
+    private func isLost(_ error: InterlockError) {
         if case .done = state { return }
         run.record.failed("\(error)")
         end()

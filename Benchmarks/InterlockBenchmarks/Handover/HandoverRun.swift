@@ -1,5 +1,6 @@
 import ArgumentParser
 import InterlockClient
+import InterlockCore
 import NIOCore
 import NIOPosix
 
@@ -45,7 +46,7 @@ final class HandoverRun {
         self.lock = lock
         self.length = length
         self.eventLoop = eventLoop
-        acquireCall = LockCalls.Acquire(name: lock, ttl: Self.ttl, wait: Self.longestWait)
+        acquireCall = LockCalls.Acquire(name: lock, options: LockOptions(ttl: Self.ttl, wait: Self.longestWait))
         let begin = NIODeadline.now()
         record = HandoverRecord(begin: begin, end: begin)
         promise = eventLoop.makePromise()

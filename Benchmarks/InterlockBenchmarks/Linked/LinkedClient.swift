@@ -1,4 +1,5 @@
 import InterlockClient
+import InterlockCore
 import NIOCore
 
 /// One connection that holds its share of the leases: by being there, it keeps them.
@@ -39,7 +40,7 @@ final class LinkedClient {
 
     private func acquireMore() {
         while sent < locks.count, sent - answered < Self.window {
-            let call = LockCalls.Acquire(name: locks[sent], ttl: run.plan.ttl, isLinked: true)
+            let call = LockCalls.Acquire(name: locks[sent], options: LockOptions(ttl: run.plan.ttl), isLinked: true)
             sent += 1
             connection.send(call) { [self] result in
                 answered += 1

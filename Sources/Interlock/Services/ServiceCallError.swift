@@ -2,32 +2,8 @@ public import InterlockCore
 
 /// Why a guarded call was not made.
 public struct ServiceCallError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What a program switches on. Later versions may know more codes: a `switch` needs a `default`.
-    public struct Code: Hashable, Sendable, CustomStringConvertible {
-        private let name: String
-
-        /// The code's name.
-        public var description: String { name }
-
-        /// The service's breaker is open.
-        public static let open = Code(name: "open")
-        /// A limit of the service is reached.
-        public static let limited = Code(name: "limited")
-        /// Too many calls to the service are under way in this program.
-        public static let busy = Code(name: "busy")
-        /// Redis cannot be reached or cannot serve, and the service's `whenRedisIsDown` is `deny`; or the coordinator is
-        /// stopping.
-        public static let unavailable = Code(name: "unavailable")
-        /// No such service is configured.
-        public static let unknownService = Code(name: "unknownService")
-        /// The call's own arguments are wrong.
-        public static let invalid = Code(name: "invalid")
-        /// The task was cancelled before the call was made.
-        public static let cancelled = Code(name: "cancelled")
-    }
-
-    /// Why the call was not made.
-    public var code: Code
+    /// The reason: `open`, `limited`, `busy`, or the code of the error that kept the call from being made.
+    public var code: InterlockError.Code
     /// The service's name, as the caller gave it.
     public var service: String
     /// The breaker's state, where it was looked at.
@@ -38,7 +14,8 @@ public struct ServiceCallError: Error, Hashable, Sendable, CustomStringConvertib
     public var message: String
 
     package init(
-        _ code: Code, service: String, state: BreakerSnapshot.State? = nil, retryAfter: Duration? = nil, message: String
+        _ code: InterlockError.Code, service: String, state: BreakerSnapshot.State? = nil, retryAfter: Duration? = nil,
+        message: String
     ) {
         self.code = code
         self.service = service
@@ -76,13 +53,7 @@ extension ServiceCallError {
     }
 
     init(_ error: InterlockError, service: String) {
-        let code: Code =
-            switch error.code.known {
-            case .unknownService: .unknownService
-            case .invalid: .invalid
-            case .cancelled: .cancelled
-            case .unavailable, .unreplicated, .other: .unavailable
-            }
+        let code = error.code == .unreplicated || error.code == .other ? .unavailable : error.code
         self.init(code, service: service, message: error.message)
     }
 }

@@ -48,9 +48,7 @@ final class ProgramSpan: StepSpan {
     /// What another's error says of itself is left to the tracer, which knows how much of it may be shown.
     private func fail(with error: any Error) {
         let refusal = error as? ServiceCallError
-        guard !Task.isCancelled, !(error is CancellationError), refusal?.code != .cancelled else {
-            return fail(StepTrace.givenUpReason)
-        }
+        guard !Task.isCancelled, !(error is CancellationError) else { return fail(StepTrace.givenUpReason) }
         span.recordError(error)
         if let refusal { fail(refusal.message) } else { span.setStatus(SpanStatus(code: .error)) }
     }

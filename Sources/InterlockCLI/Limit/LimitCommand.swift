@@ -88,7 +88,7 @@ extension LimitCommand {
     ) async throws -> SidecarLimit {
         do {
             return try await ask(true)
-        } catch let error as SidecarClientError where error.code == .invalid && error.message.contains("\"NAMED\"") {
+        } catch let error as InterlockError where error.code == .invalid && error.message.contains("\"NAMED\"") {
             return try await ask(false)
         }
     }

@@ -66,9 +66,9 @@ extension LockCommand {
             if let part { Terminal.show(grant[part]) } else { try Terminal.show(grant, asJSON: output.json) }
         }
 
-        private func acquire() async throws -> SidecarLease {
+        private func acquire() async throws -> Lease {
             try await sidecar.withClient("lock acquire \(name)") { client in
-                let lease = try await client.acquireLock(
+                let lease = try await client.locks.acquire(
                     name, ttl: ttl.duration, wait: wait.duration, mode: sharing.mode, owner: owner, label: label)
                 guard let lease else { throw Failure(refusal(await EndedWait(wait.duration, at: client)), .no) }
                 return lease
@@ -104,7 +104,7 @@ struct SharingOptions: ParsableArguments {
         }
     }
 
-    var mode: SidecarLockMode { permits.map { .permits($0) } ?? (shared ? .shared : .exclusive) }
+    var mode: LockMode { permits.map { .permits($0) } ?? (shared ? .shared : .exclusive) }
 }
 
 extension LockCommand {
@@ -142,7 +142,7 @@ extension LockCommand {
 
         func run() async throws {
             let validity = try await sidecar.withClient("lock renew \(name)") { client in
-                try await client.renewLock(name, token: token, ttl: ttl.duration, fence: fence)
+                try await client.locks.renew(name, token: token, ttl: ttl.duration, fence: fence)
             }
             guard let validity else {
                 throw Failure(
@@ -181,7 +181,7 @@ extension LockCommand {
 
         func run() async throws {
             let wasHeld = try await sidecar.withClient("lock release \(name)") { client in
-                try await client.releaseLock(name, token: token, fence: fence)
+                try await client.locks.release(name, token: token, fence: fence)
             }
             guard wasHeld else {
                 let under = fence.map { " under the fence \($0)" } ?? ""

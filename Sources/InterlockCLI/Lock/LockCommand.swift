@@ -43,7 +43,8 @@ extension LockCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            guard let lock = try await sidecar.withClient("lock show \(name)", { try await $0.inspectLock(name) }) else {
+            guard let lock = try await sidecar.withClient("lock show \(name)", { try await $0.locks.information(about: name) })
+            else {
                 throw Failure("the lock \(name) is not held, and nobody waits for it", .no)
             }
             try Terminal.show(LockReading(lock), asJSON: output.json)
@@ -80,8 +81,8 @@ extension LockCommand {
 
         func run() async throws {
             let listing = try await sidecar.withClient("lock list") { client in
-                let (names, isComplete) = try await client.lockNames(matching: match, limit: limit)
-                let locks = try await client.inspectLocks(names)
+                let (names, isComplete) = try await client.locks.names(matching: match, limit: limit)
+                let locks = try await client.locks.information(about: names)
                 return LockListing(locks: locks.map { LockReading($0) }, isComplete: isComplete)
             }
             try Terminal.show(listing, asJSON: output.json)
@@ -116,7 +117,7 @@ extension LockCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let grants = try await sidecar.withClient("lock grants") { try await $0.lockGrants(of: name) }
+            let grants = try await sidecar.withClient("lock grants") { try await $0.locks.grants(of: name) }
             try Terminal.show(GrantListing(grants: grants.map { GrantReading($0) }), asJSON: output.json)
         }
     }
@@ -154,7 +155,7 @@ extension LockCommand {
         }
 
         func run() async throws {
-            guard try await sidecar.withClient("lock break \(name)", { try await $0.breakLock(name, fence: fence) }) else {
+            guard try await sidecar.withClient("lock break \(name)", { try await $0.locks.breakLock(name, fence: fence) }) else {
                 throw Failure("the lock \(name) is not held" + (fence.map { " under the fence \($0)" } ?? ""), .no)
             }
             Terminal.show("The lock \(name) is broken.")

@@ -17,9 +17,9 @@ struct LockReading: Answer, Sendable {
     /// A semaphore's places.
     var permits: Int?
     /// How many hold it.
-    var holders: Int64
+    var holders: Int
     var leases: [Holder]
-    var waiters: Int64
+    var waiters: Int
     var queue: [WaitingSidecar]
 
     private enum CodingKeys: String, CodingKey {
@@ -44,7 +44,7 @@ struct LockReading: Answer, Sendable {
     struct WaitingSidecar: Encodable, Sendable {
         var sidecar: String
         /// `nil`: it has not told.
-        var waiters: Int64?
+        var waiters: Int?
 
         private enum CodingKeys: String, CodingKey { case sidecar, waiters }
 
@@ -55,16 +55,16 @@ struct LockReading: Answer, Sendable {
         }
     }
 
-    init(_ lock: SidecarLock) {
+    init(_ lock: LockInformation) {
         name = lock.name
         label = lock.label
         fence = lock.fence
-        ttlMilliseconds = lock.isWithoutEnd ? -1 : lock.timeLeft?.wholeMilliseconds ?? 0
+        ttlMilliseconds = lock.ttlMilliseconds
         mode = lock.mode?.word
-        permits = lock.mode?.places
+        permits = lock.mode?.permits
         holders = lock.holders
         leases = lock.leases.map {
-            Holder(label: $0.label, fence: $0.fence, ttlMilliseconds: $0.timeLeft?.wholeMilliseconds ?? -1)
+            Holder(label: $0.label, fence: $0.fence, ttlMilliseconds: $0.ttlMilliseconds)
         }
         waiters = lock.waiters
         queue = lock.queue.map { WaitingSidecar(sidecar: $0.id, waiters: $0.waiters) }
@@ -186,7 +186,7 @@ struct GrantReading: Encodable, Sendable {
         name = grant.name
         label = grant.label
         mode = grant.mode.word
-        permits = grant.mode.places
+        permits = grant.mode.permits
         fence = grant.fence
         grantedMilliseconds = grant.grantedMilliseconds
         waitedMilliseconds = grant.waited.wholeMilliseconds
@@ -198,22 +198,6 @@ struct GrantReading: Encodable, Sendable {
     var ending: String {
         guard let end, let endedMilliseconds else { return "held" }
         return "\(end) after \(ReadableText.span(milliseconds: max(0, endedMilliseconds - grantedMilliseconds)))"
-    }
-}
-
-extension SidecarLockMode {
-    /// As the doors say it.
-    fileprivate var word: String {
-        switch self {
-        case .exclusive: "exclusive"
-        case .shared: "shared"
-        case .permits: "permits"
-        }
-    }
-
-    /// A semaphore's places.
-    fileprivate var places: Int? {
-        if case .permits(let count) = self { count } else { nil }
     }
 }
 
@@ -244,7 +228,7 @@ struct LockGrant: Answer {
         }
     }
 
-    init(_ lease: SidecarLease) {
+    init(_ lease: Lease) {
         name = lease.name
         token = lease.token
         fence = lease.fence

@@ -12,7 +12,7 @@ struct Mailbox: Sendable {
         /// A signal came, with this number.
         case signal(Int32)
         /// The answer to the acquire that was sent then; no lease: another holds the lock.
-        case acquired(Result<SidecarLease?, Failure>, sentAt: Instant)
+        case acquired(Result<Lease?, Failure>, sentAt: Instant)
         case renewed(RenewalOutcome, sentAt: Instant)
         /// Whether the lease that was given back was held; `nil`: not known.
         case released(wasHeld: Bool?)

@@ -159,7 +159,7 @@ struct RunPlan: Sendable {
     /// The lock's name.
     var name: String
     var purpose: Purpose
-    var mode: SidecarLockMode
+    var mode: LockMode
     var ttl: Duration
     /// After a success the lease is kept until this long after it was acquired; zero: it is released at once.
     var atLeast: Duration

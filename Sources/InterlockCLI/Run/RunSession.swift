@@ -19,12 +19,12 @@ struct RunSession {
         case stopped(by: Int32)
         /// Another holds the lock.
         /// - Parameter lock: what is known of it.
-        case held(SidecarLock?)
+        case held(LockInformation?)
     }
 
     /// The outcome of the requests for a lease.
     private enum Acquisition {
-        case granted(SidecarLease, sentAt: Instant)
+        case granted(Lease, sentAt: Instant)
         case stopped(by: Int32)
         case held
     }
@@ -111,7 +111,7 @@ struct RunSession {
         try await checkAtLeast(over: client)
         switch try await acquire(token: token, candidacy: &candidacy, over: client) {
         case .stopped(let signal): return .stopped(by: signal)
-        case .held: return .held(try? await client.inspectLock(plan.name))
+        case .held: return .held(try? await client.locks.information(about: plan.name))
         case .granted(let grant, let sentAt):
             if let notice = await notice.value { Terminal.tell("interlock: warning: \(notice)") }
             return try await serve(grant, sentAt: sentAt, over: client)
@@ -126,7 +126,7 @@ struct RunSession {
             if let signal = await endingSignal(until: request.at) { return .stopped(by: signal) }
             let sentAt = clock.now()
             send(request, token: token, sentAt: sentAt, over: client)
-            var answer: Result<SidecarLease?, Failure>?
+            var answer: Result<Lease?, Failure>?
             while answer == nil {
                 if candidacy.isNoticeDue(now: clock.now()) { Terminal.tell("interlock: waiting for the lock \(plan.name)") }
                 switch await mailbox.next(by: candidacy.noticeAt) {
@@ -151,8 +151,8 @@ struct RunSession {
     private func checkAtLeast(over client: SidecarClient) async throws {
         guard plan.atLeast > plan.ttl else { return }
         do {
-            _ = try await client.renewLock(plan.name, token: plan.drawToken(), ttl: plan.atLeast)
-        } catch let error as SidecarClientError where error.code == .invalid {
+            _ = try await client.locks.renew(plan.name, token: plan.drawToken(), ttl: plan.atLeast)
+        } catch let error as InterlockError where error.code == .invalid {
             throw Failure(
                 "--at-least \(DurationText.shortest(plan.atLeast)): the sidecar at \(client.configuration.address) lets no lock last "
                     + "that long (\(error.message)); raise its locks.max_ttl, or lower --at-least. Nothing was run",
@@ -166,11 +166,11 @@ struct RunSession {
     ) {
         Task { [plan, mailbox] in
             do {
-                let lease = try await client.acquireLock(
+                let lease = try await client.locks.acquire(
                     plan.name, ttl: plan.ttl, wait: .milliseconds(request.wait), mode: plan.mode, owner: token,
                     label: plan.label)
                 mailbox.post(.acquired(.success(lease), sentAt: sentAt))
-            } catch let error as SidecarClientError {
+            } catch let error as InterlockError {
                 let failure = Failure(error, asking: Self.purpose(plan.name), at: client.configuration.address)
                 mailbox.post(.acquired(.failure(failure), sentAt: sentAt))
             } catch {
@@ -180,7 +180,7 @@ struct RunSession {
     }
 
     /// Runs the command under the lease, then releases it.
-    private func serve(_ grant: SidecarLease, sentAt: Instant, over client: SidecarClient) async throws -> Term {
+    private func serve(_ grant: Lease, sentAt: Instant, over client: SidecarClient) async throws -> Term {
         if plan.purpose == .lead { Terminal.tell("interlock: leading \(plan.name), fence \(grant.fence)") }
         let watch = LeaseWatch(ttl: plan.ttl.wholeMilliseconds, sentAt: sentAt, isStrict: plan.isStrict)
         let end: Supervision.End
@@ -212,7 +212,7 @@ struct RunSession {
     }
 
     /// The command's variables; `nil`: removed.
-    private func environment(of grant: SidecarLease) -> [Environment.Key: String?] {
+    private func environment(of grant: Lease) -> [Environment.Key: String?] {
         var variables: [Environment.Key: String?] = [
             "INTERLOCK_LOCK": plan.name, "INTERLOCK_TOKEN": grant.token, "INTERLOCK_FENCE": "\(grant.fence)",
         ]
@@ -255,10 +255,10 @@ struct RunSession {
 
     private func renew(_ token: String, for rest: Duration, over client: SidecarClient) async throws -> Bool {
         do {
-            return try await client.renewLock(plan.name, token: token, ttl: rest) != nil
-        } catch let error as SidecarClientError where error.code == .invalid && rest < plan.ttl {
+            return try await client.locks.renew(plan.name, token: token, ttl: rest) != nil
+        } catch let error as InterlockError where error.code == .invalid && rest < plan.ttl {
             // Below the sidecar's locks.min_ttl. `--ttl` is within its bounds: the lock was acquired with it.
-            return try await client.renewLock(plan.name, token: token, ttl: plan.ttl) != nil
+            return try await client.locks.renew(plan.name, token: token, ttl: plan.ttl) != nil
         }
     }
 
@@ -272,7 +272,7 @@ struct RunSession {
     /// - Returns: whether it was held; `nil`: not known.
     private func release(_ token: String, over client: SidecarClient) async -> Bool? {
         let name = plan.name
-        if let wasHeld = await settled({ try await client.releaseLock(name, token: token) }) { return wasHeld }
+        if let wasHeld = await settled({ try await client.locks.release(name, token: token) }) { return wasHeld }
         // The first may have been carried out without an answer, so the answer to the second says nothing.
         _ = await release(token)
         return nil
@@ -281,7 +281,7 @@ struct RunSession {
     private func release(_ token: String) async -> Bool? {
         let (name, sidecar) = (plan.name, plan.sidecar)
         return await settled {
-            try await sidecar.withClient("lock release \(name)") { try await $0.releaseLock(name, token: token) }
+            try await sidecar.withClient("lock release \(name)") { try await $0.locks.release(name, token: token) }
         }
     }
 
@@ -307,7 +307,7 @@ struct RunSession {
     }
 
     /// Why the command did not run.
-    private func refusal(_ lock: SidecarLock?) -> String {
+    private func refusal(_ lock: LockInformation?) -> String {
         var waited = ""
         if case .once(let wait) = plan.purpose, wait > .zero {
             waited = ", and was held throughout the wait of \(DurationText.shortest(wait))"
@@ -319,13 +319,13 @@ struct RunSession {
 /// The holder of a lock that the command needs.
 enum RunHolder {
     /// `web-1 for another 9m 58s`; a holder that still works renews its lease, and has the lock for longer.
-    static func words(_ lock: SidecarLock?) -> String {
+    static func words(_ lock: LockInformation?) -> String {
         // A lock that was freed meanwhile has no holder to name.
         guard let lock, lock.isHeld else { return "another" }
         // Several that hold it together have a label as a group, which says nothing to people.
         let name = lock.mode == .exclusive ? lock.label : lock.leases.first?.label
         let others = lock.holders > 1 ? " and \(lock.holders - 1) more" : ""
-        let time = lock.timeLeft.map {
+        let time = lock.remaining.map {
             " for another \(ReadableText.span(milliseconds: $0.wholeMilliseconds)), or longer if renewed"
         }
         return (name ?? "another") + others + (time ?? "")

@@ -19,7 +19,7 @@ struct Supervision {
     }
 
     let group: ProcessGroup
-    let lease: SidecarLease
+    let lease: Lease
     let ttl: Duration
     let client: SidecarClient
     let mailbox: Mailbox
@@ -34,7 +34,7 @@ struct Supervision {
     private static let lookInterval: Int64 = 50
 
     init(
-        process: pid_t, lease: SidecarLease, ttl: Duration, client: SidecarClient, mailbox: Mailbox, watch: LeaseWatch
+        process: pid_t, lease: Lease, ttl: Duration, client: SidecarClient, mailbox: Mailbox, watch: LeaseWatch
     ) {
         group = ProcessGroup(id: process)
         self.lease = lease
@@ -104,7 +104,7 @@ struct Supervision {
         Task { [lease, ttl, client, mailbox] in
             let outcome: RenewalOutcome
             do {
-                outcome = try await client.renewLock(lease.name, token: lease.token, ttl: ttl) == nil ? .lost : .renewed
+                outcome = try await client.locks.renew(lease.name, token: lease.token, ttl: ttl) == nil ? .lost : .renewed
             } catch {
                 // Whatever it is, the lease may be held, until its deadline.
                 outcome = .unanswered

@@ -3,7 +3,7 @@ import InterlockCommandLine
 
 extension Failure {
     /// There is no connection.
-    init(_ error: SidecarClientError, connectingTo address: SidecarAddress) {
+    init(_ error: InterlockError, connectingTo address: SidecarAddress) {
         let status = ExitStatus(error)
         switch error.code {
         case .noKey:
@@ -30,7 +30,7 @@ extension Failure {
     }
 
     /// A call that was not answered by yes or no.
-    init(_ error: SidecarClientError, asking purpose: String, at address: SidecarAddress) {
+    init(_ error: InterlockError, asking purpose: String, at address: SidecarAddress) {
         let status = ExitStatus(error)
         switch error.code {
         case .unavailable:
@@ -45,7 +45,7 @@ extension Failure {
             self.init("\(purpose): \(error.message); put such a key in INTERLOCK_API_KEY", status)
         case _ where error.isAnswer:
             self.init("\(purpose): \(error.message)", status)
-        case .timedOut, .answerLost:
+        case .answerTimedOut, .answerLost:
             self.init(
                 "\(purpose): the sidecar at \(address) did not answer; the request may have been carried out. See "
                     + "`interlock status`, then try again",
@@ -63,21 +63,19 @@ extension Failure {
 
 extension ExitStatus {
     /// What a sidecar's error, or the want of an answer, comes to.
-    init(_ error: SidecarClientError) {
-        switch error.code.known {
-        case .notConnected, .connectionFailed, .overloaded, .timedOut, .answerLost: self = .unavailable
-        case .unavailable, .unreplicated: self = .unavailable
+    init(_ error: InterlockError) {
+        switch error.code {
         case .invalid, .unknownService: self = .invalid
         case .noKey, .wrongKey, .notPermitted: self = .denied
-        case .leaseLost, .held, .waitOver: self = .no
+        case .leaseLost, .held, .waitTimedOut: self = .no
         case .unreadable: self = .otherVersion
-        // An error that only a newer sidecar has is as good as one without a name.
-        case .other, nil: self = error.isUnknownCommand ? .otherVersion : .unavailable
+        // Among others an error that only a newer sidecar has.
+        default: self = error.isUnknownCommand ? .otherVersion : .unavailable
         }
     }
 }
 
-extension SidecarClientError {
+extension InterlockError {
     /// The peer is an older sidecar, or no sidecar.
     fileprivate var isUnknownCommand: Bool { code == .other && message.hasPrefix("unknown command") }
 }

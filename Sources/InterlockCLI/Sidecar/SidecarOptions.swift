@@ -38,7 +38,7 @@ struct SidecarOptions: ParsableArguments {
         do {
             do {
                 try await client.connect()
-            } catch let error as SidecarClientError {
+            } catch let error as InterlockError {
                 throw Failure(error, connectingTo: configuration.address)
             }
             let result = try await body(client)
@@ -46,7 +46,7 @@ struct SidecarOptions: ParsableArguments {
             return result
         } catch {
             await client.close()
-            guard let error = error as? SidecarClientError else { throw error }
+            guard let error = error as? InterlockError else { throw error }
             throw Failure(error, asking: purpose, at: configuration.address)
         }
     }

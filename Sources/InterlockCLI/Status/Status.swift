@@ -277,7 +277,7 @@ extension SidecarReading {
         let status: SidecarStatus
         do {
             status = try await client.status()
-        } catch let error as SidecarClientError where error.code == .unreadable {
+        } catch let error as InterlockError where error.code == .unreadable {
             throw Failure("\(address) is not a sidecar: name one with --sidecar", .unavailable)
         }
         sidecar = Sidecar(
@@ -295,7 +295,7 @@ extension SidecarReading {
         services = try await client.breakers().map { BreakerReading($0) }
         guard redis.isUp, countsFleet else { return }
         if !servicesDiffering.isEmpty { sidecarsDiffering = ((try? await client.fleet()) ?? []).filter { !$0.differing.isEmpty } }
-        let (names, isComplete) = try await client.lockNames(limit: LockListing.standardLimit)
+        let (names, isComplete) = try await client.locks.names(limit: LockListing.standardLimit)
         locks.heldInFleet = names.count
         locks.areMoreInFleet = !isComplete
     }

@@ -158,7 +158,7 @@ private final class Pending: Sendable {
 private struct TopSession {
     private enum Signal: Sendable {
         case typed([UInt8])
-        case answered(TopQuery, Result<String, SidecarClientError>)
+        case answered(TopQuery, Result<String, InterlockError>)
         /// It is time to look again, or at something else.
         case due
         /// What is left of a time runs down.
@@ -218,7 +218,7 @@ private struct TopSession {
                     do {
                         let text = try await client.look(query.words)
                         continuation.yield(.answered(query, .success(text)))
-                    } catch let error as SidecarClientError {
+                    } catch let error as InterlockError {
                         continuation.yield(.answered(query, .failure(error)))
                     }
                 }

@@ -75,15 +75,11 @@ public struct SidecarBreaker: Hashable, Sendable {
     package var forcedUntilMilliseconds: Int64
 
     /// When it changed last, by Redis' clock; `nil`: never.
-    public var since: Date? { Self.date(sinceMilliseconds) }
+    public var since: Date? { Date(ifSet: sinceMilliseconds) }
     /// When an open breaker half-opens; `nil`: it does not by itself.
-    public var until: Date? { Self.date(untilMilliseconds) }
+    public var until: Date? { Date(ifSet: untilMilliseconds) }
     /// When the forced state ends; `nil`: not by itself.
-    public var forcedUntil: Date? { Self.date(forcedUntilMilliseconds) }
-
-    private static func date(_ milliseconds: Int64) -> Date? {
-        milliseconds == 0 ? nil : Date(timeIntervalSince1970: Double(milliseconds) / 1000)
-    }
+    public var forcedUntil: Date? { Date(ifSet: forcedUntilMilliseconds) }
 
     /// `nil` when the reply is no breaker's map.
     fileprivate init?(_ reply: RedisReply) {
@@ -128,7 +124,7 @@ extension SidecarBreaker {
         package var atMilliseconds: Int64?
 
         /// When it ended, by the clock of the sidecar's host.
-        public var at: Date? { atMilliseconds.map { Date(timeIntervalSince1970: Double($0) / 1000) } }
+        public var at: Date? { atMilliseconds.map { Date(epochMilliseconds: $0) } }
 
         fileprivate init?(_ reply: RedisReply) {
             guard let fields = ReplyFields(reply), let prober = fields.text("prober") else { return nil }
@@ -218,11 +214,26 @@ struct ReplyFields {
 
     func integer(_ name: String) -> Int64? { values[name]?.integer }
 
+    /// A number of things; 0 where there is none.
+    func count(_ name: String) -> Int { Int(clamping: integer(name) ?? 0) }
+
     /// Empty when there is none.
     func array(_ name: String) -> [RedisReply] { values[name]?.array ?? [] }
 
     /// Only numbers that JSON has.
     func number(_ name: String) -> Double? {
         text(name).flatMap(Double.init).flatMap { $0.isFinite ? $0 : nil }
+    }
+}
+
+extension Date {
+    init(epochMilliseconds: Int64) {
+        self.init(timeIntervalSince1970: Double(epochMilliseconds) / 1000)
+    }
+
+    /// `nil`: 0, which stands for never.
+    fileprivate init?(ifSet epochMilliseconds: Int64) {
+        guard epochMilliseconds != 0 else { return nil }
+        self.init(epochMilliseconds: epochMilliseconds)
     }
 }

@@ -1,3 +1,4 @@
+public import FoundationEssentials
 internal import Hiredis
 
 /// A live sidecar of the fleet, as it publishes itself. Older ones publish less.
@@ -10,12 +11,14 @@ public struct SidecarMember: Hashable, Sendable {
     public var processID: Int64?
     /// Of Interlock.
     public var version: String?
-    /// In milliseconds of the Unix epoch, by its own clock, to the second.
-    public var startedMilliseconds: Int64?
+    package var startedMilliseconds: Int64?
     /// The digest of its services: sidecars with the same one run with the same services.
     public var configuration: String?
     /// The services that it defines differently from the sidecar that was asked, by name.
     public var differing: [String]
+
+    /// The time of its start, by its own clock, to the second.
+    public var started: Date? { startedMilliseconds.map { Date(epochMilliseconds: $0) } }
 
     /// `nil` when the reply is no sidecar's map.
     fileprivate init?(_ reply: RedisReply) {

@@ -1,73 +1,6 @@
+public import FoundationEssentials
 package import Hiredis
-internal import InterlockCore
-
-/// How a lock is held.
-public enum SidecarLockMode: Hashable, Sendable {
-    /// By one holder alone.
-    case exclusive
-    /// By any number of readers, while nobody holds it exclusively.
-    case shared
-    /// By at most so many holders: a semaphore. All who use the lock give the same number.
-    case permits(Int)
-}
-
-/// One grant of a lock, for a limited time.
-public struct SidecarLease: Hashable, Sendable {
-    /// The lock's name.
-    public var name: String
-    /// What renews and releases the lease: whoever knows it can do both.
-    public var token: String
-    /// Strictly higher than that of every grant before. Show it to what the lock guards, which refuses a lower one.
-    public var fence: Int64
-    /// For how long the lease can be relied on from the moment of the answer. Of a call that waited, nobody knows when within
-    /// that time it was granted: a holder that must be sure counts from before the request.
-    public var validity: Duration
-}
-
-/// What anybody may know of a lock.
-public struct SidecarLock: Hashable, Sendable {
-    /// The lock's name.
-    public var name: String
-    /// The holder's label, `foreign` if it is no Interlock; `nil`: nobody holds it.
-    public var label: String?
-    /// The last fence that was granted; `nil`: none within a day.
-    public var fence: Int64?
-    /// What is left of the lease, of several the longest; `nil`: nobody holds it, or its key has no end.
-    public var timeLeft: Duration?
-    /// How it is held; `nil`: nobody holds it, or the sidecar is too old to tell.
-    public var mode: SidecarLockMode?
-    /// How many hold it.
-    public var holders: Int64
-    /// Who holds it: of very many those whose leases end first. A place that is just being offered is nobody's.
-    public var leases: [Holder]
-    /// Callers of this sidecar that wait for it, and other sidecars that do.
-    public var waiters: Int64
-    /// The sidecars that callers wait in, in the order of their turns: of very many the first 100.
-    public var queue: [WaitingSidecar]
-
-    /// Whether anybody holds it.
-    public var isHeld: Bool { label != nil }
-    /// It is held by something that set no time limit.
-    public var isWithoutEnd: Bool { isHeld && timeLeft == nil }
-
-    /// One of those who hold it.
-    public struct Holder: Hashable, Sendable {
-        /// `foreign` if it is no Interlock.
-        public var label: String
-        /// `nil`: it has none, as other programs' holds have.
-        public var fence: Int64?
-        /// `nil`: it has no end.
-        public var timeLeft: Duration?
-    }
-
-    /// A sidecar in which callers wait for it.
-    public struct WaitingSidecar: Hashable, Sendable {
-        /// Its ID in the fleet.
-        public var id: String
-        /// How many callers wait in it, as it told last; `nil`: it has not told. Sidecars of 0.1.0 never do.
-        public var waiters: Int64?
-    }
-}
+public import InterlockCore
 
 /// One of the last grants through a sidecar.
 public struct SidecarGrant: Hashable, Sendable {
@@ -76,21 +9,24 @@ public struct SidecarGrant: Hashable, Sendable {
     /// The holder's label.
     public var label: String
     /// How it was held.
-    public var mode: SidecarLockMode
+    public var mode: LockMode
     /// Of this grant.
     public var fence: Int64
-    /// In milliseconds of the Unix epoch, by the clock of the sidecar's host.
-    public var grantedMilliseconds: Int64
+    package var grantedMilliseconds: Int64
     /// How long its holder had waited for it.
     public var waited: Duration
-    /// In milliseconds of the Unix epoch, by the clock of the sidecar's host; `nil`: the lease is in force.
-    public var endedMilliseconds: Int64?
+    package var endedMilliseconds: Int64?
     /// How it ended: `released`, `lost` or `lapsed`; `nil`: the lease is in force.
     public var end: String?
 
+    /// The time of the grant, by the clock of the sidecar's host.
+    public var granted: Date { Date(epochMilliseconds: grantedMilliseconds) }
+    /// The end of the lease, by the clock of the sidecar's host; `nil`: the lease is in force.
+    public var ended: Date? { endedMilliseconds.map { Date(epochMilliseconds: $0) } }
+
     fileprivate init?(_ reply: RedisReply) {
         guard let fields = ReplyFields(reply), let name = fields.text("name"), let label = fields.text("label"),
-            let mode = SidecarLockMode(fields), let fence = fields.integer("fence"), let granted = fields.integer("granted_ms"),
+            let mode = LockMode(fields), let fence = fields.integer("fence"), let granted = fields.integer("granted_ms"),
             let waited = fields.integer("waited_ms")
         else { return nil }
         self.name = name
@@ -104,7 +40,7 @@ public struct SidecarGrant: Hashable, Sendable {
     }
 }
 
-extension SidecarLockMode {
+extension LockMode {
     /// `nil`: the reply says none that is known.
     fileprivate init?(_ fields: ReplyFields) {
         switch fields.text("mode") {
@@ -116,42 +52,51 @@ extension SidecarLockMode {
     }
 }
 
+extension LeaseInformation {
+    /// `nil`: the reply is not a lease's map.
+    fileprivate init?(_ reply: RedisReply) {
+        guard let fields = ReplyFields(reply), let label = fields.text("label"), let ttl = fields.integer("ttl_ms") else {
+            return nil
+        }
+        self.init(label: label, fence: fields.integer("fence"), ttlMilliseconds: ttl)
+    }
+}
+
+extension WaitingSidecar {
+    /// `nil`: the reply is not a waiting sidecar's map.
+    fileprivate init?(_ reply: RedisReply) {
+        guard let fields = ReplyFields(reply), let id = fields.text("sidecar") else { return nil }
+        self.init(id: id, waiters: fields.integer("waiters").map { Int(clamping: $0) })
+    }
+}
+
 /// The commands `LOCK.*`.
 package enum LockCalls {
     /// `LOCK.ACQUIRE name ttl-ms [WAIT ms] [OWNER token] [LABEL text] [LINKED] [SHARED|PERMITS n]`: the lease; `nil`: held by
     /// another.
     package struct Acquire: SidecarCall {
         package var name: String
-        package var ttl: Duration
-        package var wait: Duration
-        package var mode: SidecarLockMode
-        package var owner: String?
-        package var label: String?
+        package var options: LockOptions
         /// The sidecar extends the lease for as long as the connection lives.
         package var isLinked: Bool
 
-        package init(
-            name: String, ttl: Duration, wait: Duration = .zero, mode: SidecarLockMode = .exclusive, owner: String? = nil,
-            label: String? = nil, isLinked: Bool = false
-        ) {
+        package init(name: String, options: LockOptions, isLinked: Bool = false) {
             self.name = name
-            self.ttl = ttl
-            self.wait = wait
-            self.mode = mode
-            self.owner = owner
-            self.label = label
+            self.options = options
             self.isLinked = isLinked
         }
+
+        package var wait: Duration { options.wait }
 
         package func encode(into encoder: inout CommandEncoder) {
             encoder.append("LOCK.ACQUIRE")
             encoder.append(name)
-            encoder.append(ttl.wholeMilliseconds)
+            encoder.append(options.ttl.wholeMilliseconds)
             if wait > .zero { encoder.append("WAIT", wait) }
-            if let owner { encoder.append("OWNER", owner) }
-            if let label { encoder.append("LABEL", label) }
+            if let owner = options.owner { encoder.append("OWNER", owner) }
+            if let label = options.label { encoder.append("LABEL", label) }
             if isLinked { encoder.append("LINKED") }
-            switch mode {
+            switch options.mode {
             case .exclusive: break
             case .shared: encoder.append("SHARED")
             case .permits(let places):
@@ -160,12 +105,18 @@ package enum LockCalls {
             }
         }
 
-        package func decode(_ reply: RedisReply) throws(RedisError) -> SidecarLease? {
+        package func decode(_ reply: RedisReply) throws(RedisError) -> Lease? {
             if case .null = reply { return nil }
             guard let parts = reply.array, parts.count == 3, let token = parts[0].text, let fence = parts[1].integer,
                 let valid = parts[2].integer
             else { throw reply.unexpected(for: "LOCK.ACQUIRE") }
-            return SidecarLease(name: name, token: token, fence: fence, validity: .milliseconds(valid))
+            return lease(name, token: token, fence: fence, valid: valid)
+        }
+
+        fileprivate func lease(_ name: String, token: String, fence: Int64, valid: Int64) -> Lease {
+            Lease(
+                name: name, token: token, fence: fence, validMilliseconds: valid, ttlMilliseconds: options.ttl.wholeMilliseconds,
+                isOwners: options.owner != nil)
         }
     }
 
@@ -188,17 +139,17 @@ package enum LockCalls {
             for name in others { encoder.append(name) }
         }
 
-        package func decode(_ reply: RedisReply) throws(RedisError) -> [SidecarLease]? {
+        package func decode(_ reply: RedisReply) throws(RedisError) -> [Lease]? {
             if case .null = reply { return nil }
             guard let elements = reply.array, elements.count == others.count + 1 else {
                 throw reply.unexpected(for: "LOCK.ACQUIRE")
             }
-            var leases: [SidecarLease] = []
+            var leases: [Lease] = []
             for element in elements {
                 guard let parts = element.array, parts.count == 4, let name = parts[0].text, let token = parts[1].text,
                     let fence = parts[2].integer, let valid = parts[3].integer
                 else { throw element.unexpected(for: "LOCK.ACQUIRE") }
-                leases.append(SidecarLease(name: name, token: token, fence: fence, validity: .milliseconds(valid)))
+                leases.append(first.lease(name, token: token, fence: fence, valid: valid))
             }
             return leases
         }
@@ -279,42 +230,22 @@ package enum LockCalls {
     struct Inspect: SidecarCall {
         var name: String
 
-        /// What `ttl_ms` is of a key without end.
-        private static let withoutEnd: Int64 = -1
-
         func encode(into encoder: inout CommandEncoder) {
             encoder.append("LOCK.INFO")
             encoder.append(name)
         }
 
-        func decode(_ reply: RedisReply) throws(RedisError) -> SidecarLock? {
+        func decode(_ reply: RedisReply) throws(RedisError) -> LockInformation? {
             if case .null = reply { return nil }
             guard let fields = ReplyFields(reply), let ttl = fields.integer("ttl_ms") else {
                 throw reply.unexpected(for: "LOCK.INFO")
             }
             let label = fields.text("label")
-            return SidecarLock(
-                name: name, label: label, fence: fields.integer("fence"),
-                timeLeft: label == nil ? nil : Self.time(ttl), mode: SidecarLockMode(fields),
-                holders: fields.integer("holders") ?? 0,
-                leases: fields.array("leases").compactMap(Self.holder), waiters: fields.integer("waiters") ?? 0,
-                queue: fields.array("queue").compactMap(Self.waitingSidecar))
-        }
-
-        private static func time(_ milliseconds: Int64) -> Duration? {
-            milliseconds == withoutEnd ? nil : .milliseconds(milliseconds)
-        }
-
-        private static func waitingSidecar(_ reply: RedisReply) -> SidecarLock.WaitingSidecar? {
-            guard let fields = ReplyFields(reply), let id = fields.text("sidecar") else { return nil }
-            return SidecarLock.WaitingSidecar(id: id, waiters: fields.integer("waiters"))
-        }
-
-        private static func holder(_ reply: RedisReply) -> SidecarLock.Holder? {
-            guard let fields = ReplyFields(reply), let label = fields.text("label"), let ttl = fields.integer("ttl_ms") else {
-                return nil
-            }
-            return SidecarLock.Holder(label: label, fence: fields.integer("fence"), timeLeft: time(ttl))
+            return LockInformation(
+                name: name, label: label, fence: fields.integer("fence"), ttlMilliseconds: label == nil ? 0 : ttl,
+                mode: LockMode(fields), holders: fields.count("holders"),
+                leases: fields.array("leases").compactMap(LeaseInformation.init), waiters: fields.count("waiters"),
+                queue: fields.array("queue").compactMap(WaitingSidecar.init))
         }
     }
 

@@ -9,7 +9,7 @@ final class OwnConnection {
     private enum State {
         case idle
         /// The call that is sent as soon as the connection is up.
-        case connecting(send: () -> Void, fail: (SidecarClientError) -> Void)
+        case connecting(send: () -> Void, fail: (InterlockError) -> Void)
         case busy
         case closed
     }
@@ -38,7 +38,7 @@ final class OwnConnection {
 
     /// Sends a call, connecting first if need be. There is no other in flight.
     func send<Call: SidecarCall>(
-        _ call: Call, timeout: TimeAmount? = nil, completion: @escaping (Result<Call.Reply, SidecarClientError>) -> Void
+        _ call: Call, timeout: TimeAmount? = nil, completion: @escaping (Result<Call.Reply, InterlockError>) -> Void
     ) {
         callNumber += 1
         expiry?.cancel()
@@ -47,7 +47,7 @@ final class OwnConnection {
             connection.send(call, timeout: timeout) { [self] result in
                 if case .busy = state { state = .idle }
                 // Its answer may still come, and nobody is to take it for the next call's.
-                if case .failure(let error) = result, error.code == .timedOut { close() }
+                if case .failure(let error) = result, error.code == .answerTimedOut { close() }
                 completion(result)
             }
         }
@@ -74,7 +74,7 @@ final class OwnConnection {
     /// Ends the connection; a call in flight fails.
     @discardableResult
     func close() -> EventLoopFuture<Void> {
-        end(SidecarClientError(.notConnected, "the call was withdrawn before there was a connection"))
+        end(InterlockError(.notConnected, "the call was withdrawn before there was a connection"))
         return connection.close()
     }
 
@@ -82,12 +82,12 @@ final class OwnConnection {
         if case .connecting(let send, _) = state { send() }
     }
 
-    private func isLost(_ error: SidecarClientError) {
+    private func isLost(_ error: InterlockError) {
         end(error)
         connection.close()
     }
 
-    private func end(_ error: SidecarClientError) {
+    private func end(_ error: InterlockError) {
         expiry?.cancel()
         let previous = state
         state = .closed

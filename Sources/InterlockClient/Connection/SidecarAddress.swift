@@ -66,12 +66,12 @@ public struct SidecarClientConfiguration: Sendable {
     }
 
     /// Trusts the authorities of a PEM file for TLS, instead of those that the system trusts.
-    /// - Throws: `SidecarClientError` with the code `invalid` when the file cannot be read or has no certificate.
-    public mutating func trustOnly(authoritiesIn file: String) throws(SidecarClientError) {
+    /// - Throws: `InterlockError` with the code `invalid` when the file cannot be read or has no certificate.
+    public mutating func trustOnly(authoritiesIn file: String) throws(InterlockError) {
         do {
             trustRoots = try NIOSSLCertificate.fromPEMFile(file)
         } catch {
-            throw SidecarClientError(
+            throw InterlockError(
                 .invalid, "\(file): expected certificates in PEM; there are none, or they cannot be read")
         }
     }

@@ -24,7 +24,7 @@ package final class SidecarConnection {
     /// A connection is up and logged in: the first, and each one after a loss.
     package var onUp: (() -> Void)?
     /// The connection is lost, or an attempt failed; the next attempt is planned unless it was closed.
-    package var onDown: ((SidecarClientError) -> Void)?
+    package var onDown: ((InterlockError) -> Void)?
 
     package init(_ configuration: SidecarClientConfiguration, eventLoop: any EventLoop, logger: Logger) {
         self.configuration = configuration
@@ -33,15 +33,15 @@ package final class SidecarConnection {
         pipeline.onUp = { [weak self] _ in self?.onUp?() }
         pipeline.onDown = { [weak self] error in
             guard let self else { return }
-            onDown?(SidecarClientError(error, configuration))
+            onDown?(InterlockError(error, configuration))
         }
     }
 
     package var isUp: Bool { pipeline.isUp }
 
     /// Why there is no connection, while there is none.
-    package var lastFailure: SidecarClientError? {
-        pipeline.lastFailure.map { SidecarClientError($0, configuration) }
+    package var lastFailure: InterlockError? {
+        pipeline.lastFailure.map { InterlockError($0, configuration) }
     }
 
     /// Begins to connect; does nothing when it already has.
@@ -59,13 +59,13 @@ package final class SidecarConnection {
     /// - Parameter timeout: how long the answer may take; `nil`: the call's wait and the configuration's `answerTimeout`.
     package func send<Call: SidecarCall>(
         _ call: Call, timeout: TimeAmount? = nil,
-        completion: @escaping (Result<Call.Reply, SidecarClientError>) -> Void
+        completion: @escaping (Result<Call.Reply, InterlockError>) -> Void
     ) {
         let configuration = configuration
         pipeline.send(call, timeout: timeout ?? TimeAmount(call.wait) + answerTimeout) { result in
             switch result {
             case .success(let reply): completion(.success(reply))
-            case .failure(let error): completion(.failure(SidecarClientError(error, configuration)))
+            case .failure(let error): completion(.failure(InterlockError(error, configuration)))
             }
         }
     }

@@ -13,7 +13,7 @@ package final class SidecarSubscription {
     /// An event: one line of JSON.
     package var onEvent: (([UInt8]) -> Void)?
     /// The connection is lost, an attempt failed, or the sidecar refuses the subscription; the next attempt is planned.
-    package var onDown: ((SidecarClientError) -> Void)?
+    package var onDown: ((InterlockError) -> Void)?
 
     package init(
         _ configuration: SidecarClientConfiguration, channel: String, eventLoop: any EventLoop, logger: Logger
@@ -23,7 +23,7 @@ package final class SidecarSubscription {
             environment: RedisEnvironment(eventLoop: eventLoop, logger: logger))
         subscriber.onSubscribed = { [weak self] in self?.onFollowing?() }
         subscriber.onMessage = { [weak self] _, payload in self?.onEvent?(payload) }
-        subscriber.onDown = { [weak self] error, _ in self?.onDown?(SidecarClientError(error, configuration)) }
+        subscriber.onDown = { [weak self] error, _ in self?.onDown?(InterlockError(error, configuration)) }
     }
 
     package func start() {

@@ -86,7 +86,7 @@ actor OwnSidecar {
                     // A login ends with a PING.
                     try await client.connect()
                     return true
-                } catch let error as SidecarClientError {
+                } catch let error as InterlockError {
                     // To ask for a key is an answer.
                     return error.isAnswer
                 }

@@ -6,7 +6,8 @@ extension LoadClient {
     func acquire(_ lock: Int, mode: LeaseMode, due: Instant) {
         let wait = engine.waitMilliseconds
         let call = LockCalls.Acquire(
-            name: engine.name(ofLock: lock), ttl: engine.plan.ttl, wait: engine.plan.wait, mode: mode.atSidecar)
+            name: engine.name(ofLock: lock),
+            options: LockOptions(ttl: engine.plan.ttl, wait: engine.plan.wait, mode: mode.atSidecar))
         ask(.acquire(lock: lock, mode: mode, ttl: engine.ttlMilliseconds, wait: wait), call, due: due) {
             [self] granted, invocation in
             guard let granted else {
@@ -236,7 +237,7 @@ package struct GuardedResource: Hashable, Sendable {
 }
 
 extension LeaseMode {
-    fileprivate var atSidecar: SidecarLockMode {
+    fileprivate var atSidecar: LockMode {
         switch self {
         case .exclusive: .exclusive
         case .shared: .shared

@@ -48,7 +48,7 @@ final class LoadClient {
     }
 
     /// Why there is no connection, while there is none.
-    var lastFailure: SidecarClientError? { connection?.lastFailure }
+    var lastFailure: InterlockError? { connection?.lastFailure }
 
     /// It can be given a job.
     var isReady: Bool { !isBusy && (!engine.plan.usesDoor || connection?.isUp ?? false) }
@@ -159,10 +159,10 @@ final class LoadClient {
         becomeFree()
     }
 
-    private func failed(_ invocation: Invocation, _ error: SidecarClientError) {
+    private func failed(_ invocation: Invocation, _ error: InterlockError) {
         let now = engine.ended(invocation.operation, OperationEnding(error), due: invocation.due, by: self)
         // The answer may come yet, and would stand before those of all that follows.
-        if error.code == .timedOut, !isGone { reconnect() }
+        if error.code == .answerTimedOut, !isGone { reconnect() }
         isGone ? becomeFree() : failed(invocation.operation, now: now)
     }
 

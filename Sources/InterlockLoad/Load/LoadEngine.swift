@@ -48,7 +48,7 @@ final class LoadEngine {
     private var arrival: Scheduled<Void>?
     private var whenIdle: (() -> Void)?
     /// A client is connected, or an attempt failed; while `connecting`.
-    var onConnection: ((LoadClient, SidecarClientError?) -> Void)?
+    var onConnection: ((LoadClient, InterlockError?) -> Void)?
 
     /// At rates where arrivals are closer than this, those of so long are begun together.
     private static let shortestTick = TimeAmount.microseconds(50)
@@ -237,7 +237,7 @@ final class LoadEngine {
         isFree(client)
     }
 
-    func isDown(_ client: LoadClient, _ error: SidecarClientError) {
+    func isDown(_ client: LoadClient, _ error: InterlockError) {
         onConnection?(client, error)
     }
 

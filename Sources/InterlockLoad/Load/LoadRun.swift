@@ -131,7 +131,7 @@ package actor LoadRun {
         if up.count == engine.clients.count { connected(.success(())) }
     }
 
-    private func isDown(_ client: LoadClient, _ error: SidecarClientError) {
+    private func isDown(_ client: LoadClient, _ error: InterlockError) {
         // What a sidecar says itself it says again at the next attempt.
         guard error.isAnswer else { return }
         connected(.failure(LoadError("sidecar \(client.sidecar) refuses clients: \(error)")))

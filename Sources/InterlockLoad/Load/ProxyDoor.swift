@@ -110,11 +110,11 @@ extension OperationEnding {
     /// The reply of a call was none of those it can have.
     static let unreadable = OperationEnding.unknown(reason: "unreadable")
 
-    init(_ error: SidecarClientError) {
+    init(_ error: InterlockError) {
         self =
             switch error.code {
             case .notConnected, .connectionFailed, .overloaded: .failed(code: Self.notConnected)
-            case .timedOut: .unknown(reason: Self.timedOut)
+            case .answerTimedOut: .unknown(reason: Self.timedOut)
             case .answerLost: .unknown(reason: Self.answerLost)
             // There was an answer that cannot be understood.
             case _ where !error.isAnswer: Self.unreadable

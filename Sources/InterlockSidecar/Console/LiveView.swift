@@ -1,4 +1,3 @@
-package import Interlock
 package import InterlockCore
 
 /// What a console shows at a time.

@@ -171,13 +171,12 @@ extension HTTPProblem {
     /// The coordinator's error in this door's words.
     init(_ error: InterlockError) {
         let code: Code =
-            switch error.code.known {
+            switch error.code {
             case .invalid: .invalid
             case .unavailable: .unavailable
             case .unreplicated: .unreplicated
             case .unknownService: .unknownService
-            case .cancelled: .cancelled
-            case .other: .internal
+            default: .internal
             }
         self.init(code, code == .unknownService ? "no such service is configured; see GET /v1/services" : error.message)
         if code == .unavailable || code == .unreplicated { headers.replaceOrAdd(name: "Retry-After", value: "1") }

@@ -278,14 +278,9 @@ extension RESPWriter {
 
     /// The coordinator's errors, by the words that programs switch on.
     func error(_ error: InterlockError) {
-        let word =
-            switch error.code.known {
-            case .invalid: "INVALID"
-            case .unavailable: "UNAVAILABLE"
-            case .unreplicated: "UNREPLICATED"
-            case .unknownService: "UNKNOWN"
-            case .cancelled, .other: "ERR"
-            }
-        self.error(word, error.message)
+        switch error.code {
+        case .invalid, .unavailable, .unreplicated, .unknownService: self.error(error.code.rawValue, error.message)
+        default: self.error(InterlockError.Code.other.rawValue, error.message)
+        }
     }
 }

@@ -1,4 +1,4 @@
-package import Interlock
+internal import Interlock
 package import InterlockCore
 
 /// Reads a command's words after its fixed arguments, each at most once: `NAME value` pairs, names that stand for

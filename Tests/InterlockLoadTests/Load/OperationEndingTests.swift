@@ -8,13 +8,13 @@ import Testing
 struct OperationEndingTests {
     @Test("a lost answer is unknown, and what was never sent has failed")
     func failures() {
-        #expect(OperationEnding(SidecarClientError(.answerLost, "")) == .unknown(reason: "answer-lost"))
-        #expect(OperationEnding(SidecarClientError(.timedOut, "")) == .unknown(reason: "timed-out"))
-        #expect(OperationEnding(SidecarClientError(.unreadable, "")) == .unknown(reason: "unreadable"))
-        #expect(OperationEnding(SidecarClientError(.notConnected, "")) == .failed(code: "not-connected"))
-        let unavailable = SidecarClientError(.unavailable, "Redis is away", isAnswer: true)
+        #expect(OperationEnding(InterlockError(.answerLost, "")) == .unknown(reason: "answer-lost"))
+        #expect(OperationEnding(InterlockError(.answerTimedOut, "")) == .unknown(reason: "timed-out"))
+        #expect(OperationEnding(InterlockError(.unreadable, "")) == .unknown(reason: "unreadable"))
+        #expect(OperationEnding(InterlockError(.notConnected, "")) == .failed(code: "not-connected"))
+        let unavailable = InterlockError(.unavailable, "Redis is away", isAnswer: true)
         #expect(OperationEnding(unavailable) == .failed(code: "UNAVAILABLE"))
-        let unknown = SidecarClientError(
+        let unknown = InterlockError(
             .invalid, "no such permit of search: it is unknown, was reported before, or is older than permit_ttl",
             isAnswer: true)
         #expect(OperationEnding(unknown) == .failed(code: "INVALID: no such permit"))

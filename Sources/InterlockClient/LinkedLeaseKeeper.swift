@@ -1,67 +1,5 @@
 internal import NIOCore
 
-/// A lease that the sidecar extends for as long as a connection of this process lives. It ends when it is released, when its
-/// client is closed, and when this value is dropped; then the sidecar releases the lock.
-///
-/// When the sidecar loses the lease it closes the connection; when the connection is lost otherwise, nobody extends the lease
-/// any more. Both are told as a loss, the latter within half of the lease's ttl, before the lease can have lapsed.
-public final class LinkedLease: Sendable {
-    /// Why a linked lease is one no longer.
-    public struct Loss: Hashable, Sendable, CustomStringConvertible {
-        /// The lock's name.
-        public var name: String
-
-        /// A sentence for people.
-        public var description: String {
-            "the lease of \(name) is lost: the sidecar ended its connection, or there is no connection any more"
-        }
-    }
-
-    /// As it was granted. It is valid until the loss, also after `validity`.
-    public let lease: SidecarLease
-    /// Has one element when the lease is lost, and ends; ends without one when it is released. For one reader.
-    public let losses: AsyncStream<Loss>
-    /// The owner chose the token.
-    private let isOwners: Bool
-    private let eventLoop: any EventLoop
-    private let keeper: NIOLoopBound<LinkedLeaseKeeper>
-
-    /// Called on the event loop.
-    /// - Parameters:
-    ///   - isOwners: its owner chose the token.
-    ///   - connection: the one that the lease was acquired on, and nothing else is done on.
-    init(_ lease: SidecarLease, ttl: Duration, isOwners: Bool, connection: OwnConnection, eventLoop: any EventLoop) {
-        self.lease = lease
-        self.isOwners = isOwners
-        self.eventLoop = eventLoop
-        let (losses, continuation) = AsyncStream.makeStream(of: Loss.self)
-        self.losses = losses
-        let keeper = LinkedLeaseKeeper(connection: connection, ttl: ttl, eventLoop: eventLoop) { isLost in
-            if isLost { continuation.yield(Loss(name: lease.name)) }
-            continuation.finish()
-        }
-        keeper.start()
-        self.keeper = NIOLoopBound(keeper, eventLoop: eventLoop)
-    }
-
-    deinit {
-        eventLoop.execute { [keeper] in keeper.value.end() }
-    }
-
-    /// Releases the lock, also when the task is cancelled.
-    /// - Returns: `false` when the lease was lost before.
-    /// - Throws: `SidecarClientError` when nobody knows: the connection was lost meanwhile.
-    @discardableResult
-    public func release() async throws -> Bool {
-        let call = LockCalls.Release(name: lease.name, token: lease.token, fence: isOwners ? lease.fence : nil)
-        return try await eventLoop.flatSubmit { [keeper, eventLoop] in
-            let promise = eventLoop.makePromise(of: Bool.self)
-            keeper.value.release(call) { promise.completeWith($0.mapError { $0 as any Error }) }
-            return promise.futureResult
-        }.get()
-    }
-}
-
 /// Watches over the connection of one linked lease. Confined to its event loop.
 final class LinkedLeaseKeeper {
     private enum State {
@@ -90,7 +28,33 @@ final class LinkedLeaseKeeper {
         self.onEnd = onEnd
     }
 
-    func start() {
+    /// Hands out a lease that its connection keeps. Called on the event loop.
+    /// - Parameter connection: the one that the lease was acquired on, and that carries no other call.
+    static func keep(
+        _ lease: Lease, connection: OwnConnection, eventLoop: any EventLoop, metrics: SidecarClientMetrics
+    ) -> LinkedLease {
+        let (losses, continuation) = AsyncStream.makeStream(of: LeaseLoss.self)
+        let keeper = LinkedLeaseKeeper(connection: connection, ttl: lease.ttl, eventLoop: eventLoop) { isLost in
+            if isLost { continuation.yield(.disconnected) }
+            continuation.finish()
+        }
+        keeper.start()
+        let kept = NIOLoopBound(keeper, eventLoop: eventLoop)
+        let call = LockCalls.Release(name: lease.name, token: lease.token, fence: lease.ownersFence)
+        return LinkedLease(lease, losses: losses) {
+            try await metrics.counting {
+                try await eventLoop.flatSubmit {
+                    let promise = eventLoop.makePromise(of: Bool.self)
+                    kept.value.release(call) { promise.completeWith($0.mapError { $0 as any Error }) }
+                    return promise.futureResult
+                }.get()
+            }
+        } onDrop: {
+            eventLoop.execute { kept.value.end() }
+        }
+    }
+
+    private func start() {
         let onClose = connection.onClose
         connection.onClose = { [weak self] in
             onClose?()
@@ -110,7 +74,7 @@ final class LinkedLeaseKeeper {
         onEnd(false)
     }
 
-    func release(_ call: LockCalls.Release, completion: @escaping (Result<Bool, SidecarClientError>) -> Void) {
+    func release(_ call: LockCalls.Release, completion: @escaping (Result<Bool, InterlockError>) -> Void) {
         guard case .watching(let check) = state else {
             // Once is enough: whoever asks again is told the same as the loss would tell.
             if case .over(let wasReleased) = state { return completion(.success(wasReleased)) }

@@ -1,0 +1,35 @@
+internal import Hiredis
+internal import InterlockCore
+
+extension InterlockError {
+    /// Maps an error of the Redis client to the caller's error.
+    init(_ error: RedisError) {
+        switch error.code {
+        case .server(.wrongType):
+            self.init(
+                .other,
+                "Redis: the key of that name holds another type: other software uses it; choose another name or prefix")
+        // Covers every wording of the error, for a script and for a command.
+        case .server(.readOnly):
+            self.init(.unavailable, "Redis cannot serve: the server is a replica, which takes no writes")
+        case .server(let condition) where condition.isUnavailability:
+            self.init(.unavailable, "Redis cannot serve: \(error.message)")
+        case _ where error.isUnavailability:
+            self.init(.unavailable, "Redis cannot be reached: \(error.message)")
+        default:
+            self.init(.other, "Redis: \(error.message)")
+        }
+    }
+}
+
+extension RedisError {
+    /// Whether the script may have granted a lock before it failed or its reply was lost.
+    var mayHaveGranted: Bool {
+        switch code {
+        // A redirected command was not executed.
+        case .server(let condition): !condition.isRedirection
+        case .unexpectedReply: true
+        default: isOutcomeUnknown
+        }
+    }
+}

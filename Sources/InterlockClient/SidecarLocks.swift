@@ -1,0 +1,167 @@
+@_exported public import InterlockCore
+
+/// Leased locks through a sidecar: `client.locks`. See `LockService` for the calls; an embedded coordinator has the
+/// same ones.
+///
+/// A waiting call gives up when its task is cancelled, and a lease that was granted in that moment is released. The
+/// sidecar may wait for less than a call asks for: see `SidecarStatus.maximumWait`.
+public struct SidecarLocks: LockService {
+    let client: SidecarClient
+
+    // MARK: Leases
+
+    /// Acquires a lock, or waits for it. See `LockService`.
+    public func acquire(_ name: String, options: LockOptions) async throws -> Lease? {
+        let lease = try await client.send(LockCalls.Acquire(name: name, options: options))
+        try await releaseIfCancelled(lease.map { [$0] } ?? [])
+        return lease
+    }
+
+    /// Acquires several locks, all or none. See `LockService`.
+    public func acquire(all names: [String], options: LockOptions) async throws -> [Lease]? {
+        guard let first = names.first else {
+            throw InterlockError(.invalid, "acquire(all:) got no names: pass at least one")
+        }
+        let call = LockCalls.Acquire(name: first, options: options)
+        let leases =
+            if names.count == 1 {
+                try await client.send(call).map { [$0] }
+            } else {
+                try await client.send(LockCalls.AcquireAll(first: call, others: Array(names.dropFirst())))
+            }
+        try await releaseIfCancelled(leases ?? [])
+        return leases
+    }
+
+    /// A caller that was cancelled never learns of its leases.
+    private func releaseIfCancelled(_ leases: [Lease]) async throws {
+        guard Task.isCancelled else { return }
+        // A lease that cannot be released lapses.
+        for lease in leases { _ = try? await release(lease) }
+        throw CancellationError()
+    }
+
+    /// Acquires a lock whose lease the sidecar extends for as long as a connection of this client lives. See
+    /// `LockService`.
+    ///
+    /// The sidecar closes the connection when it loses the lease. Every loss is reported within half of the lease's
+    /// `ttl`, before the lease can have lapsed, as `LeaseLoss.disconnected`.
+    public func acquireLinked(_ name: String, options: LockOptions) async throws -> LinkedLease? {
+        try await client.acquireLinkedLock(LockCalls.Acquire(name: name, options: options, isLinked: true))
+    }
+
+    /// Extends a lease. See `LockService`.
+    public func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration? {
+        try await renew(lease.name, token: lease.token, ttl: ttl ?? lease.ttl, fence: lease.ownersFence)
+    }
+
+    /// Releases a lease, even when the task is cancelled. See `LockService`.
+    @discardableResult
+    public func release(_ lease: Lease) async throws -> Bool {
+        try await release(lease.name, token: lease.token, fence: lease.ownersFence)
+    }
+
+    // MARK: By token
+
+    /// Extends the lease of a token to `ttl` from now.
+    /// - Parameters:
+    ///   - name: the lock's name.
+    ///   - token: the lease's token.
+    ///   - ttl: the lease's length from now.
+    ///   - fence: only the lease with this fence, so that a late retry with an owner's token does not extend a later
+    ///     lease; `nil`: whichever lease the token has.
+    /// - Returns: how long the lease can be relied on; `nil`: it is lost.
+    /// - Throws: `InterlockError`.
+    public func renew(_ name: String, token: String, ttl: Duration, fence: Int64? = nil) async throws -> Duration? {
+        try await client.send(LockCalls.Renew(name: name, token: token, ttl: ttl, fence: fence))
+    }
+
+    /// Releases the lease of a token, even when the task is cancelled.
+    /// - Parameters:
+    ///   - name: the lock's name.
+    ///   - token: the lease's token.
+    ///   - fence: only the lease with this fence; `nil`: whichever lease the token has.
+    /// - Returns: `false` if the token does not hold the lock under this fence: the lease lapsed, or was broken.
+    /// - Throws: `InterlockError`.
+    @discardableResult
+    public func release(_ name: String, token: String, fence: Int64? = nil) async throws -> Bool {
+        try await client.deliver(LockCalls.Release(name: name, token: token, fence: fence))
+    }
+
+    // MARK: For operators
+
+    /// Describes a lock. See `LockService`.
+    public func information(about name: String) async throws -> LockInformation? {
+        try await client.send(LockCalls.Inspect(name: name))
+    }
+
+    /// Breaks the current holder's lease. See `LockService`. Needs an API key with the role `admin` where keys are
+    /// configured.
+    public func breakLock(_ name: String, fence: Int64?) async throws -> Bool {
+        try await client.send(LockCalls.Break(name: name, fence: fence))
+    }
+
+    /// Lists the last 100 grants through the sidecar, of one lock or of all, the newest first. The sidecar has them in
+    /// memory: those of other sidecars and those from before its start are not among them.
+    public func grants(of name: String? = nil) async throws -> [SidecarGrant] {
+        try await client.send(LockCalls.Grants(name: name))
+    }
+
+    /// Lists the names of the locks that are held in the whole fleet, each once, in no order.
+    /// - Parameters:
+    ///   - glob: only names that match, as the `KEYS` command of Redis matches.
+    ///   - limit: the most names that are listed.
+    /// - Returns: the names, and whether these are all that match.
+    public func names(matching glob: String = "*", limit: Int = 1000) async throws -> (names: [String], isComplete: Bool) {
+        var names: Set<String> = []
+        var cursor = LockCalls.List.start
+        repeat {
+            let page = try await client.send(LockCalls.List(cursor: cursor, glob: glob))
+            for name in page.names where !names.contains(name) {
+                guard names.count < limit else { return (Array(names), false) }
+                names.insert(name)
+            }
+            cursor = page.cursor
+        } while cursor != LockCalls.List.start
+        return (Array(names), true)
+    }
+
+    /// Describes each of the locks that is still held, by name.
+    public func information(about names: [String]) async throws -> [LockInformation] {
+        // The number of locks that are asked for without waiting for answers.
+        let batchSize = 100
+        var locks: [LockInformation] = []
+        for start in stride(from: 0, to: names.count, by: batchSize) {
+            try await withThrowingTaskGroup(of: LockInformation?.self) { group in
+                for name in names[start..<min(start + batchSize, names.count)] {
+                    group.addTask { try await information(about: name) }
+                }
+                for try await lock in group {
+                    if let lock, lock.isHeld { locks.append(lock) }
+                }
+            }
+        }
+        return locks.sorted { $0.name < $1.name }
+    }
+}
+
+extension SidecarClient {
+    /// Leased locks.
+    public nonisolated var locks: SidecarLocks { SidecarLocks(client: self) }
+
+    /// Acquires a linked lock on a connection of its own.
+    func acquireLinkedLock(_ call: LockCalls.Acquire) async throws -> LinkedLease? {
+        try Task.checkCancellation()
+        let connection = try makeOwnConnection()
+        guard let lease = try await metrics.counting({ try await self.send(call, on: connection) }) else {
+            connection.close()
+            return nil
+        }
+        guard !Task.isCancelled else {
+            // The sidecar releases the lock.
+            connection.close()
+            throw CancellationError()
+        }
+        return LinkedLeaseKeeper.keep(lease, connection: connection, eventLoop: eventLoop, metrics: metrics)
+    }
+}

@@ -1,0 +1,102 @@
+/// The error of a call to Interlock, embedded or through a sidecar. Held, lost and unreachable are never the same
+/// error.
+public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// Identifies an error for programs. Later versions may have more codes: a `switch` needs a `default`.
+    public struct Code: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+        /// The code's name; for an error that a sidecar reports, its first word.
+        public let rawValue: String
+
+        /// A code by its name.
+        public init(rawValue: String) {
+            self.rawValue = rawValue
+        }
+
+        /// The code's name.
+        public var description: String { rawValue }
+    }
+
+    /// Identifies the error.
+    public var code: Code
+    /// The explanation for people: what was asked, what was wrong, what to do.
+    public var message: String
+    /// The reason for the loss of a lease; `nil` with every code but `leaseLost`, and when the reason is unknown.
+    public var loss: LeaseLoss?
+    /// Whether a sidecar reported this error. If not, the call failed in this process.
+    public var isAnswer: Bool
+
+    /// An error of this code, with a message for people.
+    public init(_ code: Code, _ message: String) {
+        self.init(code, message, isAnswer: false)
+    }
+
+    package init(_ code: Code, _ message: String, loss: LeaseLoss? = nil, isAnswer: Bool) {
+        self.code = code
+        self.message = message
+        self.loss = loss
+        self.isAnswer = isAnswer
+    }
+
+    /// The message; for an error that a sidecar reports, preceded by its first word.
+    public var description: String { isAnswer ? "\(code.rawValue) \(message)" : message }
+
+    /// Whether the call may have been carried out although its answer is missing.
+    public var isOutcomeUnknown: Bool { code == .answerTimedOut || code == .answerLost }
+
+    /// Whether there is no connection to the sidecar, so that the call was never sent.
+    public var isConnectionFailure: Bool { code == .notConnected || code == .connectionFailed }
+}
+
+extension InterlockError.Code {
+    // MARK: Every call
+
+    /// The call is wrong: a name, a number, an unknown permit. The same call fails again.
+    public static let invalid = Self(rawValue: "INVALID")
+    /// No such service is configured.
+    public static let unknownService = Self(rawValue: "UNKNOWN")
+    /// Redis cannot be reached or cannot serve.
+    public static let unavailable = Self(rawValue: "UNAVAILABLE")
+    /// Too few replicas confirmed a lease, which was then released; or too few confirmed an extension, and the lease
+    /// keeps its previous end.
+    public static let unreplicated = Self(rawValue: "UNREPLICATED")
+    /// Any other error; the message has the words of Redis or of the sidecar.
+    public static let other = Self(rawValue: "ERR")
+
+    // MARK: Locks
+
+    /// Another holder has the lock, and the call did not wait.
+    public static let held = Self(rawValue: "held")
+    /// Another holder had the lock for the whole wait.
+    public static let waitTimedOut = Self(rawValue: "wait-over")
+    /// The lease was lost while the body of `withLock` ran; `loss` has the reason.
+    public static let leaseLost = Self(rawValue: "lease-lost")
+
+    // MARK: Guarded calls
+
+    /// The service's breaker is open.
+    public static let open = Self(rawValue: "open")
+    /// A limit of the service is reached.
+    public static let limited = Self(rawValue: "limited")
+    /// Too many calls to the service are under way in this program.
+    public static let busy = Self(rawValue: "busy")
+
+    // MARK: Connecting to a sidecar
+
+    /// There is no connection, or the client is closed: the call was never sent.
+    public static let notConnected = Self(rawValue: "not-connected")
+    /// The connection could not be established: refused, an unknown host, or a TLS failure.
+    public static let connectionFailed = Self(rawValue: "connection-failed")
+    /// Too many calls are in flight: this one was never sent.
+    public static let overloaded = Self(rawValue: "overloaded")
+    /// The call was sent, and no answer came in time. It may have been carried out, or may yet be.
+    public static let answerTimedOut = Self(rawValue: "timed-out")
+    /// The connection was lost before the answer. The call may have been carried out.
+    public static let answerLost = Self(rawValue: "answer-lost")
+    /// The answer is not a sidecar's: a wrong port, another program, or another version.
+    public static let unreadable = Self(rawValue: "unreadable")
+    /// The sidecar asks for an API key.
+    public static let noKey = Self(rawValue: "NOAUTH")
+    /// The sidecar does not know the API key.
+    public static let wrongKey = Self(rawValue: "WRONGPASS")
+    /// The API key does not have the role that the call needs.
+    public static let notPermitted = Self(rawValue: "NOPERM")
+}

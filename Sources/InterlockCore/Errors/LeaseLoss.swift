@@ -1,0 +1,28 @@
+/// The reason for which a lease was lost before its holder released it. Later versions may have more reasons: a
+/// `switch` needs a `default`.
+public struct LeaseLoss: RawRepresentable, Hashable, Sendable {
+    /// The reason's name, as events and the RESP API spell it.
+    public let rawValue: String
+
+    /// A reason by its name.
+    public init(rawValue: String) {
+        self.rawValue = rawValue
+    }
+
+    /// An operator broke the lock.
+    public static let broken = LeaseLoss(rawValue: "broken")
+    /// The lock's key was deleted.
+    public static let deleted = LeaseLoss(rawValue: "deleted")
+    /// Another token, or a later lease of the same owner, holds the lock.
+    public static let taken = LeaseLoss(rawValue: "taken")
+    /// Its time was over before it was extended.
+    public static let expired = LeaseLoss(rawValue: "expired")
+    /// The coordinator is stopping. It no longer extends or watches the lease, which lapses in its own time.
+    public static let shutdown = LeaseLoss(rawValue: "shutdown")
+    /// The connection to the sidecar ended, or the sidecar ended it because the lease was lost. Nothing extends the
+    /// lease.
+    public static let disconnected = LeaseLoss(rawValue: "disconnected")
+
+    /// The reasons that a coordinator reports.
+    package static let known = [broken, deleted, taken, expired, shutdown]
+}

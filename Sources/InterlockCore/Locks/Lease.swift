@@ -1,0 +1,54 @@
+/// One grant of a lock, for a limited time.
+public struct Lease: Hashable, Sendable {
+    /// The lock's name.
+    public var name: String
+    /// The credential that renews and releases the lease.
+    public var token: String
+    /// The fencing token, higher than that of every earlier grant. Pass it to the guarded resource, which refuses lower
+    /// ones.
+    public var fence: Int64
+    package var validMilliseconds: Int64
+    package var ttlMilliseconds: Int64
+    /// The holder's deadline. It is in the past for a lease acquired through a sidecar, which only that sidecar can
+    /// follow.
+    package var deadline: Instant
+    /// The value of the lock's key while several hold the lock; `nil`: the token.
+    package var group: String?
+    /// Whether the owner chose the token.
+    package var isOwners: Bool
+
+    package init(
+        name: String, token: String, fence: Int64, validMilliseconds: Int64, ttlMilliseconds: Int64,
+        deadline: Instant = unknownDeadline, group: String? = nil, isOwners: Bool = false
+    ) {
+        self.name = name
+        self.token = token
+        self.fence = fence
+        self.validMilliseconds = validMilliseconds
+        self.ttlMilliseconds = ttlMilliseconds
+        self.deadline = deadline
+        self.group = group
+        self.isOwners = isOwners
+    }
+
+    /// The deadline of a lease acquired through a sidecar.
+    package static let unknownDeadline = Instant(nanoseconds: .min)
+
+    /// The number of slots of the semaphore that this lease has one of; `nil` if it is not of a semaphore, or came
+    /// through a sidecar. A held semaphore keeps the size that its first holder asked for, whatever this holder asked
+    /// for.
+    public var permits: Int? { group.flatMap { LockMode.places(ofGroup: $0) } }
+
+    /// How long the lease can be relied on from the moment of the answer: its length, less the time the grant took and
+    /// an allowance for clocks that drift.
+    public var validity: Duration { .milliseconds(validMilliseconds) }
+    /// The length that was asked for.
+    public var ttl: Duration { .milliseconds(ttlMilliseconds) }
+
+    /// The fence if the owner chose the token. Later grants reuse that token, so the fence keeps a late renewal or
+    /// release from affecting them.
+    package var ownersFence: Int64? { isOwners ? fence : nil }
+
+    /// The time at which Redis was asked for the lease.
+    package var askedAt: Instant { LeaseValidity.sentAt(deadline: deadline, ttl: ttlMilliseconds) }
+}

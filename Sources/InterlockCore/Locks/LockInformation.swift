@@ -1,0 +1,82 @@
+/// The public description of a lock. It never contains a token.
+public struct LockInformation: Hashable, Sendable {
+    /// The lock's name.
+    public var name: String
+    /// The holder's label, or `foreign` for other software; `nil`: the lock is free.
+    public var label: String?
+    /// The last fence that was granted; `nil`: none within a day.
+    public var fence: Int64?
+    /// -1: without end; 0: the lock is free.
+    package var ttlMilliseconds: Int64
+    /// How the lock is held; `nil`: it is free.
+    public var mode: LockMode?
+    /// The number of holders.
+    public var holders: Int
+    /// The holders, those whose leases end first if the list is cut. A slot that is on offer has no holder.
+    public var leases: [LeaseInformation]
+    /// Callers that wait in this sidecar, plus other sidecars that have callers waiting.
+    public var waiters: Int
+    /// The sidecars with waiting callers, in the order of their turns; at most 100.
+    public var queue: [WaitingSidecar]
+
+    package init(
+        name: String, label: String?, fence: Int64?, ttlMilliseconds: Int64, mode: LockMode?, holders: Int,
+        leases: [LeaseInformation], waiters: Int, queue: [WaitingSidecar]
+    ) {
+        self.name = name
+        self.label = label
+        self.fence = fence
+        self.ttlMilliseconds = ttlMilliseconds
+        self.mode = mode
+        self.holders = holders
+        self.leases = leases
+        self.waiters = waiters
+        self.queue = queue
+    }
+
+    /// A lock without holders and waiters.
+    package init(unheld name: ResourceName) {
+        self.init(
+            name: name.text, label: nil, fence: nil, ttlMilliseconds: 0, mode: nil, holders: 0, leases: [], waiters: 0, queue: [])
+    }
+
+    /// Whether the lock has a holder.
+    public var isHeld: Bool { label != nil }
+    /// The time until the last lease ends; `nil`: the lock is free, or it has no end (see `isEndless`).
+    public var remaining: Duration? { isHeld && !isEndless ? .milliseconds(ttlMilliseconds) : nil }
+    /// Whether the lock's key has no time to live: other software holds it until it deletes the key.
+    public var isEndless: Bool { ttlMilliseconds < 0 }
+}
+
+/// The public description of one lease of a lock. It never contains a token.
+public struct LeaseInformation: Hashable, Sendable {
+    /// The holder's label, or `foreign` for other software.
+    public var label: String
+    /// The lease's fence; `nil`: it has none, as with other software.
+    public var fence: Int64?
+    /// -1: without end.
+    package var ttlMilliseconds: Int64
+
+    package init(label: String, fence: Int64?, ttlMilliseconds: Int64) {
+        self.label = label
+        self.fence = fence
+        self.ttlMilliseconds = ttlMilliseconds
+    }
+
+    /// The time left; `nil`: the lease has no end.
+    public var remaining: Duration? { ttlMilliseconds < 0 ? nil : .milliseconds(ttlMilliseconds) }
+}
+
+/// A sidecar in which callers wait for a lock.
+public struct WaitingSidecar: Hashable, Sendable {
+    /// The sidecar's ID in the fleet.
+    public var id: String
+    /// The number of callers that wait in it, as it last reported; `nil`: it has not reported. Sidecars of 0.1.0 never
+    /// do.
+    public var waiters: Int?
+
+    package init(id: String, waiters: Int?) {
+        self.id = id
+        self.waiters = waiters
+    }
+}

@@ -1,0 +1,202 @@
+/// Leased locks, embedded (`coordinator.locks`) or through a sidecar (`client.locks`): the same calls in both.
+///
+/// `withLock` is what most programs want: it acquires a lease, extends it for as long as the body runs, and always
+/// releases it. The other calls hand out leases for programs whose work is not a single closure.
+///
+/// Calls throw `InterlockError`. A cancelled acquire throws `CancellationError` and leaves no lease; `release`
+/// completes even when its task is cancelled.
+public protocol LockService: Sendable {
+    /// Acquires a lock, or waits for it. The lease lapses after its `ttl` unless it is renewed.
+    /// - Parameters:
+    ///   - name: 1 to 256 bytes without control characters, spaces or braces.
+    ///   - options: how to acquire and hold it.
+    /// - Returns: the lease; `nil`: another holder has the lock, also at the end of the wait.
+    func acquire(_ name: String, options: LockOptions) async throws -> Lease?
+
+    /// Acquires several locks, all or none. Each lease is renewed and released by itself.
+    /// - Parameters:
+    ///   - names: 1 to 32 different names.
+    ///   - options: how to acquire and hold each. The first lease must outlast the wait for the last; the wait is for
+    ///     all of them together; without an owner, each lease gets a token of its own.
+    /// - Returns: the leases, in the order of `names`; `nil`: another holder has one of the locks, also at the end of
+    ///   the wait.
+    func acquire(all names: [String], options: LockOptions) async throws -> [Lease]?
+
+    /// Acquires a lock whose lease is extended until it is released, lost or dropped.
+    /// - Returns: the lease; `nil`: another holder has the lock, also at the end of the wait.
+    func acquireLinked(_ name: String, options: LockOptions) async throws -> LinkedLease?
+
+    /// Extends a lease to `ttl` from now; `nil`: to its own length. Never affects a later lease of the same owner.
+    /// - Returns: how long the lease can be relied on from now; `nil`: it is lost.
+    func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration?
+
+    /// Releases a lease, even when the task is cancelled. Never affects a later lease of the same owner.
+    /// - Returns: `false` if the lease was already lost.
+    @discardableResult
+    func release(_ lease: Lease) async throws -> Bool
+
+    /// Describes a lock; `nil`: it has no holder and no waiter.
+    func information(about name: String) async throws -> LockInformation?
+
+    /// Breaks the current holder's lease, and hands the lock to the next waiter.
+    /// - Parameters:
+    ///   - name: the lock's name.
+    ///   - fence: breaks only the grant with this fence, which protects a later holder; `nil`: any grant.
+    /// - Returns: `false` if the lock was free, or not held under that fence.
+    func breakLock(_ name: String, fence: Int64?) async throws -> Bool
+}
+
+/// How a lock is acquired and held.
+public struct LockOptions: Hashable, Sendable {
+    /// The lease's length.
+    public var ttl: Duration
+    /// How long to wait for the lock; zero: not at all. The configuration may have a lower maximum.
+    public var wait: Duration
+    /// Alone, as one of the readers, or as one of a semaphore's holders.
+    public var mode: LockMode
+    /// The token to hold the lock by. The same owner asking again gets the same lease, extended, so a retry is safe;
+    /// `nil`: a new token is made.
+    public var owner: String?
+    /// The holder's name for others to see; `nil`: the host's name.
+    public var label: String?
+
+    /// Options with these values.
+    public init(
+        ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive, owner: String? = nil,
+        label: String? = nil
+    ) {
+        self.ttl = ttl
+        self.wait = wait
+        self.mode = mode
+        self.owner = owner
+        self.label = label
+    }
+}
+
+// MARK: - Options as arguments
+
+extension LockService {
+    /// Acquires a lock, or waits for it; see `acquire(_:options:)` and `LockOptions`.
+    public func acquire(
+        _ name: String, ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive,
+        owner: String? = nil, label: String? = nil
+    ) async throws -> Lease? {
+        try await acquire(name, options: LockOptions(ttl: ttl, wait: wait, mode: mode, owner: owner, label: label))
+    }
+
+    /// Acquires several locks, all or none; see `acquire(all:options:)` and `LockOptions`.
+    public func acquire(
+        all names: [String], ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive,
+        owner: String? = nil, label: String? = nil
+    ) async throws -> [Lease]? {
+        try await acquire(all: names, options: LockOptions(ttl: ttl, wait: wait, mode: mode, owner: owner, label: label))
+    }
+
+    /// Acquires a lock whose lease is extended; see `acquireLinked(_:options:)` and `LockOptions`.
+    public func acquireLinked(
+        _ name: String, ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive,
+        owner: String? = nil, label: String? = nil
+    ) async throws -> LinkedLease? {
+        try await acquireLinked(name, options: LockOptions(ttl: ttl, wait: wait, mode: mode, owner: owner, label: label))
+    }
+
+    /// Extends a lease to its own length from now.
+    /// - Returns: how long the lease can be relied on from now; `nil`: it is lost.
+    public func renew(_ lease: Lease) async throws -> Duration? { try await renew(lease, ttl: nil) }
+
+    /// Breaks the current holder's lease, and hands the lock to the next waiter.
+    /// - Returns: `false` if the lock was free.
+    public func breakLock(_ name: String) async throws -> Bool { try await breakLock(name, fence: nil) }
+}
+
+// MARK: - Around a body
+
+extension LockService {
+    /// Runs `body` while holding a lock.
+    ///
+    /// The lease is extended for as long as `body` runs, and released when `body` returns, throws or is cancelled. When
+    /// the lease is lost, the task that `body` runs in is cancelled: a resource that checks `lease.fence` refuses what
+    /// it still writes.
+    ///
+    /// - Parameters:
+    ///   - name: 1 to 256 bytes without control characters, spaces or braces.
+    ///   - ttl: the lease's length: how long the lock stays taken if this process dies.
+    ///   - wait: how long to wait for the lock; zero: not at all. The configuration may have a lower maximum.
+    ///   - mode: alone, as one of the readers, or as one of a semaphore's holders.
+    ///   - label: the holder's name for others to see; `nil`: the host's name.
+    ///   - isolation: the actor that `body` runs on: its caller's.
+    ///   - body: the work under the lock, in a task of its own that has the caller's isolation.
+    /// - Returns: the result of `body`.
+    /// - Throws: `InterlockError` with `held`, or `waitTimedOut` at the end of the wait, when another holder has the
+    ///   lock, and with `leaseLost` when the lease was lost while `body` ran; else what `body` throws.
+    public func withLock<Result>(
+        _ name: String, ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive,
+        label: String? = nil, isolation: isolated (any Actor)? = #isolation,
+        body: @escaping (Lease) async throws -> Result
+    ) async throws -> Result {
+        guard let linked = try await acquireLinked(name, ttl: ttl, wait: wait, mode: mode, label: label) else {
+            throw wait > .zero
+                ? InterlockError(.waitTimedOut, "another holder had the lock \"\(name)\" for the whole wait of \(wait)")
+                : InterlockError(.held, "another holder has the lock \"\(name)\": wait for it, or try again later")
+        }
+        return try await linked.run(isolation: isolation, body)
+    }
+
+    /// Runs `body` while holding a lock, if the lock is available; see `withLock`.
+    /// - Returns: the result of `body`; `nil`: another holder has the lock, also at the end of the wait, and `body` did
+    ///   not run.
+    public func withLockIfAvailable<Result>(
+        _ name: String, ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive,
+        label: String? = nil, isolation: isolated (any Actor)? = #isolation,
+        body: @escaping (Lease) async throws -> Result
+    ) async throws -> Result? {
+        let linked = try await acquireLinked(name, ttl: ttl, wait: wait, mode: mode, label: label)
+        return try await linked?.run(isolation: isolation, body)
+    }
+}
+
+extension LinkedLease {
+    /// Runs `body` until it ends, and releases the lease. Losing the lease or cancelling the caller cancels the body.
+    fileprivate func run<Value>(
+        isolation: isolated (any Actor)?, _ body: @escaping (Lease) async throws -> Value
+    ) async throws -> Value {
+        // Safe: the task below has the caller's isolation, and the caller awaits its end.
+        nonisolated(unsafe) let body = body
+        let work = Task { [lease] () -> Unshared<Value> in
+            _ = isolation
+            do {
+                return Unshared(result: .success(try await body(lease)))
+            } catch {
+                return Unshared(result: .failure(error))
+            }
+        }
+        let watcher = Task { [losses] () -> LeaseLoss? in
+            for await loss in losses {
+                work.cancel()
+                return loss
+            }
+            return nil
+        }
+        let outcome = await withTaskCancellationHandler {
+            await work.value.result
+        } onCancel: {
+            work.cancel()
+        }
+        watcher.cancel()
+        let loss = await watcher.value
+        // Without an answer to the release, assume the lease was held: no loss was reported before the body ended.
+        let wasHeld = (try? await release()) ?? true
+        guard loss == nil, wasHeld else {
+            let reason = loss.map { " (\($0.rawValue))" } ?? ""
+            throw InterlockError(
+                .leaseLost, "the lease of \"\(lease.name)\" was lost\(reason) while the body ran", loss: loss, isAnswer: false)
+        }
+        return try outcome.get()
+    }
+}
+
+/// Carries the result of a body out of its task.
+private struct Unshared<Value>: @unchecked Sendable {
+    // Safe: made at the end of the task, and read once by the caller, who shares its isolation.
+    let result: Result<Value, any Error>
+}
