@@ -108,6 +108,25 @@ struct CheckConfigTests {
         #expect(outcome.errors.contains("there is no such file"))
     }
 
+    @Test("a regular expression of a probe is refused with its replacement, by check-config and at the start")
+    func regularExpression() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let file = "\(folder.path)/interlock.yaml"
+        let yaml = "services: { catalog: { probe: { url: 'http://a.example', expect: { body_matches: ok } } } }"
+        try Data("redis: { embedded: true }\n\(yaml)\n".utf8).write(to: URL(filePath: file))
+        let start = SidecarProcess.serveArguments(file: file, folder: folder.path)
+        for arguments in [["check-config", file], start] {
+            let outcome = try await InterlockProcess.outcome(arguments)
+            #expect(outcome.status != .exited(0))
+            #expect(
+                outcome.errors.contains(
+                    "interlock.yaml:2: services.catalog.probe.expect.body_matches: regular expressions are no longer supported; "
+                        + "write body: TEXT"),
+                "\(outcome.errors)")
+        }
+    }
+
     @Test("the verdict is JSON on request, good or not")
     func json() async throws {
         let (good, _) = try await check("", "--json")

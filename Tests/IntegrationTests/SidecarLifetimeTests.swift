@@ -81,6 +81,27 @@ struct SidecarLifetimeTests {
         #expect(try await process.end(within: .seconds(20)) == .exited(0))
     }
 
+    @Test("SIGHUP with a regular expression of a probe keeps the services, and logs the setting and its replacement")
+    func regularExpression() async throws {
+        func services(limit: Int, expect: String) -> String {
+            "services: { catalog: { limits: [ { limit: \(limit), per: 1h } ], "
+                + "probe: { url: 'http://127.0.0.1:1', expect: { \(expect) } } } }"
+        }
+        try await SidecarProcess.withSidecar(configuration: services(limit: 3, expect: "body: ok")) { sidecar in
+            let changed = services(limit: 7, expect: "body_matches: ok") + "\n"
+            try Data("redis: { timeout: 10s }\n\(changed)".utf8).write(to: URL(filePath: "\(sidecar.folder)/interlock.yaml"))
+            sidecar.process.send(signal: SIGHUP)
+            try await eventually(within: .seconds(10), "the reload is refused") {
+                sidecar.process.errors.contains("event=configuration.refused")
+            }
+            #expect(
+                sidecar.process.errors.contains(
+                    "services.catalog.probe.expect.body_matches: regular expressions are no longer supported; write body: TEXT"))
+            let shown = try await sidecar.get("/v1/limits/catalog")
+            #expect(shown.contains(#""remaining":3"#), "\(shown)")
+        }
+    }
+
     @Test("what keeps a door from opening is said in plain words, with the key to change")
     func doorsThatCannotOpen() async throws {
         try await RedisServer.withServer { server in

@@ -133,6 +133,19 @@ struct OutcomeRuleTests {
         #expect(service.digest != before)
     }
 
+    @Test("the digest of a probe is the one that sidecars with regular expressions computed")
+    func digestOfProbe() {
+        let expectation = ProbeExpectation(
+            statuses: StatusSet(200...204), headers: [.init(name: "X-State", value: "up")],
+            body: [.contains("ok"), .json(path: "$.status", equals: "up")])
+        let probe = ProbeSettings(
+            target: .http("http://a.example/status"), interval: .seconds(2), timeout: .milliseconds(500),
+            expectation: expectation, unhealthyAfter: 4, healthyAfter: 1, isFollowedByTrial: true, origin: .all)
+        #expect(ServiceDefinition(name: "catalog", upstream: nil, probe: probe).digest == "03163abe5fd965b7")
+        let connection = ProbeSettings(target: .tcp(host: "a.example", port: 5432))
+        #expect(ServiceDefinition(name: "catalog", upstream: nil, probe: connection).digest == "7e0f063bda1a3a39")
+    }
+
     @Test("a definition that states a default has the digest of one that omits it")
     func digestOfDefaults() {
         #expect(ServiceDefinition(name: "catalog").digest == "cbf29ce484222325")

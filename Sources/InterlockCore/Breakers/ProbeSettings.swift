@@ -54,8 +54,6 @@ package struct ProbeExpectation: Hashable, Sendable {
     /// What the body must have; judged on its first `inspectedBytes`.
     package enum Body: Hashable, Sendable {
         case contains(String)
-        /// A regular expression that must be found somewhere.
-        case matches(String)
         /// The value at a path of JSON (RFC 9535's dots and brackets with names and numbers), as text.
         case json(path: String, equals: String)
     }

@@ -66,7 +66,7 @@ final class ConfigurationSection {
         return entries
     }
 
-    /// Refuses keys with a reason of their own: they mean something, but not here or not yet.
+    /// Refuses keys with a reason of their own: they mean something, but not here, not yet or no longer.
     func refuse(_ keys: [String], _ reason: String) {
         for entry in entries where keys.contains(entry.name) {
             settled.insert(entry.name)

@@ -258,7 +258,6 @@ package struct EffectiveConfiguration {
         for part in expectation.body {
             switch part {
             case .contains(let text): entries.append(("body", .text(text)))
-            case .matches(let expression): entries.append(("body_matches", .text(expression)))
             case .json(let path, let value): members.append((path, .text(value)))
             }
         }

@@ -86,10 +86,11 @@ extension ProbeExpectation {
             section.read("body") { value in
                 if let text = value.parsed(by: Self.checkedText) { body.append(.contains(text)) }
             }
-            section.read("body_matches") { value in
-                if let expression = value.parsed(by: Self.checkedExpression) { body.append(.matches(expression)) }
-            }
             section.read("json") { body += Self.members($0) }
+            section.refuse(
+                ["body_matches"],
+                "regular expressions are no longer supported; write body: TEXT to require a text in the body, "
+                    + "or json: { PATH: VALUE } to require a value of a JSON body")
         }
     }
 
@@ -138,14 +139,4 @@ extension ProbeExpectation {
         }
         return text
     }
-
-    private static func checkedExpression(_ text: String) throws(ConfigurationExpectation) -> String {
-        let text = try checkedText(text)
-        do throws(RegularExpression.Violation) {
-            return try RegularExpression(text).text
-        } catch {
-            throw ConfigurationExpectation("a regular expression that can be searched for in bounded time: \(error)")
-        }
-    }
-
 }

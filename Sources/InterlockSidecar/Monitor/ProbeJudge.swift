@@ -5,7 +5,6 @@ package import InterlockCore
 package struct ProbeJudge: Sendable {
     private enum Rule: Sendable {
         case contains(String)
-        case matches(RegularExpression)
         case json(path: JSONPath, name: String, text: String)
     }
 
@@ -15,13 +14,12 @@ package struct ProbeJudge: Sendable {
     private let expectation: ProbeExpectation
     private let rules: [Rule]
 
-    /// - Throws: `RegularExpression.Violation` or `JSONPath.Violation`.
-    package init(_ expectation: ProbeExpectation) throws {
+    /// - Throws: `JSONPath.Violation`.
+    package init(_ expectation: ProbeExpectation) throws(JSONPath.Violation) {
         self.expectation = expectation
-        rules = try expectation.body.map { rule in
+        rules = try expectation.body.map { rule throws(JSONPath.Violation) in
             switch rule {
             case .contains(let text): .contains(text)
-            case .matches(let text): .matches(try RegularExpression(text))
             case .json(let path, let text): .json(path: try JSONPath(path), name: path, text: text)
             }
         }
@@ -52,12 +50,6 @@ package struct ProbeJudge: Sendable {
         switch rule {
         case .contains(let text):
             return answer.body.firstRange(of: Array(text.utf8)) != nil ? nil : "the body lacks \"\(text.prefix(100))\""
-        case .matches(let expression):
-            switch expression.search(in: String(decoding: answer.body, as: UTF8.self)) {
-            case .found: return nil
-            case .notFound: return "the body does not match \(expression.text.prefix(100))"
-            case .tooCostly: return "body_matches takes too many steps on this body; make it simpler"
-            }
         case .json(let path, let name, let text):
             return violation(of: path, name, text, in: answer)
         }
