@@ -79,6 +79,8 @@ let package = Package(
                 .embedInCode("Locks/leave.lua"), .embedInCode("Locks/break.lua"), .embedInCode("Locks/inspect.lua"),
                 .embedInCode("Locks/counts.lua"), .embedInCode("Locks/standing.lua"),
                 .embedInCode("Locks/fenced.lua"), .embedInCode("Locks/share-fenced.lua"),
+                .embedInCode("Locks/fenced-renew.lua"), .embedInCode("Locks/fenced-release.lua"),
+                .embedInCode("Locks/fenced-share-renew.lua"), .embedInCode("Locks/fenced-share-release.lua"),
                 .embedInCode("Locks/share.lua"), .embedInCode("Locks/share-renew.lua"),
                 .embedInCode("Locks/share-release.lua"),
                 .embedInCode("Locks/Quorum/quorum.lua"),

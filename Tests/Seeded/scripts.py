@@ -58,7 +58,7 @@ BUGS = [
     Bug(
         "restore-at-any-time",
         "quorum-fence.lua",
-        "passed >= 0 and passed <= tonumber(ARGV[6]) and passed < tonumber(ARGV[3])",
+        "passed >= 0 and passed <= tonumber(window) and passed < tonumber(ttl)",
         "true",
         ("exclusion", "free-locks"),
         story="SimulationTests.QuorumRestartStoryTests/restoredEnd\\(",
@@ -66,7 +66,7 @@ BUGS = [
     Bug(
         "release-without-token",
         "release-quick.lua",
-        "if holder ~= ARGV[1] then",
+        "if holder ~= token then",
         "if not holder then",
         # A client that was told "held" releases the lock anyway: the checkers take the answer 1 for a lease that it had.
         ("exclusion", "fenced-writes", "free-locks", "kept-leases"),
@@ -75,7 +75,7 @@ BUGS = [
     Bug(
         "renew-without-token",
         "renew.lua",
-        "if holder ~= ARGV[1] then",
+        "if holder ~= token then",
         "if not holder then",
         ("exclusion",),
         CROWD,
@@ -84,7 +84,7 @@ BUGS = [
     Bug(
         "late-copy-touches-later-lease",
         "fenced.lua",
-        "if redis.call('GET', KEYS[1]) == ARGV[1] and (redis.call('GET', KEYS[2]) or only) ~= only then return 0 end\n",
+        "if redis.call('GET', KEYS[1]) == owner and (redis.call('GET', KEYS[2]) or only_fence) ~= only_fence then return 0 end\n",
         "",
         ("exclusion", "kept-leases"),
     ),
@@ -164,8 +164,8 @@ BUGS = [
     Bug(
         "one-more-place",
         "groups.lua",
-        "redis.call('ZCARD', KEYS[4]) - 1 < places",
-        "redis.call('ZCARD', KEYS[4]) - 2 < places",
+        "redis.call('ZCARD', KEYS[4]) - 1 < slots",
+        "redis.call('ZCARD', KEYS[4]) - 2 < slots",
         ("exclusion",),
         HOLDERS,
     ),
@@ -174,7 +174,7 @@ BUGS = [
         "acquire.lua",
         "local holder = redis.call('GET', KEYS[1])\n",
         "local holder = redis.call('GET', KEYS[1])\n"
-        "if holder and string.find(holder, '^shared/') and ARGV[5] ~= 'own' then\n"
+        "if holder and string.find(holder, '^shared/') and candidate ~= 'own' then\n"
         "  redis.call('SET', KEYS[1], token, 'PX', ttl)\n"
         "  return {1, mint(ttl)}\n"
         "end\n",
@@ -185,7 +185,7 @@ BUGS = [
     Bug(
         "every-take-begins-the-window",
         "batch.lua",
-        "if batch[told + k] == 0 or left <= 0 or left > last then",
+        "if batch[ends + k] == 0 or left <= 0 or left > last then",
         "if true then call('PEXPIRE', KEYS[k], window)",
         ("limits-refill",),
         RUSH,

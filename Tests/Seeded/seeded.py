@@ -366,8 +366,8 @@ BUGS = [
     Bug(
         "cluster-drops-waiter-on-publish-count",
         "LockScripts.swift",
-        "\\(LockMode.places.upperBound), \\(!isOnCluster)\\n",
-        "\\(LockMode.places.upperBound), \\(true)\\n",
+        '"counts_listeners": "\\(!isOnCluster)"',
+        '"counts_listeners": "true"',
         ("free-locks",),
         story="SimulationTests.ClusterStoryTests/listeningElsewhere\\(",
     ),

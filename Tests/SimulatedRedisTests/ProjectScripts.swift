@@ -24,13 +24,9 @@ struct ProjectScripts {
             locks.shareRelease, locks.renew, locks.standing, locks.quorumAcquire, locks.quorumFence, locks.quorumRenew,
             QuorumReleaseScript.source, QuorumBreakScript.source, QuorumInspectScript.source, TakeScript.source,
             GiveBackScript.source, PeekScript.source, ThrottleScript.source, BreakerScript.source, PublishScript.source,
-            FleetScript.source,
+            FleetScript.source, locks.fencedRenew, locks.fencedRelease, locks.fencedShareRenew, locks.fencedShareRelease,
         ]
-        var sources = Dictionary(uniqueKeysWithValues: all.map { (String($0.name.dropLast(".lua".count)), $0.source) })
-        // Without a prefix, fenced scripts would have the names of the scripts that they extend.
-        let fenced = [locks.fencedRenew, locks.fencedRelease, locks.fencedShareRenew, locks.fencedShareRelease]
-        for script in fenced { sources["fenced-" + script.name.dropLast(".lua".count)] = script.source }
-        self.sources = sources
+        sources = Dictionary(uniqueKeysWithValues: all.map { (String($0.name.dropLast(".lua".count)), $0.source) })
     }
 
     static let sidecars = ["0123456789aa", "0123456789bb"]

@@ -6,7 +6,7 @@ struct BreakerScript: ScriptCommand {
     /// How many changes the history keeps, roughly.
     static let historyLength = 1000
 
-    static let source = RedisScript(name: "breaker.lua", source: PackageResources.breaker_lua)
+    static let source = RedisScript(library: "breaker")
 
     var keys: KeySpace
     var service: String

@@ -3,10 +3,7 @@ internal import InterlockCore
 
 /// See `descriptors.lua`.
 struct DescriptorScript: ScriptCommand {
-    static let source = RedisScript(
-        name: "descriptors.lua",
-        source: ScriptNumber.declaration + PackageResources.counters_lua + PackageResources.batch_lua
-            + PackageResources.descriptors_lua + PackageResources.reply_lua)
+    static let source = RedisScript(library: "descriptors")
 
     var keys: KeySpace
     var domain: String

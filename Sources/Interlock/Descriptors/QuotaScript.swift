@@ -3,7 +3,7 @@ internal import InterlockCore
 
 /// See `quota.lua`.
 struct QuotaScript: ScriptCommand {
-    static let source = RedisScript(name: "quota.lua", source: PackageResources.quota_lua)
+    static let source = RedisScript(library: "quota")
 
     /// What a data plane asks of one bucket, in tokens for each fill.
     struct Bucket {

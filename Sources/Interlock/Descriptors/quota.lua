@@ -1,22 +1,22 @@
--- Divides the limits of a domain's buckets among the data planes that hold themselves to their parts, by what each of them needs
--- (max-min fairness), and what is left over evenly. Asked for one data plane, it gives to that one.
+-- Divides the limits of a domain's buckets among the data planes by what each of them needs (max-min fairness), and the
+-- rest evenly. A call assigns the shares of one data plane.
 --
--- KEYS  each bucket's shares: a hash, of each data plane "share until former until needs", the times in ms
--- ARGV  1 in MessagePack: for how long a share is kept, in ms; the most data planes of a bucket; of each bucket: its limit, and what the
---         data plane needs of it
---       2... of each bucket what the data plane is called there
--- Reply in MessagePack: of each bucket the data plane's share
+-- KEYS  each bucket's shares: a hash, for each data plane "share until former until needs", with times in ms
+-- ARGV  1 in MessagePack: how long a share is kept, in ms; the most data planes of a bucket; for each bucket: its
+--         limit and the data plane's demand
+--       2... for each bucket, the name of the data plane there
+-- Reply in MessagePack: for each bucket, the data plane's share
 --
--- Guarantees that the shares of a bucket are together never more than its limit, unless that was lowered: one that shrinks counts in full
--- for as long as the data plane may still go by it, should it never hear of the new one. A share shrinks once in that time, and changes
--- by more than a tenth or not at all, for a bucket that changes loses a part of a token.
+-- Guarantees that the shares of a bucket together never exceed its limit, unless the limit was lowered: a share that
+-- shrinks counts in full for as long as the data plane may still use it without having received the new one. A share
+-- shrinks once in that time, and changes by more than a tenth or not at all, because a change costs a part of a token.
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local numbers = cmsgpack.unpack(ARGV[1])
 local kept, most = numbers[1], numbers[2]
 
--- What counts of a share: it, or the greater one that it follows.
+-- The part of the limit that a share occupies: the share, or the greater one that it replaces.
 local function held(part)
   return math.max(part.till > now and part.share or 0, part.former_till > now and part.former or 0)
 end
@@ -26,18 +26,18 @@ local function store(key, part)
     '%.0f %.0f %.0f %.0f %.0f', part.share, part.till, part.former, part.former_till, part.needs))
 end
 
--- The parts of a bucket that still count, the asking one always among them; and what the others hold.
+-- Returns the calling data plane's part, all parts of the bucket that still count, and what the others hold.
 local function parts_of(key, id, needs)
   local own = { id = id, share = 0, till = 0, former = 0, former_till = 0, needs = needs }
   local parts, taken = { own }, 0
   local stored = redis.call('HGETALL', key)
-  for place = 1, #stored, 2 do
-    local share, till, former, former_till, wish = string.match(stored[place + 1], '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+  for i = 1, #stored, 2 do
+    local share, till, former, former_till, needed = string.match(stored[i + 1], '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
     local part = {
-      id = stored[place], share = tonumber(share), till = tonumber(till), former = tonumber(former),
-      former_till = tonumber(former_till), needs = tonumber(wish),
+      id = stored[i], share = tonumber(share), till = tonumber(till), former = tonumber(former),
+      former_till = tonumber(former_till), needs = tonumber(needed),
     }
-    -- No part is kept longer than this, so the clock was set back since.
+    -- No part is kept longer than `kept`, so the clock was set back since.
     if math.max(part.till, part.former_till) > now + kept then
       part.till, part.former_till = math.min(part.till, now + kept), math.min(part.former_till, now + kept)
       store(key, part)
@@ -54,21 +54,22 @@ local function parts_of(key, id, needs)
   return own, parts, taken
 end
 
--- What the asking data plane should have: the least needs first, each at most an even part of what is left; then what nobody needs.
+-- The fair share of the calling data plane: the smallest needs first, each at most an even part of what is left; then
+-- an even part of what nobody needs.
 local function fair(own, parts, limit)
   table.sort(parts, function(a, b)
     if a.needs ~= b.needs then return a.needs < b.needs end
     return a.id < b.id
   end)
   local left, target = limit, {}
-  for place = 1, #parts do
-    target[place] = math.min(parts[place].needs, math.floor(left / (#parts - place + 1)))
-    left = left - target[place]
+  for i = 1, #parts do
+    target[i] = math.min(parts[i].needs, math.floor(left / (#parts - i + 1)))
+    left = left - target[i]
   end
-  for place = 1, #parts do
-    local more = math.floor(left / (#parts - place + 1))
+  for i = 1, #parts do
+    local more = math.floor(left / (#parts - i + 1))
     left = left - more
-    if parts[place] == own then return target[place] + more end
+    if parts[i] == own then return target[i] + more end
   end
 end
 
@@ -79,7 +80,7 @@ local function assign(key, id, limit, needs)
   local target = fair(own, parts, limit)
   local share = math.min(target, free)
   local has = own.till > now and own.share or 0
-  -- The limit was lowered: what the others were told before lasts for its time, and nobody has less than is fair meanwhile.
+  -- The limit was lowered: the others' shares last for their time, and meanwhile nobody has less than is fair.
   if taken + has > limit then share = math.max(share, math.min(has, target)) end
   if has > 0 and has <= free and math.abs(share - has) * 10 <= has then share = has end
   if share < has then
@@ -99,5 +100,8 @@ local function assign(key, id, limit, needs)
 end
 
 local shares = {}
-for k = 1, #KEYS do shares[k] = assign(KEYS[k], ARGV[k + 1], numbers[2 * k + 1], numbers[2 * k + 2]) end
+for k = 1, #KEYS do
+  local data_plane, limit, needs = ARGV[k + 1], numbers[2 * k + 1], numbers[2 * k + 2]
+  shares[k] = assign(KEYS[k], data_plane, limit, needs)
+end
 return cmsgpack.pack(shares)

@@ -42,7 +42,7 @@ final class EventPublisher {
 
 /// See `publish.lua`.
 struct PublishScript: ScriptCommand {
-    static let source = RedisScript(name: "publish.lua", source: PackageResources.publish_lua)
+    static let source = RedisScript(library: "publish")
 
     var channel: String
     /// The event's JSON up to the value of `at_ms`, its last field.

@@ -11,7 +11,7 @@ struct FleetScript: ScriptCommand {
         var digests: [String: String]?
     }
 
-    static let source = RedisScript(name: "fleet.lua", source: PackageResources.fleet_lua)
+    static let source = RedisScript(library: "fleet")
 
     var keys: KeySpace
     var id: String

@@ -1,16 +1,17 @@
--- A sidecar's sign of life, or its leave.
+-- Records that a sidecar is alive, or that it leaves.
 --
--- KEYS  1 fleet (zset), and on a cluster one that never exists: a slot that is on its way has all of a script's keys, or runs none of it
+-- KEYS  1 fleet (zset); on a cluster also 2, which never exists: see `LockKeys`
 -- ARGV  1 the sidecar's ID  2 for how many ms it counts as alive (0: it leaves)
---       3 the event channel  4 the event, up to its type  5 the event, from its time on, up to the time's value
---       6 what the key of a sidecar's own hash begins with; empty: what the others run with is not asked
--- Reply {time in ms, {the live sidecars' IDs}, {what each runs with, if asked: its digest; empty: it has published none}}
+--       3 the event channel  4 the event, up to its type  5 the event, after its type, up to the time's value
+--       6 the prefix of the sidecars' own hashes; empty: the configurations of the fleet are not asked for
+-- Reply {time in ms, {the live sidecars' IDs}, {if asked: each one's configuration digest; empty: not published}}
 --
 -- Guarantees that a sidecar that stops reporting leaves the list after its lifetime, even if the clock was set back.
 
+local sidecar, lifetime, event_channel, event_start, event_end, hash_prefix = unpack(ARGV)
+lifetime = tonumber(lifetime)
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local lifetime = tonumber(ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 -- After a clock step back, no sidecar counts as alive for longer than a lifetime.
 local latest = string.format('%.0f', now + lifetime)
@@ -19,18 +20,18 @@ for _, id in ipairs(lifetime > 0 and redis.call('ZRANGEBYSCORE', KEYS[1], '(' ..
 end
 local changed
 if lifetime > 0 then
-  changed = redis.call('ZADD', KEYS[1], now + lifetime, ARGV[1]) == 1 and 'fleet.joined'
+  changed = redis.call('ZADD', KEYS[1], now + lifetime, sidecar) == 1 and 'fleet.joined'
 else
-  changed = redis.call('ZREM', KEYS[1], ARGV[1]) == 1 and 'fleet.left'
+  changed = redis.call('ZREM', KEYS[1], sidecar) == 1 and 'fleet.left'
 end
 if changed then
-  redis.call('PUBLISH', ARGV[3], ARGV[4] .. changed .. ARGV[5] .. string.format('%.0f', now) .. '}')
+  redis.call('PUBLISH', event_channel, event_start .. changed .. event_end .. string.format('%.0f', now) .. '}')
 end
 local members = redis.call('ZRANGE', KEYS[1], 0, -1)
 local digests = {}
-if ARGV[6] ~= '' then
-  for place, id in ipairs(members) do
-    digests[place] = redis.call('HGET', ARGV[6] .. id, 'configuration') or ''
+if hash_prefix ~= '' then
+  for index, id in ipairs(members) do
+    digests[index] = redis.call('HGET', hash_prefix .. id, 'configuration') or ''
   end
 end
 return {now, members, digests}

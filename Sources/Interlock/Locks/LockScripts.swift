@@ -1,55 +1,51 @@
 internal import Hiredis
 internal import InterlockCore
 
-/// The scripts of locks, each behind the text that they share. Which they are goes by how long fences are kept.
+/// The scripts of locks. The settings decide some of their constants.
 final class LockScripts: Sendable {
-    let acquire, release, breakLock, leave, inspect, share, shareRenew, shareRelease: RedisScript
+    let acquire, release, breakLock, leave, inspect, share, renew, shareRenew, shareRelease: RedisScript
     let quorumAcquire, quorumFence, quorumRenew: RedisScript
     /// The same scripts for one grant only; see `fenced.lua` and `share-fenced.lua`.
-    let fencedRelease, fencedShareRenew, fencedShareRelease: RedisScript
-    let renew = RedisScript(name: "renew.lua", source: PackageResources.renew_lua)
-    let fencedRenew = RedisScript(name: "renew.lua", source: PackageResources.fenced_lua + PackageResources.renew_lua)
-    let standing = RedisScript(name: "standing.lua", source: PackageResources.standing_lua)
-    let counts = RedisScript(name: "counts.lua", source: PackageResources.counts_lua)
-    /// In milliseconds.
-    /// Counters go on for at least as long as a lease of so many milliseconds.
+    let fencedRenew, fencedRelease, fencedShareRenew, fencedShareRelease: RedisScript
+    let standing, counts: RedisScript
+    /// The longest lease, in milliseconds, whose fence a counter may issue: a counter lasts at least as long.
     let longestCounted: Int64
 
-    /// - Parameter isOnCluster: whether `PUBLISH` counts only those who listen at the server that runs a script.
+    /// - Parameter isOnCluster: whether `PUBLISH` counts only the subscribers of the server that runs a script.
     init(_ settings: LockSettings, isOnCluster: Bool) {
-        let lifetime = "local fence_lifetime = \(settings.fenceLifetime.wholeMilliseconds)\n"
-        // What scripts and decisions must agree on.
-        let constants =
-            "local claim_window, look_again = \(LockQueue.claimWindowMilliseconds), \(LockQueue.recheckMilliseconds)\n"
-            + "local most_places, counts_listeners = \(LockMode.places.upperBound), \(!isOnCluster)\n"
-        let shared = Array(constants.utf8) + PackageResources.locks_lua
-        let numbers = ScriptNumber.declaration + Array(lifetime.utf8)
-        let locks = numbers + PackageResources.fences_lua + shared
-        let groups = locks + PackageResources.groups_lua
-        let quorum = Array(lifetime.utf8) + PackageResources.quorum_lua
-        let slack = "local fence_slack = \(CoordinatorRuntime.clockDelay.wholeMilliseconds * 1000)\n"
-        let counter = Array(slack.utf8) + numbers + PackageResources.fence_counter_lua
-        let rest = PackageResources.fences_lua + shared
-        acquire = RedisScript(
-            name: "acquire.lua",
-            source: counter + PackageResources.acquire_free_lua + rest + PackageResources.acquire_lua)
+        let constants = Self.constants(settings, isOnCluster: isOnCluster)
+        func script(_ name: String) -> RedisScript { RedisScript(library: name, constants: constants) }
+        acquire = script("acquire")
+        release = script("release")
+        breakLock = script("break")
+        leave = script("leave")
+        inspect = script("inspect")
+        share = script("share")
+        renew = script("renew")
+        shareRenew = script("share-renew")
+        shareRelease = script("share-release")
+        quorumAcquire = script("quorum-acquire")
+        quorumFence = script("quorum-fence")
+        quorumRenew = script("quorum-renew")
+        fencedRenew = script("fenced-renew")
+        fencedRelease = script("fenced-release")
+        fencedShareRenew = script("fenced-share-renew")
+        fencedShareRelease = script("fenced-share-release")
+        standing = script("standing")
+        counts = script("counts")
         longestCounted = (settings.fenceLifetime - CoordinatorRuntime.clockDelay).wholeMilliseconds
-        let releaseSource = counter + PackageResources.release_quick_lua + rest + PackageResources.release_lua
-        release = RedisScript(name: "release.lua", source: releaseSource)
-        fencedRelease = RedisScript(name: "release.lua", source: PackageResources.fenced_lua + releaseSource)
-        breakLock = RedisScript(name: "break.lua", source: groups + PackageResources.break_lua)
-        leave = RedisScript(name: "leave.lua", source: groups + PackageResources.leave_lua)
-        inspect = RedisScript(
-            name: "inspect.lua", source: Array("local KEYS = KEYS\n".utf8) + groups + PackageResources.inspect_lua)
-        share = RedisScript(name: "share.lua", source: groups + PackageResources.share_lua)
-        shareRenew = RedisScript(name: "share-renew.lua", source: groups + PackageResources.share_renew_lua)
-        shareRelease = RedisScript(name: "share-release.lua", source: groups + PackageResources.share_release_lua)
-        let fenced = PackageResources.share_fenced_lua
-        fencedShareRenew = RedisScript(name: "share-renew.lua", source: fenced + shareRenew.source)
-        fencedShareRelease = RedisScript(name: "share-release.lua", source: fenced + shareRelease.source)
-        quorumAcquire = RedisScript(name: "quorum-acquire.lua", source: quorum + PackageResources.quorum_acquire_lua)
-        quorumFence = RedisScript(name: "quorum-fence.lua", source: quorum + PackageResources.quorum_fence_lua)
-        quorumRenew = RedisScript(name: "quorum-renew.lua", source: quorum + PackageResources.quorum_renew_lua)
+    }
+
+    /// The values on which the scripts and the decisions in Swift must agree, by their names in Lua.
+    static func constants(_ settings: LockSettings, isOnCluster: Bool) -> [String: String] {
+        [
+            "claim_window": "\(LockQueue.claimWindowMilliseconds)",
+            "counts_listeners": "\(!isOnCluster)",
+            "fence_lifetime": "\(settings.fenceLifetime.wholeMilliseconds)",
+            "fence_slack": "\(CoordinatorRuntime.clockDelay.wholeMilliseconds * 1000)",
+            "look_again": "\(LockQueue.recheckMilliseconds)",
+            "most_slots": "\(LockMode.places.upperBound)",
+        ]
     }
 }
 

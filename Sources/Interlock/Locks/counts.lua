@@ -1,10 +1,12 @@
--- Tells how many callers wait in one sidecar, of locks that somebody looks at.
+-- Publishes how many callers wait in one sidecar, for locks under inspection.
 --
 -- KEYS  the counts of each lock
--- ARGV  1 the sidecar's ticket for it  2 for how many ms it will go on telling  3 how many wait behind it;  then the same of the next
+-- ARGV  for each lock: the sidecar's ticket, for how many ms the count is valid, how many callers wait behind the
+--       ticket
 -- Reply nil
 --
--- Counts are a hash: each sidecar with the millisecond until which it tells, the count, and its ticket.
+-- Guarantees that a count is ignored once its time is over. Counts are a hash: for each sidecar, the millisecond until
+-- which its count is valid, the count, and its ticket.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,11 +1,13 @@
--- How a lock's fences are counted where the asker knows Redis' clock: this text stands before all else of the scripts that do so.
+-- needs: fence_lifetime, fence_slack, most_exact
+-- How a lock's fences are counted when the caller knows Redis' clock.
 --
--- Before it stand constants: `fence_lifetime` in ms, `fence_slack` in microseconds, and `most_exact`, which every fence is below.
+-- KEYS[2] is the fence. `fence_lifetime` is in ms, `fence_slack` in microseconds; every fence is below `most_exact`.
 
--- The next fence of KEYS[2]: the counter's next number, unless that is behind the clock by more than the slack: then the clock's. `now`,
--- what the asker knows of the clock in microseconds, may be a little old, which a counter that is there does not mind; for one that
--- begins, Redis is asked. What is no fence was set by somebody else, and gives way to the clock. nil: the asker does not know the clock,
--- which zeros say, or nothing can be counted on; `mint` in fences.lua knows what to do, or says why not.
+-- Returns the next fence: the counter's next number, or the clock if the counter is behind it by more than the slack.
+-- `now` is the caller's reading of the clock in microseconds. It may be a little old, which is harmless for a counter
+-- that exists; for a new one, Redis is asked. A value that is no fence was set by other software and is replaced by the
+-- clock. Returns nil if the caller does not know the clock, which zeros mean, or if the key cannot be counted on:
+-- `mint` in fences.lua then finds the fence or the error.
 local function count(now)
   if now == '0000000000000000' then return nil end
   local fence = redis.pcall('INCRBY', KEYS[2], '1')

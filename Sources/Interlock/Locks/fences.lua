@@ -1,9 +1,11 @@
--- How locks get their fences: this text stands before all else of the scripts that grant them, but for what is done at once.
+-- needs: fence_lifetime, most_exact
+-- How locks get their fences when no counter can be used.
 --
--- Before it stand constants: `fence_lifetime` in ms, and `most_exact`, which every fence is below.
+-- KEYS[2] is the fence. `fence_lifetime` is in ms; every fence is below `most_exact`.
 
--- The next fence of KEYS[2], higher than every one before it; or nil and the error. No counter is immortal, and a failover may set
--- one back: Redis' clock keeps fences rising when theirs has lapsed, which it does not before the clock has reached its number.
+-- Returns the next fence, higher than every one before it; or nil and the error. No counter lives forever, and a
+-- failover may set one back: Redis' clock keeps fences rising after a counter has lapsed, because a counter does not
+-- lapse before the clock has reached its number.
 local function mint(ttl)
   local lifetime = math.max(fence_lifetime, ttl)
   local time = redis.call('TIME')
@@ -11,7 +13,7 @@ local function mint(ttl)
   local last = redis.pcall('SET', KEYS[2], string.format('%.0f', fence), 'PX', lifetime, 'GET')
   if type(last) == 'table' then return nil, last end
   last = last and tonumber(last)
-  -- What is no fence was set by somebody else.
+  -- A value that is no fence was set by other software.
   if last and last >= fence and last < most_exact - 1 then
     lifetime = lifetime + math.ceil((last + 1 - fence) / 1000)
     fence = last + 1

@@ -1,49 +1,50 @@
--- What there is to know of locks, each in one look.
+-- needs: locks, groups
+-- Describes locks, each as of one moment.
 --
--- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants  6 counts;  then the same of the next
--- ARGV  1 the asking sidecar's ID  2 the most leases of a group, and the most tickets, that are told of
---       3 what a wake channel's name begins with
---       4 for how many ms a sidecar that was asked goes on telling how many wait in it
--- Reply of each {token or nil, ttl in ms (-1 without end, -2 not held), last fence or nil, other sidecars that wait,
---        leases of the group that holds it (-1: no group), its places (0: any number),
---        {token, ms left, fence or "", …} of those that end first,
---        {ticket, waiters or "", …} of those that wait, in the order of their turns; first those whose turn it is}
+-- KEYS  for each lock: 1 lock  2 fence  3 queue  4 holders  5 grants  6 counts
+-- ARGV  1 the asking sidecar's ID  2 the most leases of a group, and the most tickets, to list
+--       3 the prefix of wake channels  4 for how many ms a sidecar goes on publishing how many callers wait in it
+-- Reply for each lock {token or nil, ttl in ms (-1: no expiry, -2: not held), last fence or nil,
+--       other sidecars that wait, leases of the group that holds it (-1: no group), its slots (0: any number),
+--       {token, ms left, fence or "", …} of the leases that end first,
+--       {ticket, waiters or "", …} of the waiting sidecars in the order of their turns, starting with those whose turn
+--       it is}
 --
--- The tokens are for the sidecar alone, which shows only their labels. How many wait behind a ticket its sidecar alone knows: whoever
--- has not told it for a while is asked, and the next look may find it; see counts.lua.
---
--- Before all else stands `local KEYS = KEYS`: the functions of the shared texts see the keys of the lock that is looked at.
+-- Guarantees that nothing changes but the leases that have lapsed. The tokens are for the sidecar alone, which shows
+-- only their labels. Only a sidecar knows how many callers wait behind its ticket: one that has not published the
+-- number for a while is asked to, and the next inspection may find it; see counts.lua.
 
-local queue = open_queue(ARGV[3], ARGV[1])
-local most, lifetime = tonumber(ARGV[2]), tonumber(ARGV[4])
+local sidecar, most_listed, wake_prefix, count_lifetime = unpack(ARGV)
+most_listed, count_lifetime = tonumber(most_listed), tonumber(count_lifetime)
+local queue = open_queue(wake_prefix, sidecar)
 
--- How many wait behind another sidecar's ticket, as far as it was told. What counts for longer than it can was told before the clock
--- was set back.
-local function told(ticket, now)
-  local said = redis.call('HGET', KEYS[6], string.match(ticket, '^[^/]*')) or ''
-  local lasts, count, of = string.match(said, '^(%d+) (%d+) (.*)$')
+-- How many callers wait behind another sidecar's ticket, or '' if unknown. A count that is valid for longer than its
+-- lifetime was written before the clock was set back.
+local function waiters(ticket, now)
+  local stored = redis.call('HGET', KEYS[6], string.match(ticket, '^[^/]*')) or ''
+  local lasts, count, of = string.match(stored, '^(%d+) (%d+) (.*)$')
   local left = of == ticket and lasts - now or 0
-  if left < lifetime / 2 or left > lifetime then queue.tell(ticket, 'count') end
-  return left > 0 and left <= lifetime and count or ''
+  if left < count_lifetime / 2 or left > count_lifetime then queue.notify(ticket, 'count') end
+  return left > 0 and left <= count_lifetime and count or ''
 end
 
-local function look()
+local function describe()
   local holder, now = redis.call('GET', KEYS[1]), milliseconds()
   local others, waiting = 0, {}
   local function list(ticket)
-    local is_own = string.match(ticket, '^[^/]*') == ARGV[1]
+    local is_own = string.match(ticket, '^[^/]*') == sidecar
     if not is_own then others = others + 1 end
-    if #waiting < 2 * most then
+    if #waiting < 2 * most_listed then
       waiting[#waiting + 1] = ticket
-      waiting[#waiting + 1] = is_own and '' or told(ticket, now)
+      waiting[#waiting + 1] = is_own and '' or waiters(ticket, now)
     end
   end
-  local places = group_places(holder)
+  local slots = group_slots(holder)
   local holders, leases = -1, {}
-  if places then
+  if slots then
     holders = redis.call('ZCARD', KEYS[4]) - 1
-    -- Before them stands the group's name.
-    local ends = redis.call('ZRANGE', KEYS[4], 1, most, 'WITHSCORES')
+    -- The first member is the group's name.
+    local ends = redis.call('ZRANGE', KEYS[4], 1, most_listed, 'WITHSCORES')
     for i = 1, #ends, 2 do
       leases[#leases + 1] = ends[i]
       leases[#leases + 1] = math.max(0, tonumber(ends[i + 1]) - now)
@@ -54,15 +55,19 @@ local function look()
     list(holder)
   end
   for _, ticket in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do list(ticket) end
-  return {holder, redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]), others, holders, places or 0, leases, waiting}
+  return {holder, redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2]), others, holders, slots or 0, leases, waiting}
 end
 
-local all, found = KEYS, {}
-for first = 1, #all - 5, 6 do
-  KEYS = {unpack(all, first, first + 5)}
-  local is_found, what = pcall(look)
-  -- Where several are asked for, one whose keys somebody else uses for something else is nobody's.
-  if not is_found and (#all < 12 or not string.find(type(what) == 'table' and what.err or what, 'WRONGTYPE')) then error(what) end
+-- The functions read the first six keys, so each lock's keys are copied there in turn.
+local keys, found = {}, {}
+for i = 1, #KEYS do keys[i] = KEYS[i] end
+for first = 1, #keys - 5, 6 do
+  for i = 1, 6 do KEYS[i] = keys[first + i - 1] end
+  local is_found, what = pcall(describe)
+  -- Among several locks, one whose keys other software uses for another purpose counts as not held.
+  if not is_found and (#keys < 12 or not string.find(type(what) == 'table' and what.err or what, 'WRONGTYPE')) then
+    error(what)
+  end
   found[#found + 1] = is_found and what or {false, -2, false, 0, -1, 0, {}, {}}
 end
 return found

@@ -1,89 +1,91 @@
--- What the scripts of locks share: this text stands before each of them.
+-- needs: claim_window, counts_listeners, fence_lifetime, most_exact, fences
+-- What the scripts of locks have in common: the fence of a present grant, and the queue.
 --
--- Their first keys are always  1 lock  2 fence  3 queue  and, where groups are concerned,  4 holders  5 grants.
+-- KEYS  1 lock  2 fence  3 queue
 --
--- The queue holds one ticket for each sidecar that has waiters: a token of its own, `<sidecar ID>/ticket/<32 hex>`, with the
--- microsecond in which it came as its score. A ticket whose turn has come is taken off the queue and stands in the lock
--- itself, for the claim window: then its sidecar has put a waiter's token in its place, or the lock is free again.
+-- The queue holds one ticket for each sidecar that has waiters: a token of its own, `<sidecar ID>/ticket/<32 hex>`,
+-- with the microsecond of its arrival as its score. A ticket whose turn has come leaves the queue and is stored in the
+-- lock itself for the claim window: its sidecar replaces it by a waiter's token in that time, or the lock is free again.
 --
--- Before it stand fences.lua and constants: `claim_window` and `look_again` in ms, `most_places` that a semaphore may have, and
--- `counts_listeners`: whether PUBLISH counts all who hear it. On a cluster it counts those at this server alone: then nobody is taken
--- for gone who does not answer, but for the one whose claim window passes.
+-- `claim_window` and `fence_lifetime` are in ms. `counts_listeners`: whether PUBLISH counts all subscribers. On a
+-- cluster it counts those of this server alone: then only a ticket whose claim window passes is treated as gone.
 
--- What a ticket begins with. Those of the version before have no mark, and look like any token of a sidecar.
+-- The start of every ticket. Those of the previous version have no mark, and look like any token of a sidecar.
 local ticket_mark = '^%x%x%x%x%x%x%x%x%x%x%x%x/ticket/'
 
--- The fence of the grant that stands, for as long as the lease at least; a new one when it has lapsed.
+-- Returns the fence of the present grant and keeps it at least as long as the lease; a new fence if it has lapsed.
 local function present_fence(ttl)
   local fence = tonumber(redis.call('GET', KEYS[2]) or '')
-  -- What is no fence was set by somebody else.
+  -- A value that is no fence was set by other software.
   if not (fence and fence >= 1 and fence < most_exact) then return mint(ttl) end
   if ttl > fence_lifetime and redis.call('PTTL', KEYS[2]) < ttl then redis.call('PEXPIRE', KEYS[2], ttl) end
   return fence
 end
 
--- The sidecars that wait. `wake`: what the name of a sidecar's channel begins with; `sidecar`: the ID of the one that asks.
-local function open_queue(wake, sidecar)
+-- Returns the queue of waiting sidecars. `wake_prefix` starts the name of a sidecar's wake channel; `sidecar` is the
+-- caller's ID.
+local function open_queue(wake_prefix, sidecar)
   local queue = {}
 
-  -- A ticket's place: the end of the queue, also when Redis' clock was set back. It lasts for so many milliseconds at least.
-  function queue.line_up(ticket, lifetime, keeps_its_place)
-    if not keeps_its_place or not redis.call('ZSCORE', KEYS[3], ticket) then
+  -- Puts a ticket at the end of the queue, even after Redis' clock was set back. The queue lasts at least `lifetime`
+  -- ms.
+  function queue.line_up(ticket, lifetime, keeps_its_position)
+    if not keeps_its_position or not redis.call('ZSCORE', KEYS[3], ticket) then
       local time = redis.call('TIME')
       local last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2]
-      local place = math.max(time[1] * 1000000 + time[2], last and last + 1 or 0)
-      redis.call('ZADD', KEYS[3], string.format('%.0f', place), ticket)
+      local score = math.max(time[1] * 1000000 + time[2], last and last + 1 or 0)
+      redis.call('ZADD', KEYS[3], string.format('%.0f', score), ticket)
     end
     if redis.call('PTTL', KEYS[3]) < lifetime then redis.call('PEXPIRE', KEYS[3], lifetime) end
   end
 
-  -- A ticket after one of its waiters was served: at the end again when others wait behind it, else gone.
+  -- Moves a ticket whose waiter was served to the end if others wait behind it; otherwise removes it.
   function queue.go_to_the_end(ticket, lifetime)
     if lifetime > 0 then queue.line_up(ticket, lifetime) else redis.call('ZREM', KEYS[3], ticket) end
   end
 
   function queue.first() return redis.call('ZRANGE', KEYS[3], 0, 0)[1] end
 
-  -- Tells the sidecar of a ticket. Returns whether it may have heard it: if not, it is gone.
-  function queue.tell(ticket, what)
+  -- Notifies the sidecar of a ticket. Returns false if nobody received it: the sidecar is gone.
+  function queue.notify(ticket, what)
     local name = string.match(KEYS[3], '{(.*)}$')
     local message = cjson.encode({v = 1, lock = name, ticket = ticket, what = what})
-    local channel = wake .. string.match(ticket, '^[^/]*')
+    local channel = wake_prefix .. string.match(ticket, '^[^/]*')
     if counts_listeners then return redis.call('PUBLISH', channel, message) > 0 end
-    -- At the lock's own server, if the sidecar listens there; else, and before Redis 7.0, everywhere.
+    -- Sent to the lock's own server if the sidecar listens there; otherwise, and before Redis 7.0, to all servers.
     local heard = redis.pcall('SPUBLISH', channel .. ':{' .. name .. '}', message)
     if type(heard) ~= 'number' or heard == 0 then redis.call('PUBLISH', channel, message) end
     return true
   end
 
-  -- Takes the first ticket whose sidecar may listen off the queue, and tells it that it is its turn. nil: there is none left,
-  -- or `own` is first (it is taken off as well). Tickets of sidecars that are gone are dropped on the way.
+  -- Dequeues the first ticket whose sidecar may listen, and notifies it of its turn. Drops tickets of sidecars that are
+  -- gone. Returns nil if the queue is empty, or if `own` is first, which is dequeued as well.
   function queue.call_next(own)
     while true do
       local ticket = redis.call('ZPOPMIN', KEYS[3])[1]
       if not ticket or ticket == own then return nil end
-      if queue.tell(ticket, 'turn') then return ticket end
+      if queue.notify(ticket, 'turn') then return ticket end
     end
   end
 
-  -- Who is first now keeps an eye on the lock: should the one whose turn it is be dead, it takes over. Returns true when
-  -- the first is the asking sidecar's own ticket, which need not be told.
-  function queue.tell_first()
+  -- Notifies the ticket that is now first: it watches the lock and takes over if the sidecar whose turn it is has died.
+  -- Returns true if the first ticket is the calling sidecar's own, which needs no notification.
+  function queue.notify_first()
     local first = queue.first()
     if not first then return false end
     if string.sub(first, 1, #sidecar + 1) == sidecar .. '/' then return true end
-    queue.tell(first, 'first')
+    queue.notify(first, 'first')
     return false
   end
 
-  -- Gives a lock that is free to the next sidecar. Returns whether there was one, and whether the asking sidecar is first
-  -- in the queue after it.
+  -- Gives a free lock to the next sidecar. Returns whether there was one, and whether the calling sidecar is first in
+  -- the queue afterwards.
   function queue.hand_over(own)
     local ticket = queue.call_next(own)
     if not ticket then return false, false end
     mint(claim_window)
     redis.call('SET', KEYS[1], ticket, 'PX', claim_window)
-    return true, queue.tell_first()
+    return true, queue.notify_first()
   end
 
   return queue

@@ -4,7 +4,7 @@
 -- ARGV  for each grant: 1 its token  2 its fence
 -- Reply for each grant: the ms left, -1 if it never expires, -2 if it no longer holds the lock
 --
--- Read-only. A lock whose keys other software uses for another purpose counts as not held.
+-- Guarantees that nothing changes. A lock whose keys other software uses for another purpose counts as not held.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -15,7 +15,7 @@ local function left(lock, fence, holders, grants, token, number)
   if holder == token then
     return (redis.call('GET', fence) or number) == number and redis.call('PTTL', lock) or -2
   end
-  -- A group that is not in its own set is a stale one.
+  -- A group that is not in its own set is stale.
   local ends = redis.call('ZSCORE', holders, holder) and redis.call('ZSCORE', holders, token)
   if not ends or redis.call('HGET', grants, token) ~= number then return -2 end
   return ends - now > 0 and ends - now or -2
@@ -23,7 +23,8 @@ end
 
 local found = {}
 for i = 1, #KEYS - 3, 4 do
-  local is_told, what = pcall(left, KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], ARGV[(i + 1) / 2], ARGV[(i + 3) / 2])
-  found[#found + 1] = is_told and what or -2
+  local token, fence = ARGV[(i + 1) / 2], ARGV[(i + 3) / 2]
+  local is_read, what = pcall(left, KEYS[i], KEYS[i + 1], KEYS[i + 2], KEYS[i + 3], token, fence)
+  found[#found + 1] = is_read and what or -2
 end
 return found

@@ -3,8 +3,7 @@ package import InterlockCore
 
 /// See `give-back.lua`.
 struct GiveBackScript: ScriptCommand {
-    static let source = RedisScript(
-        name: "give-back.lua", source: PackageResources.counters_lua + PackageResources.give_back_lua)
+    static let source = RedisScript(library: "give-back")
 
     var shares: [TakenShare]
 

@@ -3,8 +3,7 @@ internal import InterlockCore
 
 /// See `peek.lua`.
 struct PeekScript: ScriptCommand {
-    static let source = RedisScript(
-        name: "peek.lua", source: ScriptNumber.declaration + PackageResources.counters_lua + PackageResources.peek_lua)
+    static let source = RedisScript(library: "peek")
 
     struct Counter {
         var taken: Int64

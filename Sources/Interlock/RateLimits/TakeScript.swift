@@ -3,10 +3,7 @@ internal import InterlockCore
 
 /// See `take.lua`.
 struct TakeScript: ScriptCommand {
-    static let source = RedisScript(
-        name: "take.lua",
-        source: PackageResources.counters_lua + PackageResources.batch_lua + PackageResources.take_lua
-            + PackageResources.reply_lua)
+    static let source = RedisScript(library: "take")
 
     var keys: KeySpace
     var service: String

@@ -3,8 +3,7 @@ internal import InterlockCore
 
 /// See `throttle.lua`.
 struct ThrottleScript: ScriptCommand {
-    static let source = RedisScript(
-        name: "throttle.lua", source: PackageResources.counters_lua + PackageResources.throttle_lua)
+    static let source = RedisScript(library: "throttle")
 
     var key: String
     var request: ThrottleRequest

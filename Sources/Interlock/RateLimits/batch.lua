@@ -1,41 +1,42 @@
--- Opens the counters of a batch: what scripts that judge one begin with, behind the text of what limits share.
+-- needs: counters
+-- Opens the counters of a batch of requests, for the scripts that evaluate one.
 --
--- KEYS  the counters: those of limits that all requests meet, then in turn those of each subject
+-- KEYS  the counters: those of limits that apply to all requests, then those of each subject (a tenant) in turn
 -- ARGV  whole numbers in MessagePack, which costs a fraction of as many arguments
---       1 how many limits all requests meet, how many are per subject;
---         of each of these: algorithm (0 fixed, 1 sliding, 2 gcra, 3 aligned), capacity, limit, window in ms, shadow (1 or 0);
---         a time in ms of Redis' clock; of each counter how many ms after it its fixed window is over, from 1, or 0: that is not known;
---         of each counter what all requests together ask of it
+--       1 the number of limits that apply to all requests, the number of limits per subject;
+--         for each limit: algorithm (0 fixed, 1 sliding, 2 gcra, 3 aligned), capacity, limit, window in ms, shadow (1
+--         or 0); a time in ms of Redis' clock; for each counter, the end of its fixed window in ms after that time, from 1
+--         (0: unknown); for each counter, the total cost requested from it
 
 local batch = cmsgpack.unpack(ARGV[1])
 local wide, narrow = batch[1], batch[2]
 local floor, call = math.floor, redis.call
 local clock = call('TIME')
 local time = clock[1] * 1000000 + clock[2]
--- What was told of the windows' ends stands from here on, and is told from this moment on; then what is asked.
-local told = 3 + 5 * (wide + narrow)
-local since = batch[told] - 2 - floor(time / 1000)
-local asked = told + #KEYS
+-- The index of the ends' base time: the counters' ends follow it, and then what is asked of each counter.
+local ends = 3 + 5 * (wide + narrow)
+local base = batch[ends] - 2 - floor(time / 1000)
+local asked = ends + #KEYS
 
 local values
 if #KEYS <= 4000 then
   values = call('MGET', unpack(KEYS))
 else
   values = {}
-  call_in_parts('MGET', nil, KEYS, function(first, reply)
-    for place = 1, #reply do values[first + place - 1] = reply[place] end
+  call_in_parts('MGET', nil, KEYS, function(first, part)
+    for i = 1, #part do values[first + i - 1] = part[i] end
   end)
 end
 
--- Per counter: the index of its limit in the batch, and what earlier calls took. `ttl` has the ms left of fixed windows,
--- `opened` the other counters. The last ms still counts: a window ends one ms later.
+-- For each counter: the index of its limit in the batch, and what earlier calls took. `ttl` has the ms left of fixed
+-- windows, `opened` the other counters. The last ms still counts: a window ends one ms later.
 local limit, before, ttl, opened = {}, {}, {}, {}
 local is_room_for_all = true
 local d = -2
 for k = 1, #KEYS do
   d = d + 5
   -- After the last limit comes the next subject.
-  if d == told then d = told - 5 * narrow end
+  if d == ends then d = ends - 5 * narrow end
   local value, taken, window = values[k], 0, batch[d + 3]
   if batch[d] == 0 then
     if value then taken = tonumber(value) end
@@ -44,11 +45,12 @@ for k = 1, #KEYS do
     local last = window > 1 and window - 1 or 1
     local left = last
     if taken > 0 then
-      -- A window does not change its end. Of one that was deleted meanwhile, and begun anew, an earlier end is told until then.
-      left = batch[told + k] + since
-      if batch[told + k] == 0 or left <= 0 or left > last then
+      -- A window does not change its end. If it was deleted and began again meanwhile, the caller gives an earlier end
+      -- until that end has passed.
+      left = batch[ends + k] + base
+      if batch[ends + k] == 0 or left <= 0 or left > last then
         left = call('PTTL', KEYS[k])
-        -- Without an end, of a longer window, or of a clock that was set back.
+        -- It has no end, its window was longer, or the clock was set back.
         if left < 0 or left > last then
           left = last
           call('PEXPIRE', KEYS[k], left)
@@ -72,7 +74,7 @@ for k = 1, #KEYS do
   if taken + batch[asked + k] > batch[d + 1] then is_room_for_all = false end
 end
 
--- In how many microseconds counter `k` would grant `cost`, if so much is taken of it now and nobody else takes of it.
+-- In how many microseconds counter `k` would grant `cost`, if `used` is taken of it now and nobody else takes of it.
 local function wait_for(k, used, cost)
   local capacity = batch[limit[k] + 1]
   if ttl[k] then return (ttl[k] + 1) * 1000 end

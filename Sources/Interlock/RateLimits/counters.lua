@@ -1,7 +1,7 @@
--- What the scripts of limits share: this text stands before each of them.
+-- How each algorithm of a limit counts.
 --
--- Times are whole microseconds of Redis' clock. Functions are made anew at every call of a script, and fixed windows, which
--- need none of these, feel each: what only the other algorithms need is made by `open_cells` and `open_log`.
+-- Times are whole microseconds of Redis' clock. Redis creates a script's functions on every call, which slows down
+-- fixed windows, which need none of them: `open_cells` and `open_log` create what only the other algorithms need.
 
 -- Calls a command for very many arguments: Lua's stack holds some 8,000.
 local function call_in_parts(command, key, arguments, use)
@@ -21,15 +21,16 @@ end
 -- The generic cell rate algorithm (ITU-T I.371): `limit` units in each `window`, as the theoretical arrival time of the
 -- next one, TAT. Exact while a unit's time, window/limit, times the most units is below 2^52. nil when `value` is none.
 --
--- `value` is `TAT:0LWCP`: the limit L in 10 digits, the window W in ms in 11 and the capacity C in 7, by which it was written,
--- and P limit-ths of a microsecond. So nothing is ever rounded, and what was taken at another rate is as much of the limit at
--- this one. Versions up to 0.2.0 wrote `TAT`, or `TAT:P` without a leading zero, and read the longer form as a microsecond more.
+-- `value` is `TAT:0LWCP`: the limit L in 10 digits, the window W in ms in 11 and the capacity C in 7 that it was
+-- written with, and P limit-ths of a microsecond. So nothing is ever rounded, and what was taken at another rate is the
+-- same part of the limit at this one. Versions up to 0.2.0 wrote `TAT`, or `TAT:P` without a leading zero, and read the
+-- longer form as a microsecond more.
 --
--- A counter may owe more than `capacity`. If it owes more than the capacity it was written with, the clock was set back: the
--- counter at `key` then expires when the limit would have filled, so that no caller waits longer. Otherwise the units were
--- taken under a larger burst, perhaps by sidecars that still have it while a fleet is reloaded: the counter then lasts one
--- window at most. With `is_looking`, the counter is left unchanged.
-local function open_cells(limit, window, value, time, capacity, key, is_looking)
+-- A counter may owe more than `capacity`. If it owes more than the capacity it was written with, the clock was set
+-- back: the counter at `key` then expires when the limit would have filled, so that no caller waits longer. Otherwise
+-- the units were taken under a larger burst, perhaps by sidecars that still have it while a fleet is reloaded: the
+-- counter then lasts one window at most. With `is_peek`, the counter is left unchanged.
+local function open_cells(limit, window, value, time, capacity, key, is_peek)
   local step = math.floor(window / limit)
   local rest = window - step * limit
   local rule = string.format('0%010.0f%011.0f%07.0f', limit, window / 1000, capacity)
@@ -48,7 +49,7 @@ local function open_cells(limit, window, value, time, capacity, key, is_looking)
       if tat > time and (its_limit ~= limit or its_window ~= window) then
         local owed = (tat - time + part / its_limit) * (its_limit / its_window) * (window / limit)
         tat, part = time + math.floor(owed), math.ceil((owed - math.floor(owed)) * limit)
-        cells.is_cut = not is_looking
+        cells.is_cut = not is_peek
       end
     else
       part = tonumber(other) or 0
@@ -74,7 +75,7 @@ local function open_cells(limit, window, value, time, capacity, key, is_looking)
       local left, most = redis.call('PTTL', key), math.max(1, math.ceil(longest / 1000) - 1)
       if left < 0 or left > most then
         left = most
-        if not is_looking then redis.call('PEXPIRE', key, most) end
+        if not is_peek then redis.call('PEXPIRE', key, most) end
       end
       gone = (left + 1) * 1000
     end
@@ -122,7 +123,8 @@ local function open_cells(limit, window, value, time, capacity, key, is_looking)
   -- Keeps it with `more` units taken.
   function cells.write(key, more) keep(key, after(more)) end
 
-  -- Takes `units` back that come back by themselves in `left` microseconds: what has come back already is not credited again.
+  -- Takes back `units`, the last of which come back by themselves in `left` microseconds. What has come back already is
+  -- not credited again.
   function cells.give_back(key, units, left)
     local whole, parts = after(-units)
     if whole < tat - left or (whole == tat - left and parts < part) then whole, parts = tat - left, part end
@@ -132,8 +134,8 @@ local function open_cells(limit, window, value, time, capacity, key, is_looking)
   return cells
 end
 
--- A counter for each whole window of Redis' clock, `BEGIN:COUNT` with BEGIN in ms of the Unix epoch. `value` is what stands there; nil
--- when it is none. What was counted before the clock was set back counts in the present window, and is cut to end with it.
+-- A counter for each whole window of Redis' clock, `BEGIN:COUNT` with BEGIN in ms of the Unix epoch. Returns nil if
+-- `value` is none. What was counted before the clock was set back counts in the present window, and ends with it.
 local function open_aligned(window, value, time)
   local now = math.floor(time / 1000)
   local first = now - now % window
@@ -159,10 +161,10 @@ local function open_aligned(window, value, time)
   return aligned
 end
 
--- The log of a sliding window, a hash: entries `time:cost` under rising numbers from `head` to `tail`, their `total`, and
--- the time of the `last`. An entry counts until `window` after its own time, inclusive. Callers read an answer at least a
--- microsecond later, so waits need not include that moment. Nothing is written before `write`. O(expired entries), amortised
--- O(1) for each grant.
+-- The log of a sliding window, a hash: entries `time:cost` under rising numbers from `head` to `tail`, their `total`,
+-- and the time of the `last`. An entry counts until `window` after its own time, inclusive. Callers read a reply at
+-- least one microsecond later, so waits need not include that moment. Nothing is written before `write`. O(expired
+-- entries), amortised O(1) for each grant.
 local function open_log(key, window, time)
   local state = redis.call('HMGET', key, 'head', 'tail', 'total', 'last')
   local head, tail = tonumber(state[1]) or 1, tonumber(state[2]) or 0
@@ -180,8 +182,8 @@ local function open_log(key, window, time)
     if #fields == 0 then return false end
     part = math.min(4 * part, 1024)
     local entries = redis.call('HMGET', key, unpack(fields))
-    for place = 1, #fields do
-      local at, cost = string.match(entries[place] or '', '^(%d+):(%d+)$')
+    for index = 1, #fields do
+      local at, cost = string.match(entries[index] or '', '^(%d+):(%d+)$')
       at = tonumber(at) or 0
       sums[#times + 1] = (sums[#times] or 0) + (tonumber(cost) or 0)
       times[#times + 1] = is_set_back and math.min(at, time) or at
@@ -217,10 +219,10 @@ local function open_log(key, window, time)
   local function restamp()
     while read_more() do end
     local entries = {'last', string.format('%.0f', last)}
-    for place = dropped + 1, #times do
-      if times[place] == time then
-        entries[#entries + 1] = head + place - 1
-        entries[#entries + 1] = string.format('%.0f:%.0f', time, sums[place] - (sums[place - 1] or 0))
+    for index = dropped + 1, #times do
+      if times[index] == time then
+        entries[#entries + 1] = head + index - 1
+        entries[#entries + 1] = string.format('%.0f:%.0f', time, sums[index] - (sums[index - 1] or 0))
       end
     end
     call_in_parts('HSET', key, entries)

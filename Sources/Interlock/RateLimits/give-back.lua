@@ -1,20 +1,20 @@
+-- needs: counters
 -- Gives back what a call took from its limits and did not use.
 --
 -- KEYS  the counters
--- ARGV  of each: algorithm (0 fixed, 1 sliding, 2 gcra), how much, since when, limit, window in ms, capacity; since when is the end of
---       the fixed window in ms of Redis' time, the microsecond of the grant in a sliding log, or the microsecond until which
---       a gcra limit has not got all of it back by itself
--- Reply how many counters took it back; a window that has ended since has nothing to take back
+-- ARGV  for each counter: algorithm (0 fixed, 1 sliding, 2 gcra), amount, since when, limit, window in ms, capacity;
+--       since when is the end of the fixed window in ms of Redis' time, the microsecond of the grant in a sliding log,
+--       or the microsecond at which a gcra limit is whole again by itself
+-- Reply how many counters took it back; a window that has ended since takes nothing back
 --
--- Guarantees that no window but the one it was taken from is credited, and that nothing is credited that was not taken.
+-- Guarantees that only the window that the amount was taken from is credited, and with no more than was taken.
 
 local clock = redis.call('TIME')
 local time = clock[1] * 1000000 + clock[2]
 local returned = 0
 for k = 1, #KEYS do
-  local a = 6 * k - 5
-  local algorithm, amount, since = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2])
-  local limit, window = tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4])
+  local algorithm, amount, since, limit, window, capacity = unpack(ARGV, 6 * k - 5, 6 * k)
+  amount, since, limit, window = tonumber(amount), tonumber(since), tonumber(limit), tonumber(window)
   local is_returned = false
   if algorithm == '0' then
     local ttl = redis.call('PTTL', KEYS[k])
@@ -27,7 +27,7 @@ for k = 1, #KEYS do
     is_returned = open_log(KEYS[k], window * 1000, time).give_back(since, amount)
   else
     local value = redis.call('GET', KEYS[k])
-    local cells = value and open_cells(limit, window * 1000, value, time, tonumber(ARGV[a + 5]), KEYS[k])
+    local cells = value and open_cells(limit, window * 1000, value, time, tonumber(capacity), KEYS[k])
     if cells and time < since then
       cells.give_back(KEYS[k], amount, since - time)
       is_returned = true

@@ -1,22 +1,24 @@
--- Reads counters and changes nothing. Whoever has written a counter by hand may have made it any number: beyond `most_exact`
--- it is told as that, since no reply holds more than 64 bits.
+-- needs: most_exact, counters
+-- Reads counters.
 --
 -- KEYS  the counters
--- ARGV  of each: algorithm (0 fixed, 1 sliding, 2 gcra), capacity, limit, window in ms
--- Reply of each in turn: what is taken, ms until it is whole again, and in how many microseconds a call of cost 1 could be
---       granted
+-- ARGV  for each counter: algorithm (0 fixed, 1 sliding, 2 gcra), capacity, limit, window in ms
+-- Reply for each counter: what is taken, ms until it is whole again, and in how many microseconds a call of cost 1
+--       could be granted
+--
+-- Guarantees that nothing changes, and that what is taken is at most `most_exact`: a counter that was written by hand
+-- may be any number, but no integer reply holds more than 64 bits.
 
 local clock = redis.call('TIME')
 local time = clock[1] * 1000000 + clock[2]
 local reply = {}
 for k = 1, #KEYS do
-  local a = 4 * k - 3
-  local algorithm, capacity = ARGV[a], tonumber(ARGV[a + 1])
-  local limit, window = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 3]) * 1000
+  local algorithm, capacity, limit, window = unpack(ARGV, 4 * k - 3, 4 * k)
+  capacity, limit, window = tonumber(capacity), tonumber(limit), tonumber(window) * 1000
   local taken, reset, wait = 0, 0, 0
   if algorithm == '0' then
     taken = tonumber(redis.call('GET', KEYS[k]) or 0) or 0
-    -- As `batch.lua` would have it end.
+    -- The end that `batch.lua` would give it.
     local ttl, last = redis.call('PTTL', KEYS[k]), math.max(1, window / 1000 - 1)
     if ttl == -1 or ttl > last then ttl = last end
     if ttl >= 0 then reset = ttl + 1 end

@@ -1,15 +1,18 @@
--- CL.THROTTLE as redis-cell answers it, but for fractions: nothing is rounded before the answer, and seconds are rounded up.
+-- needs: counters
+-- Answers CL.THROTTLE as redis-cell does, except for fractions: only the reply is rounded, and seconds are rounded up.
 --
 -- KEYS  1 the arrival time
--- ARGV  1 the most at once (max_burst + 1)  2 count  3 period in microseconds  4 quantity
--- Reply {limited (1 or 0), limit, remaining, s until it could be granted (-1: it was, or never can be), s until it is whole}
+-- ARGV  1 capacity (max_burst + 1)  2 count  3 period in microseconds  4 quantity
+-- Reply {limited (1 or 0), limit, remaining, s until it could be granted (-1: it was, or never can be), s until it is
+--       whole again}
 --
--- Guarantees that a refused call takes nothing, and one of quantity 0 neither.
+-- Guarantees that a call that is refused, or has quantity 0, takes nothing.
 
+local capacity, count, period, quantity =
+  tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local clock = redis.call('TIME')
 local time = clock[1] * 1000000 + clock[2]
-local capacity, quantity = tonumber(ARGV[1]), tonumber(ARGV[4])
-local cells = open_cells(tonumber(ARGV[2]), tonumber(ARGV[3]), redis.call('GET', KEYS[1]), time, capacity, KEYS[1], quantity == 0)
+local cells = open_cells(count, period, redis.call('GET', KEYS[1]), time, capacity, KEYS[1], quantity == 0)
 if not cells then return redis.error_reply('ERR the value at ' .. KEYS[1] .. ' is not an arrival time') end
 
 local taken = cells.taken(capacity)

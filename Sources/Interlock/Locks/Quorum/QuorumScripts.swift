@@ -82,7 +82,7 @@ struct QuorumFenceScript: ScriptCommand {
 
 /// See `quorum-release.lua`.
 struct QuorumReleaseScript: ScriptCommand {
-    static let source = RedisScript(name: "quorum-release.lua", source: PackageResources.quorum_release_lua)
+    static let source = RedisScript(library: "quorum-release")
 
     var keys: KeySpace
     var name: String
@@ -146,7 +146,7 @@ struct QuorumRenewScript: ScriptCommand {
 
 /// See `quorum-break.lua`.
 struct QuorumBreakScript: ScriptCommand {
-    static let source = RedisScript(name: "quorum-break.lua", source: PackageResources.quorum_break_lua)
+    static let source = RedisScript(library: "quorum-break")
 
     var keys: KeySpace
     var name: String
@@ -177,7 +177,7 @@ struct QuorumInspectScript: ScriptCommand {
         var number: Int64?
     }
 
-    static let source = RedisScript(name: "quorum-inspect.lua", source: PackageResources.quorum_inspect_lua)
+    static let source = RedisScript(library: "quorum-inspect")
 
     var keys: KeySpace
     var name: String

@@ -1,8 +1,9 @@
--- What this server knows of a lock, in one look.
+-- Describes a lock on this server, as of one moment.
 --
 -- KEYS  1 lock  2 fence
--- Reply {token or nil, ttl in ms (-1 without end, -2 not held), number of the last grant or nil}
+-- ARGV  none
+-- Reply {token or nil, ttl in ms (-1: no expiry, -2: not held), number of the last grant or nil}
 --
--- The token is for the sidecar alone, which shows only its label.
+-- Guarantees that nothing changes. The token is for the sidecar alone, which shows only its label.
 
 return {redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[2])}

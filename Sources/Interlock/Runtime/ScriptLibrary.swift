@@ -1,0 +1,80 @@
+internal import Hiredis
+internal import InterlockCore
+
+/// The Lua scripts that Redis runs, and the fragments that they share.
+///
+/// The first line of a file may name the constants and fragments that it needs: `-- needs: fence_lifetime, fences`.
+/// They are prepended in this order, so the file sees their locals.
+enum ScriptLibrary {
+    /// The text of each file, by its name without the extension.
+    static let files: [String: [UInt8]] = [
+        // Breakers
+        "breaker": PackageResources.breaker_lua,
+        // Descriptors
+        "descriptors": PackageResources.descriptors_lua, "quota": PackageResources.quota_lua,
+        // Events and the fleet
+        "fleet": PackageResources.fleet_lua, "publish": PackageResources.publish_lua,
+        // Locks
+        "acquire": PackageResources.acquire_lua, "acquire-free": PackageResources.acquire_free_lua,
+        "break": PackageResources.break_lua, "counts": PackageResources.counts_lua,
+        "fence-counter": PackageResources.fence_counter_lua, "fenced": PackageResources.fenced_lua,
+        "fenced-release": PackageResources.fenced_release_lua, "fenced-renew": PackageResources.fenced_renew_lua,
+        "fenced-share-release": PackageResources.fenced_share_release_lua,
+        "fenced-share-renew": PackageResources.fenced_share_renew_lua, "fences": PackageResources.fences_lua,
+        "groups": PackageResources.groups_lua, "inspect": PackageResources.inspect_lua, "leave": PackageResources.leave_lua,
+        "locks": PackageResources.locks_lua, "release": PackageResources.release_lua,
+        "release-quick": PackageResources.release_quick_lua, "renew": PackageResources.renew_lua,
+        "share": PackageResources.share_lua, "share-fenced": PackageResources.share_fenced_lua,
+        "share-release": PackageResources.share_release_lua, "share-renew": PackageResources.share_renew_lua,
+        "standing": PackageResources.standing_lua,
+        // Quorums
+        "quorum": PackageResources.quorum_lua, "quorum-acquire": PackageResources.quorum_acquire_lua,
+        "quorum-break": PackageResources.quorum_break_lua, "quorum-fence": PackageResources.quorum_fence_lua,
+        "quorum-inspect": PackageResources.quorum_inspect_lua, "quorum-release": PackageResources.quorum_release_lua,
+        "quorum-renew": PackageResources.quorum_renew_lua,
+        // Limits
+        "batch": PackageResources.batch_lua, "counters": PackageResources.counters_lua,
+        "give-back": PackageResources.give_back_lua, "peek": PackageResources.peek_lua, "reply": PackageResources.reply_lua,
+        "take": PackageResources.take_lua, "throttle": PackageResources.throttle_lua,
+    ]
+
+    /// The values that every script may need, by name.
+    static let constants = ["most_exact": "\(ScriptNumber.mostExact)"]
+
+    /// Returns the file with everything that it needs prepended, each constant and fragment once.
+    static func source(of name: String, constants: [String: String] = constants) -> [UInt8] {
+        var joined: Set<String> = []
+        var source: [UInt8] = []
+        func append(_ name: String) {
+            guard joined.insert(name).inserted else { return }
+            if let value = constants[name] {
+                source += Array("local \(name) = \(value)\n".utf8)
+            } else {
+                needs(of: name).forEach(append)
+                source += text(of: name)
+            }
+        }
+        append(name)
+        return source
+    }
+
+    /// The constants and fragments that the first line of a file names.
+    static func needs(of name: String) -> [String] {
+        let line = String(decoding: text(of: name).prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
+        guard line.hasPrefix("-- needs: ") else { return [] }
+        return line.dropFirst("-- needs: ".count).split(separator: ", ").map(String.init)
+    }
+
+    private static func text(of name: String) -> [UInt8] {
+        guard let text = files[name] else { preconditionFailure("the script library has no file \(name).lua; add it to `files`") }
+        return text
+    }
+}
+
+extension RedisScript {
+    /// Loads a script of the library with everything that it needs.
+    init(library name: String, constants: [String: String] = [:]) {
+        let constants = constants.merging(ScriptLibrary.constants) { $1 }
+        self.init(name: name + ".lua", source: ScriptLibrary.source(of: name, constants: constants))
+    }
+}
