@@ -38,8 +38,8 @@ BUGS = [
     # After a loss of data an outage report replaces a forced state.
     Bug(
         "outage-of-an-older-life",
-        "breaker.lua",
-        "if call.op == 'down' and generation < (tonumber(call.at_least) or 0) then expected = false end\n",
+        "breaker-down.lua",
+        "if generation < (tonumber(call.at_least) or 0) then return reply(0) end\n",
         "",
         ("forced-states", "open-breakers"),
         story="SimulationTests.BreakerFaultTests/forcedSurvives\\(",
@@ -47,7 +47,7 @@ BUGS = [
     # A jump of Redis' clock ends what an operator forced.
     Bug(
         "forced-end-by-redis-clock",
-        "breaker.lua",
+        "breaker-ends.lua",
         "local is_forced_due = is_over('forced_until', 'forced_over')\n",
         "local is_forced_due = (hash.forced or '') ~= '' and tonumber(hash.forced_until) > 0 "
         "and tonumber(hash.forced_until) <= now\n",
@@ -217,7 +217,7 @@ BUGS = [
     ),
     Bug(
         "trip-without-generation",
-        "breaker.lua",
+        "breaker-change.lua",
         "  generation = math.max(generation + 1 + math.floor(call.random * 1000), time[1] * 1000000 + time[2])\n",
         "  generation = math.max(generation, 1)\n",
         ("open-breakers", "trials"),
@@ -225,8 +225,8 @@ BUGS = [
     ),
     Bug(
         "trials-without-bound",
-        "breaker.lua",
-        "  if redis.call('ZCARD', KEYS[4]) + successes >= call.permits then return reply(0) end\n",
+        "breaker-trial.lua",
+        "if redis.call('ZCARD', KEYS[4]) + successes >= call.permits then return reply(0) end\n",
         "",
         ("trials",),
         CALLS,

@@ -23,10 +23,12 @@ struct ProjectScripts {
             locks.acquire, locks.release, locks.breakLock, locks.leave, locks.inspect, locks.share, locks.shareRenew,
             locks.shareRelease, locks.renew, locks.standing, locks.quorumAcquire, locks.quorumFence, locks.quorumRenew,
             QuorumReleaseScript.source, QuorumBreakScript.source, QuorumInspectScript.source, TakeScript.source,
-            GiveBackScript.source, PeekScript.source, ThrottleScript.source, BreakerScript.source, PublishScript.source,
-            FleetScript.source, locks.fencedRenew, locks.fencedRelease, locks.fencedShareRenew, locks.fencedShareRelease,
+            GiveBackScript.source, PeekScript.source, ThrottleScript.source, PublishScript.source, FleetScript.source,
+            locks.fencedRenew, locks.fencedRelease, locks.fencedShareRenew, locks.fencedShareRelease,
         ]
-        sources = Dictionary(uniqueKeysWithValues: all.map { (String($0.name.dropLast(".lua".count)), $0.source) })
+        let breakers = ["sync", "report", "vote", "trip", "half-open", "trial", "outcome", "close", "down", "up", "force"]
+            .map { RedisScript(library: "breaker-" + $0) }
+        sources = Dictionary(uniqueKeysWithValues: (all + breakers).map { (String($0.name.dropLast(".lua".count)), $0.source) })
     }
 
     static let sidecars = ["0123456789aa", "0123456789bb"]
@@ -164,11 +166,13 @@ struct ProjectScripts {
             #""history":\#(pick(["5", "100"])),"random":0.\#(random.number(1...9)),"expect":"\#(expect)""#,
             #""open_min":100,"open_max":5000"#,
         ]
-        members += operation()
-        return call("breaker", keys, ["{\(members.joined(separator: ","))}"], isUnordered: true)
+        let (name, arguments) = operation()
+        members += arguments
+        return call("breaker-\(name)", keys, ["{\(members.joined(separator: ","))}"], isUnordered: true)
     }
 
-    private mutating func operation() -> [String] {
+    /// The operation's name in that of its script, and its arguments.
+    private mutating func operation() -> (name: String, arguments: [String]) {
         let pause = chance(20) ? [#""pause":700,"longest":3000"#] : []
         switch random.number(0...10) {
         case 0:
@@ -177,32 +181,35 @@ struct ProjectScripts {
                 ? [
                     #""known":{"state":"open","generation":"1700000500000000","since":"1699999999000","until":"1700009999000","cause":"failures"}"#
                 ] : []
-            return [#""op":"sync","configuration":"\#(pick(["abc", String(repeating: "d", count: 70)]))""#] + known
-                + (chance(50) ? [#""declares":true"#] : [])
+            let configuration = pick(["abc", String(repeating: "d", count: 70)])
+            return ("sync", [#""configuration":"\#(configuration)""#] + known + (chance(50) ? [#""declares":true"#] : []))
         case 1, 2, 3:
             let calls = random.number(1...30)
             let failures = random.number(0...calls)
-            return [
-                #""op":"report","calls":\#(calls),"failures":\#(failures),"slow":\#(random.number(0...calls)),"trailing":1"#,
+            let sums = [
+                #""calls":\#(calls),"failures":\#(failures),"slow":\#(random.number(0...calls)),"trailing":1"#,
                 pick([#""window":1000"#, #""window_calls":50"#]),
                 #""slices":10,"minimum":5,"failure_rate":0.5,"slow_rate":0.8,"consecutive":60"#,
-            ] + (chance(70) ? [#""judge":true"#] : []) + (chance(20) ? [#""retry_after":900"#] : [])
-        case 4: return [#""op":"vote","cause":"failures","reporters":2,"lapse":2000"#] + pause
-        case 5: return [#""op":"trip","cause":"\#(pick(["limit", "failures"]))""#] + pause
-        case 6: return [#""op":"half""#]
-        case 7: return [#""op":"trial","at_least":"0","id":"t\#(random.number(1...4))","permits":2,"lifetime":500"#]
-        case 8:
-            return [
-                #""op":"outcome","id":"t\#(random.number(1...4))","outcome":"\#(pick(["ok", "error", "ignore"]))","permits":2"#
-            ] + pause
-        case 9:
-            if chance(50) { return [#""op":"close","cause":"\#(pick(["auto", "limit"]))""#] }
-            return [
-                #""op":"force","state":"\#(pick(["open", "closed", "disabled", "auto"]))","cause":"forced","reason":"why"\#(chance(50) ? #","for":800"# : "")"#
             ]
+            return ("report", sums + (chance(70) ? [#""judge":true"#] : []) + (chance(20) ? [#""retry_after":900"#] : []))
+        case 4: return ("vote", [#""cause":"failures","reporters":2,"lapse":2000"#] + pause)
+        case 5: return ("trip", [#""cause":"\#(pick(["limit", "failures"]))""#] + pause)
+        case 6: return ("half-open", [])
+        case 7: return ("trial", [#""at_least":"0","id":"t\#(random.number(1...4))","permits":2,"lifetime":500"#])
+        case 8:
+            let outcome = pick(["ok", "error", "ignore"])
+            return ("outcome", [#""id":"t\#(random.number(1...4))","outcome":"\#(outcome)","permits":2"#] + pause)
+        case 9:
+            if chance(50) { return ("close", [#""cause":"\#(pick(["auto", "limit"]))""#]) }
+            let state = pick(["open", "closed", "disabled", "auto"])
+            return (
+                "force", [#""state":"\#(state)","cause":"forced","reason":"why""#] + (chance(50) ? [#""for":800"#] : [])
+            )
         default:
-            if chance(50) { return [#""op":"down","reason":"gone","lapse":600\#(chance(50) ? #","quorum":2"# : "")"#] }
-            return [#""op":"up"\#(chance(50) ? #","trial":true"# : "")\#(chance(50) ? #","quorum":1"# : "")"#]
+            if chance(50) {
+                return ("down", [#""reason":"gone","lapse":600"#] + (chance(50) ? [#""quorum":2"#] : []))
+            }
+            return ("up", (chance(50) ? [#""trial":true"#] : []) + (chance(50) ? [#""quorum":1"#] : []))
         }
     }
 

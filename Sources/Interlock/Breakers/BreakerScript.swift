@@ -1,12 +1,22 @@
 internal import Hiredis
 package import InterlockCore
 
-/// See `breaker.lua`.
+/// See `breaker.lua`, and the script of each operation.
 struct BreakerScript: ScriptCommand {
     /// How many changes the history keeps, roughly.
     static let historyLength = 1000
 
-    static let source = RedisScript(library: "breaker")
+    private static let sync = RedisScript(library: "breaker-sync")
+    private static let report = RedisScript(library: "breaker-report")
+    private static let vote = RedisScript(library: "breaker-vote")
+    private static let trip = RedisScript(library: "breaker-trip")
+    private static let halfOpen = RedisScript(library: "breaker-half-open")
+    private static let trial = RedisScript(library: "breaker-trial")
+    private static let outcome = RedisScript(library: "breaker-outcome")
+    private static let close = RedisScript(library: "breaker-close")
+    private static let down = RedisScript(library: "breaker-down")
+    private static let up = RedisScript(library: "breaker-up")
+    private static let force = RedisScript(library: "breaker-force")
 
     var keys: KeySpace
     var service: String
@@ -20,7 +30,21 @@ struct BreakerScript: ScriptCommand {
     /// 0…1.
     var random: Double
 
-    var script: RedisScript { Self.source }
+    var script: RedisScript {
+        switch operation {
+        case .sync: Self.sync
+        case .report: Self.report
+        case .vote: Self.vote
+        case .trip: Self.trip
+        case .halfOpen: Self.halfOpen
+        case .trial: Self.trial
+        case .trialOutcome: Self.outcome
+        case .close: Self.close
+        case .down: Self.down
+        case .up: Self.up
+        case .force: Self.force
+        }
+    }
     var keyCount: Int { 6 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
@@ -36,7 +60,7 @@ struct BreakerScript: ScriptCommand {
     func decode(_ reply: RedisReply) throws(RedisError) -> BreakerReply {
         guard let parts = reply.array, parts.count == 3, let result = parts[0].integer, let time = parts[1].integer,
             let flat = parts[2].array
-        else { throw reply.unexpected(for: "breaker.lua") }
+        else { throw reply.unexpected(for: script.name) }
         var fields: [String: String] = [:]
         for index in stride(from: 0, to: flat.count - 1, by: 2) {
             if let name = flat[index].text, let value = flat[index + 1].text { fields[name] = value }
@@ -57,19 +81,16 @@ struct BreakerScript: ScriptCommand {
         call.add(ends.forced, "forced_until", over: "forced_over")
         switch operation {
         case .sync(let known, let configuration, let declares):
-            call.add("op", text: "sync")
             call.add("configuration", text: configuration)
             if declares { call.add("declares", true) }
             if let known { call.add("known", object: known.hash) }
         case .report(let sums, let expect, let retryAfter):
-            call.add("op", text: "report")
             call.add(expect: expect)
             call.add(sums)
             call.add(rulesOf: settings)
             call.add(openFor: settings.openFor)
             call.add("retry_after", retryAfter)
         case .vote(let cause, let expect, let pause):
-            call.add("op", text: "vote")
             call.add(expect: expect)
             call.add("cause", text: cause.rawValue)
             call.add("reporters", settings.reporters)
@@ -78,22 +99,18 @@ struct BreakerScript: ScriptCommand {
             call.add(openFor: settings.openFor)
             call.add(pause: pause, atMost: settings.longestPause)
         case .trip(let cause, let expect, let openFor, let pause):
-            call.add("op", text: "trip")
             call.add(expect: expect)
             call.add("cause", text: cause.rawValue)
             call.add(openFor: openFor)
             call.add(pause: pause, atMost: settings.longestPause)
         case .halfOpen(let expect):
-            call.add("op", text: "half")
             call.add(expect: expect)
         case .trial(let id, let lifetime, let known):
-            call.add("op", text: "trial")
             call.add("at_least", text: "\(known)")
             call.add("id", text: id)
             call.add("permits", settings.halfOpenPermits)
             call.add("lifetime", lifetime)
         case .trialOutcome(let id, let outcome, let expect, let retryAfter, let pause):
-            call.add("op", text: "outcome")
             call.add(expect: expect)
             call.add("id", text: id)
             call.add("outcome", text: outcome.rawValue)
@@ -102,23 +119,19 @@ struct BreakerScript: ScriptCommand {
             call.add("retry_after", retryAfter)
             call.add(pause: pause, atMost: settings.longestPause)
         case .close(let cause, let expect):
-            call.add("op", text: "close")
             call.add(expect: expect)
             call.add("cause", text: cause.rawValue)
         case .down(let reason, let lapse, let quorum, let isSeconding, let known):
-            call.add("op", text: "down")
             call.add("at_least", text: "\(known)")
             call.add("reason", text: reason)
             call.add("lapse", lapse)
             call.add("quorum", quorum)
             if isSeconding { call.add("seconds", true) }
         case .up(let expect, let isFollowedByTrial, let quorum):
-            call.add("op", text: "up")
             call.add(expect: expect)
             if isFollowedByTrial { call.add("trial", true) }
             call.add("quorum", quorum)
         case .force(let state, let milliseconds, let reason, let known):
-            call.add("op", text: "force")
             call.add("at_least", text: "\(known)")
             call.add("state", text: state?.rawValue ?? "auto")
             call.add("cause", text: (state == nil ? BreakerCause.auto : .forced).rawValue)
@@ -129,7 +142,7 @@ struct BreakerScript: ScriptCommand {
     }
 }
 
-/// What is asked of `breaker.lua`, with its own arguments.
+/// An operation on a breaker, with its own arguments. Each has a script.
 package enum BreakerOperation: Sendable {
     /// Reads; restores what Redis has lost from `known`.
     case sync(known: BreakerSnapshot?, configuration: String, declares: Bool)
@@ -149,7 +162,7 @@ package enum BreakerOperation: Sendable {
     case force(BreakerSnapshot.Forced?, forMilliseconds: Int64?, reason: String, known: Int64)
 }
 
-/// What `breaker.lua` replies.
+/// The reply of a breaker's script.
 package struct BreakerReply: Hashable, Sendable {
     /// The call did what it asked for.
     package var isDone: Bool
@@ -199,7 +212,7 @@ extension BreakerSnapshot {
     }
 }
 
-/// The JSON object that `breaker.lua` is called with.
+/// The JSON object that a breaker's script is called with.
 struct BreakerCall {
     private var members = ""
 

@@ -9,7 +9,15 @@ enum ScriptLibrary {
     /// The text of each file, by its name without the extension.
     static let files: [String: [UInt8]] = [
         // Breakers
-        "breaker": PackageResources.breaker_lua,
+        "breaker": PackageResources.breaker_lua, "breaker-change": PackageResources.breaker_change_lua,
+        "breaker-close": PackageResources.breaker_close_lua, "breaker-down": PackageResources.breaker_down_lua,
+        "breaker-ends": PackageResources.breaker_ends_lua, "breaker-force": PackageResources.breaker_force_lua,
+        "breaker-half-open": PackageResources.breaker_half_open_lua, "breaker-open": PackageResources.breaker_open_lua,
+        "breaker-outcome": PackageResources.breaker_outcome_lua, "breaker-report": PackageResources.breaker_report_lua,
+        "breaker-sync": PackageResources.breaker_sync_lua, "breaker-trial": PackageResources.breaker_trial_lua,
+        "breaker-trip": PackageResources.breaker_trip_lua, "breaker-up": PackageResources.breaker_up_lua,
+        "breaker-vote": PackageResources.breaker_vote_lua, "breaker-votes": PackageResources.breaker_votes_lua,
+        "breaker-window": PackageResources.breaker_window_lua,
         // Descriptors
         "descriptors": PackageResources.descriptors_lua, "quota": PackageResources.quota_lua,
         // Events and the fleet
@@ -42,7 +50,7 @@ enum ScriptLibrary {
     static let constants = ["most_exact": "\(ScriptNumber.mostExact)"]
 
     /// Returns the file with everything that it needs prepended, each constant and fragment once.
-    static func source(of name: String, constants: [String: String] = constants) -> [UInt8] {
+    static func source(of name: String, constants: [String: String]) -> [UInt8] {
         var joined: Set<String> = []
         var source: [UInt8] = []
         func append(_ name: String) {
