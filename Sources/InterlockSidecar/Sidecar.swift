@@ -123,23 +123,13 @@ package struct Sidecar: Sendable {
         let turns = try await ClientTurns.shared(by: coordinator)
         let live = try await LiveHub.begun(for: coordinator, probe: probe, turns: turns)
         let tracer = try await tracer(&services)
-        services.append(
-            RESPDoor(
-                coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
-                metrics: metrics, logger: logger, probe: probe, live: live, tracer: tracer, turns: turns
-            ) { readiness.respIsOpen(port: $0) })
-        services.append(
-            HTTPDoor(
-                coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
-                metrics: metrics, logger: logger, probe: probe, live: live, tracer: tracer, turns: turns
-            ) { readiness.httpIsOpen(port: $0) })
+        let setup = ListenerSetup(
+            coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
+            metrics: metrics, logger: logger, probe: probe, live: live, tracer: tracer, turns: turns)
+        services.append(RESPDoor(setup: setup) { readiness.respIsOpen(port: $0) })
+        services.append(HTTPDoor(setup: setup) { readiness.httpIsOpen(port: $0) })
         if let endpoint = configuration.listen.grpc {
-            services.append(
-                GRPCDoor(
-                    coordinator: coordinator, access: access, certificate: certificate, endpoint: endpoint,
-                    maximumConnections: configuration.listen.maximumConnections, metrics: metrics, logger: logger,
-                    turns: turns
-                ) { readiness.grpcIsOpen(port: $0) })
+            services.append(GRPCDoor(setup: setup, endpoint: endpoint) { readiness.grpcIsOpen(port: $0) })
         }
         services.append(readiness)
         if let reload {

@@ -3,10 +3,11 @@ import Interlock
 import InterlockClient
 import InterlockCore
 import InterlockProcesses
-import InterlockSidecar
 import Logging
 import NIOPosix
 import ServiceLifecycle
+
+@testable import InterlockSidecar
 
 /// A real redis-server, a coordinator and an open RESP door, in this process, for as long as a test lasts.
 struct TestSidecar {
@@ -40,10 +41,10 @@ struct TestSidecar {
             var listen = ListenSettings()
             listen.resp = SocketEndpoint(host: "127.0.0.1", port: 0)
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
-            let door = RESPDoor(
+            let setup = ListenerSetup(
                 coordinator: coordinator, access: AccessControl(keys: keys), certificate: nil, listen: listen,
-                metrics: PrometheusRegistry(), logger: logger, live: try await LiveHub.begun(for: coordinator),
-                onBound: { bound.yield($0) })
+                metrics: PrometheusRegistry(), logger: logger, live: try await LiveHub.begun(for: coordinator))
+            let door = RESPDoor(setup: setup) { bound.yield($0) }
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask { try await group.run() }

@@ -27,11 +27,14 @@ struct GRPCTestDoor {
                 eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: logger)
             let access = AccessControl(keys: keys)
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
-            var door = GRPCDoor(
-                coordinator: coordinator, access: access, certificate: certificate,
-                endpoint: SocketEndpoint(host: "127.0.0.1", port: 0), maximumConnections: maximumConnections,
-                metrics: PrometheusRegistry(), logger: logger, onBound: { bound.yield($0) })
-            door.firstRequestTimeout = firstRequestTimeout
+            var listen = ListenSettings()
+            listen.maximumConnections = maximumConnections
+            let setup = ListenerSetup(
+                coordinator: coordinator, access: access, certificate: certificate, listen: listen,
+                metrics: PrometheusRegistry(), logger: logger, live: try await LiveHub.begun(for: coordinator))
+            let door = GRPCDoor(
+                setup: setup, endpoint: SocketEndpoint(host: "127.0.0.1", port: 0), firstRequestTimeout: firstRequestTimeout
+            ) { bound.yield($0) }
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask { try await group.run() }

@@ -28,9 +28,10 @@ struct HTTPContractTests {
     func complete() async throws {
         try await HTTPTestDoor.with { door in
             let eventLoop = door.coordinator.eventLoop
-            let httpDoor = HTTPDoor(
+            let setup = ListenerSetup(
                 coordinator: door.coordinator, access: AccessControl(keys: []), certificate: nil, listen: ListenSettings(),
                 metrics: PrometheusRegistry(), logger: .init(label: "test"), live: try await LiveHub.begun(for: door.coordinator))
+            let httpDoor = HTTPDoor(setup: setup)
             let all = try await eventLoop.submit {
                 let upstreams = Upstreams(
                     calls: door.coordinator.callsOnEventLoop(), eventLoop: eventLoop, metrics: PrometheusRegistry())

@@ -1,13 +1,14 @@
 import Hiredis
 import Interlock
 import InterlockCore
-import InterlockSidecar
 import InterlockProcesses
 import Logging
 import NIOCore
 import NIOPosix
 import ServiceLifecycle
 import Testing
+
+@testable import InterlockSidecar
 
 /// A real redis-server, a coordinator and an open HTTP door, for as long as a test lasts.
 struct HTTPTestDoor {
@@ -72,12 +73,13 @@ struct HTTPTestDoor {
             let turns = try await loop.submit {
                 clock.map { NIOLoopBound(ClientTurns(eventLoop: loop, clock: $0()), eventLoop: loop) }
             }.get()
-            var door = HTTPDoor(
+            let setup = ListenerSetup(
                 coordinator: coordinator, access: access, certificate: certificate, listen: listen,
                 metrics: PrometheusRegistry(), logger: logger, probe: probe,
-                live: try await LiveHub.begun(for: coordinator, probe: probe), turns: turns, onBound: { bound.yield($0) })
-            door.firstRequestTimeout = firstRequestTimeout
-            door.idleTimeout = idleTimeout
+                live: try await LiveHub.begun(for: coordinator, probe: probe), turns: turns)
+            let door = HTTPDoor(setup: setup, firstRequestTimeout: firstRequestTimeout, idleTimeout: idleTimeout) {
+                bound.yield($0)
+            }
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             var stage = "opened"
             // A test whose time is over says where it stood.

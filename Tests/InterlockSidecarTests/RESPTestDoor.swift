@@ -1,13 +1,14 @@
 import Hiredis
 import Interlock
 import InterlockCore
-import InterlockSidecar
 import InterlockProcesses
 import Logging
 import NIOPosix
 import NIOSSL
 import ServiceLifecycle
 import Testing
+
+@testable import InterlockSidecar
 
 /// A real redis-server, a coordinator and an open RESP door, for as long as a test lasts.
 struct RESPTestDoor {
@@ -96,12 +97,10 @@ struct RESPTestDoor {
             }
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
             let access = AccessControl(keys: keys)
-            var door = RESPDoor(
+            let setup = ListenerSetup(
                 coordinator: coordinator, access: access, certificate: certificate, listen: listen,
-                metrics: metrics, logger: logger, live: try await LiveHub.begun(for: coordinator),
-                onBound: { bound.yield($0) })
-            door.loginTimeout = loginTimeout
-            door.stallTimeout = stallTimeout
+                metrics: metrics, logger: logger, live: try await LiveHub.begun(for: coordinator))
+            let door = RESPDoor(setup: setup, loginTimeout: loginTimeout, stallTimeout: stallTimeout) { bound.yield($0) }
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask { try await group.run() }

@@ -63,7 +63,7 @@ struct ResetClientTests {
                 coordinator: coordinator, access: AccessControl(keys: []), maximumConnections: 4, stallTimeout: .seconds(10),
                 logger: Self.logger, turns: ClientTurns(eventLoop: eventLoop) { 0 })
             try channel.pipeline.syncOperations.addHandler(Reset(unread: ByteBuffer(string: "PING\r\n")))
-            try door.accept(channel)
+            try door.serve(channel)
             return NIOLoopBound(door, eventLoop: eventLoop)
         }
         // The replies have more bytes than are kept until the end of the tick.

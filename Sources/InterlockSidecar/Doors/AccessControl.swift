@@ -1,8 +1,5 @@
 internal import CLibMD
-internal import CoreMetrics
-internal import Logging
 internal import NIOConcurrencyHelpers
-internal import NIOCore
 
 /// Who may do what: API keys and their roles. Without keys, whoever reaches a listener is admin.
 ///
@@ -124,26 +121,6 @@ extension APIKey: CustomStringConvertible, CustomReflectable {
     package var description: String { "APIKey(name: \(name), role: \(role))" }
 
     package var customMirror: Mirror { Mirror(self, children: ["name": name, "role": role]) }
-}
-
-/// Counts wrong API keys, and logs them once a minute at most.
-final class RefusedLogins: Sendable {
-    private let counter: Counter
-    private let door: String
-    private let logger: Logger
-    private let lines = OnceAMinute()
-
-    init(door: String, logger: Logger) {
-        self.door = door
-        self.logger = logger
-        counter = Counter(label: "interlock_refused_logins_total", dimensions: [("door", door)])
-    }
-
-    func refused(from address: SocketAddress?, now: NIODeadline = .now()) {
-        counter.increment()
-        guard let times = lines.happened(now: now) else { return }
-        logger.log(.keyUnknown, ["door": door, "from": address?.ipAddress ?? "this host", "times": "\(times)"])
-    }
 }
 
 /// The SHA-256 of a text. Whether two are the same takes the same time to find out wherever they differ.

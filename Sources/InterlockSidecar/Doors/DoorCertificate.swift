@@ -6,7 +6,7 @@ internal import NIOSSL
 /// What the doors show of themselves where they speak TLS 1.2 or 1.3. Connections that begin after a reload see the new one.
 package final class DoorCertificate: Sendable {
     /// The listener that a handshake belongs to: each offers its own protocols (RFC 7301).
-    enum Listener {
+    enum Listener: String {
         case resp, http, grpc
 
         /// The first is preferred; none where the protocol has no name there.
@@ -68,7 +68,7 @@ package final class DoorCertificate: Sendable {
 
     /// Adds TLS to a connection that was accepted by this listener.
     /// - Parameter failures: notified when the handshake fails.
-    func secure(_ channel: any Channel, of listener: Listener, failures: FailedHandshakes) throws {
+    func secure(_ channel: any Channel, of listener: Listener, failures: RefusedClients) throws {
         let context = contexts.withLockedValue { $0[listener] }
         try channel.pipeline.syncOperations.addHandlers([NIOSSLServerHandler(context: context), HandshakeWatch(failures)])
     }

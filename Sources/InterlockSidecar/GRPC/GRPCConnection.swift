@@ -6,7 +6,7 @@ internal import NIOHTTP2
 
 /// One client of the gRPC door (gRPC over HTTP2). The frames of all its streams come here: a channel for each would cost as much as
 /// the decision that it asks for. Confined to the coordinator's event loop.
-final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
+final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnection {
     typealias InboundIn = HTTP2Frame
     typealias OutboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
@@ -35,7 +35,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     private let door: GRPCDoorContext
     private let turn: ClientTurn
     private let breakage = HTTP2Breakage()
-    private var context: ChannelHandlerContext?
+    var context: ChannelHandlerContext?
     /// Under way, by their streams.
     private var calls: [HTTP2StreamID: GRPCCall] = [:]
     private let gate: UnreadAnswerGate
@@ -43,7 +43,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     private var lastStream = HTTP2StreamID.rootStream
     /// In bytes, of all streams.
     private var received = 0
-    private var alarm: LazyAlarm?
+    var alarm: LazyAlarm?
     private var isFlushPlanned = false
     /// No further call is taken.
     private(set) var isGoingDown = false
@@ -51,7 +51,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
     private var isEnding = false
     /// `nil`: calls are under way.
     private var idleSince: NIODeadline?
-    private let firstCallBy: NIODeadline
+    let firstRequestBy: NIODeadline
     /// The caller of the last accepted call; `nil` before the first.
     private var lastCaller: AccessControl.Caller?
     /// Whether frames have arrived, which shows that the client reads.
@@ -63,7 +63,7 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         self.door = door
         self.turn = turn
         gate = UnreadAnswerGate(patience: door.unreadTimeout)
-        firstCallBy = .now() + door.firstRequestTimeout
+        firstRequestBy = .now() + door.firstRequestTimeout
     }
 
     /// In nanoseconds.
@@ -377,14 +377,14 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         over(call)
     }
 
-    private func timeIsOver() {
+    func timeIsOver() {
         if isEnding {
             context?.close(promise: nil)
             return
         }
         let now = NIODeadline.now()
         // A GOAWAY waits for the end of the handshake, which may never come.
-        if lastCaller == nil, firstCallBy <= now { return hasSpoken ? endGently() : evict() }
+        if lastCaller == nil, firstRequestBy <= now { return hasSpoken ? endGently() : evict() }
         if let idleSince, idleSince + door.idleTimeout <= now { return endGently() }
         let limit = now - Self.patience
         for call in Array(calls.values) where !call.isRead && (call.reader == nil ? call.began : call.partSince ?? now) <= limit {
@@ -408,9 +408,6 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
         if let context { HTTP2Peer.sayFarewell(on: context, last: lastStream) }
     }
 
-    /// Makes room for another connection: this client is unknown.
-    func evict() { context?.channel.closeAtOnce() }
-
     /// No further call is taken; those under way are answered.
     func goDown() {
         isGoingDown = true
@@ -429,26 +426,8 @@ final class GRPCConnection: ChannelDuplexHandler, FlushedConnection {
 
     // MARK: Channel
 
-    func handlerAdded(context: ChannelHandlerContext) {
-        self.context = context
-        let alarm = LazyAlarm(on: context.eventLoop) { [self] in timeIsOver() }
-        self.alarm = alarm
-        alarm.set(firstCallBy)
-    }
-
-    func handlerRemoved(context: ChannelHandlerContext) { end() }
-
-    func channelInactive(context: ChannelHandlerContext) {
-        end()
-        context.fireChannelInactive()
-    }
-
-    private func end() {
-        guard context != nil else { return }
+    func hasEnded() {
         for call in Array(calls.values) { giveUp(call) }
-        context = nil
-        alarm?.cancel()
-        alarm = nil
         door.disconnected(self)
     }
 

@@ -4,7 +4,7 @@ internal import NIOCore
 internal import NIOHPACK
 
 /// What the connections of a gRPC door share. Confined to the coordinator's event loop.
-final class GRPCDoorContext {
+final class GRPCDoorContext: ListenerContext {
     /// The time in which a client must finish the TLS handshake and make an accepted call.
     let firstRequestTimeout: TimeAmount
     /// A connection without a call under way is ended after so long; clients make another one when they need it.
@@ -18,7 +18,7 @@ final class GRPCDoorContext {
     let flushes: DoorFlushes
     private let turns: ClientTurns
     private let access: AccessControl
-    private let refusedLogins: RefusedLogins
+    private let refusedLogins: RefusedClients
     private let maximumConnections: Int
     private var connections: [ObjectIdentifier: GRPCConnection] = [:]
     /// Connections without an accepted call.
@@ -36,29 +36,23 @@ final class GRPCDoorContext {
         self.firstRequestTimeout = firstRequestTimeout
         newcomers = Newcomers(most: isTLS ? Newcomers<GRPCConnection>.mostWithTLS : nil)
         flushes = DoorFlushes(eventLoop: eventLoop)
-        refusedLogins = RefusedLogins(door: "grpc", logger: logger)
+        refusedLogins = RefusedClients(.unknownKey, at: .grpc, logger: logger)
     }
 
     var connectionCount: Int { connections.count }
 
-    /// Serves a connection that was accepted, or closes it where there are too many.
-    /// - Parameter tls: adds the TLS handlers; `nil` for plain text.
-    func serve(_ channel: any Channel, tls: (() throws -> Void)?) throws {
+    func serve(_ channel: any Channel, _ arrival: Arrival) throws {
         if connections.count >= maximumConnections { makeRoom() }
         guard connections.count < maximumConnections else { return channel.close(promise: nil) }
         PeerLiveness.watch(channel)
         let turn = ClientTurn(turns)
-        if let tls {
-            try channel.pipeline.syncOperations.addHandler(TurnGate(turn, .handshake))
-            try tls()
-        }
+        try arrival.secure(channel, turn)
         let connection = try GRPCConnection.begin(on: channel, door: self, turn: turn)
         connections[ObjectIdentifier(connection)] = connection
         newcomers.add(connection, now: .uptimeNow)
         if newcomers.areTooMany { makeRoom() }
     }
 
-    /// Closes the connection that has been without an accepted call the longest.
     func makeRoom() {
         guard let connection = newcomers.makeRoom(now: .uptimeNow) else { return }
         disconnected(connection)
@@ -83,11 +77,9 @@ final class GRPCDoorContext {
         return nil
     }
 
-    /// Ends the calls of removed keys after the keys have changed.
     func checkCallers() {
         for connection in Array(connections.values) { connection.endCalls { access.current($0) == nil } }
     }
 
-    /// No further call is taken; connections end when theirs are answered.
     func goDown() { for connection in Array(connections.values) { connection.goDown() } }
 }

@@ -5,7 +5,7 @@ internal import NIOHTTP2
 
 /// One client of the HTTP door that speaks HTTP/2 (RFC 9113): each of its streams is served as a connection of one request is. Confined
 /// to the coordinator's event loop.
-final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
+final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConnection {
     typealias InboundIn = HTTP2Frame
     typealias OutboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
@@ -24,10 +24,10 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
     let place: HTTPDoorContext.Place
     /// The turn that all streams share.
     let turn: ClientTurn
-    private let firstRequestBy: NIODeadline
+    let firstRequestBy: NIODeadline
     private let breakage = HTTP2Breakage()
-    private var context: ChannelHandlerContext?
-    private var alarm: LazyAlarm?
+    var context: ChannelHandlerContext?
+    var alarm: LazyAlarm?
     private var streams: [ObjectIdentifier: HTTPConnection] = [:]
     private var lastStream = HTTP2StreamID.rootStream
     /// No stream is served beyond those there are.
@@ -97,8 +97,6 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
         if let lastCaller, isRemoved(lastCaller) { goDown() }
     }
 
-    func evict() { context?.channel.closeAtOnce() }
-
     func goDown() {
         isGoingDown = true
         if streams.isEmpty { return endGently() }
@@ -124,30 +122,10 @@ final class HTTP2Connection: ChannelDuplexHandler, HTTPDoorConnection {
 
     // MARK: Channel
 
-    func handlerAdded(context: ChannelHandlerContext) {
-        self.context = context
-        let alarm = LazyAlarm(on: context.eventLoop) { [self] in timeIsOver() }
-        self.alarm = alarm
-        alarm.set(firstRequestBy)
-    }
-
-    func handlerRemoved(context: ChannelHandlerContext) { end() }
-
-    func channelInactive(context: ChannelHandlerContext) {
-        end()
-        context.fireChannelInactive()
-    }
-
-    private func end() {
-        guard context != nil else { return }
-        context = nil
-        alarm?.cancel()
-        alarm = nil
-        door.disconnected(self)
-    }
+    func hasEnded() { door.disconnected(self) }
 
     /// It has carried nothing for so long.
-    private func timeIsOver() { if isGoingDown { close() } else { goDown() } }
+    func timeIsOver() { if isGoingDown { close() } else { goDown() } }
 
     /// Frames of the connection itself, which its protocol handler has dealt with.
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {}

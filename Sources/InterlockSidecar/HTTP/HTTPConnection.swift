@@ -7,7 +7,7 @@ internal import NIOHTTP2
 
 /// One client of the HTTP door: takes one request after another through the gate to its route; or one stream of an HTTP/2 connection,
 /// which brings one request. Confined to the coordinator's event loop.
-final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDoorConnection {
+final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingConnection, HTTPDoorConnection {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
 
@@ -41,12 +41,12 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
     private let turn: ClientTurn
     /// Of which this is a stream; `nil`: it is a connection of its own.
     private let parent: HTTP2Connection?
-    private let firstRequestBy: NIODeadline
+    let firstRequestBy: NIODeadline
     private let fields: FieldBytes
     let writer: ResponseWriter
     private let peer = PeerPresence()
-    private var context: ChannelHandlerContext?
-    private var alarm: LazyAlarm?
+    var context: ChannelHandlerContext?
+    var alarm: LazyAlarm?
     private var request = Request.none
     private var reply: HTTPReply?
     private var relay: (any HTTPRelay)?
@@ -115,26 +115,8 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
 
     // MARK: Channel
 
-    func handlerAdded(context: ChannelHandlerContext) {
-        self.context = context
-        let alarm = LazyAlarm(on: context.eventLoop) { [self] in timeIsOver() }
-        self.alarm = alarm
-        alarm.set(firstRequestBy)
-    }
-
-    func handlerRemoved(context: ChannelHandlerContext) { end() }
-
-    func channelInactive(context: ChannelHandlerContext) {
-        end()
-        context.fireChannelInactive()
-    }
-
-    private func end() {
-        guard context != nil else { return }
-        context = nil
+    func hasEnded() {
         isClosing = true
-        alarm?.cancel()
-        alarm = nil
         waiting = []
         stepsBehindTurn = []
         request = .dropped
@@ -248,7 +230,7 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         reply.clientHasLeft()
     }
 
-    private func timeIsOver() {
+    func timeIsOver() {
         if let relay, reply?.isOver == false { relay.alarm() } else { close() }
     }
 
@@ -270,8 +252,6 @@ final class HTTPConnection: ChannelDuplexHandler, HTTPReplyingConnection, HTTPDo
         // Who does not read what it is told cannot hold it up.
         if relay == nil, context?.channel.isWritable == false { alarm?.set(.now() + Self.linger) }
     }
-
-    func evict() { context?.channel.closeAtOnce() }
 
     func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool) {
         guard context != nil, !isClosing, let caller, isRemoved(caller) else { return }

@@ -3,7 +3,7 @@ package import NIOCore
 internal import NIOHTTP1
 
 /// What the connections of an HTTP door share. Confined to the coordinator's event loop.
-package final class HTTPDoorContext {
+package final class HTTPDoorContext: ListenerContext {
     enum Place {
         case ordinary
         /// All others are taken: it tells how the sidecar is, once.
@@ -32,7 +32,7 @@ package final class HTTPDoorContext {
     /// `nil`: no request is traced.
     let tracer: Tracer?
     let refusals: HTTPRefusalCounters
-    let refusedLogins: RefusedLogins
+    let refusedLogins: RefusedClients
     /// A connection without a request under way, or whose request does not arrive, is closed after so long.
     let idleTimeout: TimeAmount
     /// Happens when the sidecar goes down.
@@ -63,7 +63,7 @@ package final class HTTPDoorContext {
         self.logger = logger
         newcomers = Newcomers(most: isTLS ? Newcomers<AnyObject>.mostWithTLS : nil)
         refusals = HTTPRefusalCounters(in: metrics)
-        refusedLogins = RefusedLogins(door: "http", logger: logger)
+        refusedLogins = RefusedClients(.unknownKey, at: .http, logger: logger)
     }
 
     var connectionCount: Int { connections.count }
@@ -73,38 +73,31 @@ package final class HTTPDoorContext {
         place == .kept ? min(firstRequestTimeout, Self.shortTimeout) : firstRequestTimeout
     }
 
-    /// Serves a connection that was accepted.
-    /// - Parameters:
-    ///   - isFromReserve: whether the connection has a reserved descriptor.
-    ///   - tls: adds the TLS handlers; `nil` for plain text.
-    package func serve(_ channel: any Channel, isFromReserve: Bool = false, tls: (() throws -> Void)? = nil) throws {
+    var listenerHandlers: [any ChannelHandler] { [AcceptWhenFree(self)] }
+
+    package func serve(_ channel: any Channel, _ arrival: Arrival = Arrival()) throws {
         PeerLiveness.watch(channel)
-        while connections.count >= maximumConnections, makeRoom() {}
+        while connections.count >= maximumConnections, evictNewcomer() {}
         let turn = ClientTurn(turns)
-        if let tls {
-            try channel.pipeline.syncOperations.addHandler(TurnGate(turn, .handshake))
-            try tls()
-        }
-        let choice = HTTPProtocolChoice(
-            door: self, place: connections.count < maximumConnections && !isFromReserve ? .ordinary : .kept, turn: turn)
+        try arrival.secure(channel, turn)
+        let isOrdinary = connections.count < maximumConnections && !arrival.isFromReserve
+        let choice = HTTPProtocolChoice(door: self, place: isOrdinary ? .ordinary : .kept, turn: turn)
         connected(choice)
         try channel.pipeline.syncOperations.addHandler(choice)
         if newcomers.areTooMany { makeRoom() }
     }
 
-    /// Takes a reserved descriptor if one is free. `returnReserved` gives it back.
-    func takeReserved() -> Bool {
+    func takesFromReserve(_ channel: any Channel) -> Bool {
         guard fromReserve < Self.mostFromReserve else { return false }
         fromReserve += 1
+        channel.closeFuture.assumeIsolated().whenComplete { [self] _ in fromReserve -= 1 }
         return true
     }
 
-    func returnReserved() { fromReserve -= 1 }
+    func makeRoom() { _ = evictNewcomer() }
 
-    /// Closes the connection that has been without an accepted request the longest.
     /// - Returns: whether there was one.
-    @discardableResult
-    func makeRoom() -> Bool {
+    private func evictNewcomer() -> Bool {
         guard let connection = newcomers.makeRoom(now: .uptimeNow) as? any HTTPDoorConnection else { return false }
         disconnected(connection)
         connection.evict()
@@ -122,7 +115,6 @@ package final class HTTPDoorContext {
         if caller != nil || !gate.access.requiresKey { newcomers.remove(connection) }
     }
 
-    /// Ends everything that callers with removed keys have open, after the keys have changed.
     func checkCallers() {
         for connection in Array(connections.values) { connection.endIfRemoved { gate.access.current($0) == nil } }
     }
@@ -152,7 +144,6 @@ package final class HTTPDoorContext {
         self.accept = accept
     }
 
-    /// No further request is taken; connections end when they are answered.
     func goDown() {
         shutdown.happen()
         for connection in Array(connections.values) { connection.goDown() }

@@ -4,7 +4,7 @@ internal import NIOTLS
 
 /// Waits until a client has shown what it speaks, and makes what serves that: HTTP/2 where TLS agreed on it (RFC 7301) or where the
 /// client begins with its preface (RFC 9113, section 3.3), HTTP/1.1 otherwise. Confined to the coordinator's event loop.
-final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, HTTPDoorConnection {
+final class HTTPProtocolChoice: TimedConnection, RemovableChannelHandler, HTTPDoorConnection {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
 
@@ -13,9 +13,9 @@ final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, 
     private let door: HTTPDoorContext
     private let place: HTTPDoorContext.Place
     private let turn: ClientTurn
-    private var context: ChannelHandlerContext?
-    private var alarm: LazyAlarm?
-    private var firstRequestBy = NIODeadline.distantFuture
+    var context: ChannelHandlerContext?
+    var alarm: LazyAlarm?
+    let firstRequestBy: NIODeadline
     private var received = ByteBuffer()
     /// Whether the handlers of the protocol are being added, or were.
     private var hasBegun = false
@@ -24,30 +24,12 @@ final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, 
         self.door = door
         self.place = place
         self.turn = turn
-    }
-
-    func handlerAdded(context: ChannelHandlerContext) {
-        self.context = context
         firstRequestBy = .now() + door.firstRequestTimeout(at: place)
-        let alarm = LazyAlarm(on: context.eventLoop) { [self] in close() }
-        self.alarm = alarm
-        alarm.set(firstRequestBy)
     }
 
-    func handlerRemoved(context: ChannelHandlerContext) { end() }
+    func timeIsOver() { close() }
 
-    func channelInactive(context: ChannelHandlerContext) {
-        end()
-        context.fireChannelInactive()
-    }
-
-    private func end() {
-        guard context != nil else { return }
-        context = nil
-        alarm?.cancel()
-        alarm = nil
-        door.disconnected(self)
-    }
+    func hasEnded() { door.disconnected(self) }
 
     private func close() { context?.close(promise: nil) }
 
@@ -55,8 +37,6 @@ final class HTTPProtocolChoice: ChannelInboundHandler, RemovableChannelHandler, 
     func goDown() { close() }
 
     func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool) {}
-
-    func evict() { context?.channel.closeAtOnce() }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard self.context != nil else { return context.fireChannelRead(data) }

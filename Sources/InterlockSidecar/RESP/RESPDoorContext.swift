@@ -4,7 +4,7 @@ package import Logging
 package import NIOCore
 
 /// What the connections of a RESP door share. Confined to the coordinator's event loop.
-package final class RESPDoorContext {
+package final class RESPDoorContext: ListenerContext {
     let access: AccessControl
     let logger: Logger
     let flushes: DoorFlushes
@@ -15,7 +15,7 @@ package final class RESPDoorContext {
     let stallTimeout: TimeAmount
     /// Who has shown no key, or not agreed on TLS, by then is dropped.
     let loginTimeout: TimeAmount
-    private let refusedLogins: RefusedLogins
+    private let refusedLogins: RefusedClients
     private let maximumConnections: Int
     /// So many more may come from this host's Unix socket when all places are taken.
     private static let localPlaces = 16
@@ -40,7 +40,7 @@ package final class RESPDoorContext {
     ) {
         self.access = access
         self.logger = logger
-        refusedLogins = RefusedLogins(door: "resp", logger: logger)
+        refusedLogins = RefusedClients(.unknownKey, at: .resp, logger: logger)
         self.maximumConnections = maximumConnections
         self.stallTimeout = stallTimeout
         self.loginTimeout = loginTimeout
@@ -57,31 +57,23 @@ package final class RESPDoorContext {
 
     var connectionCount: Int { connections.count }
 
-    /// Serves a connection that was accepted, or tells it that there are too many.
-    /// - Parameters:
-    ///   - isLocal: it came by the Unix socket.
-    ///   - tls: adds what stands between the bytes and their meaning; `nil`: nothing does.
-    package func accept(_ channel: any Channel, isLocal: Bool = false, tls: (() throws -> Void)? = nil) throws {
-        let places = maximumConnections + (isLocal ? Self.localPlaces : 0)
+    package func serve(_ channel: any Channel, _ arrival: Arrival = Arrival()) throws {
+        let places = maximumConnections + (arrival.isLocal ? Self.localPlaces : 0)
         if connections.count >= places { makeRoom() }
         guard connections.count < places else {
             let refusal = ByteBuffer(string: "-ERR max number of clients reached\r\n")
             channel.writeAndFlush(refusal).whenComplete { _ in channel.close(promise: nil) }
             return
         }
-        let connection = RESPConnection(door: self, isSecured: tls == nil)
-        if let tls {
-            try channel.pipeline.syncOperations.addHandler(TurnGate(connection.turn, .handshake))
-            try tls()
-        }
+        let connection = RESPConnection(door: self, isSecured: arrival.handshake == nil)
+        try arrival.secure(channel, connection.turn)
         try channel.pipeline.syncOperations.addHandler(connection)
         if newcomers.areTooMany { makeRoom() }
     }
 
-    /// Closes the connection that has been without a handshake or a key the longest.
     func makeRoom() {
         guard let connection = newcomers.makeRoom(now: .uptimeNow) else { return }
-        connections[connection.session.id] = nil
+        disconnected(connection)
         connection.evict()
     }
 
@@ -91,8 +83,7 @@ package final class RESPDoorContext {
     /// Notes that the client of this connection is known.
     func admitted(_ connection: RESPConnection) { newcomers.remove(connection) }
 
-    /// The keys have changed: whoever came in with one that is there no more has to leave.
-    func checkLogins() {
+    func checkCallers() {
         for (_, connection) in connections.sorted(by: { $0.key < $1.key }) {
             guard let caller = connection.session.caller else { continue }
             connection.session.caller = access.current(caller)
@@ -162,8 +153,7 @@ package final class RESPDoorContext {
         commands.calls.unfollow(follower)
     }
 
-    /// Every connection answers what it has and closes.
-    package func closeAll() {
+    package func goDown() {
         isGoingDown = true
         unfollowOrphans(orphans.count)
         for (_, connection) in connections.sorted(by: { $0.key < $1.key }) { connection.closeAfterReplies(endedHere: true) }

@@ -134,7 +134,7 @@ final class SidecarHost {
         channel.onClose = { wire.close(to: wire.near) }
         nonisolated(unsafe) let accept = {
             // Cannot fail: both the channel and its handler are new.
-            try? door.accept(channel)
+            try? door.serve(channel)
             channel.activate()
         }
         loop.execute { accept() }
@@ -174,7 +174,7 @@ final class SidecarHost {
         guard let process, !isStopped else { return }
         process.loop.enter {
             process.coordinator.assumeIsolated { $0.drain() }
-            process.door.closeAll()
+            process.door.goDown()
         }
     }
 }

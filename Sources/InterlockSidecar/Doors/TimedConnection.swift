@@ -1,0 +1,43 @@
+internal import NIOCore
+
+/// A handler that serves one client until its channel ends, with a deadline for the first request. Confined to its
+/// event loop.
+protocol TimedConnection: ChannelInboundHandler {
+    /// `nil` before the connection begins, and once it has ended.
+    var context: ChannelHandlerContext? { get set }
+    var alarm: LazyAlarm? { get set }
+    /// The time by which the client must have agreed on TLS and sent its first request.
+    var firstRequestBy: NIODeadline { get }
+
+    /// Called when the alarm's deadline has passed.
+    func timeIsOver()
+    /// Called once, when the connection has ended.
+    func hasEnded()
+}
+
+extension TimedConnection {
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        let alarm = LazyAlarm(on: context.eventLoop) { [self] in timeIsOver() }
+        self.alarm = alarm
+        alarm.set(firstRequestBy)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) { end() }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        end()
+        context.fireChannelInactive()
+    }
+
+    func end() {
+        guard context != nil else { return }
+        context = nil
+        alarm?.cancel()
+        alarm = nil
+        hasEnded()
+    }
+
+    /// Closes the connection of an unauthenticated client to free capacity.
+    func evict() { context?.channel.closeAtOnce() }
+}

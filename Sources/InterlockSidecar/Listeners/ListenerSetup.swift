@@ -1,0 +1,101 @@
+internal import Interlock
+internal import Logging
+internal import NIOCore
+internal import NIOPosix
+internal import ServiceLifecycle
+
+/// The parts of the sidecar that its listeners share, and their common way to listen.
+struct ListenerSetup: Sendable {
+    /// Executes the calls. All connections run on its event loop.
+    let coordinator: Coordinator
+    /// The API keys that are accepted.
+    let access: AccessControl
+    /// The certificate of TLS; `nil` for plain text.
+    let certificate: DoorCertificate?
+    /// The addresses, the host names, and the limit of connections for each listener.
+    let listen: ListenSettings
+    let metrics: PrometheusRegistry
+    let logger: Logger
+    /// Returns the last reading of a service's probes.
+    var probe: ProbeReadings.Lookup = { _ in nil }
+    /// The source of the console and of `LIVE.VIEW`.
+    let live: NIOLoopBound<LiveHub>
+    /// Begins the spans of calls; `nil` if calls are not traced.
+    var tracer: NIOLoopBound<Tracer>?
+    /// Shares the event loop's time among the listeners; `nil` if each shares it among its own connections.
+    var turns: NIOLoopBound<ClientTurns>?
+
+    /// A bootstrap with the options and the admission of connections that all listeners have in common.
+    /// - Parameters:
+    ///   - isLocal: whether the listener is a Unix socket, where clients speak plain text.
+    ///   - pause: how long the listener stops accepting when no file descriptor is free.
+    func bootstrap<Context: ListenerContext>(
+        _ listener: DoorCertificate.Listener, _ context: NIOLoopBound<Context>, isLocal: Bool = false,
+        pause: TimeAmount = .seconds(1)
+    ) -> ServerBootstrap {
+        let failures = RefusedClients(.failedHandshake, at: listener, logger: logger)
+        let certificate = isLocal ? nil : certificate
+        let handshake = certificate.map { Arrival.Handshake(certificate: $0, listener: listener, failures: failures) }
+        let shortage = DescriptorShortage(door: listener.rawValue, logger: logger)
+        return ServerBootstrap(group: coordinator.eventLoop)
+            .serverChannelOption(.backlog, value: 1024)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .serverChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let acceptPause = AcceptPause(pause) {
+                        shortage.noted()
+                        context.value.makeRoom()
+                    }
+                    try channel.pipeline.syncOperations.addHandlers(context.value.listenerHandlers + [acceptPause])
+                }
+            }
+            // One read for each tick of the loop, so that a busy client cannot delay the others.
+            .childChannelOption(.maxMessagesPerRead, value: 1)
+            // Data received before the end may still wait for its slice.
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let isFromReserve = channel.isFromReserve
+                    if isFromReserve {
+                        shortage.noted()
+                        context.value.makeRoom()
+                        guard context.value.takesFromReserve(channel) else { return channel.close(promise: nil) }
+                    }
+                    try context.value.serve(
+                        channel, Arrival(isLocal: isLocal, isFromReserve: isFromReserve, handshake: handshake))
+                }
+            }
+    }
+
+    /// Binds a listener to its TCP address.
+    /// - Throws: `SidecarError` when the address cannot be used.
+    func bind(
+        _ bootstrap: ServerBootstrap, _ listener: DoorCertificate.Listener, at endpoint: SocketEndpoint
+    ) async throws -> any Channel {
+        do {
+            return try await bootstrap.bind(host: endpoint.host, port: endpoint.port).get()
+        } catch {
+            throw SidecarError(cannotListen: "listen.\(listener)", at: endpoint, error)
+        }
+    }
+
+    /// Serves until graceful shutdown. Then answers pending waits, flushes the answers and closes the connections.
+    /// - Parameter onBound: called with the port once the listener is bound.
+    /// - Throws: `SidecarError` when the address cannot be used.
+    func serve<Context: ListenerContext>(
+        _ bootstrap: ServerBootstrap, _ listener: DoorCertificate.Listener, at endpoint: SocketEndpoint,
+        _ context: NIOLoopBound<Context>, onBound: @Sendable (Int) -> Void
+    ) async throws {
+        let eventLoop = coordinator.eventLoop
+        let registration = access.observe { eventLoop.execute { context.value.checkCallers() } }
+        defer { registration.end() }
+        let channel = try await bind(bootstrap, listener, at: endpoint)
+        logger.log(.doorOpened, ["door": listener.rawValue, "address": "\(endpoint.bound(to: channel.localAddress))"])
+        onBound(channel.localAddress?.port ?? 0)
+        try? await gracefulShutdown()
+        try? await channel.close()
+        try await eventLoop.submit { context.value.goDown() }.get()
+        await coordinator.drain()
+        try await eventLoop.untilEmpty { context.value.connectionCount == 0 }
+    }
+}
