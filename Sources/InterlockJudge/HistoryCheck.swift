@@ -98,14 +98,10 @@ package struct HistoryCheck: Sendable {
             let sidecar = leases.lease(lease, of: client)?.sidecar
             show(HistoryStep(at: now, what: .linked(lock: lock, lease: lease, ttl: ttl, change, sidecar: sidecar, news)))
         case .forced(let service, let state, let until):
-            guard services.indices.contains(service) else {
-                return note("a breaker of service \(service), which is not in the rules")
-            }
+            guard knows(service, of: "a breaker") else { return }
             show(HistoryStep(at: now, what: .forced(service: service, state: state, until: until)))
         case .breakerSeen(let sidecar, let service, let state, let generation, let until):
-            guard services.indices.contains(service) else {
-                return note("a breaker of service \(service), which is not in the rules")
-            }
+            guard knows(service, of: "a breaker") else { return }
             let news = HistoryStep.What.breakerSeen(
                 sidecar: sidecar, service: service, state: state, generation: generation, until: until)
             show(HistoryStep(at: now, what: news))
@@ -124,30 +120,12 @@ package struct HistoryCheck: Sendable {
         now = max(now, end)
         self.end = now
         let open = calls.values.sorted { ($0.invoked, $0.client) < ($1.invoked, $1.client) }
-        risingFences.finish(open: open, at: now, faults: faults, into: &found)
-        exclusion.finish(open: open, at: now, faults: faults, into: &found)
-        keptLeases.finish(open: open, at: now, faults: faults, into: &found)
-        fencedWrites.finish(open: open, at: now, faults: faults, into: &found)
-        freeLocks.finish(open: open, at: now, faults: faults, into: &found)
-        falseRefusals.finish(open: open, at: now, faults: faults, into: &found)
-        ghostLeases.finish(open: open, at: now, faults: faults, into: &found)
-        fullRedis.finish(open: open, at: now, faults: faults, into: &found)
-        refusals.finish(open: open, at: now, faults: faults, into: &found)
-        halfOpen.finish(open: open, at: now, faults: faults, into: &found)
-        forcedStates.finish(open: open, at: now, faults: faults, into: &found)
-        limits.finish(open: open, at: now, faults: faults, into: &found)
-        limitsRefill.finish(open: open, at: now, faults: faults, into: &found)
-        openBreakers.finish(open: open, at: now, faults: faults, into: &found)
-        trials.finish(open: open, at: now, faults: faults, into: &found)
-        answers.finish(open: open, at: now, faults: faults, into: &found)
-        recovery.finish(open: open, at: now, faults: faults, into: &found)
+        show(HistoryStep(at: now, what: .finished(open: open)))
         keepFindings()
     }
 
     private mutating func invoked(_ client: Int, _ sidecar: Int, _ operation: Operation) {
-        if let service = operation.service, !services.indices.contains(service) {
-            return note("\(operation.kind.rawValue) of service \(service), which is not in the rules")
-        }
+        if let service = operation.service, !knows(service, of: operation.kind.rawValue) { return }
         let call = Call(
             client: client, sidecar: sidecar, operation: operation, invoked: now, grantsBefore: leases.grants)
         if let open = calls.updateValue(call, forKey: client) {
@@ -196,6 +174,13 @@ package struct HistoryCheck: Sendable {
         trials.observe(step, faults: faults, into: &found)
         answers.observe(step, faults: faults, into: &found)
         recovery.observe(step, faults: faults, into: &found)
+    }
+
+    /// Returns whether the rules have this service; otherwise notes the event.
+    private mutating func knows(_ service: Int, of event: String) -> Bool {
+        guard !services.indices.contains(service) else { return true }
+        note("\(event) of service \(service), which is not in the rules")
+        return false
     }
 
     private mutating func note(_ finding: String) {

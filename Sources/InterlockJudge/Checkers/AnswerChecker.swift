@@ -15,12 +15,12 @@ struct AnswerChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        guard case .ended(let call, _, _) = step.what else { return }
-        judge(call, "took", at: step.at, faults: faults, into: &violations)
-    }
-
-    mutating func finish(open calls: [Call], at end: Instant, faults: FaultLog, into violations: inout [Violation]) {
-        for call in calls { judge(call, "has no answer after", at: end, faults: faults, into: &violations) }
+        switch step.what {
+        case .ended(let call, _, _): judge(call, "took", at: step.at, faults: faults, into: &violations)
+        case .finished(let open):
+            for call in open { judge(call, "has no answer after", at: step.at, faults: faults, into: &violations) }
+        default: return
+        }
     }
 
     private func judge(_ call: Call, _ word: String, at instant: Instant, faults: FaultLog, into violations: inout [Violation]) {
@@ -31,12 +31,11 @@ struct AnswerChecker: HistoryChecker {
         if heard >= call.invoked { due = max(due, heard.advanced(byMilliseconds: call.operation.wait)) }
         guard instant > due.advanced(byMilliseconds: patience) else { return }
         let lasted = (instant.nanoseconds - call.invoked.nanoseconds) / 1_000_000
-        violations.append(
-            Violation(
-                Self.promise, at: instant,
-                """
-                \(call.operation.kind.rawValue) of client \(call.client) at sidecar \(call.sidecar) \(word) \(lasted) ms; \
-                expected at most its wait of \(call.operation.wait) ms plus \(patience) ms
-                """))
+        report(
+            at: instant, into: &violations,
+            """
+            \(call.operation.kind.rawValue) of client \(call.client) at sidecar \(call.sidecar) \(word) \(lasted) ms; \
+            expected at most its wait of \(call.operation.wait) ms plus \(patience) ms
+            """)
     }
 }

@@ -38,7 +38,7 @@ struct RecoveryChecker: HistoryChecker {
         case .ended(let call, let ending, _):
             guard current != nil else { return }
             ended(call, ending, at: step.at, into: &violations)
-        case .faultBegan:
+        case .faultBegan, .finished:
             close()
         case .faultEnded(let fault, let kind, _):
             close()
@@ -46,10 +46,6 @@ struct RecoveryChecker: HistoryChecker {
         case .wrote, .linked, .forced, .breakerSeen:
             return
         }
-    }
-
-    mutating func finish(open calls: [Call], at end: Instant, faults: FaultLog, into violations: inout [Violation]) {
-        close()
     }
 
     private mutating func ended(_ call: Call, _ ending: OperationEnding, at instant: Instant, into violations: inout [Violation])
@@ -65,13 +61,12 @@ struct RecoveryChecker: HistoryChecker {
             else { return }
             current?.told.insert(call.sidecar)
             let lasted = (call.invoked.nanoseconds - recovery.began.nanoseconds) / 1_000_000
-            violations.append(
-                Violation(
-                    Self.promise, at: instant,
-                    """
-                    sidecar \(call.sidecar) does not serve \(lasted) ms after the end of fault \(recovery.fault) \
-                    (\(recovery.kind.rawValue)): \(call.operation.kind.rawValue) of client \(call.client) \(ending.inWords); \(self.recovery) ms are promised
-                    """))
+            report(
+                at: instant, into: &violations,
+                """
+                sidecar \(call.sidecar) does not serve \(lasted) ms after the end of fault \(recovery.fault) \
+                (\(recovery.kind.rawValue)): \(call.operation.kind.rawValue) of client \(call.client) \(ending.inWords); \(self.recovery) ms are promised
+                """)
         case nil:
             return
         }

@@ -83,13 +83,9 @@ struct BreakerChecker: HistoryChecker {
         case .forced(let service, _, _):
             // The operator may have changed it earlier, and that news was lost.
             for sidecar in known.keys { known[sidecar]?[service] = nil }
-        case .invoked, .ended, .wrote, .linked:
+        case .invoked, .ended, .wrote, .linked, .finished:
             return
         }
-    }
-
-    mutating func finish(open calls: [Call], at end: Instant, faults: FaultLog, into violations: inout [Violation]) {
-        doubtful.settle(at: end, into: &violations)
     }
 
     private mutating func judge(_ call: Call, _ word: String, at instant: Instant) {
@@ -125,13 +121,12 @@ struct BreakerChecker: HistoryChecker {
             newest[service] = change
         } else if change.generation == before.generation, change.state != before.state {
             newest[service] = change
-            violations.append(
-                Violation(
-                    Self.promise, at: instant,
-                    """
-                    \(services[service].name): the breaker changed from \(before.state.rawValue) to \(change.state.rawValue) with the same \
-                    generation \(change.generation)
-                    """))
+            report(
+                at: instant, into: &violations,
+                """
+                \(services[service].name): the breaker changed from \(before.state.rawValue) to \(change.state.rawValue) with the same \
+                generation \(change.generation)
+                """)
         }
     }
 

@@ -70,8 +70,4 @@ struct ForcedStateChecker: HistoryChecker {
             return
         }
     }
-
-    mutating func finish(open calls: [Call], at end: Instant, faults: FaultLog, into violations: inout [Violation]) {
-        doubtful.settle(at: end, into: &violations)
-    }
 }

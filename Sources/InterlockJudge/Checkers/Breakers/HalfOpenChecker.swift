@@ -110,13 +110,12 @@ struct HalfOpenChecker: HistoryChecker {
             if wait.doubted <= since { wait.doubted = instant }
             guard instant >= wait.doubted.advanced(byMilliseconds: Self.asking) else { return }
             wait = Wait(since: instant)
-            violations.append(
-                Violation(
-                    Self.promise, at: instant,
-                    """
-                    \(services[service].name): half-open without a possible trial for \(instant.millisecondsRoundedUp(since: since)) ms, \
-                    and sidecar \(call.sidecar) still refused client \(call.client)
-                    """))
+            report(
+                at: instant, into: &violations,
+                """
+                \(services[service].name): half-open without a possible trial for \(instant.millisecondsRoundedUp(since: since)) ms, \
+                and sidecar \(call.sidecar) still refused client \(call.client)
+                """)
         default: return
         }
     }

@@ -64,13 +64,9 @@ struct TrialChecker: HistoryChecker {
                 services[service].state = nil
             }
             doubtful.removeAll()
-        case .ended, .wrote, .linked, .forced, .faultBegan, .faultEnded:
+        case .ended, .wrote, .linked, .forced, .faultBegan, .faultEnded, .finished:
             return
         }
-    }
-
-    mutating func finish(open calls: [Call], at end: Instant, faults: FaultLog, into violations: inout [Violation]) {
-        doubtful.settle(at: end, into: &violations)
     }
 
     private mutating func given(

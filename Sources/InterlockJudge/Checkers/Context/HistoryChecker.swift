@@ -11,15 +11,13 @@ protocol HistoryChecker: Sendable {
     /// Takes the next event, in order of time.
     /// - Parameter faults: the faults so far, including this event.
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation])
-
-    /// The history ends at `end`.
-    /// - Parameter calls: the calls that have not ended.
-    mutating func finish(open calls: [Call], at end: Instant, faults: FaultLog, into violations: inout [Violation])
 }
 
 extension HistoryChecker {
-    // Most promises are broken by an event, not by the end.
-    mutating func finish(open calls: [Call], at end: Instant, faults: FaultLog, into violations: inout [Violation]) {}
+    /// Reports that the promise is broken.
+    func report(at instant: Instant, into violations: inout [Violation], _ finding: String) {
+        violations.append(Violation(Self.promise, at: instant, finding))
+    }
 }
 
 /// An event together with what it belongs to: the call that ended, the lease that wrote.
@@ -35,6 +33,8 @@ struct HistoryStep: Sendable {
         case breakerSeen(sidecar: Int, service: Int, state: BreakerSnapshot.State, generation: Int64, until: Instant?)
         case faultBegan(fault: Int, FaultKind, sidecar: Int?)
         case faultEnded(fault: Int, FaultKind, sidecar: Int?)
+        /// The history ends. These calls have not ended.
+        case finished(open: [Call])
     }
 
     var at: Instant

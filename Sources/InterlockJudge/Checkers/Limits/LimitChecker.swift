@@ -56,7 +56,7 @@ struct LimitChecker: HistoryChecker {
             forEachCounter { $0.mayHaveBeenForgotten(at: step.at) }
         case .faultEnded(_, let kind, _) where kind.mayCause(.newProcess):
             forEachCounter { $0.sharesBeginAnew() }
-        case .invoked, .ended, .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded:
+        case .invoked, .ended, .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded, .finished:
             return
         }
     }
@@ -111,10 +111,9 @@ struct LimitChecker: HistoryChecker {
                 }
             guard let finding else { continue }
             let whose = rule.isPerSubject ? " of subject \(demand.subject ?? 0)" : ""
-            violations.append(
-                Violation(
-                    Self.promise, at: instant,
-                    "\(rules.name): limit \(rule.limit) per \(rule.window) ms, \(rule.algorithm.rawValue)\(whose): \(finding)"))
+            report(
+                at: instant, into: &violations,
+                "\(rules.name): limit \(rule.limit) per \(rule.window) ms, \(rule.algorithm.rawValue)\(whose): \(finding)")
         }
     }
 

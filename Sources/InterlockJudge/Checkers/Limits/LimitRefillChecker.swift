@@ -68,7 +68,7 @@ struct LimitRefillChecker: HistoryChecker {
         case .faultBegan(_, let kind, _) where kind.mayCause(.lostCounts),
             .faultEnded(_, let kind, _) where kind.mayCause(.lostCounts):
             for service in services.indices { services[service].droughts = [:] }
-        case .invoked, .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded:
+        case .invoked, .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded, .finished:
             return
         }
     }
@@ -96,13 +96,12 @@ struct LimitRefillChecker: HistoryChecker {
         }
         services[service].droughts[whose] = new
         let lasted = (instant.nanoseconds - drought.since.nanoseconds) / 1_000_000
-        violations.append(
-            Violation(
-                Self.promise, at: instant,
-                """
-                \(services[service].name): all \(drought.refusals) calls in \(lasted) ms were refused as limited, although the longest window \
-                is \(window) ms
-                """))
+        report(
+            at: instant, into: &violations,
+            """
+            \(services[service].name): all \(drought.refusals) calls in \(lasted) ms were refused as limited, although the longest window \
+            is \(window) ms
+            """)
     }
 }
 

@@ -111,13 +111,12 @@ struct RefusalChecker: HistoryChecker {
             else { return }
             let since = (call.invoked.nanoseconds - capacity.known.nanoseconds) / 1_000_000
             capacities[service] = nil
-            violations.append(
-                Violation(
-                    Self.promise, at: instant,
-                    """
-                    \(services[service].name): sidecar \(call.sidecar) refused client \(call.client) for \(retryAfter) ms, although \
-                    \(since) ms before \(capacity.left) were free, according to \(capacity.source)
-                    """))
+            report(
+                at: instant, into: &violations,
+                """
+                \(services[service].name): sidecar \(call.sidecar) refused client \(call.client) for \(retryAfter) ms, although \
+                \(since) ms before \(capacity.left) were free, according to \(capacity.source)
+                """)
         case .refused: return
         default: take(demand.cost, of: service)
         }

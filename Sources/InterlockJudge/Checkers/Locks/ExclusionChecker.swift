@@ -29,7 +29,7 @@ struct ExclusionChecker: HistoryChecker {
             case .ended(let lease):
                 locks[lease.lock]?.remove(lease)
             }
-        case .invoked, .ended, .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded:
+        case .invoked, .ended, .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded, .finished:
             return
         }
     }
@@ -44,22 +44,20 @@ struct ExclusionChecker: HistoryChecker {
             guard !faults.touches(.lostExclusivity, since: min(other.invoked, new.invoked)), !copies.mayBeLost(other.lease)
             else { continue }
             let shared = Double(min(other.until, new.until).nanoseconds - instant.nanoseconds) / 1e6
-            violations.append(
-                Violation(
-                    Self.promise, at: instant,
-                    """
-                    lock \(lease.lock): lease \(new.lease) of client \(new.client) begins while lease \(other.lease) of client \
-                    \(other.client) has \(shared) ms left
-                    """))
+            report(
+                at: instant, into: &violations,
+                """
+                lock \(lease.lock): lease \(new.lease) of client \(new.client) begins while lease \(other.lease) of client \
+                \(other.client) has \(shared) ms left
+                """)
         }
         if let crowd = conflict.crowd, !faults.touches(.lostExclusivity, since: crowd.eldest) {
-            violations.append(
-                Violation(
-                    Self.promise, at: instant,
-                    """
-                    lock \(lease.lock): lease \(new.lease) of client \(new.client) makes \(crowd.holders) holders of \(crowd.places) \
-                    places
-                    """))
+            report(
+                at: instant, into: &violations,
+                """
+                lock \(lease.lock): lease \(new.lease) of client \(new.client) makes \(crowd.holders) holders of \(crowd.places) \
+                places
+                """)
         }
     }
 }

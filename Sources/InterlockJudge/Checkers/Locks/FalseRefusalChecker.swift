@@ -194,13 +194,12 @@ struct FalseRefusalChecker: HistoryChecker {
                 !faults.touches(.lostVotes, since: since),
                 !faults.touches(.silence, sidecar: suspect.call.sidecar, since: since)
             else { continue }
-            violations.append(
-                Violation(
-                    Self.promise, at: suspect.at,
-                    """
-                    lock \(number): client \(suspect.call.client) was refused at sidecar \(suspect.call.sidecar), although nobody \
-                    holds the lock and nobody who asked meanwhile got it
-                    """))
+            report(
+                at: suspect.at, into: &violations,
+                """
+                lock \(number): client \(suspect.call.client) was refused at sidecar \(suspect.call.sidecar), although nobody \
+                holds the lock and nobody who asked meanwhile got it
+                """)
         }
     }
 }
@@ -222,12 +221,11 @@ struct GhostLeaseChecker: HistoryChecker {
             guard case .release(let lock, _) = call.operation, doubters.remove(call.client) != nil, case .done = ending else {
                 return
             }
-            violations.append(
-                Violation(
-                    Self.promise, at: step.at,
-                    """
-                    lock \(lock): client \(call.client) was told "held", but sidecar \(call.sidecar) released the client's lease
-                    """))
+            report(
+                at: step.at, into: &violations,
+                """
+                lock \(lock): client \(call.client) was told "held", but sidecar \(call.sidecar) released the client's lease
+                """)
         default:
             return
         }

@@ -30,13 +30,12 @@ struct FencedWriteChecker: HistoryChecker {
             accepted(lease, lock, at: step.at, faults: faults, into: &violations)
         } else if isGood(lease, lock, at: step.at, faults: faults) {
             let highest = locks[lock].map { "; the highest fence was \($0.highest.fence), of lease \($0.highest.id)" } ?? ""
-            violations.append(
-                Violation(
-                    Self.promise, at: step.at,
-                    """
-                    lock \(lock): a write of lease \(lease.id) of client \(lease.client) with fence \(lease.fence) was refused, \
-                    although it was valid until \(lease.until.inMilliseconds) ms\(highest)
-                    """))
+            report(
+                at: step.at, into: &violations,
+                """
+                lock \(lock): a write of lease \(lease.id) of client \(lease.client) with fence \(lease.fence) was refused, \
+                although it was valid until \(lease.until.inMilliseconds) ms\(highest)
+                """)
         } else {
             staleWritesRefused += 1
         }
@@ -50,13 +49,12 @@ struct FencedWriteChecker: HistoryChecker {
             return
         }
         if lease.order <= known.certainlyAfter, !faults.fencesMayFall(since: lease.invoked) {
-            violations.append(
-                Violation(
-                    Self.promise, at: instant,
-                    """
-                    lock \(lock): a stale write of lease \(lease.id) of client \(lease.client) with fence \(lease.fence) was accepted \
-                    after one of lease \(known.by), which was granted later
-                    """))
+            report(
+                at: instant, into: &violations,
+                """
+                lock \(lock): a stale write of lease \(lease.id) of client \(lease.client) with fence \(lease.fence) was accepted \
+                after one of lease \(known.by), which was granted later
+                """)
         }
         if lease.certainlyAfter > known.certainlyAfter { (known.certainlyAfter, known.by) = (lease.certainlyAfter, lease.id) }
         if lease.fence >= known.highest.fence { known.highest = lease }

@@ -235,12 +235,11 @@ struct FreeLockChecker: HistoryChecker {
             bound = max(bound, Self.readersLook + handOver)
         }
         guard instant > freeSince.advanced(byMilliseconds: bound) else { return }
-        violations.append(
-            Violation(
-                Self.promise, at: instant,
-                """
-                lock \(number): client \(call.client) waited at sidecar \(call.sidecar), although nothing can have kept it out for \
-                \(instant.millisecondsRoundedUp(since: freeSince)) ms; \(bound) ms are promised
-                """))
+        report(
+            at: instant, into: &violations,
+            """
+            lock \(number): client \(call.client) waited at sidecar \(call.sidecar), although nothing can have kept it out for \
+            \(instant.millisecondsRoundedUp(since: freeSince)) ms; \(bound) ms are promised
+            """)
     }
 }

@@ -19,10 +19,8 @@ struct FullRedisChecker: HistoryChecker {
             !faults.touches(.cutOff, sidecar: call.sidecar, since: since),
             !faults.touches(.silence, sidecar: call.sidecar, since: since), !faults.touches(.lostExclusivity, since: since)
         else { return }
-        violations.append(
-            Violation(
-                Self.promise, at: step.at,
-                "lock \(lock): client \(call.client) cannot renew its lease \(lease) at sidecar \(call.sidecar) while Redis is full"
-            ))
+        report(
+            at: step.at, into: &violations,
+            "lock \(lock): client \(call.client) cannot renew its lease \(lease) at sidecar \(call.sidecar) while Redis is full")
     }
 }

@@ -79,11 +79,9 @@ struct KeptLeaseChecker: HistoryChecker {
         let left = Double(lease.until.nanoseconds - instant.nanoseconds) / 1e6
         guard faults.touches(.lostExclusivity, since: lease.invoked) else {
             guard !copies.mayBeLost(lease.id) else { return }
-            violations.append(
-                Violation(
-                    Self.promise, at: instant,
-                    "lock \(lease.lock): client \(lease.client) is told that lease \(lease.id) is lost, which has \(left) ms left"
-                ))
+            report(
+                at: instant, into: &violations,
+                "lock \(lease.lock): client \(lease.client) is told that lease \(lease.id) is lost, which has \(left) ms left")
             return
         }
         guard faults.touches(.lostWrites, since: lease.invoked), !faults.touches(.lostLeases, since: lease.invoked), let failover

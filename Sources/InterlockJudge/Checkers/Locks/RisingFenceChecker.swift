@@ -67,7 +67,7 @@ struct RisingFenceChecker: HistoryChecker {
             guard case .acquire(_, _, _, let wait, _) = call.operation else { return }
             if case .granted(let lease) = news { granted(lease, call, at: step.at, faults: faults, into: &violations) }
             if !ending.leavesOpenWhetherGranted(afterWaiting: wait) { floors[call.client] = nil }
-        case .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded:
+        case .wrote, .linked, .forced, .breakerSeen, .faultBegan, .faultEnded, .finished:
             return
         }
     }
@@ -92,21 +92,19 @@ struct RisingFenceChecker: HistoryChecker {
             $0.number == new.number && $0.lease != new.lease && !faults.fencesMayFall(since: $0.invoked)
         }
         if let equal {
-            violations.append(
-                Violation(
-                    Self.promise, at: instant,
-                    "lock \(lease.lock): lease \(lease.id) of client \(lease.client) has fence \(new.number), like lease \(equal.lease)"
-                ))
+            report(
+                at: instant, into: &violations,
+                "lock \(lease.lock): lease \(lease.id) of client \(lease.client) has fence \(new.number), like lease \(equal.lease)"
+            )
         } else if let floor = isAfterAll ? known.highest : floors[lease.client]?.fence, new.number <= floor.number,
             floor.lease != new.lease, !faults.fencesMayFall(since: floor.invoked)
         {
-            violations.append(
-                Violation(
-                    Self.promise, at: instant,
-                    """
-                    lock \(lease.lock): lease \(lease.id) of client \(lease.client) has fence \(new.number), but the \
-                    earlier lease \(floor.lease) has \(floor.number)
-                    """))
+            report(
+                at: instant, into: &violations,
+                """
+                lock \(lease.lock): lease \(lease.id) of client \(lease.client) has fence \(new.number), but the \
+                earlier lease \(floor.lease) has \(floor.number)
+                """)
         }
         locks[lease.lock]?.add(new)
     }
