@@ -1,13 +1,10 @@
 /// `CLUSTER NODES`, of which only the epoch of each server's configuration is read.
-struct ClusterEpochs: RedisCommand {
-    func encode(into encoder: inout CommandEncoder) {
-        encoder.append("CLUSTER")
-        encoder.append("NODES")
-    }
+struct ClusterEpochs: NamedCommand {
+    static let words = ["CLUSTER", "NODES"]
 
     /// By the servers' IDs.
     func decode(_ reply: RedisReply) throws(RedisError) -> [String: Int64] {
-        guard let text = reply.text else { throw reply.unexpected(for: "CLUSTER NODES") }
+        guard let text = reply.text else { throw unexpected(reply) }
         var epochs: [String: Int64] = [:]
         for line in text.split(whereSeparator: \.isNewline) {
             // ID, address, flags, primary, ping, pong, epoch, link, slots.
@@ -20,22 +17,19 @@ struct ClusterEpochs: RedisCommand {
 }
 
 /// `CLUSTER SLOTS`: which primaries serve which slots.
-struct ClusterSlots: RedisCommand {
+struct ClusterSlots: NamedCommand {
+    static let words = ["CLUSTER", "SLOTS"]
+
     /// Whom it is sent to: a server that does not know what others call it says that it is wherever it was reached.
     var asked: RedisConfiguration.Address
 
-    func encode(into encoder: inout CommandEncoder) {
-        encoder.append("CLUSTER")
-        encoder.append("SLOTS")
-    }
-
     func decode(_ reply: RedisReply) throws(RedisError) -> ClusterAnswer {
-        guard let ranges = reply.array else { throw reply.unexpected(for: "CLUSTER SLOTS") }
+        guard let ranges = reply.array else { throw unexpected(reply) }
         var answer = ClusterAnswer(claims: [])
         for range in ranges {
             guard let parts = range.array, parts.count >= 3, let first = parts[0].integer.flatMap({ HashSlot($0) }),
                 let last = parts[1].integer.flatMap({ HashSlot($0) }), first <= last
-            else { throw reply.unexpected(for: "CLUSTER SLOTS") }
+            else { throw unexpected(reply) }
             // One whose address is not known yet comes with a later answer.
             if let primary = address(parts[2]) {
                 let id = parts[2].array.flatMap { $0.count > 2 ? $0[2].text : nil } ?? ""

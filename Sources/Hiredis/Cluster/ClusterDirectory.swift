@@ -74,8 +74,11 @@ package final class ClusterDirectory {
         return .andAllComplete(scouts.map { $0.close() }, on: environment.eventLoop)
     }
 
+    /// Adds a follower, once, and has it read the map.
     func add(_ follower: any ClusterFollower) {
+        guard !followers.contains(where: { $0.connection === follower }) else { return }
         followers.append(Follower(connection: follower))
+        follower.mapChanged()
     }
 
     /// The group by which connections to a server of the cluster move together.

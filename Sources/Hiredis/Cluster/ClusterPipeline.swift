@@ -30,7 +30,6 @@ package final class ClusterPipeline: RedisSender {
     /// How many commands wait to be sent again.
     private var postponed = 0
     private var isSweepPlanned = false
-    private var isStarted = false
     private var isClosed = false
 
     package var onUp: ((RedisPipeline) -> Void)?
@@ -60,12 +59,7 @@ package final class ClusterPipeline: RedisSender {
         self.directory = directory
     }
 
-    package func start() {
-        guard !isStarted else { return }
-        isStarted = true
-        directory.add(self)
-        mapChanged()
-    }
+    package func start() { directory.add(self) }
 
     package func close() -> EventLoopFuture<Void> {
         isClosed = true
@@ -143,35 +137,6 @@ package final class ClusterPipeline: RedisSender {
         }
         lending { written in
             server.send(command, written: &written, timeout: timeout) { [self] result in
-                guard let redirection = redirection(in: result, by: server) else {
-                    return hand(result, by: server, to: completion)
-                }
-                follow(redirection, call())
-            }
-        }
-    }
-
-    package func run<Command: ScriptCommand>(
-        _ command: Command, timeout: TimeAmount?, completion: @escaping (Result<Command.Reply, RedisError>) -> Void
-    ) {
-        let (slot, sentAt) = begin(command)
-        func call() -> Call<Command.Reply> {
-            Call(slot: slot, until: sentAt + (timeout ?? standardTimeout), completion: completion) {
-                server, isAsking, left, done in
-                if isAsking {
-                    server.ask(script: command, timeout: left, completion: done)
-                } else {
-                    server.run(command, timeout: left, completion: done)
-                }
-            }
-        }
-        guard let server = server(for: slot), server.isUp else {
-            encoder.clear()
-            lookAgain(call())
-            return
-        }
-        lending { written in
-            server.run(command, written: &written, timeout: timeout) { [self] result in
                 guard let redirection = redirection(in: result, by: server) else {
                     return hand(result, by: server, to: completion)
                 }
@@ -471,7 +436,7 @@ extension ClusterPipeline: ClusterFollower {
     package var asked: [RedisPipeline]? { tellsOfServers ? primaries : nil }
 
     package func mapChanged() {
-        guard isStarted, !isClosed else { return }
+        guard !isClosed else { return }
         let now = environment.eventLoop.now
         let addresses = directory.view.primaries
         // Whoever was a guest and is a primary now is new to those who look after primaries.

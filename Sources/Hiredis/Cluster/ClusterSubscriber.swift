@@ -15,7 +15,6 @@ package final class ClusterSubscriber: RedisListener {
     /// Those of slots, and who is asked for each.
     private var shardChannels: [String: (slot: HashSlot, server: RedisConfiguration.Address?)] = [:]
     private var hasShards = true
-    private var isStarted = false
     private var isClosed = false
 
     package var onMessage: ((_ channel: String, _ payload: [UInt8]) -> Void)?
@@ -33,12 +32,7 @@ package final class ClusterSubscriber: RedisListener {
         self.directory = directory
     }
 
-    package func start() {
-        guard !isStarted else { return }
-        isStarted = true
-        directory.add(self)
-        mapChanged()
-    }
+    package func start() { directory.add(self) }
 
     package func close() -> EventLoopFuture<Void> {
         isClosed = true
@@ -110,7 +104,7 @@ extension ClusterSubscriber: ClusterFollower {
     package var isSettled: Bool { servers.values.allSatisfy(\.isUp) }
 
     package func mapChanged() {
-        guard isStarted, !isClosed else { return }
+        guard !isClosed else { return }
         let primaries = directory.view.primaries
         // One that was met before it was known what it is called is dialled anew.
         for address in primaries {

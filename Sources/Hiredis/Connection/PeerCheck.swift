@@ -72,17 +72,11 @@ struct PeerCheck {
 }
 
 /// `HELLO`: the peer describes itself.
-struct Hello: RedisCommand {
-    func encode(into encoder: inout CommandEncoder) {
-        encoder.append("HELLO")
-    }
+struct Hello: NamedCommand {
+    static let words = ["HELLO"]
 
     func decode(_ reply: RedisReply) throws(RedisError) -> [String: String] {
-        guard let flat = reply.array else { throw reply.unexpected(for: "HELLO") }
-        var fields: [String: String] = [:]
-        for index in stride(from: 0, to: flat.count - 1, by: 2) {
-            if let name = flat[index].text, let value = flat[index + 1].text { fields[name] = value }
-        }
+        guard let fields = reply.fields else { throw unexpected(reply) }
         return fields
     }
 }

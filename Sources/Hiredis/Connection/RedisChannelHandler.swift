@@ -99,16 +99,6 @@ final class RedisChannelHandler: ChannelInboundHandler {
         lookAtClock()
     }
 
-    /// Sends a script by its digest, and once more with its source when the server does not know it.
-    func send<Command: ScriptCommand>(
-        script command: Command,
-        timeout: TimeAmount? = nil,
-        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
-    ) {
-        exchange.send(script: command, timeout: timeout, now: eventLoop.now, completion: completion)
-        afterSending()
-    }
-
     /// Sends a command that has been encoded already: `written`, which is used up.
     func send<Command: RedisCommand>(
         _ command: Command, written: inout CommandEncoder, timeout: TimeAmount? = nil,
@@ -118,17 +108,8 @@ final class RedisChannelHandler: ChannelInboundHandler {
         afterSending()
     }
 
-    /// The same of a script.
-    func send<Command: ScriptCommand>(
-        script command: Command, written: inout CommandEncoder, timeout: TimeAmount? = nil,
-        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
-    ) {
-        exchange.send(script: command, written: &written, timeout: timeout, now: eventLoop.now, completion: completion)
-        afterSending()
-    }
-
-    /// Sends a script with its source.
-    func send<Command: ScriptCommand>(
+    /// Sends a command with the source of its script.
+    func send<Command: RedisCommand>(
         source command: Command, timeout: TimeAmount? = nil,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {

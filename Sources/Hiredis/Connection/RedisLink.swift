@@ -219,7 +219,7 @@ final class RedisLink {
             // A proxy needs a key to route by, and a server of a cluster owns only some keys.
             let script = LeastScript(key: configuration.isOfCluster ? nil : key)
             handler.send(source: script, timeout: timeout) { noteScript($0) }
-            handler.send(script: script, timeout: timeout) { noteScript($0) }
+            handler.send(script, timeout: timeout) { noteScript($0) }
         }
         if directory?.asksForRole ?? false {
             // A server that was the primary may still be named by whoever has not heard.

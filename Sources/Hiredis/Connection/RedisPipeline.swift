@@ -109,16 +109,6 @@ package final class RedisPipeline: RedisSender {
         handler.send(command, timeout: timeout, completion: completion)
     }
 
-    /// Runs a script; as `send`.
-    package func run<Command: ScriptCommand>(
-        _ command: Command,
-        timeout: TimeAmount? = nil,
-        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
-    ) {
-        guard let handler = link.handler else { return refuse(completion) }
-        handler.send(script: command, timeout: timeout, completion: completion)
-    }
-
     /// Sends a command that has been encoded already: `written`, which is used up.
     func send<Command: RedisCommand>(
         _ command: Command, written: inout CommandEncoder, timeout: TimeAmount?,
@@ -131,32 +121,13 @@ package final class RedisPipeline: RedisSender {
         handler.send(command, written: &written, timeout: timeout, completion: completion)
     }
 
-    /// The same of a script.
-    func run<Command: ScriptCommand>(
-        _ command: Command, written: inout CommandEncoder, timeout: TimeAmount?,
-        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
-    ) {
-        guard let handler = link.handler else {
-            written.clear()
-            return refuse(completion)
-        }
-        handler.send(script: command, written: &written, timeout: timeout, completion: completion)
-    }
-
-    /// Sends a command that a cluster is asked in the middle of a slot's way.
+    /// Sends a command to the node that is importing its hash slot. A script goes with its source, because `ASKING`
+    /// covers one command and an unknown digest would use it up.
     func ask<Command: RedisCommand>(
         _ command: Command, timeout: TimeAmount?, completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        // One tick's commands are sent as they came: nothing gets between the two.
-        send(Asking(), timeout: timeout) { _ in }
-        send(command, timeout: timeout, completion: completion)
-    }
-
-    /// The same of a script. With its source: the word of `ASKING` holds for one command, and would be spent on its digest.
-    func ask<Command: ScriptCommand>(
-        script command: Command, timeout: TimeAmount?, completion: @escaping (Result<Command.Reply, RedisError>) -> Void
-    ) {
         guard let handler = link.handler else { return refuse(completion) }
+        // Commands of one tick are sent in order, so no other command follows `ASKING`.
         handler.send(Asking(), timeout: timeout) { _ in }
         handler.send(source: command, timeout: timeout, completion: completion)
     }

@@ -37,11 +37,9 @@ package protocol RedisSender: AnyObject {
     /// Ends the connections for good; what is pending fails.
     func close() -> EventLoopFuture<Void>
 
-    /// Sends `command`; `completion` is called exactly once, on the event loop, possibly before this returns.
+    /// Sends `command`; `completion` is called exactly once, on the event loop, possibly before this returns. Sends a
+    /// script by its digest, and again with its source if the server does not know it.
     func send<Command: RedisCommand>(
-        _ command: Command, timeout: TimeAmount?, completion: @escaping (Result<Command.Reply, RedisError>) -> Void)
-    /// Runs a script; as `send`.
-    func run<Command: ScriptCommand>(
         _ command: Command, timeout: TimeAmount?, completion: @escaping (Result<Command.Reply, RedisError>) -> Void)
 }
 
@@ -52,10 +50,11 @@ extension RedisSender {
         send(command, timeout: nil, completion: completion)
     }
 
+    /// Runs a script; as `send`.
     package func run<Command: ScriptCommand>(
-        _ command: Command, completion: @escaping (Result<Command.Reply, RedisError>) -> Void
+        _ command: Command, timeout: TimeAmount? = nil, completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        run(command, timeout: nil, completion: completion)
+        send(command, timeout: timeout, completion: completion)
     }
 
     package func settle(then done: @escaping () -> Void) { Self.settle(connections, then: done) }

@@ -11,6 +11,13 @@ package protocol RedisCommand {
     /// Appends the command's name and its arguments.
     func encode(into encoder: inout CommandEncoder)
 
+    /// The digest of the script that the command runs, which the server may not know; `nil`, the default, for no
+    /// script.
+    var scriptDigest: String? { get }
+
+    /// Appends the command with the source of its script in place of the digest.
+    func encodeWithSource(into encoder: inout CommandEncoder)
+
     /// Reads the reply, which is never an error reply.
     /// - Throws: `unexpectedReply` when it does not have the command's shape.
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply
@@ -18,13 +25,65 @@ package protocol RedisCommand {
 
 extension RedisCommand {
     package var firstKey: Int? { nil }
+    package var scriptDigest: String? { nil }
+
+    package func encodeWithSource(into encoder: inout CommandEncoder) { encode(into: &encoder) }
+}
+
+/// A command that begins with fixed words.
+package protocol NamedCommand: RedisCommand {
+    /// The command's name, in one word or two.
+    static var words: [String] { get }
+
+    /// Appends the arguments that follow the name and, where there is one, the key.
+    func encodeArguments(into encoder: inout CommandEncoder)
+}
+
+extension NamedCommand {
+    package func encodeArguments(into encoder: inout CommandEncoder) {}
+
+    package func encode(into encoder: inout CommandEncoder) {
+        for word in Self.words { encoder.append(word) }
+        encodeArguments(into: &encoder)
+    }
+
+    /// The error for a reply that does not have the command's shape.
+    func unexpected(_ reply: RedisReply) -> RedisError { reply.unexpected(for: Self.words.joined(separator: " ")) }
+}
+
+extension NamedCommand where Reply == Void {
+    package func decode(_ reply: RedisReply) throws(RedisError) {
+        guard reply.text == "OK" else { throw unexpected(reply) }
+    }
+}
+
+extension NamedCommand where Reply == Int64 {
+    package func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
+        guard let number = reply.integer else { throw unexpected(reply) }
+        return number
+    }
+}
+
+extension NamedCommand where Reply == Bool {
+    package func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
+        guard let number = reply.integer else { throw unexpected(reply) }
+        return number == 1
+    }
 }
 
 /// A command whose first argument is its key.
-package protocol KeyCommand: RedisCommand {}
+package protocol KeyCommand: NamedCommand {
+    var key: String { get }
+}
 
 extension KeyCommand {
     package var firstKey: Int? { 1 }
+
+    package func encode(into encoder: inout CommandEncoder) {
+        encoder.append(Self.words[0])
+        encoder.append(key)
+        encodeArguments(into: &encoder)
+    }
 }
 
 /// A Lua script and the digest that Redis knows it by.
@@ -59,6 +118,7 @@ package protocol ScriptCommand: RedisCommand {
 
 extension ScriptCommand {
     package var firstKey: Int? { keyCount > 0 ? 3 : nil }
+    package var scriptDigest: String? { script.digest }
 
     package func encode(into encoder: inout CommandEncoder) {
         encoder.append("EVALSHA")
@@ -67,7 +127,7 @@ extension ScriptCommand {
         encodeArguments(into: &encoder)
     }
 
-    func encodeWithSource(into encoder: inout CommandEncoder) {
+    package func encodeWithSource(into encoder: inout CommandEncoder) {
         encoder.append("EVAL")
         encoder.append(script.source)
         encoder.append(keyCount)

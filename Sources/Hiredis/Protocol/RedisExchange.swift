@@ -118,33 +118,24 @@ final class RedisExchange {
 
     // MARK: Sending
 
-    /// Appends a command to `outgoing`; `completion` is called exactly once, possibly at once.
+    /// Appends a command to `outgoing`; `completion` is called exactly once, possibly at once. Sends a script by its
+    /// digest. If the server does not know it, sends it again with its source, or by digest if another call has sent
+    /// the source since.
     func send<Command: RedisCommand>(
         _ command: Command, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
-        guard admit(completion) else { return }
-        command.encode(into: &encoder)
-        enqueue(&encoder, timeout: timeout, now: now) { $0.tell(completion, decodedBy: command) }
-    }
-
-    /// Appends a script by its digest, and once more when the server does not know it: with its source, unless that has gone there
-    /// since for another call of it.
-    func send<Command: ScriptCommand>(
-        script command: Command, timeout: TimeAmount?, now: NIODeadline,
-        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
-    ) {
-        send(script: command, isAgain: false, timeout: timeout, now: now, completion: completion)
+        send(command, isAgain: false, timeout: timeout, now: now, completion: completion)
     }
 
     /// - Parameter isAgain: it stands behind another's source. Should the server not know the script even then, it sends its own.
-    private func send<Command: ScriptCommand>(
-        script command: Command, isAgain: Bool, timeout: TimeAmount?, now: NIODeadline,
+    private func send<Command: RedisCommand>(
+        _ command: Command, isAgain: Bool, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
         guard admit(completion) else { return }
         command.encode(into: &encoder)
-        enqueue(&encoder, script: command, isAgain: isAgain, timeout: timeout, now: now, completion: completion)
+        enqueue(&encoder, command, isAgain: isAgain, timeout: timeout, now: now, completion: completion)
     }
 
     /// Appends a command that has been encoded already: `written`, which is used up.
@@ -153,20 +144,11 @@ final class RedisExchange {
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
         guard admit(completion) else { return written.clear() }
-        enqueue(&written, timeout: timeout, now: now) { $0.tell(completion, decodedBy: command) }
+        enqueue(&written, command, isAgain: false, timeout: timeout, now: now, completion: completion)
     }
 
-    /// The same of a script.
-    func send<Command: ScriptCommand>(
-        script command: Command, written: inout CommandEncoder, timeout: TimeAmount?, now: NIODeadline,
-        completion: @escaping (Result<Command.Reply, RedisError>) -> Void
-    ) {
-        guard admit(completion) else { return written.clear() }
-        enqueue(&written, script: command, isAgain: false, timeout: timeout, now: now, completion: completion)
-    }
-
-    /// Appends a script with its source.
-    func send<Command: ScriptCommand>(
+    /// Appends a command with the source of its script.
+    func send<Command: RedisCommand>(
         source command: Command, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
@@ -197,22 +179,20 @@ final class RedisExchange {
         }
     }
 
-    private func enqueue<Command: ScriptCommand>(
-        _ written: inout CommandEncoder, script command: Command, isAgain: Bool, timeout: TimeAmount?, now: NIODeadline,
+    private func enqueue<Command: RedisCommand>(
+        _ written: inout CommandEncoder, _ command: Command, isAgain: Bool, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
     ) {
         let end = now + (timeout ?? commandTimeout)
         let number = commandsSent
         enqueue(&written, timeout: timeout, now: now) { [weak self] result in
-            guard case .success(.error(let error)) = result, error.code == .server(.noScript), let self else {
-                return result.tell(completion, decodedBy: command)
-            }
+            guard case .success(.error(let error)) = result, error.code == .server(.noScript), let self,
+                let digest = command.scriptDigest
+            else { return result.tell(completion, decodedBy: command) }
             // In what is left of its time.
             let left = max(end - self.lastRead, .nanoseconds(1))
-            let digest = command.script.digest
             if !isAgain, let source = self.sources[digest], source > number {
-                return self.send(
-                    script: command, isAgain: true, timeout: left, now: self.lastRead, completion: completion)
+                return self.send(command, isAgain: true, timeout: left, now: self.lastRead, completion: completion)
             }
             self.sources[digest] = self.commandsSent
             self.send(source: command, timeout: left, now: self.lastRead, completion: completion)

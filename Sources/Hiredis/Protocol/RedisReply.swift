@@ -42,6 +42,16 @@ extension RedisReply {
         return RedisError(.unexpectedReply, "\(command): Redis replied with an unexpected \(kind)")
     }
 
+    /// The names and values that an array has by turns; `nil` if the reply is no array.
+    var fields: [String: String]? {
+        guard let array else { return nil }
+        var fields: [String: String] = [:]
+        for index in stride(from: 0, to: array.count - 1, by: 2) {
+            if let name = array[index].text, let value = array[index + 1].text { fields[name] = value }
+        }
+        return fields
+    }
+
     private var kind: String {
         switch self {
         case .status: "status"

@@ -1,23 +1,25 @@
 /// `SENTINEL GET-MASTER-ADDR-BY-NAME name`: where the primary is, of a failover that has got so far already the promoted replica.
-struct PrimaryAddress: RedisCommand {
+struct PrimaryAddress: NamedCommand {
+    static let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME"]
+
     var name: String
 
-    func encode(into encoder: inout CommandEncoder) {
-        for word in ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name] { encoder.append(word) }
-    }
+    func encodeArguments(into encoder: inout CommandEncoder) { encoder.append(name) }
 
     /// `nil`: this Sentinel watches no primary of that name.
     func decode(_ reply: RedisReply) throws(RedisError) -> RedisConfiguration.Address? {
         if case .null = reply { return nil }
         guard let parts = reply.array, parts.count == 2, let host = parts[0].text, !host.isEmpty,
             let port = parts[1].integer.flatMap({ Int(exactly: $0) }), (1...65535).contains(port)
-        else { throw reply.unexpected(for: "SENTINEL GET-MASTER-ADDR-BY-NAME") }
+        else { throw unexpected(reply) }
         return .host(host, port: port)
     }
 }
 
 /// `SENTINEL MASTER name`, of which the epoch of the last failover that this Sentinel knows of is read, and the number of replicas.
-struct PrimaryDescription: RedisCommand {
+struct PrimaryDescription: NamedCommand {
+    static let words = ["SENTINEL", "MASTER"]
+
     struct Reply: Equatable {
         var epoch: Int64
         /// Those that it knows of, reachable or not; `nil`: it does not say.
@@ -26,16 +28,14 @@ struct PrimaryDescription: RedisCommand {
 
     var name: String
 
-    func encode(into encoder: inout CommandEncoder) {
-        for word in ["SENTINEL", "MASTER", name] { encoder.append(word) }
-    }
+    func encodeArguments(into encoder: inout CommandEncoder) { encoder.append(name) }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
         // Names and values by turns: a primary may be called like a field.
         let fields = reply.array ?? []
         let names = stride(from: 0, to: fields.count - 1, by: 2)
         func number(_ field: String) -> Int64? { names.first { fields[$0].text == field }.flatMap { fields[$0 + 1].integer } }
-        guard let epoch = number("config-epoch") else { throw reply.unexpected(for: "SENTINEL MASTER") }
+        guard let epoch = number("config-epoch") else { throw unexpected(reply) }
         return Reply(epoch: epoch, replicas: number("num-slaves").flatMap { Int(exactly: $0) })
     }
 }
