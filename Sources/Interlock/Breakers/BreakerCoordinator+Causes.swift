@@ -26,11 +26,13 @@ extension BreakerCoordinator {
     }
 
     /// The limit grants again: a breaker that only the limit opened has nothing more to wait for.
-    func limitHasRoom(_ service: GuardedService) {
+    func limitHasRoom(_ service: GuardedService, isAgain: Bool = false) {
         guard service.breaker.isOpenByLimit, !service.isTripUnderWay, actingState(of: service) == .halfOpen else { return }
         service.isTripUnderWay = true
-        run(.close(.limit, expect: service.breaker.snapshot.generation), on: service) { _ in
+        run(.close(.limit, expect: service.breaker.snapshot.generation), on: service) { [self] result in
             service.isTripUnderWay = false
+            // It half-opened in the meantime, under a new generation.
+            if case .success(let reply) = result, !reply.isDone, !isAgain { limitHasRoom(service, isAgain: true) }
         }
     }
 
