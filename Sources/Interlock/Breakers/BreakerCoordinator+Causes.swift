@@ -31,7 +31,7 @@ extension BreakerCoordinator {
         service.isTripUnderWay = true
         run(.close(.limit, expect: service.breaker.snapshot.generation), on: service) { [self] result in
             service.isTripUnderWay = false
-            // It half-opened in the meantime, under a new generation.
+            // The breaker half-opened in the meantime, under a new generation.
             if case .success(let reply) = result, !reply.isDone, !isAgain { limitHasRoom(service, isAgain: true) }
         }
     }

@@ -1,5 +1,5 @@
 -- needs: claim_window, look_again, most_slots, fences, locks
--- What the scripts of shared locks and semaphores have in common.
+-- The common part of the scripts of shared locks and semaphores.
 --
 -- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 --

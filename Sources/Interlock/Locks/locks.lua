@@ -1,5 +1,5 @@
 -- needs: claim_window, counts_listeners, fence_lifetime, most_exact, fences
--- What the scripts of locks have in common: the fence of a present grant, and the queue.
+-- The common part of the scripts of locks: the fence of the current grant, and the queue.
 --
 -- KEYS  1 lock  2 fence  3 queue
 --

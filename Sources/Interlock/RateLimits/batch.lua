@@ -50,7 +50,7 @@ for k = 1, #KEYS do
       left = batch[ends + k] + base
       if batch[ends + k] == 0 or left <= 0 or left > last then
         left = call('PTTL', KEYS[k])
-        -- It has no end, its window was longer, or the clock was set back.
+        -- The key has no end, the window was longer, or the clock was set back.
         if left < 0 or left > last then
           left = last
           call('PEXPIRE', KEYS[k], left)

@@ -15,7 +15,7 @@ public struct LeaseLoss: RawRepresentable, Hashable, Sendable {
     public static let deleted = LeaseLoss(rawValue: "deleted")
     /// Another token, or a later lease of the same owner, holds the lock.
     public static let taken = LeaseLoss(rawValue: "taken")
-    /// Its time was over before it was extended.
+    /// The lease ended before it was extended.
     public static let expired = LeaseLoss(rawValue: "expired")
     /// The coordinator is stopping. It no longer extends or watches the lease, which lapses in its own time.
     public static let shutdown = LeaseLoss(rawValue: "shutdown")

@@ -10,7 +10,7 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
     case configuration
     /// HTTP requests: the target in the first line, then the body.
     case http
-    /// What the outage monitor evaluates: a JSON path in the first line, then the body.
+    /// The input of the outage monitor: a JSON path in the first line, then the body.
     case probes
     /// What clients send to the HTTP door, as bytes, after one that says how they are cut.
     case door
