@@ -43,6 +43,21 @@ struct OutcomeReportTests {
         #expect(actions.last == .sendNow)
     }
 
+    @Test("a failure that would trip, with what is under way, is sent as soon as that is answered")
+    func afterOneUnderWay() {
+        var inARow = settings
+        inARow.consecutiveFailures = 3
+        inARow.minimumCalls = 1000
+        var breaker = Breaker(settings: inARow)
+        _ = record(&breaker, .error, at: now)
+        _ = breaker.takeUnsent(now: now)
+        let actions = (0..<2).map { _ in record(&breaker, .error, at: now) }
+        #expect(actions == [.none, .sendNext])
+        breaker.apply(BreakerSnapshot(failureRate: 1, calls: 1, consecutive: 1), redisTime: 0, receivedAt: now)
+        let afterwards = end(&breaker, at: now)
+        #expect(afterwards == .sendNow)
+    }
+
     @Test("the fleet's counts and failures in a row contribute to sending at once")
     func fleetSums() {
         var inARow = settings

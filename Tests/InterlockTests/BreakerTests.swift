@@ -38,6 +38,22 @@ struct BreakerTests {
         }
     }
 
+    @Test("the answer to the failure that trips it says so, however fast the failures before it came")
+    func answerOfTheTrip() async throws {
+        var service = Self.service()
+        service.breaker.consecutiveFailures = 3
+        service.breaker.minimumCalls = 1000
+        try await Fleet.run(services: [service]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            for _ in 0..<20 {
+                var states: [BreakerSnapshot.State] = []
+                for _ in 0..<3 { states.append(try await fleet.report(sidecar, .error)) }
+                #expect(states == [.closed, .closed, .open])
+                _ = try await sidecar.forceBreaker(service: "catalog", to: nil, by: "operator")
+            }
+        }
+    }
+
     /// Sums go to Redis when their time has come: at no place of a row may those so far be due to trip it.
     @Test(
         "successes keep it closed, fewer than the minimum of calls too, and ignored outcomes count for nothing",

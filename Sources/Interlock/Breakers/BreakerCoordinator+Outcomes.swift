@@ -120,11 +120,14 @@ extension BreakerCoordinator {
         let action = service.breaker.record(
             outcome, latencyMilliseconds: report.latencyMilliseconds, generation: permit.generation,
             isOwnTrial: permit.isOwnTrial, now: now)
-        guard action != .sendNow else {
-            return sendSums(of: service) { [self] in completion(.success(actingState(of: service))) }
+        let answer = { [self] () -> Void in completion(.success(actingState(of: service))) }
+        switch action {
+        case .sendNow: sendSums(of: service, then: answer)
+        case .sendNext: service.awaitingReport.append(answer)
+        default:
+            carryOut(action, for: service)
+            answer()
         }
-        carryOut(action, for: service)
-        completion(.success(service.breaker.actingState(now: now)))
     }
 
     /// The upstream says for how long it wants to be left alone. `false`: that is of no consequence now, and the outcome
@@ -157,7 +160,7 @@ extension BreakerCoordinator {
 
     private func carryOut(_ action: Breaker.ReportAction, for service: GuardedService) {
         switch action {
-        case .none:
+        case .none, .sendNext:
             break
         case .sendNow:
             sendSums(of: service) {}
@@ -187,6 +190,10 @@ extension BreakerCoordinator {
             }
             let next = service.breaker.reportEnded(lost: lost, generation: generation, now: now)
             done()
+            let answers = service.awaitingReport
+            service.awaitingReport = []
+            guard next != .sendNow else { return sendSums(of: service) { for answer in answers { answer() } } }
+            for answer in answers { answer() }
             carryOut(next, for: service)
         }
     }

@@ -106,6 +106,8 @@ extension LockCoordinator {
                 if isBroken {
                     runtime.logger.log(.lockBroken, ["lock": "\(name)", "by": by])
                     leases.broken(name.text, at: sentAt)
+                    // Redis tells of the deletion, and may do so long before the event arrives that says why.
+                    keeper.broken(name.text)
                     wake(name.text)
                 }
                 completion(isBroken ? .released : .lost)

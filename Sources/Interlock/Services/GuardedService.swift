@@ -33,6 +33,8 @@ final class GuardedService {
     var forcedEnd: Deadlines.Entry?
     /// A trip by the limit or for a pause is under way, or its end.
     var isTripUnderWay = false
+    /// Answers to reports that would trip the breaker: they wait for Redis' verdict on the report before.
+    var awaitingReport: [() -> Void] = []
     /// How many trial permits Redis is being asked for.
     var trialsAskedFor = 0
     /// Its breaker's state is read again when it is its turn.

@@ -22,6 +22,8 @@ package struct Breaker: ~Copyable, Sendable {
         case sendAt(Instant)
         /// They would trip the breaker: send them at once.
         case sendNow
+        /// The same, but other sums are under way: these leave when Redis has answered.
+        case sendNext
         /// This sidecar has tripped for itself: tell the fleet, in which others may find the same.
         case vote(BreakerCause)
     }
@@ -250,7 +252,7 @@ package struct Breaker: ~Copyable, Sendable {
         reports.add(isFailure: isFailure, isSlow: isSlow)
         guard isFailure || isSlow, mayTrip(now: now) else { return reports.plan(isUrgent: false, now: now) }
         guard settings.isByReporters else {
-            let isUrgent = known.followed(by: reports.unsent).cause(by: settings) != nil
+            let isUrgent = known.followed(by: reports.unanswered).cause(by: settings) != nil
             return reports.plan(isUrgent: isUrgent, now: now)
         }
         guard let cause = window.sums(now: now).cause(by: settings) else { return reports.plan(isUrgent: false, now: now) }

@@ -5,9 +5,12 @@ struct OutcomeReports: Sendable {
 
     private(set) var unsent = OutcomeSums()
     private var isPlanned = false
-    private var isUnderWay = false
+    private var underWay: OutcomeSums?
     /// Rises by the interval with every report: one that is sent ahead of its time puts the next one off.
     private var mayReportFrom = Instant(nanoseconds: .min)
+
+    /// What Redis has not answered yet.
+    var unanswered: OutcomeSums { underWay?.followed(by: unsent) ?? unsent }
 
     mutating func add(isFailure: Bool, isSlow: Bool) {
         unsent.add(isFailure: isFailure, isSlow: isSlow)
@@ -15,7 +18,8 @@ struct OutcomeReports: Sendable {
 
     /// What is to be done with what is unsent. While a report is under way: nothing; its end asks again.
     mutating func plan(isUrgent: Bool, now: Instant) -> Breaker.ReportAction {
-        guard !unsent.isEmpty, !isUnderWay else { return .none }
+        guard !unsent.isEmpty else { return .none }
+        guard underWay == nil else { return isUrgent ? .sendNext : .none }
         // Only one ahead of its time: should Redis see it differently, failures do not leave one by one.
         if isUrgent, mayReportFrom <= now.advanced(byMilliseconds: Self.intervalMilliseconds) { return .sendNow }
         guard !isPlanned else { return .none }
@@ -26,7 +30,7 @@ struct OutcomeReports: Sendable {
     /// The time that was planned has come.
     mutating func planIsDue(now: Instant) -> Breaker.ReportAction {
         isPlanned = false
-        guard !unsent.isEmpty, !isUnderWay else { return .none }
+        guard !unsent.isEmpty, underWay == nil else { return .none }
         guard mayReportFrom > now else { return .sendNow }
         isPlanned = true
         return .sendAt(mayReportFrom)
@@ -35,7 +39,7 @@ struct OutcomeReports: Sendable {
     /// The sums to send, if there are any and none are under way.
     /// - Parameter inWindow: of a report that was held up, no more is sent than the window still holds.
     mutating func take(now: Instant, inWindow: OutcomeSums) -> OutcomeSums? {
-        guard !unsent.isEmpty, !isUnderWay else { return nil }
+        guard !unsent.isEmpty, underWay == nil else { return nil }
         var sums = unsent
         if inWindow.calls < unsent.calls {
             sums = inWindow
@@ -44,14 +48,14 @@ struct OutcomeReports: Sendable {
         }
         unsent = OutcomeSums()
         guard !sums.isEmpty else { return nil }
-        isUnderWay = true
+        underWay = sums
         mayReportFrom = max(mayReportFrom, now).advanced(byMilliseconds: Self.intervalMilliseconds)
         return sums
     }
 
     /// The report that was under way was answered, or failed.
     mutating func ended() {
-        isUnderWay = false
+        underWay = nil
     }
 
     /// Sums that were taken and certainly never arrived.
