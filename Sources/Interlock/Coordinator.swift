@@ -146,12 +146,6 @@ public actor Coordinator: Service {
     public func start() {
         guard !isStarted else { return }
         isStarted = true
-        let floor = configuration.fleetSize
-        calls.limits.sidecars = { [fleet = calls.fleet] in
-            min(max(floor, fleet.size), InterlockConfiguration.fleetSizes.upperBound)
-        }
-        calls.breakers.sidecars = calls.limits.sidecars
-        calls.domains.sidecars = calls.limits.sidecars
         runtime.pipeline.onUp = { [weak self] server in
             let address = server.address
             self?.assumeIsolated { $0.redisIsUp(at: address) }
@@ -193,7 +187,7 @@ public actor Coordinator: Service {
     public func stop() async {
         defer { isStopped = true }
         drain()
-        calls.breakers.flushOutcomes(of: guarded)
+        calls.executor.flushOutcomes(of: guarded)
         await withCheckedContinuation { continuation in
             calls.fleet.leave { continuation.resume() }
         }
@@ -222,8 +216,7 @@ public actor Coordinator: Service {
         calls.locks.keeper.goDown()
         calls.locks.goDown()
         calls.quorum?.drain()
-        calls.permits.goDown(guarded)
-        for service in guarded { calls.limits.failWaiting(service, .goingDown) }
+        calls.executor.goDown(guarded)
     }
 
     /// Takes over new definitions: what stays keeps its state, its waiters and its breaker.
@@ -238,28 +231,22 @@ public actor Coordinator: Service {
         var next: [String: GuardedService] = [:]
         for definition in definitions {
             if let known = calls.services[definition.name] {
-                let limits = known.definition.limits
+                let limits = known.gate.definition.limits
                 known.redefine(definition)
                 next[definition.name] = known
-                calls.breakers.redefined(known, haveLimitsChanged: limits != definition.limits)
+                calls.executor.redefined(known, haveLimitsChanged: limits != definition.limits)
             } else {
                 let service = GuardedService(definition: definition)
                 next[definition.name] = service
-                calls.breakers.read(CollectionOfOne(service))
+                calls.executor.read(CollectionOfOne(service))
             }
         }
         for service in guarded where next[service.name] == nil {
-            calls.limits.failWaiting(service, .unconfigured(service.name))
-            calls.breakers.forget(service)
-            calls.permits.removeAll(of: service)
-            service.metrics.destroy()
+            calls.executor.remove(service)
         }
         calls.services = next
         calls.reconfigured()
-        for service in guarded {
-            calls.limits.reconsider(service)
-            calls.permits.reconsider(service)
-        }
+        for service in guarded { calls.executor.reconsider(service) }
         for action in calls.whenReloaded { action() }
         runtime.logger.log(.servicesReloaded, ["services": "\(guarded.count)"])
     }
@@ -347,14 +334,15 @@ public actor Coordinator: Service {
         metrics.fleet.record(max(1, calls.fleet.members.count))
         metrics.leasesLinked.record(calls.locks.keeper.linkedCount)
         metrics.leasesWatched.record(calls.locks.keeper.count - calls.locks.keeper.linkedCount)
-        metrics.permitsUnderWay.record(calls.permits.underWay)
+        metrics.permitsUnderWay.record(status.permitsUnderWay)
         let now = runtime.time.now()
         for service in guarded {
-            service.metrics.waiting.record(service.limiter.waitingCount)
+            service.metrics.waiting.record(service.gate.limiter.waitingCount)
             service.metrics.subjects.record(service.subjectsKnown(now: now))
-            service.metrics.placesInUse.record(service.bulkhead.taken)
-            service.metrics.permitsWaiting.record(service.permitsWaiting)
-            service.metrics.record(state: service.breaker.actingState(now: now), forced: service.breaker.forced(now: now))
+            service.metrics.placesInUse.record(service.gate.bulkhead.taken)
+            service.metrics.permitsWaiting.record(service.gate.waitingCount)
+            service.metrics.record(
+                state: service.gate.breaker.actingState(now: now), forced: service.gate.breaker.forced(now: now))
         }
     }
 
@@ -367,7 +355,7 @@ public actor Coordinator: Service {
         calls.fleet.redisIsBack(at: server)
         calls.locks.redisIsBack()
         readInTurn()
-        for service in guarded { calls.limits.redisIsBack(service) }
+        for service in guarded { calls.executor.redisIsBack(service) }
         calls.domains.redisIsBack()
         if isRedisUp { readinessIsDecided() }
     }
@@ -429,7 +417,7 @@ public actor Coordinator: Service {
     }
 
     private func rereadAndPlan() {
-        calls.permits.dropLapsed(of: guarded)
+        calls.executor.removeLapsedPermits(of: guarded)
         calls.fleet.beat()
         reread()
         planReread()
@@ -443,8 +431,8 @@ public actor Coordinator: Service {
 
     private func readBreakers() {
         guard runtime.pipeline.isUp else { return }
-        calls.breakers.read(guarded)
-        calls.breakers.flushOutcomes(of: guarded)
+        calls.executor.read(guarded)
+        calls.executor.flushOutcomes(of: guarded)
     }
 
     /// A newcomer reads at once; a fleet whose Redis is back does not ask for its breakers all at one moment.
@@ -467,7 +455,7 @@ public actor Coordinator: Service {
         switch received.event?.payload {
         case .breaker(let event):
             guard let service = calls.services[event.service], let time = received.event?.atMilliseconds else { break }
-            calls.breakers.heard(event.breaker, redisTime: time, of: service)
+            calls.executor.heard(event.breaker, redisTime: time, of: service)
         case .lock(let event):
             switch event.kind {
             case .broken: calls.lockBroken(event.lock)

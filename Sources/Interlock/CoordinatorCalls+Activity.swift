@@ -19,8 +19,8 @@ extension CoordinatorCalls {
     package func activity(ofService name: String) -> ServiceActivity? {
         services[name].map { service in
             ServiceActivity(
-                underWay: service.permits.count, waiting: service.limiter.waitingCount + service.permitsWaiting,
-                places: service.bulkhead.places)
+                underWay: service.gate.permits.count, waiting: service.gate.limiter.waitingCount + service.gate.waitingCount,
+                places: service.gate.bulkhead.places)
         }
     }
 
@@ -28,16 +28,16 @@ extension CoordinatorCalls {
     /// configured; `nil` if no such service is configured.
     package func limitRefusals(ofService name: String) -> [(limit: LimitDefinition, refused: Int64)]? {
         services[name].map { service in
-            service.definition.limits.map { ($0, service.metrics.refusals(by: $0.name)) }
+            service.gate.definition.limits.map { ($0, service.metrics.refusals(by: $0.name)) }
         }
     }
 
     /// Rises with whatever changes the last grants, but for leases that lapse.
     package var grantChanges: Int { history.changes }
 
-    /// When Redis was asked for the decision of limits that is being delivered now; `nil`: none is, or it was made without Redis. Until
-    /// then the call has waited for its turn.
-    package var limitsAskedAt: Instant? { limits.askedAt }
+    /// The time at which the limit decision being delivered now was sent to Redis or made without it; `nil` between
+    /// deliveries. Until then, the call waited for its turn.
+    package var limitsAskedAt: Instant? { executor.limitsAskedAt }
 
     /// How many locks one command tells of: one where their keys are apart, or on several servers.
     package var locksOfCommand: Int { runtime.keys.isOnCluster || quorum != nil ? 1 : LockCoordinator.mostAtOnce }

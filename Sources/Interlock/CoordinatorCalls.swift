@@ -28,11 +28,9 @@ package final class CoordinatorCalls {
     /// `nil`: locks are kept in the one Redis.
     let quorum: QuorumLocks?
     private let provider: any LockProvider
-    let limits: RateLimitCoordinator
+    let executor: ServiceExecutor
     let domains: DomainCoordinator
     let quotas: QuotaCoordinator
-    let breakers: BreakerCoordinator
-    let permits: PermitCoordinator
     let fleet: FleetCoordinator
     let feed: EventFeed
     private var joint: [UInt64: JointAcquisition] = [:]
@@ -69,14 +67,10 @@ package final class CoordinatorCalls {
             ? nil
             : QuorumLocks(runtime: runtime, settings: configuration.locks, scripts: scripts, servers: configuration.quorum)
         provider = quorum ?? locks
-        limits = RateLimitCoordinator(runtime: runtime)
         domains = DomainCoordinator(
             runtime: runtime, domains: configuration.domains.definitions, timeout: configuration.domains.timeout)
         quotas = QuotaCoordinator(runtime: runtime, domains: domains)
-        let publisher = EventPublisher(runtime: runtime, feed: feed)
-        limits.onEvent = { publisher.publish($0) }
-        breakers = BreakerCoordinator(runtime: runtime, limits: limits)
-        permits = PermitCoordinator(runtime: runtime, limits: limits, breakers: breakers)
+        executor = ServiceExecutor(runtime: runtime, publisher: EventPublisher(runtime: runtime, feed: feed))
         services = Dictionary(
             configuration.services.map { ($0.name, GuardedService(definition: $0)) }, uniquingKeysWith: { $1 })
         fleet = FleetCoordinator(
@@ -109,8 +103,8 @@ package final class CoordinatorCalls {
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: locksHeld(),
             locksWaiting: provider.waiting, longestWait: longestWait, services: services.count,
             servicesDiffering: fleet.differences.map(\.service),
-            permitsUnderWay: permits.underWay,
-            permitsWaiting: servicesInOrder.reduce(0) { $0 + $1.permitsWaiting },
+            permitsUnderWay: servicesInOrder.reduce(0) { $0 + $1.gate.permits.count },
+            permitsWaiting: servicesInOrder.reduce(0) { $0 + $1.gate.waitingCount },
             redisCommands: redisCommands)
     }
 
@@ -132,7 +126,7 @@ package final class CoordinatorCalls {
 
     /// Redis, or this sidecar with Redis' answers, has so much to do that what comes now waits for what came before.
     package var isRedisBusy: Bool {
-        max(runtime.pipeline.awaited, locks.awaited) >= Self.busy || limits.backedUp > 0
+        max(runtime.pipeline.awaited, locks.awaited) >= Self.busy || executor.backedUp > 0
             || quorum?.isBusy(from: Self.busy) ?? false
     }
     private static let busy = 64
@@ -364,7 +358,7 @@ package final class CoordinatorCalls {
             return nil
         }
         let wait = isGoingDown ? 0 : min(waitMilliseconds, longestWait)
-        let id = limits.ask(
+        let id = executor.take(
             reference.service, count: count, cost: cost, subject: subject, waitMilliseconds: wait, now: now,
             caller: .take(completion))
         return wait > 0 ? .limit(service: reference.service.name, id) : nil
@@ -376,7 +370,7 @@ package final class CoordinatorCalls {
             completion(.failed(unknownService(name)))
             return
         }
-        limits.peek(service, subject: subject, completion: completion)
+        executor.peek(service, subject: subject, completion: completion)
     }
 
     /// Where each limit stands that applies to a call, in the order of the definition; takes nothing.
@@ -387,14 +381,14 @@ package final class CoordinatorCalls {
             completion(.failure(unknownService(name)))
             return
         }
-        limits.list(service, subject: subject) { completion($0) }
+        executor.list(service, subject: subject) { completion($0) }
     }
 
     /// Takes from a rate that the caller names, as `CL.THROTTLE` of redis-cell does. Unavailable while Redis is away.
     package func throttle(
         _ request: ThrottleRequest, completion: Completion<Result<ThrottleAnswer, InterlockError>>
     ) {
-        limits.throttle(request, completion: completion)
+        executor.throttle(request, completion: completion)
     }
 
     // MARK: Permits and breakers
@@ -411,13 +405,13 @@ package final class CoordinatorCalls {
             return nil
         }
         let wait = isGoingDown ? 0 : min(waitMilliseconds, longestWait)
-        return permits.acquire(
+        return executor.acquirePermit(
             reference.service, cost: cost, subject: subject, waitMilliseconds: wait, now: now, completion: completion
         ).map { .permit($0) }
     }
 
     /// Whether there is something to take.
-    package func hasLimits(_ reference: ServiceReference) -> Bool { !reference.service.definition.limits.isEmpty }
+    package func hasLimits(_ reference: ServiceReference) -> Bool { !reference.service.gate.definition.limits.isEmpty }
 
     /// Why a call may not be made now of which nobody will report the outcome; `nil`: as far as the breaker goes it may. While it is
     /// half-open such calls pass: a trial that nobody reports would decide nothing. No Redis.
@@ -426,8 +420,10 @@ package final class CoordinatorCalls {
         of reference: ServiceReference, now: Instant
     ) -> (state: BreakerSnapshot.State, retryAfter: Int64)? {
         // While it is half-open it refuses those who find no trial left, and these take none.
-        let state = reference.service.breaker.actingState(now: now)
-        guard state == .open, case .refuse(let retryAfter) = reference.service.breaker.admission(now: now) else { return nil }
+        let state = reference.service.gate.breaker.actingState(now: now)
+        guard state == .open, case .refuse(let retryAfter) = reference.service.gate.breaker.admission(now: now) else {
+            return nil
+        }
         return (state, retryAfter)
     }
 
@@ -440,25 +436,25 @@ package final class CoordinatorCalls {
             completion(.failure(unknownService(name)))
             return
         }
-        permits.report(service, permit: permit, report, completion: completion)
+        executor.report(service, permit: permit, report, completion: completion)
     }
 
     /// A service's breaker as this sidecar sees it. No Redis.
     package func breaker(service name: String) -> Result<BreakerStatus, InterlockError> {
         guard let service = services[name] else { return .failure(unknownService(name)) }
-        return .success(breakers.status(of: service))
+        return .success(executor.status(of: service))
     }
 
     /// Why a service's breaker is open; `local`: it is so for this sidecar alone.
     package func causeOfBreaker(ofService name: String) -> String {
         guard let service = services[name] else { return "" }
-        let fleet = breakers.status(of: service).fleet
+        let fleet = executor.status(of: service).fleet
         return fleet.state == .closed && fleet.forced == nil ? "local" : fleet.cause
     }
 
     /// All services' breakers, by name. No Redis.
     package func allBreakers() -> [BreakerStatus] {
-        servicesInOrder.map { breakers.status(of: $0) }
+        servicesInOrder.map { executor.status(of: $0) }
     }
 
     /// Forces a breaker's state for the whole fleet; `nil`: back to automatic, closed.
@@ -473,7 +469,7 @@ package final class CoordinatorCalls {
             completion(.failure(unknownService(name)))
             return
         }
-        breakers.force(service, to: state, forMilliseconds: milliseconds, reason: reason, by: by, completion: completion)
+        executor.force(service, to: state, forMilliseconds: milliseconds, reason: reason, by: by, completion: completion)
     }
 
     /// Tells a service's breaker what its outage monitor has found; answers with the breaker's state after it.
@@ -489,12 +485,12 @@ package final class CoordinatorCalls {
             completion(.failure(unknownService(name)))
             return
         }
-        breakers.outage(service, finding, completion: completion)
+        executor.outage(service, finding, completion: completion)
     }
 
     /// A service's definition, if it is configured.
     package func definition(ofService name: String) -> ServiceDefinition? {
-        services[name]?.definition
+        services[name]?.gate.definition
     }
 
     /// The live sidecars, by ID, with what each publishes of itself.
@@ -513,9 +509,9 @@ package final class CoordinatorCalls {
             joint.removeValue(forKey: id)?.cancel()
         case .limit(let name, let id):
             guard let service = services[name] else { return }
-            limits.cancel(id, of: service)
+            executor.cancelTake(id, of: service)
         case .permit(let number):
-            permits.cancel(number)
+            executor.cancelPermit(number)
         }
     }
 

@@ -43,7 +43,7 @@ struct OutcomeReportTests {
         #expect(actions.last == .sendNow)
     }
 
-    @Test("a failure that would trip, with what is under way, is sent as soon as that is answered")
+    @Test("a failure that would trip together with sums under way is sent as soon as Redis has answered those")
     func afterOneUnderWay() {
         var inARow = settings
         inARow.consecutiveFailures = 3

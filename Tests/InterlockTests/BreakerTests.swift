@@ -38,7 +38,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("the answer to the failure that trips it says so, however fast the failures before it came")
+    @Test("the failure that trips the breaker is answered with open, however fast the earlier failures came")
     func answerOfTheTrip() async throws {
         var service = Self.service()
         service.breaker.consecutiveFailures = 3

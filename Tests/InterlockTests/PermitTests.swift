@@ -2,6 +2,7 @@ import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
+import NIOCore
 import Testing
 
 @Suite("Permits: places, waits and what is given back", .timeLimit(.minutes(2)))
@@ -50,6 +51,36 @@ struct PermitTests {
     }
 
     // MARK: Places
+
+    @Test("a long line for a slot is answered in its order when the breaker opens")
+    func longLine() async throws {
+        var service = Self.service(places: 1, limits: [])
+        service.onLimit.maximumWaiting = 2000
+        try await Fleet.run(services: [service]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            let first = try await Self.permit(sidecar)
+            let answered = try await sidecar.eventLoop.submit {
+                let answered = NIOLoopBoundBox<[UInt64]>([], eventLoop: sidecar.eventLoop)
+                let calls = sidecar.callsOnEventLoop()
+                let reference = try calls.service("catalog").get()
+                for number in 0..<UInt64(2000) {
+                    let completion = Completion<PermitAnswer>(tag: number) { number, answer in
+                        if case .refused(.open, _, _) = answer { answered.value.append(number) }
+                        return true
+                    }
+                    _ = calls.acquirePermit(
+                        reference, cost: 1, subject: nil, waitMilliseconds: 20_000, now: calls.now(),
+                        completion: completion)
+                }
+                return answered
+            }.get()
+            try await Self.waiting(2000, in: sidecar)
+            _ = try await sidecar.forceBreaker(service: "catalog", to: .open, by: "operator")
+            try await Self.end(first, sidecar)
+            let order = try await sidecar.eventLoop.submit { answered.value }.get()
+            #expect(order == Array(0..<2000))
+        }
+    }
 
     @Test("there are as many permits as places; another call is busy at once, and takes nothing from the limit")
     func busy() async throws {

@@ -174,9 +174,9 @@ BUGS = [
     # A trial is held while its call waits for its turn.
     Bug(
         "trial-kept-while-waiting",
-        "PermitCoordinator.swift",
-        "let mayWait = !service.pausesAtLimit && !request.isTrial && !request.hasPlace",
-        "let mayWait = !service.pausesAtLimit && !request.hasPlace",
+        "ServiceGate.swift",
+        "let mayWait = !pausesAtLimit && !call.isTrial && !call.hasSlot",
+        "let mayWait = !pausesAtLimit && !call.hasSlot",
         ("half-open", "recovery", "open-breakers"),
         story="SimulationTests.BreakerFaultTests/trialAtALimit\\(",
     ),
@@ -221,14 +221,14 @@ BUGS = [
     # A granted permit's share of the limit is given back.
     Bug(
         "granted-permit-given-back",
-        "RateLimitCoordinator.swift",
-        "            return onPermitDecided(permit, settlement.answer, shares) ? 1 : 0\n",
-        "            _ = onPermitDecided(permit, settlement.answer, shares)\n            return 0\n",
+        "ServiceExecutor+Limits.swift",
+        "            return decided(permit, of: service, settlement.answer, shares: shares) ? 1 : 0\n",
+        "            _ = decided(permit, of: service, settlement.answer, shares: shares)\n            return 0\n",
         ("limits",),
     ),
     Bug(
         "limit-wait-ends-unanswered",
-        "RateLimitCoordinator.swift",
+        "ServiceExecutor+Limits.swift",
         "            for settlement in expired { deliverRefusal(service, settlement, cost: 1) }\n",
         "            for settlement in expired { service.metrics.limited.increment(by: settlement.calls.count) }\n",
         ("answers",),
@@ -259,31 +259,31 @@ BUGS = [
     ),
     Bug(
         "trip-of-others-ignored",
-        "BreakerCoordinator.swift",
-        "        let known = service.breaker.snapshot\n        guard\n",
-        "        let known = service.breaker.snapshot\n        guard snapshot.state != .open else { return }\n        guard\n",
+        "ServiceExecutor+Breakers.swift",
+        "        let known = service.gate.breaker.snapshot\n        guard\n",
+        "        let known = service.gate.breaker.snapshot\n        guard snapshot.state != .open else { return }\n        guard\n",
         ("open-breakers",),
     ),
     # After a few trials this sidecar asks for no more.
     Bug(
         "trials-asked-for-never-end",
-        "BreakerCoordinator+Outcomes.swift",
-        "            service.trialsAskedFor -= 1\n",
-        "            if case .failure = result { service.trialsAskedFor -= 1 }\n",
+        "ServiceGate.swift",
+        "        trialsAskedFor -= 1\n        let trial: GateCall.Trial\n",
+        "        if answer == .unreachable { trialsAskedFor -= 1 }\n        let trial: GateCall.Trial\n",
         ("half-open",),
     ),
     Bug(
         "forced-state-cut-short",
-        "BreakerCoordinator+Causes.swift",
+        "ServiceExecutor+Causes.swift",
         "            state, forMilliseconds: milliseconds, reason: reason,",
         "            state, forMilliseconds: milliseconds.map { min($0, 500) }, reason: reason,",
         ("forced-states",),
     ),
     Bug(
         "failed-permit-unanswered",
-        "PermitCoordinator.swift",
-        "        request.answer(.failed(error))\n",
-        "        request.stage = .over\n",
+        "ServiceExecutor.swift",
+        "        carryOut(service.gate.abandon(call, now: now), of: service, now: now)\n        answer(call, of: service, .failed(error))\n",
+        "        carryOut(service.gate.abandon(call, now: now), of: service, now: now)\n        end(call)\n",
         ("answers",),
     ),
     # ---- Connections

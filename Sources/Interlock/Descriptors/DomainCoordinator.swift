@@ -47,8 +47,6 @@ final class DomainCoordinator {
     private let runtime: CoordinatorRuntime
     /// How long an answer may take before one is given without Redis.
     private let timeoutMilliseconds: Int64
-    /// How many sidecars may be at the same limits: while Redis is away each has its part.
-    var sidecars: () -> Int = { 1 }
     private var domains: [ExactText: Domain] = [:]
     private var planned: [Domain] = []
     private var settlements: [DomainLimiter.Settlement] = []
@@ -215,7 +213,7 @@ final class DomainCoordinator {
         case .local:
             var counters =
                 domain.localCounters ?? LocalCounters(capacity: min(domain.limiter.domain.maximumCounters, Self.mostAlone))
-            let verdict = counters.judge(batch, sidecars: sidecars(), now: now)
+            let verdict = counters.judge(batch, sidecars: runtime.sidecars, now: now)
             domain.localCounters = counters
             settle(domain, batch, verdict, cause: .local, sentAt: now, now: now)
         }

@@ -16,9 +16,11 @@ final class FleetCoordinator {
     private(set) var members: [String] = []
     /// When each sidecar was last on the list: one that is being refilled, after Redis lost it, names only some of them.
     private var lastSeen: [String: Instant] = [:]
-    /// Of how many sidecars a share is reckoned: of all that were on the list within a lifetime, and have not left it by their own
-    /// word. While Redis is away, of all that were when it was last heard of.
-    private(set) var size = 0
+    /// The number of sidecars among which limits are divided: all that were on the list within a lifetime and have not
+    /// signed off. While Redis is down, all that were on the list when Redis last answered.
+    private var size = 0 {
+        didSet { runtime.fleetSizeChanged(to: size) }
+    }
     /// The services that other live sidecars define differently.
     private(set) var differences: [ConfigurationDifference] = []
     /// The digest of what each other live sidecar runs with, by ID. Older ones publish none.

@@ -106,7 +106,7 @@ extension LockCoordinator {
                 if isBroken {
                     runtime.logger.log(.lockBroken, ["lock": "\(name)", "by": by])
                     leases.broken(name.text, at: sentAt)
-                    // Redis tells of the deletion, and may do so long before the event arrives that says why.
+                    // Redis may report the deletion long before the event arrives that gives the reason.
                     keeper.broken(name.text)
                     wake(name.text)
                 }

@@ -33,6 +33,11 @@ final class CoordinatorRuntime {
     var entropy: EntropyPool
     /// How long a caller may wait for Redis, in milliseconds.
     let timeoutMilliseconds: Int64
+    /// The minimum number of sidecars to assume.
+    private let minimumSidecars: Int
+    /// The number of sidecars that share the limits, and of which outages need a majority. While Redis is unreachable,
+    /// each sidecar grants only its quota of a limit.
+    private(set) var sidecars: Int
 
     init(
         configuration: InterlockConfiguration, environment: CoordinatorEnvironment
@@ -60,6 +65,13 @@ final class CoordinatorRuntime {
         deadlines = Deadlines(eventLoop: eventLoop, time: time)
         metrics = CoordinatorMetrics()
         timeoutMilliseconds = configuration.redis.commandTimeout.wholeMilliseconds
+        minimumSidecars = configuration.fleetSize
+        sidecars = configuration.fleetSize
+    }
+
+    /// Updates `sidecars` from the number of live sidecars.
+    func fleetSizeChanged(to size: Int) {
+        sidecars = min(max(minimumSidecars, size), InterlockConfiguration.fleetSizes.upperBound)
     }
 
     /// How far a lock's fences may be behind Redis' clock. For so long after a connection's first proof, scripts look at the clock themselves:

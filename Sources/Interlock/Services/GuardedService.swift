@@ -1,96 +1,82 @@
 internal import CoreMetrics
+internal import DequeModule
 package import InterlockCore
 
-/// One configured service: its limits, its breaker, and who is waiting for which answer.
+/// One configured service: the gate that decides its calls, and the state that the executor keeps for it.
 final class GuardedService {
-    /// Whom the limiter's decision is for.
+    /// The receiver of a limiter's decision.
     enum Caller {
         case take(Completion<TakeAnswer>)
-        case permit(PermitRequest)
+        case permit(GateCall)
     }
 
-    var definition: ServiceDefinition
+    /// The receiver of a permit.
+    struct PermitCaller {
+        let completion: Completion<PermitAnswer>
+        /// What the call has taken from the limits and keeps while it waits for a trial permit.
+        var shares: [TakenShare] = []
+    }
+
+    let name: String
     let metrics: ServiceMetrics
-    // Unchecked, as is `callers`: touched on one event loop, and neither calls anything back while it changes.
-    @exclusivity(unchecked) var limiter: ServiceLimiter
-    /// Counts while Redis is away, and is kept until what was granted then counts no more.
-    var localCounters: LocalCounters?
+    // Unchecked exclusivity is safe for these three: one event loop uses them, and no mutation calls back into them.
+    @exclusivity(unchecked) var gate: ServiceGate
     @exclusivity(unchecked) var callers = Slab<Caller>()
-    /// It is on the list of those to be flushed at the end of this tick.
+    @exclusivity(unchecked) var permitCallers = Slab<PermitCaller>()
+    /// The counters that replace Redis while it is down, kept until their grants no longer count.
+    var localCounters: LocalCounters?
+    /// Whether the service is flushed at the end of this tick.
     var isFlushPlanned = false
-    /// Its limiter was backed up when that was last looked at.
+    /// Whether the limiter was backed up at the last check.
     var isBackedUp = false
-    /// What is given back at the end of this tick.
+    /// The shares to give back at the end of this tick.
     var unwanted: [TakenShare] = []
     var wakeUp: Deadlines.Entry?
-    /// Why nobody may wait for a turn any more; `nil`: they may.
+    /// The calls that go on once the present steps are taken: a slot or the end of a pause has reached them.
+    var proceeding: Deque<GateCall> = []
+    /// Whether the calls in `proceeding` are going on now.
+    var isProceeding = false
+    /// The reason why calls can no longer wait for the limits; `nil` if they can.
     var waitingEnd: InterlockError?
 
-    @exclusivity(unchecked) var breaker: Breaker
-    /// Half-opens it when the open time is over.
+    /// Half-opens the breaker when the open time is over.
     var reopening: Deadlines.Entry?
-    /// Looks at the end of a forced state.
+    /// Checks the breaker at the end of a forced state.
     var forcedEnd: Deadlines.Entry?
-    /// A trip by the limit or for a pause is under way, or its end.
-    var isTripUnderWay = false
-    /// Answers to reports that would trip the breaker: they wait for Redis' verdict on the report before.
+    /// The answers to reports that would trip the breaker, held until Redis has judged the report under way.
     var awaitingReport: [() -> Void] = []
-    /// How many trial permits Redis is being asked for.
-    var trialsAskedFor = 0
-    /// Its breaker's state is read again when it is its turn.
+    /// Whether the service is queued to have its breaker's state read again.
     var isToBeRead = false
-    /// Redis has lost the breaker's state and is told.
+    /// Whether the breaker's state is being restored in Redis.
     var isRestoring = false
-    /// Of the definition.
+    /// The digest of the definition.
     private(set) var digest: String
-    /// Why a call that names no subject is refused; `nil`: it is not.
+    /// The error for a call without a subject; `nil` if the service accepts such calls.
     private(set) var subjectDemand: InterlockError?
-    /// The digest stands in the breaker's hash, where sidecars of 0.1.0 compare it with theirs.
+    /// Whether the digest is in the breaker's hash, where sidecars of 0.1.0 compare it with theirs.
     var isDeclared = false
-    /// Until when the upstream asked to be left alone.
-    var upstreamRetryAt: Instant?
-    /// By which subjects it asked to be.
-    var subjectPauses = SubjectPauses()
-    /// Who has counters of its own.
+    /// The subjects that have their own counters.
     private(set) var subjects: SubjectBook
-
-    /// It has not been taken out of the configuration.
-    var isConfigured = true
-    var permits = PermitTable()
-    /// Until then it is not said again that its callers report nothing.
-    var nextComplaint = Instant(nanoseconds: .min)
-    var bulkhead: Bulkhead
-    var paused: PausedCalls
-    /// Goes off when a wait for a place is over, or a permit lapses that somebody waits for.
-    let placeAlarm = Alarm()
-    /// Goes off when those who wait through a pause are to be looked at again.
+    /// The earliest time of the next log entry about unreported permits.
+    var nextWarningAt = Instant(nanoseconds: .min)
+    /// Fires when a call's wait for a slot ends, or when a permit lapses while calls wait.
+    let slotAlarm = Alarm()
+    /// Fires when paused calls are to be re-evaluated.
     let pauseAlarm = Alarm()
-    var isSettlingPlaces = false
 
     init(definition: ServiceDefinition) {
-        self.definition = definition
+        name = definition.name
+        gate = ServiceGate(definition: definition)
         subjects = SubjectBook(capacity: definition.maximumSubjects)
         metrics = ServiceMetrics(service: definition.name)
-        limiter = ServiceLimiter(definitions: definition.limits, maximumWaiting: definition.onLimit.maximumWaiting)
-        breaker = Breaker(settings: definition.breaker)
         digest = definition.digest
         subjectDemand = definition.subjectDemand
-        bulkhead = Bulkhead(places: definition.concurrency, maximumWaiting: definition.onLimit.maximumWaiting)
-        paused = PausedCalls(maximumWaiting: definition.onLimit.maximumWaiting)
     }
 
-    var name: String { definition.name }
-
-    /// Until when the upstream wants to hear nothing of this subject; `nil`: it does, or an operator has the last word.
-    func subjectPause(of subject: String?, now: Instant) -> Instant? {
-        guard let end = subjectPauses.end(of: subject, now: now), breaker.forced(now: now) == nil else { return nil }
-        return end
-    }
-
-    /// As whom a call of this subject is counted.
+    /// Returns the subject under which a call counts: its own, or the crowd's if the service knows too many subjects.
     func counted(_ subject: String?, now: Instant) -> String? {
         let subject = subject.map(SubjectBook.counted)
-        guard let subject, let memory = definition.longestSubjectMemory,
+        guard let subject, let memory = gate.definition.longestSubjectMemory,
             !subjects.takeIn(subject, windowMilliseconds: memory, now: now)
         else { return subject }
         metrics.crowded.increment()
@@ -99,34 +85,27 @@ final class GuardedService {
 
     /// Returns the number of subjects that have their own counters.
     func subjectsKnown(now: Instant) -> Int {
-        subjects.count(windowMilliseconds: definition.longestSubjectMemory ?? 0, now: now)
+        subjects.count(windowMilliseconds: gate.definition.longestSubjectMemory ?? 0, now: now)
     }
 
-    /// The configuration was read again: state and waiters stay, the rules change.
+    /// Applies a reloaded definition. Keeps the state and the waiting calls.
     func redefine(_ new: ServiceDefinition) {
-        if new.limits != definition.limits || new.onLimit.maximumWaiting != definition.onLimit.maximumWaiting {
-            limiter = limiter.redefined(definitions: new.limits, maximumWaiting: new.onLimit.maximumWaiting)
-        }
-        // Texts that are the same to Swift may differ in their bytes, and the digest with them.
+        gate.redefine(new)
+        // Strings that are equal in Swift may differ in their bytes, and so may their digests.
         digest = new.digest
-        definition = new
         subjects.capacity = new.maximumSubjects
-        if new.breaker != breaker.settings { subjectPauses = SubjectPauses() }
-        breaker.settings = new.breaker
         subjectDemand = new.subjectDemand
         isDeclared = false
-        bulkhead.resize(places: new.concurrency, maximumWaiting: new.onLimit.maximumWaiting)
-        paused.resize(maximumWaiting: new.onLimit.maximumWaiting)
     }
 }
 
 extension ServiceDefinition {
-    /// In milliseconds; `nil`: no limit counts per subject.
+    /// The longest memory of the limits per subject, in milliseconds; `nil` if there are none.
     fileprivate var longestSubjectMemory: Int64? {
         limits.lazy.filter(\.isPerSubject).map(\.memoryMilliseconds).max()
     }
 
-    /// Names the service, the limit and what to add, as each door calls it.
+    /// The error for a call without a subject, if a limit requires one. It says how each API names the subject.
     fileprivate var subjectDemand: InterlockError? {
         limits.first(where: \.requiresSubject).map { limit in
             InterlockError(
@@ -140,7 +119,7 @@ extension ServiceDefinition {
 /// The answer to a request to take from a service's limits.
 package enum TakeAnswer: Sendable {
     case decided(LimitAnswer)
-    /// The answer to the first of so many calls that were made as one; each further one leaves `step` less.
+    /// The answer to the first of `count` calls that were made as one. Each further call leaves `step` less.
     case decidedAlike(LimitAnswer, count: Int, step: Int64)
     case failed(InterlockError)
 }
@@ -169,20 +148,23 @@ struct Slab<Value> {
     }
 
     subscript(key: Int) -> Value? {
-        values.indices.contains(key) ? values[key] : nil
+        get { values.indices.contains(key) ? values[key] : nil }
+        // A removed value stays removed.
+        set { if values.indices.contains(key), values[key] != nil { values[key] = newValue } }
     }
 }
 
-/// Something taken from one counter, so that it can be given back.
+/// An amount taken from one counter, with what is needed to give it back.
 package struct TakenShare: Hashable, Sendable {
     package var key: String
     package var limit: LimitDefinition
-    /// The limit's place among the service's.
+    /// The limit's index among the service's limits.
     package var definition: Int
     package var subject: String?
     package var cost: Int64
-    /// Which window it was taken from, by Redis' time: when the fixed window ends, in milliseconds; when it was taken from a
-    /// sliding window, in microseconds; until when a `gcra` limit has not got it back by itself, in microseconds.
+    /// The window that the amount was taken from, by Redis' clock. For a fixed window: its end, in milliseconds. For a
+    /// sliding window: the time of the take, in microseconds. For `gcra`: the time at which the limit has recovered the
+    /// amount by itself, in microseconds.
     package var since: Int64
 
     package init(
@@ -198,14 +180,14 @@ package struct TakenShare: Hashable, Sendable {
 }
 
 extension [TakenShare] {
-    /// How far back one of the same window is looked for: calls that travelled together follow one another.
+    /// The number of most recent shares to search for one of the same window. Shares of one batch follow one another.
     private static var reach: Int { 8 }
 
-    /// Adds it to one that was taken from the same window of the same counter, if there is one nearby.
+    /// Merges the share with a recent one of the same window of the same counter, or appends it.
     mutating func add(_ share: TakenShare) {
-        let place = suffix(Self.reach).lastIndex {
+        let index = suffix(Self.reach).lastIndex {
             $0.since == share.since && $0.definition == share.definition && $0.key == share.key && $0.limit == share.limit
         }
-        if let place { self[place].cost += share.cost } else { append(share) }
+        if let index { self[index].cost += share.cost } else { append(share) }
     }
 }

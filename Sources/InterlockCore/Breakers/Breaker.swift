@@ -22,7 +22,7 @@ package struct Breaker: ~Copyable, Sendable {
         case sendAt(Instant)
         /// They would trip the breaker: send them at once.
         case sendNow
-        /// The same, but other sums are under way: these leave when Redis has answered.
+        /// They would trip the breaker together with the sums under way: send them when Redis has answered those.
         case sendNext
         /// This sidecar has tripped for itself: tell the fleet, in which others may find the same.
         case vote(BreakerCause)

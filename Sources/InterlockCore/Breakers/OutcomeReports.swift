@@ -1,33 +1,34 @@
-/// When the outcomes that this sidecar has counted leave for Redis: at most ten times a second on the average, and at
-/// once when they would trip the breaker.
+/// Decides when this sidecar reports its outcomes to Redis: at most ten times a second on average, and at once when
+/// they would trip the breaker.
 struct OutcomeReports: Sendable {
     static let intervalMilliseconds: Int64 = 100
 
     private(set) var unsent = OutcomeSums()
     private var isPlanned = false
     private var underWay: OutcomeSums?
-    /// Rises by the interval with every report: one that is sent ahead of its time puts the next one off.
+    /// The earliest time of the next regular report. Every report moves it by the interval, so an early one delays the
+    /// next.
     private var mayReportFrom = Instant(nanoseconds: .min)
 
-    /// What Redis has not answered yet.
+    /// The sums that Redis has not counted yet: those under way and the unsent ones.
     var unanswered: OutcomeSums { underWay?.followed(by: unsent) ?? unsent }
 
     mutating func add(isFailure: Bool, isSlow: Bool) {
         unsent.add(isFailure: isFailure, isSlow: isSlow)
     }
 
-    /// What is to be done with what is unsent. While a report is under way: nothing; its end asks again.
+    /// Decides when to send the unsent sums. While a report is under way they wait, and its end calls this again.
     mutating func plan(isUrgent: Bool, now: Instant) -> Breaker.ReportAction {
         guard !unsent.isEmpty else { return .none }
         guard underWay == nil else { return isUrgent ? .sendNext : .none }
-        // Only one ahead of its time: should Redis see it differently, failures do not leave one by one.
+        // Only one report may be early. If Redis does not trip, later failures are not sent one by one.
         if isUrgent, mayReportFrom <= now.advanced(byMilliseconds: Self.intervalMilliseconds) { return .sendNow }
         guard !isPlanned else { return .none }
         isPlanned = true
         return .sendAt(max(now, mayReportFrom))
     }
 
-    /// The time that was planned has come.
+    /// Decides what to do at the time that `sendAt` named.
     mutating func planIsDue(now: Instant) -> Breaker.ReportAction {
         isPlanned = false
         guard !unsent.isEmpty, underWay == nil else { return .none }
@@ -36,8 +37,8 @@ struct OutcomeReports: Sendable {
         return .sendAt(mayReportFrom)
     }
 
-    /// The sums to send, if there are any and none are under way.
-    /// - Parameter inWindow: of a report that was held up, no more is sent than the window still holds.
+    /// Takes the sums to send; `nil` if there are none or if a report is under way.
+    /// - Parameter inWindow: the sums still in the window. A delayed report sends no more than these.
     mutating func take(now: Instant, inWindow: OutcomeSums) -> OutcomeSums? {
         guard !unsent.isEmpty, underWay == nil else { return nil }
         var sums = unsent
@@ -53,29 +54,29 @@ struct OutcomeReports: Sendable {
         return sums
     }
 
-    /// The report that was under way was answered, or failed.
+    /// Handles the end of the report under way, whether it was answered or failed.
     mutating func ended() {
         underWay = nil
     }
 
-    /// Sums that were taken and certainly never arrived.
+    /// Puts back taken sums that certainly never arrived.
     mutating func putBack(_ sums: OutcomeSums) {
         unsent = sums.followed(by: unsent)
     }
 
-    /// The generation is over that the sums are of: the next trip is as urgent as this one was.
+    /// Discards the sums of a generation that has ended, and lets the next urgent report leave at once.
     mutating func generationEnded() {
         unsent = OutcomeSums()
         mayReportFrom = Instant(nanoseconds: .min)
     }
 }
 
-/// What became of a call that a permit was given for.
+/// The outcome of a permitted call.
 public enum Outcome: String, CaseIterable, Hashable, Sendable {
     /// The call succeeded.
     case ok
     /// The call failed.
     case error
-    /// Says nothing of the service: the call was given up by its caller, for instance.
+    /// The call says nothing about the service, for instance because its caller abandoned it.
     case ignore
 }

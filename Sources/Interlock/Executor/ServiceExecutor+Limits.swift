@@ -3,38 +3,10 @@ internal import Hiredis
 internal import InterlockCore
 internal import NIOCore
 
-/// Limits: sends what the limiters batch, and hands out what they decide. Confined to the coordinator's event loop.
-final class RateLimitCoordinator {
-    private let runtime: CoordinatorRuntime
-    /// How many sidecars may be at the same limits: who waits shares with them, and while Redis is away each has its part.
-    var sidecars: () -> Int = { 1 }
-    /// A call met a limit of the whole service, which has room again after so many milliseconds as far as is known. What one
-    /// subject alone may take is no news of the service.
-    var onLimited: (_ service: GuardedService, _ retryAfter: Int64) -> Void = { _, _ in }
-    /// The limits of the whole service had room for all calls of a batch.
-    var onTaken: (GuardedService) -> Void = { _ in }
-    /// There is something to tell of a limit.
-    var onEvent: (LimitEvent) -> Void = { _ in }
-    /// The limits have decided about a call that wants a permit. Says whether what was taken has found its caller, or is kept
-    /// for it: then the last argument tells what that is, for `giveBack`.
-    var onPermitDecided: (PermitRequest, LimitAnswer, () -> [TakenShare]) -> Bool = { _, _, _ in false }
-    /// The limits could not be asked about a call that wants a permit.
-    var onPermitFailed: (PermitRequest, InterlockError) -> Void = { _, _ in }
-
-    private var planned: [GuardedService] = []
-    /// How many services are backed up: see `ServiceLimiter.isBackedUp`.
-    private(set) var backedUp = 0
-    private var settlements: [ServiceLimiter.Settlement] = []
-
-    /// When Redis was asked for what is being answered now; `nil`: nothing is, or it is answered without Redis.
-    private(set) var askedAt: Instant?
-
-    init(runtime: CoordinatorRuntime) {
-        self.runtime = runtime
-    }
-
-    /// Asks the limits of `service`. Returns an ID by which a wait can be given up.
-    func ask(
+/// Sends the batches of each service's limiter to Redis, and delivers the decisions.
+extension ServiceExecutor {
+    /// Asks the limits of `service`. Returns an ID with which to cancel the wait.
+    func take(
         _ service: GuardedService, count: Int = 1, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         caller: GuardedService.Caller
     ) -> Int {
@@ -43,7 +15,7 @@ final class RateLimitCoordinator {
         let request = LimitRequest(
             id: id, count: count, cost: cost, subject: subject,
             deadline: waitMilliseconds > 0 ? now.advanced(byMilliseconds: waitMilliseconds) : nil)
-        switch service.limiter.admit(request, now: now) {
+        switch service.gate.limiter.admit(request, now: now) {
         case .queued:
             noteBacklog(of: service)
             planFlush(of: service)
@@ -60,41 +32,42 @@ final class RateLimitCoordinator {
         return id
     }
 
-    /// Gives up a wait. What is already on its way is given back when it arrives and finds nobody.
-    func cancel(_ id: Int, of service: GuardedService) {
-        guard service.limiter.remove(id) else { return }
+    /// Cancels a wait. If the call's batch is under way, a grant is given back when it arrives.
+    func cancelTake(_ id: Int, of service: GuardedService) {
+        guard service.gate.limiter.remove(id) else { return }
         _ = service.callers.remove(id)
         planNextFlush(of: service)
     }
 
-    /// Nobody is left waiting.
+    /// Fails the calls that wait for the limits, and prevents calls under way from starting to wait.
     func failWaiting(_ service: GuardedService, _ error: InterlockError) {
         service.waitingEnd = error
         service.wakeUp?.cancel()
         service.wakeUp = nil
-        for id in service.limiter.removeWaiting() { failed(service, id: id, error) }
-        // Those who came without a wait and stood behind them.
-        if service.limiter.hasArrivals { planFlush(of: service) }
+        for id in service.gate.limiter.removeWaiting() { failed(service, id: id, error) }
+        // Calls that do not wait may have queued behind them.
+        if service.gate.limiter.hasArrivals { planFlush(of: service) }
     }
 
-    /// Redis is back: what it refused before it may have lost.
+    /// Forgets remembered refusals when Redis is back, because it may have lost the counters behind them.
     func redisIsBack(_ service: GuardedService) {
-        service.limiter.forgetRefusals()
-        reconsider(service)
+        service.gate.limiter.forgetRefusals()
+        reconsiderLimits(of: service)
     }
 
     private func tellIfLimited(_ service: GuardedService, by answer: LimitAnswer, cost: Int64) {
         guard let retryAfter = answer.retryAfter, retryAfter != LimitAnswer.neverSatisfiable,
-            service.definition.limits.contains(where: { $0.name == answer.limitName && !$0.isPerSubject })
+            service.gate.definition.limits.contains(where: { $0.name == answer.limitName && !$0.isPerSubject })
         else { return }
-        onLimited(service, Self.pause(forCost: cost, retryAfter))
+        limitReached(service, retryAfter: Self.pause(forCost: cost, retryAfter))
     }
 
-    /// For how long nobody has room, as far as is known: what costs more waits longer than others need.
+    /// The time for which the limit is known to have no room at all, in milliseconds. The refusal of a call that costs
+    /// more than 1 says little about cheaper calls.
     private static func pause(forCost cost: Int64, _ retryAfter: Int64) -> Int64 { cost == 1 ? retryAfter : 1 }
 
-    /// Everyone who waits asks again: the limits changed, or Redis is back.
-    func reconsider(_ service: GuardedService) {
+    /// Asks the limits again for all waiting calls, after the limits have changed or Redis is back.
+    func reconsiderLimits(of service: GuardedService) {
         planFlush(of: service)
         planWakeUp(of: service, now: runtime.time.now())
     }
@@ -102,14 +75,14 @@ final class RateLimitCoordinator {
     // MARK: Batches
 
     private func noteBacklog(of service: GuardedService) {
-        guard service.isBackedUp != service.limiter.isBackedUp else { return }
+        guard service.isBackedUp != service.gate.limiter.isBackedUp else { return }
         service.isBackedUp.toggle()
         backedUp += service.isBackedUp ? 1 : -1
     }
 
-    /// All calls of one tick travel together.
+    /// Schedules a flush at the end of the tick, so that all calls of one tick share a batch.
     private func planFlush(of service: GuardedService) {
-        guard !service.isFlushPlanned, service.limiter.mayFlush else { return }
+        guard !service.isFlushPlanned, service.gate.limiter.mayFlush else { return }
         service.isFlushPlanned = true
         planned.append(service)
         guard planned.count == 1 else { return }
@@ -126,9 +99,9 @@ final class RateLimitCoordinator {
     private func flush(_ service: GuardedService) {
         let sentAt = runtime.time.now()
         answerUnlimited(service)
-        // What goes back is there for those who ask now.
+        // Refunds leave first, so that the calls of this batch can use them.
         returnUnwanted(of: service)
-        let next = service.limiter.nextBatch(now: sentAt, sidecars: sidecars())
+        let next = service.gate.limiter.nextBatch(now: sentAt, sidecars: runtime.sidecars)
         noteBacklog(of: service)
         guard let batch = next else { return planWakeUp(of: service, now: sentAt) }
         guard runtime.pipeline.isUp else {
@@ -146,19 +119,20 @@ final class RateLimitCoordinator {
             case .failure(let error):
                 decideAlone(service, batch, reason: error, now: now)
                 answerUnlimited(service)
-                // Those who stood behind it are not made to find out the same once more: an answer is due within `redis.timeout`.
-                if error.isUnavailability, let next = service.limiter.nextBatch(now: now, sidecars: sidecars()) {
+                // The calls queued behind the batch must not wait for another timeout: their answers are due within
+                // `redis.timeout`.
+                if error.isUnavailability, let next = service.gate.limiter.nextBatch(now: now, sidecars: runtime.sidecars) {
                     decideAlone(service, next, reason: error, now: now)
                 }
             }
-            // At the end of the tick: whoever is read in it travels along.
+            // Calls that are read later in this tick join the next batch.
             planFlush(of: service)
         }
     }
 
-    /// Calls that came before a reload that took their limits away.
+    /// Answers queued calls whose limits a reload has removed.
     private func answerUnlimited(_ service: GuardedService) {
-        for request in service.limiter.removeUnlimited() {
+        for request in service.gate.limiter.removeUnlimited() {
             unlimited(service, id: request.id, count: request.count, subject: request.subject)
         }
     }
@@ -166,14 +140,14 @@ final class RateLimitCoordinator {
     private func settle(
         _ service: GuardedService, _ batch: LimitBatch, _ verdict: LimitVerdict, sentAt: Instant, now: Instant
     ) {
-        askedAt = sentAt
-        defer { askedAt = nil }
+        limitsAskedAt = sentAt
+        defer { limitsAskedAt = nil }
         var settled = settlements
         settlements = []
-        service.limiter.settle(
-            verdict, of: batch, sentAt: sentAt, now: now, sidecars: sidecars(), into: &settled)
-        for notice in service.limiter.removeNotices() { onEvent(LimitEvent(notice, of: service)) }
-        if service.isConfigured { service.metrics.countShadowRefusals(verdict, batch) }
+        service.gate.limiter.settle(
+            verdict, of: batch, sentAt: sentAt, now: now, sidecars: runtime.sidecars, into: &settled)
+        for notice in service.gate.limiter.removeNotices() { publisher.publish(LimitEvent(notice, of: service)) }
+        if service.gate.isConfigured { service.metrics.countShadowRefusals(verdict, batch) }
         tellHowFull(service, batch, verdict)
         var taken = 0
         var limited = 0
@@ -201,12 +175,12 @@ final class RateLimitCoordinator {
         service.metrics.limited.increment(by: limited)
         settled.removeAll(keepingCapacity: true)
         settlements = settled
-        // Those who were under way when waiting ended do not begin to wait.
+        // Calls that were under way when waiting ended must not start to wait.
         if let end = service.waitingEnd { failWaiting(service, end) }
         planWakeUp(of: service, now: now)
     }
 
-    /// Whether the limits of the whole service had room for the batch.
+    /// Reports to the breaker whether the limits of the whole service had room for the batch.
     private func tellHowFull(_ service: GuardedService, _ batch: LimitBatch, _ verdict: LimitVerdict) {
         var areAllGranted = true
         var limitedFor: Int64?
@@ -220,9 +194,9 @@ final class RateLimitCoordinator {
             limitedFor = min(limitedFor ?? pause, pause)
         }
         if let limitedFor {
-            onLimited(service, limitedFor)
+            limitReached(service, retryAfter: limitedFor)
         } else if areAllGranted || (granted > 0 && batch.hasRoom(after: granted, by: verdict)) {
-            onTaken(service)
+            limitHasRoom(service)
         }
     }
 
@@ -232,8 +206,9 @@ final class RateLimitCoordinator {
         _ = deliver(service, settlement, cost: cost)
     }
 
-    /// - Parameter cost: of each of the calls.
-    /// - Returns: how many of the calls were still there to be answered.
+    /// Delivers a decision to the callers.
+    /// - Parameter cost: the cost of each call.
+    /// - Returns: the number of calls that accepted the decision. The rest of a grant is given back.
     private func deliver(
         _ service: GuardedService, _ settlement: ServiceLimiter.Settlement, cost: @autoclosure () -> Int64,
         shares: () -> [TakenShare] = { [] }
@@ -254,7 +229,7 @@ final class RateLimitCoordinator {
                 : .decidedAlike(settlement.answer, count: count, step: settlement.step)
             return completion(answer, offset: settlement.calls.lowerBound) ? count : 0
         case .permit(let permit):
-            return onPermitDecided(permit, settlement.answer, shares) ? 1 : 0
+            return decided(permit, of: service, settlement.answer, shares: shares) ? 1 : 0
         }
     }
 
@@ -263,7 +238,7 @@ final class RateLimitCoordinator {
         service.metrics.failed.increment(by: count)
         switch caller {
         case .take(let completion): for call in 0..<count { completion(.failed(error), offset: call) }
-        case .permit(let permit): onPermitFailed(permit, error)
+        case .permit(let permit): fail(permit, of: service, error)
         }
     }
 
@@ -273,39 +248,39 @@ final class RateLimitCoordinator {
         case nil: return
         case .take(let taker): completion = taker
         case .permit(let permit):
-            // A permit is not limited where there is no limit.
+            // Without an applicable limit, the limits grant the call.
             let granted = LimitAnswer(retryAfter: nil, limit: 0, remaining: 0, resetAfter: 0, limitName: nil)
-            _ = onPermitDecided(permit, granted) { [] }
+            _ = decided(permit, of: service, granted) { [] }
             return
         }
         for call in 0..<count { completion(.failed(.noLimit(of: service)), offset: call) }
     }
 
-    /// What is left asks in its turn: those who came meanwhile, and those who wait.
+    /// Schedules a flush for calls that arrived meanwhile, or else the next wake-up of waiting calls.
     private func planNextFlush(of service: GuardedService) {
-        if service.limiter.hasArrivals {
+        if service.gate.limiter.hasArrivals {
             planFlush(of: service)
         } else {
             planWakeUp(of: service, now: runtime.time.now())
         }
     }
 
-    // MARK: Redis is away
+    // MARK: Without Redis
 
     private func decideAlone(_ service: GuardedService, _ batch: LimitBatch, reason: RedisError, now: Instant) {
-        guard reason.isUnavailability, service.definition.whenRedisIsDown != .deny else {
-            service.limiter.abandon(batch)
+        guard reason.isUnavailability, service.gate.definition.whenRedisIsDown != .deny else {
+            service.gate.limiter.abandon(batch)
             for request in batch.requests {
                 failed(service, id: request.id, count: request.count, InterlockError(reason))
             }
             return
         }
-        switch service.definition.whenRedisIsDown {
+        switch service.gate.definition.whenRedisIsDown {
         case .allow, .deny:
             settle(service, batch, .allGranted(batch), sentAt: now, now: now)
         case .local:
             var counters = service.localCounters ?? LocalCounters()
-            let verdict = counters.judge(batch, sidecars: sidecars(), now: now)
+            let verdict = counters.judge(batch, sidecars: runtime.sidecars, now: now)
             service.localCounters = counters
             settle(service, batch, verdict, sentAt: now, now: now)
         }
@@ -316,13 +291,13 @@ final class RateLimitCoordinator {
     private func planWakeUp(of service: GuardedService, now: Instant) {
         service.wakeUp?.cancel()
         service.wakeUp = nil
-        guard let next = service.limiter.nextWakeUp(now: now) else { return }
+        guard let next = service.gate.limiter.nextWakeUp(now: now) else { return }
         service.wakeUp = runtime.deadlines.schedule(at: next) { [unowned self, weak service] in
             guard let service else { return }
             let now = runtime.time.now()
             var expired: [ServiceLimiter.Settlement] = []
-            service.limiter.expire(now: now, into: &expired)
-            // Each has a time to come back, so what it costs need not be told.
+            service.gate.limiter.expire(now: now, into: &expired)
+            // The cost matters only in the answer to calls that can never be granted, and such calls do not wait.
             for settlement in expired { deliverRefusal(service, settlement, cost: 1) }
             // The flush plans the next wake-up; so does the verdict on a batch that is under way.
             planFlush(of: service)
@@ -331,11 +306,11 @@ final class RateLimitCoordinator {
 
     // MARK: Giving back
 
-    /// The most that one script gives back: Redis serves nobody else meanwhile.
+    /// The maximum number of shares that one script gives back, because Redis serves no other client meanwhile.
     private static let mostGivenBackAtOnce = 128
 
-    /// Returns what was taken and not used, where its window still stands: at the end of the tick, together. A client that leaves
-    /// may leave a thousand calls behind.
+    /// Gives back unused shares whose window has not ended. The shares of one tick travel together, because a client
+    /// that disconnects can leave a thousand calls behind.
     func giveBack(_ service: GuardedService, _ shares: [TakenShare]) {
         guard !shares.isEmpty else { return }
         let isPlanned = !service.unwanted.isEmpty
@@ -356,22 +331,22 @@ final class RateLimitCoordinator {
     private func returnShares(_ shares: [TakenShare], to service: GuardedService) {
         runtime.pipeline.run(GiveBackScript(shares: shares)) { [self] result in
             guard case .success = result else { return }
-            for share in shares { service.limiter.gaveBack(definition: share.definition, subject: share.subject) }
+            for share in shares { service.gate.limiter.gaveBack(definition: share.definition, subject: share.subject) }
             planFlush(of: service)
         }
     }
 
     // MARK: Rates that callers name
 
-    /// `CL.THROTTLE`: unavailable while Redis is away, for nobody here knows its rate.
+    /// Runs `CL.THROTTLE`. It is unavailable while Redis is down, because the sidecar keeps no state of such rates.
     func throttle(_ request: ThrottleRequest, completion: Completion<Result<ThrottleAnswer, InterlockError>>) {
         let script = ThrottleScript(key: runtime.keys.throttle(request.key.text), request: request)
         runtime.pipeline.run(script) { completion($0.mapError(InterlockError.init)) }
     }
 
-    // MARK: Looking
+    // MARK: Reading
 
-    /// What a call of cost 1 would be told, taking nothing.
+    /// Answers as for a call of cost 1, but takes nothing.
     func peek(_ service: GuardedService, subject: String?, completion: Completion<TakeAnswer>) {
         list(service, subject: subject) { result in
             switch result {
@@ -387,12 +362,12 @@ final class RateLimitCoordinator {
         }
     }
 
-    /// Where each limit stands that applies to a call, in the order of the definition.
+    /// Reads the state of each limit that applies to a call, in the order of the definition.
     func list(
         _ service: GuardedService, subject: String?,
         completion: @escaping (Result<[LimitStanding], InterlockError>) -> Void
     ) {
-        let definitions = service.definition.limits
+        let definitions = service.gate.definition.limits
         let applicable = definitions.indices.filter { !definitions[$0].isPerSubject || subject != nil }
         guard !applicable.isEmpty else { return completion(.success([])) }
         let subject = subject.map(SubjectBook.counted).map { service.subjects.hasPlace(for: $0) ? $0 : SubjectBook.crowd }
@@ -435,25 +410,25 @@ extension LimitEvent {
             case .shadow: .shadow
             }
         self.init(
-            kind: kind, service: service.name, limit: service.definition.limits[notice.definition].name,
+            kind: kind, service: service.name, limit: service.gate.definition.limits[notice.definition].name,
             subject: notice.subject, used: notice.used, capacity: notice.capacity)
     }
 }
 
 extension InterlockError {
-    /// No limit of the service applies to the call.
+    /// The error for a call to which no limit of the service applies.
     static func noLimit(of service: GuardedService) -> InterlockError {
         InterlockError(
             .invalid,
-            service.definition.limits.isEmpty
+            service.gate.definition.limits.isEmpty
                 ? "the service \(service.name) has no limits"
                 : "the limits of the service \(service.name) count per subject: say SUBJECT")
     }
 
-    /// The cost is above what a limit can ever grant at once: the call is wrong, and no wait can help.
+    /// The error for a call that costs more than a limit can ever grant at once. Waiting cannot help it.
     static func neverGranted(cost: Int64, by answer: LimitAnswer, of service: GuardedService) -> InterlockError {
         var reason = "the limit is \(answer.limit)"
-        if let definition = service.definition.limits.first(where: { $0.name == answer.limitName }) {
+        if let definition = service.gate.definition.limits.first(where: { $0.name == answer.limitName }) {
             let limit = "the limit \(definition.name) of the service \"\(service.name)\""
             reason =
                 definition.capacity == definition.limit

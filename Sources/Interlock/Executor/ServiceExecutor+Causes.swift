@@ -1,50 +1,42 @@
 internal import Hiredis
 internal import InterlockCore
 
-extension BreakerCoordinator {
+extension ServiceExecutor {
     // MARK: The limit
 
-    /// A call met a limit of this service, which has room again after so many milliseconds: before that nobody need try.
+    /// Opens the breaker, if the service is configured so, after a limit of the whole service refused a call. The limit
+    /// has room again after `retryAfter` milliseconds.
     func limitReached(_ service: GuardedService, retryAfter: Int64) {
-        let definition = service.definition
-        guard definition.onLimit.action == .trip, !definition.breaker.isMetricsOnly, !service.isTripUnderWay else { return }
-        let snapshot = service.breaker.snapshot
-        // Of what another cause has opened, its trials have the last word: the limit's own way back asks for none.
-        guard snapshot.forced == nil,
-            snapshot.state == .closed || (snapshot.state == .halfOpen && service.breaker.isOpenByLimit)
-        else { return }
-        service.isTripUnderWay = true
-        let least = Duration.milliseconds(min(retryAfter, Self.longestLimitPause))
-        let pause = max(definition.onLimit.pause.lowerBound, least)...max(definition.onLimit.pause.upperBound, least)
-        let operation = BreakerOperation.trip(.limit, expect: snapshot.generation, openFor: pause, pause: nil)
-        run(operation, on: service) { [self] result in
-            service.isTripUnderWay = false
+        guard let pause = service.gate.beginLimitTrip(retryAfter: retryAfter) else { return }
+        let generation = service.gate.breaker.snapshot.generation
+        run(.trip(.limit, expect: generation, openFor: pause, pause: nil), on: service) { [self] result in
+            service.gate.breakerChangeEnded()
             guard case .failure(let error) = result, error.isUnavailability else { return }
             let range = pause.lowerBound.wholeMilliseconds...pause.upperBound.wholeMilliseconds
             tripAlone(service, .limit, forMilliseconds: .random(in: range, using: &runtime.entropy))
         }
     }
 
-    /// The limit grants again: a breaker that only the limit opened has nothing more to wait for.
+    /// Closes the breaker if only a limit opened it, because the limits have room again.
     func limitHasRoom(_ service: GuardedService, isAgain: Bool = false) {
-        guard service.breaker.isOpenByLimit, !service.isTripUnderWay, actingState(of: service) == .halfOpen else { return }
-        service.isTripUnderWay = true
-        run(.close(.limit, expect: service.breaker.snapshot.generation), on: service) { [self] result in
-            service.isTripUnderWay = false
-            // The breaker half-opened in the meantime, under a new generation.
+        guard service.gate.beginClosingAfterLimit(now: runtime.time.now()) else { return }
+        run(.close(.limit, expect: service.gate.breaker.snapshot.generation), on: service) { [self] result in
+            service.gate.breakerChangeEnded()
+            // The breaker may have half-opened meanwhile, under a new generation: try once more.
             if case .success(let reply) = result, !reply.isDone, !isAgain { limitHasRoom(service, isAgain: true) }
         }
     }
 
     // MARK: Forced states
 
-    /// - Parameter milliseconds: for how long; `nil`: until `AUTO`.
+    /// Forces a breaker's state for the whole fleet; a `nil` state returns it to automatic.
+    /// - Parameter milliseconds: the duration of the forced state; `nil` to force it until `AUTO`.
     func force(
         _ service: GuardedService, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64?, reason: String,
         by: String, completion: Completion<Result<BreakerStatus, InterlockError>>
     ) {
         guard state != nil || milliseconds == nil else {
-            completion(.failure(InterlockError(.invalid, "AUTO has no end: force a state FOR a time, or AUTO without")))
+            completion(.failure(InterlockError(.invalid, "AUTO has no duration: omit FOR, or force OPEN or CLOSED")))
             return
         }
         guard reason.utf8.count <= BreakerSnapshot.longestReason else {
@@ -61,7 +53,7 @@ extension BreakerCoordinator {
             return
         }
         let operation = BreakerOperation.force(
-            state, forMilliseconds: milliseconds, reason: reason, known: service.breaker.snapshot.generation)
+            state, forMilliseconds: milliseconds, reason: reason, known: service.gate.breaker.snapshot.generation)
         run(operation, on: service, by: "\(runtime.id) \(by)") { [self] result in
             completion(result.map { _ in status(of: service) }.mapError(InterlockError.init))
         }
@@ -69,18 +61,18 @@ extension BreakerCoordinator {
 
     // MARK: Outages
 
-    /// What the outage monitor has found out. While Redis is away an outage opens the breaker for this sidecar alone.
+    /// Applies a finding of the outage monitor. Without Redis, an outage opens the breaker for this sidecar alone.
     func outage(
         _ service: GuardedService, _ finding: OutageFinding,
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
     ) {
-        guard let probe = service.definition.probe else {
-            completion(.failure(InterlockError(.invalid, "the service \(service.name) has no probe: it has no outages")))
+        guard let probe = service.gate.definition.probe else {
+            completion(.failure(InterlockError(.invalid, "the service \(service.name) has no probe: add one first")))
             return
         }
-        let majority = probe.origin == .all ? sidecars() / 2 + 1 : nil
+        let majority = probe.origin == .all ? runtime.sidecars / 2 + 1 : nil
         let lapse = probe.outageLapse.wholeMilliseconds
-        let generation = service.breaker.snapshot.generation
+        let generation = service.gate.breaker.snapshot.generation
         func down(_ reason: String, quorum: Int?, isSeconding: Bool = false) -> BreakerOperation {
             .down(reason: Self.cut(reason), lapse: lapse, quorum: quorum, isSeconding: isSeconding, known: generation)
         }
@@ -88,11 +80,11 @@ extension BreakerCoordinator {
         switch finding {
         case .up:
             operation = .up(expect: generation, isFollowedByTrial: probe.isFollowedByTrial, quorum: majority)
-        case _ where service.definition.breaker.isMetricsOnly, .seconded where majority != nil || sidecars() < 2:
+        case _ where service.gate.definition.breaker.isMetricsOnly, .seconded where majority != nil || runtime.sidecars < 2:
             completion(.success(actingState(of: service)))
             return
         case .down(let reason): operation = down(reason, quorum: majority)
-        case .suspected(let reason): operation = down(reason, quorum: majority ?? (sidecars() < 2 ? nil : 2))
+        case .suspected(let reason): operation = down(reason, quorum: majority ?? (runtime.sidecars < 2 ? nil : 2))
         case .seconded(let reason): operation = down(reason, quorum: 2, isSeconding: true)
         }
         run(operation, on: service) { [self] result in
@@ -101,10 +93,12 @@ extension BreakerCoordinator {
                 return
             }
             switch (finding, result) {
-            case (.up, _): service.breaker.recoverAlone(from: .outage)
+            case (.up, _): service.gate.breaker.recoverAlone(from: .outage)
             case (.seconded, _), (_, .success): break
             case (.down, .failure), (.suspected, .failure):
-                if service.breaker.forced(now: runtime.time.now()) == nil { tripAlone(service, .outage, forMilliseconds: lapse) }
+                if service.gate.breaker.forced(now: runtime.time.now()) == nil {
+                    tripAlone(service, .outage, forMilliseconds: lapse)
+                }
             }
             completion(.success(actingState(of: service)))
         }

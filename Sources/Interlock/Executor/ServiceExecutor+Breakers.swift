@@ -1,0 +1,187 @@
+internal import CoreMetrics
+internal import DequeModule
+internal import Hiredis
+internal import InterlockCore
+internal import Logging
+
+/// Keeps the local copy of each service's breaker up to date, and asks Redis to change its state.
+extension ServiceExecutor {
+    /// The maximum number of breaker states read at a time. Without it, calls could queue behind a thousand reads.
+    private static let maximumReads = 25
+
+    func status(of service: GuardedService) -> BreakerStatus {
+        let now = runtime.time.now()
+        return BreakerStatus(
+            service: service.name, state: service.gate.breaker.actingState(now: now), fleet: service.gate.breaker.snapshot,
+            ownCause: service.gate.breaker.ownTrip(now: now)?.cause)
+    }
+
+    // MARK: Following the fleet
+
+    /// Queues these services to have their breaker states read again, in the order of the requests.
+    func read(_ services: some Sequence<GuardedService>) {
+        for service in services where !service.isToBeRead {
+            service.isToBeRead = true
+            unread.append(service)
+        }
+        readOn()
+    }
+
+    private func readOn() {
+        // A read that fails synchronously calls this method again.
+        guard !isReadingOn else { return }
+        isReadingOn = true
+        defer { isReadingOn = false }
+        while readingCount < Self.maximumReads, let service = unread.popFirst() {
+            service.isToBeRead = false
+            guard service.gate.isConfigured else { continue }
+            readingCount += 1
+            synchronise(service) { [self] in
+                readingCount -= 1
+                readOn()
+            }
+        }
+    }
+
+    /// Reads a service's state, restores what Redis has lost, and half-opens the breaker if that is overdue.
+    private func synchronise(_ service: GuardedService, then: @escaping () -> Void = {}) {
+        let snapshot = service.gate.breaker.snapshot
+        let digest = service.digest
+        let operation = BreakerOperation.sync(
+            known: snapshot.generation > 0 ? snapshot : nil, configuration: digest, declares: !service.isDeclared)
+        run(operation, on: service) { [self] result in
+            defer { then() }
+            guard case .success = result else { return }
+            if service.digest == digest { service.isDeclared = true }
+            let now = runtime.time.now()
+            guard service.gate.breaker.snapshot.state == .open, let until = service.gate.breaker.openUntil, until <= now else {
+                return
+            }
+            halfOpen(service)
+        }
+    }
+
+    /// Handles a change that another sidecar made.
+    func heard(_ snapshot: BreakerSnapshot, redisTime: Int64, of service: GuardedService) {
+        // A message is news only if it has a newer generation, or a later end of the known one.
+        let known = service.gate.breaker.snapshot
+        guard
+            snapshot.generation > known.generation
+                || (snapshot.generation == known.generation && snapshot.untilMilliseconds > known.untilMilliseconds)
+        else { return }
+        apply(snapshot, redisTime: redisTime, to: service)
+    }
+
+    /// Handles a reload of the service's definition.
+    func redefined(_ service: GuardedService, haveLimitsChanged: Bool) {
+        let snapshot = service.gate.breaker.snapshot
+        // The changed limits may have room, so a breaker that a limit opened closes and lets calls find out.
+        let isOver = service.gate.definition.breaker.isMetricsOnly || (haveLimitsChanged && service.gate.breaker.isOpenByLimit)
+        if isOver, snapshot.forced == nil, snapshot.state != .closed {
+            run(.close(.auto, expect: snapshot.generation), on: service) { _ in }
+        }
+        read(CollectionOfOne(service))
+    }
+
+    func run(
+        _ operation: BreakerOperation, on service: GuardedService, by: String? = nil,
+        completion: @escaping (Result<BreakerReply, RedisError>) -> Void
+    ) {
+        let sentAt = runtime.time.now()
+        let script = BreakerScript(
+            keys: runtime.keys, service: service.name, settings: service.gate.definition.breaker, operation: operation,
+            ends: service.gate.breaker.ends(now: sentAt), by: by ?? runtime.id, origin: runtime.id, database: runtime.database,
+            random: .random(in: 0...1, using: &runtime.entropy))
+        runtime.pipeline.run(script) { [self] result in
+            if case .success(let reply) = result {
+                apply(reply.snapshot, redisTime: reply.redisTime, sentAt: sentAt, to: service)
+                restoreIfLost(service, reply)
+            }
+            completion(result)
+        }
+    }
+
+    /// Restores the breaker's state in Redis if Redis lost it, or if Redis' clock jumped after an end was written.
+    private func restoreIfLost(_ service: GuardedService, _ reply: BreakerReply) {
+        let isLost = reply.snapshot.generation < service.gate.breaker.snapshot.generation
+        guard isLost || service.gate.breaker.knowsBetter, !service.isRestoring else { return }
+        service.isRestoring = true
+        run(
+            .sync(known: service.gate.breaker.snapshot, configuration: service.digest, declares: false), on: service
+        ) { _ in service.isRestoring = false }
+    }
+
+    private func apply(_ snapshot: BreakerSnapshot, redisTime: Int64, sentAt: Instant? = nil, to service: GuardedService) {
+        // The service may have been removed while the answer was under way. Nothing may be scheduled for it then.
+        guard service.gate.isConfigured else { return }
+        let before = service.gate.breaker.snapshot
+        let openUntil = service.gate.breaker.openUntil
+        let forcedUntil = service.gate.breaker.forcedUntil
+        let now = runtime.time.now()
+        guard service.gate.breaker.apply(snapshot, redisTime: redisTime, sentAt: sentAt, receivedAt: now) else {
+            if service.gate.breaker.openUntil != openUntil { planReopening(of: service) }
+            if service.gate.breaker.forcedUntil != forcedUntil { planForcedEnd(of: service) }
+            return
+        }
+        service.metrics.record(state: service.gate.breaker.actingState(now: now), forced: service.gate.breaker.forced(now: now))
+        if snapshot.state == .open, before.state != .open { service.metrics.trips.increment() }
+        planReopening(of: service)
+        planForcedEnd(of: service)
+        defer { resume(service) }
+        // The first read after a start brings a newer generation, but no change worth logging if the state is the same.
+        guard (before.state, before.forced) != (snapshot.state, snapshot.forced) else { return }
+        runtime.logger.log(
+            .breakerChanged,
+            [
+                "service": service.name, "from": before.state.rawValue, "to": snapshot.state.rawValue,
+                "cause": BreakerSnapshot.oneLine(snapshot.cause), "reason": BreakerSnapshot.oneLine(snapshot.reason),
+                "by": BreakerSnapshot.oneLine(snapshot.by), "generation": "\(snapshot.generation)",
+            ])
+    }
+
+    /// Opens the breaker for this sidecar alone.
+    func tripAlone(_ service: GuardedService, _ cause: BreakerCause, forMilliseconds milliseconds: Int64) {
+        guard service.gate.breaker.tripAlone(cause, forMilliseconds: milliseconds, now: runtime.time.now()) else { return }
+        trippedAlone(service, cause)
+    }
+
+    func trippedAlone(_ service: GuardedService, _ cause: BreakerCause) {
+        service.metrics.trips.increment()
+        runtime.logger.log(.breakerAlone, ["service": service.name, "cause": cause.rawValue])
+        resume(service)
+    }
+
+    // MARK: What is due
+
+    /// Schedules the half-opening of an open breaker, even if no call arrives. Every sidecar schedules it, and the
+    /// generation ensures that only one succeeds.
+    private func planReopening(of service: GuardedService) {
+        service.reopening?.cancel()
+        service.reopening = nil
+        guard service.gate.breaker.snapshot.forced == nil, let until = service.gate.breaker.openUntil else { return }
+        service.reopening = runtime.deadlines.schedule(at: until) { [unowned self, unowned service] in
+            halfOpen(service)
+        }
+    }
+
+    private func halfOpen(_ service: GuardedService, isAgain: Bool = false) {
+        let until = service.gate.breaker.snapshot.untilMilliseconds
+        run(.halfOpen(expect: service.gate.breaker.snapshot.generation), on: service) { [self] result in
+            guard case .success(let reply) = result, !reply.isDone, !isAgain else { return }
+            // Another sidecar corrected the end after Redis' clock jumped, but by this sidecar's clock it has passed.
+            let now = runtime.time.now()
+            guard service.gate.breaker.snapshot.state == .open, service.gate.breaker.snapshot.untilMilliseconds != until,
+                let end = service.gate.breaker.openUntil, end <= now
+            else { return }
+            halfOpen(service, isAgain: true)
+        }
+    }
+
+    /// Schedules a check at the end of a forced state. Every sidecar checks, and the first to do so ends the state.
+    private func planForcedEnd(of service: GuardedService) {
+        service.forcedEnd?.cancel()
+        service.forcedEnd = service.gate.breaker.forcedUntil.map { until in
+            runtime.deadlines.schedule(at: until) { [unowned self, unowned service] in synchronise(service) }
+        }
+    }
+}

@@ -1,0 +1,354 @@
+internal import CoreMetrics
+internal import DequeModule
+internal import Hiredis
+internal import InterlockCore
+internal import Logging
+
+/// Carries out the steps that each `ServiceGate` decides: runs the scripts of limits and breakers, sets alarms, and
+/// answers callers. Confined to the coordinator's event loop.
+final class ServiceExecutor {
+    /// The minimum time between two log entries about one service's unreported permits, in milliseconds.
+    private static let warningIntervalMilliseconds: Int64 = 60_000
+
+    let runtime: CoordinatorRuntime
+    let publisher: EventPublisher
+
+    // Permits
+    /// The unanswered calls that may wait, by number.
+    private var waiting: [UInt64: (service: GuardedService, call: GateCall)] = [:]
+    private var lastNumber: UInt64 = 0
+
+    // Limits
+    /// The services to flush at the end of this tick.
+    var planned: [GuardedService] = []
+    /// The number of services whose limiter is backed up; see `ServiceLimiter.isBackedUp`.
+    var backedUp = 0
+    var settlements: [ServiceLimiter.Settlement] = []
+    /// The time at which the batch being delivered now was sent to Redis or decided without it; `nil` between
+    /// deliveries.
+    var limitsAskedAt: Instant?
+
+    // Breakers
+    /// The services whose state is still to be read, in order.
+    var unread: Deque<GuardedService> = []
+    var readingCount = 0
+    var isReadingOn = false
+
+    init(runtime: CoordinatorRuntime, publisher: EventPublisher) {
+        self.runtime = runtime
+        self.publisher = publisher
+    }
+
+    // MARK: Permits
+
+    /// Asks for a permit. Returns a number with which to cancel the call; `nil` if it is answered or cannot wait.
+    func acquirePermit(
+        _ service: GuardedService, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
+        completion: Completion<PermitAnswer>
+    ) -> UInt64? {
+        if let refusal = service.gate.refusal(of: subject, mayWait: waitMilliseconds > 0, now: now) {
+            service.metrics.refused(refusal.reason)
+            let state = service.gate.breaker.actingState(now: now)
+            completion(.refused(refusal.reason, state: state, retryAfter: refusal.retryAfter))
+            return nil
+        }
+        lastNumber += 1
+        let call = GateCall(
+            number: lastNumber, cost: cost, subject: subject,
+            deadline: waitMilliseconds > 0 ? now.advanced(byMilliseconds: waitMilliseconds) : nil,
+            callerKey: service.permitCallers.insert(GuardedService.PermitCaller(completion: completion)))
+        if call.deadline != nil { waiting[call.number] = (service, call) }
+        carryOut(service.gate.admit(call, now: now), of: service, now: now)
+        return call.isOver || call.deadline == nil ? nil : call.number
+    }
+
+    /// Cancels an unanswered call and releases what it holds.
+    func cancelPermit(_ number: UInt64) {
+        guard let (service, call) = waiting.removeValue(forKey: number) else { return }
+        if let key = call.limitsKey { cancelTake(key, of: service) }
+        let now = runtime.time.now()
+        carryOut(service.gate.cancel(call, now: now), of: service, now: now)
+        _ = service.permitCallers.remove(call.callerKey)
+        carryOut(service.gate.ended(call, wasGranted: false, now: now), of: service, now: now)
+    }
+
+    /// Records the reported outcome of a call, and answers with the breaker's new state.
+    func report(
+        _ service: GuardedService, permit id: PermitID, _ report: OutcomeReport,
+        completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
+    ) {
+        let now = runtime.time.now()
+        guard let permit = service.gate.removePermit(id) else { return completion.refuse(unknownPermitOf: service) }
+        defer {
+            let held = now.millisecondsRoundedUp(since: permit.grantedAt)
+            carryOut(service.gate.freeSlot(heldForMilliseconds: held, now: now), of: service, now: now)
+        }
+        guard permit.expiresAt > now else { return completion.refuse(unknownPermitOf: service) }
+        service.metrics.record(service.gate.definition.breaker.judged(report.outcome, status: report.status))
+        record(report, of: permit, id: id, service, now: now, completion: completion)
+    }
+
+    // MARK: Steps
+
+    /// Carries out the steps in order. Returns `false` unless the call keeps what it took from the limits: because its
+    /// permit was delivered, or while it asks for a trial permit.
+    @discardableResult
+    func carryOut(
+        _ steps: GateSteps, of service: GuardedService, now: Instant, shares: () -> [TakenShare] = { [] }
+    ) -> Bool {
+        for step in steps.before { _ = carryOut(step, of: service, now: now) { [] } }
+        if !service.proceeding.isEmpty { proceed(service) }
+        guard let own = steps.own else { return false }
+        let isKept = carryOut(own, of: service, now: now, shares: shares)
+        if case .proceed = own { proceed(service) }
+        return isKept
+    }
+
+    /// Continues the calls that got a slot or were resumed, one after the other. Each may pass its slot on to the next.
+    private func proceed(_ service: GuardedService) {
+        guard !service.isProceeding else { return }
+        service.isProceeding = true
+        let now = runtime.time.now()
+        while let call = service.proceeding.popFirst() {
+            if !call.isOver { carryOut(service.gate.proceed(call, now: now), of: service, now: now) }
+        }
+        service.isProceeding = false
+        // The permits just issued may be the next to lapse.
+        if let due = service.gate.slotsDueAt { setSlotAlarm(of: service, at: due) }
+    }
+
+    private func carryOut(
+        _ step: GateStep, of service: GuardedService, now: Instant, shares: () -> [TakenShare]
+    ) -> Bool {
+        switch step {
+        case .proceed(let call):
+            service.proceeding.append(call)
+        case .askTrial(let call), .askLimits(let call, _), .grant(let call), .refuse(let call, _, _),
+            .refuseForUnreported(let call), .failUnconfigured(let call):
+            return !call.isOver && carryOut(step, for: call, of: service, now: now, shares: shares)
+        case .refund(let call):
+            guard let shares = service.permitCallers[call.callerKey]?.shares, !shares.isEmpty else { break }
+            service.permitCallers[call.callerKey]?.shares = []
+            giveBack(service, shares)
+        case .returnTrial(let id, let generation):
+            returnTrial(id, of: service, generation: generation)
+        case .closeAfterLimit:
+            limitHasRoom(service)
+        case .wakeForSlots(let instant):
+            setSlotAlarm(of: service, at: instant)
+        case .wakeForPause(let instant):
+            service.pauseAlarm.set(at: instant, on: runtime.deadlines) { [unowned self, unowned service] in
+                resume(service)
+            }
+        }
+        return false
+    }
+
+    /// Takes a step of a call that still awaits its answer.
+    private func carryOut(
+        _ step: GateStep, for call: GateCall, of service: GuardedService, now: Instant, shares: () -> [TakenShare]
+    ) -> Bool {
+        switch step {
+        case .askTrial:
+            let kept = shares()
+            if !kept.isEmpty { service.permitCallers[call.callerKey]?.shares = kept }
+            askTrial(call, of: service)
+            return true
+        case .askLimits(_, let wait): askLimits(call, of: service, waitMilliseconds: wait, now: now)
+        case .grant: return grant(call, of: service, now: now)
+        case .refuse(_, let reason, let retryAfter):
+            refuse(call, of: service, reason, retryAfter: retryAfter, now: now)
+        case .refuseForUnreported:
+            logUnreported(service, now: now)
+            refuse(call, of: service, .busy, retryAfter: Breaker.forcedRetryMilliseconds, now: now)
+        case .failUnconfigured: answer(call, of: service, .failed(.unconfigured(service.name)))
+        case .proceed, .refund, .returnTrial, .closeAfterLimit, .wakeForSlots, .wakeForPause: break
+        }
+        return false
+    }
+
+    private func setSlotAlarm(of service: GuardedService, at instant: Instant) {
+        service.slotAlarm.set(at: instant, on: runtime.deadlines) { [unowned self, unowned service] in
+            slotsAreDue(of: service)
+        }
+    }
+
+    private func askTrial(_ call: GateCall, of service: GuardedService) {
+        let now = runtime.time.now()
+        let lifetime = service.gate.definition.permitLifetime.wholeMilliseconds
+        let lapse = now.advanced(byMilliseconds: lifetime)
+        let id = PermitID(runtime.entropy.drawPair())
+        guard service.gate.beginTrialRequest() else {
+            carryOut(service.gate.trialRefused(call, now: now), of: service, now: now)
+            return
+        }
+        let operation = BreakerOperation.trial(
+            id: id.description, lifetime: lifetime, known: service.gate.breaker.snapshot.generation)
+        run(operation, on: service) { [self] result in
+            let now = runtime.time.now()
+            let answer: ServiceGate.TrialAnswer
+            switch result {
+            case .success(let reply): answer = reply.isDone ? .given : .notGiven
+            case .failure(let error):
+                guard error.isUnavailability, service.gate.definition.whenRedisIsDown != .deny else {
+                    service.gate.trialRequestFailed()
+                    return fail(call, of: service, InterlockError(error))
+                }
+                answer = .unreachable
+            }
+            let steps = service.gate.trialAnswered(call, answer, id: id, lapse: lapse, now: now)
+            carryOut(steps, of: service, now: now)
+        }
+    }
+
+    private func askLimits(_ call: GateCall, of service: GuardedService, waitMilliseconds: Int64, now: Instant) {
+        let key = take(
+            service, cost: call.cost, subject: call.subject, waitMilliseconds: waitMilliseconds, now: now,
+            caller: .permit(call))
+        // The limits may have decided already, and the call may have asked them again.
+        if call.stage == .limits, call.limitsKey == nil { call.limitsKey = key }
+    }
+
+    /// Handles the limits' decision on a call. Returns `false` if what was taken must be given back.
+    func decided(
+        _ call: GateCall, of service: GuardedService, _ answer: LimitAnswer, shares: () -> [TakenShare]
+    ) -> Bool {
+        guard !call.isOver else { return !answer.isTaken }
+        call.limitsKey = nil
+        let now = runtime.time.now()
+        guard let retryAfter = answer.retryAfter else {
+            return carryOut(service.gate.limitsGranted(call, now: now), of: service, now: now, shares: shares)
+        }
+        if answer.isNeverSatisfiable {
+            service.metrics.refused(.limited)
+            fail(call, of: service, .neverGranted(cost: call.cost, by: answer, of: service))
+        } else {
+            let steps = service.gate.limitsRefused(call, retryAfter: retryAfter, now: now)
+            carryOut(steps, of: service, now: now)
+        }
+        return true
+    }
+
+    // MARK: Answers
+
+    private func grant(_ call: GateCall, of service: GuardedService, now: Instant) -> Bool {
+        guard let caller = service.permitCallers[call.callerKey] else { return false }
+        let id = call.trialPermit ?? PermitID(runtime.entropy.drawPair())
+        let state = service.gate.issue(id, to: call, now: now)
+        end(call)
+        let isDelivered = caller.completion(.granted(id, state: state))
+        ended(call, of: service, wasGranted: isDelivered)
+        if isDelivered {
+            service.metrics.permitsGranted.increment()
+        } else {
+            carryOut(service.gate.withdraw(id, from: call, now: now), of: service, now: now)
+        }
+        // Last, because a withdrawn call returns its shares.
+        _ = service.permitCallers.remove(call.callerKey)
+        return isDelivered
+    }
+
+    private func refuse(
+        _ call: GateCall, of service: GuardedService, _ reason: PermitAnswer.Reason, retryAfter: Int64, now: Instant
+    ) {
+        service.metrics.refused(reason)
+        let state = service.gate.breaker.actingState(now: now)
+        answer(call, of: service, .refused(reason, state: state, retryAfter: retryAfter))
+    }
+
+    func fail(_ call: GateCall, of service: GuardedService, _ error: InterlockError) {
+        guard !call.isOver else { return }
+        let now = runtime.time.now()
+        carryOut(service.gate.abandon(call, now: now), of: service, now: now)
+        answer(call, of: service, .failed(error))
+    }
+
+    private func answer(_ call: GateCall, of service: GuardedService, _ answer: PermitAnswer) {
+        end(call)
+        service.permitCallers.remove(call.callerKey)?.completion(answer)
+        ended(call, of: service, wasGranted: false)
+    }
+
+    private func end(_ call: GateCall) {
+        call.end()
+        if call.deadline != nil { waiting[call.number] = nil }
+    }
+
+    private func ended(_ call: GateCall, of service: GuardedService, wasGranted: Bool) {
+        guard call.deadline != nil else { return }
+        let now = runtime.time.now()
+        carryOut(service.gate.ended(call, wasGranted: wasGranted, now: now), of: service, now: now)
+    }
+
+    /// Counts and logs a refusal that is caused by unreported permits.
+    private func logUnreported(_ service: GuardedService, now: Instant) {
+        service.metrics.refusedForUnreported.increment()
+        guard service.nextWarningAt <= now else { return }
+        service.nextWarningAt = now.advanced(byMilliseconds: Self.warningIntervalMilliseconds)
+        runtime.logger.log(
+            .permitsUnreported, ["service": service.name, "permits": "\(service.gate.permits.count)"])
+    }
+
+    // MARK: Changes
+
+    private func slotsAreDue(of service: GuardedService) {
+        let now = runtime.time.now()
+        carryOut(service.gate.slotsAreDue(now: now), of: service, now: now)
+    }
+
+    /// Resumes or refuses paused calls after the breaker has changed or the pause may have ended.
+    func resume(_ service: GuardedService) {
+        let now = runtime.time.now()
+        carryOut(service.gate.reevaluatePause(now: now), of: service, now: now)
+    }
+
+    /// Frees the slots of permits that lapsed without a report, even if no new call arrives.
+    func removeLapsedPermits(of services: [GuardedService]) {
+        for service in services { slotsAreDue(of: service) }
+    }
+
+    /// Re-evaluates all waiting calls after the configuration has changed.
+    func reconsider(_ service: GuardedService) {
+        reconsiderLimits(of: service)
+        let now = runtime.time.now()
+        carryOut(service.gate.reconsider(now: now), of: service, now: now)
+    }
+
+    /// Fails all waiting calls, and prevents later calls from waiting.
+    func goDown(_ services: [GuardedService]) {
+        for service in services { service.gate.isGoingDown = true }
+        for service in services {
+            for call in service.gate.removeWaiting() { fail(call, of: service, .goingDown) }
+        }
+        for service in services { failWaiting(service, .goingDown) }
+    }
+
+    /// Stops all work for a service that was removed from the configuration.
+    func remove(_ service: GuardedService) {
+        failWaiting(service, .unconfigured(service.name))
+        service.reopening?.cancel()
+        service.forcedEnd?.cancel()
+        for call in service.gate.close() { fail(call, of: service, .unconfigured(service.name)) }
+        service.slotAlarm.cancel()
+        service.pauseAlarm.cancel()
+        service.metrics.destroy()
+    }
+}
+
+extension InterlockError {
+    static let goingDown = InterlockError(.unavailable, "this sidecar is going down")
+
+    static func unconfigured(_ service: String) -> InterlockError {
+        InterlockError(.unknownService, "the service \(service) is no longer configured")
+    }
+}
+
+extension Completion<Result<BreakerSnapshot.State, InterlockError>> {
+    fileprivate func refuse(unknownPermitOf service: GuardedService) {
+        self(
+            .failure(
+                InterlockError(
+                    .invalid,
+                    "no such permit of \(service.name): it is unknown, was reported before, or is older than permit_ttl")))
+    }
+}

@@ -1,0 +1,64 @@
+/// A call that asks for a permit: its request, its stage, and what it holds so far.
+package final class GateCall {
+    package enum Stage: Equatable, Sendable {
+        /// The call is new and has not waited for anything.
+        case ready
+        /// The call waits for Redis' answer about a trial permit.
+        case trial
+        /// The call waits for the decision of the limits.
+        case limits
+        /// The call waits for a slot.
+        case slot
+        /// The call waits through a pause of the service.
+        case pause
+        /// The call was answered or canceled. Anything that arrives for it later is given back.
+        case over
+    }
+
+    /// The kind of trial that the call makes, if any.
+    enum Trial: Equatable, Sendable {
+        case none
+        /// A trial with one of the fleet's permits, which lapses at `until`.
+        case fleet(PermitID, until: Instant)
+        /// A trial that this sidecar makes alone: it opened the breaker for itself, or Redis is unreachable.
+        case own
+    }
+
+    /// The position in the order of arrival.
+    package let number: UInt64
+    package let cost: Int64
+    package let subject: String?
+    /// The time until which the caller is willing to wait; `nil` if it is not.
+    package let deadline: Instant?
+    /// The key of the caller in the executor's table.
+    package let callerKey: Int
+    /// The key under which the limits are asked, for the executor to cancel that.
+    package var limitsKey: Int?
+
+    package internal(set) var stage = Stage.ready
+    /// The generation of the breaker that admitted the call. The outcome counts under this generation only.
+    var generation: Int64 = 0
+    var trial = Trial.none
+    /// Whether the limits have granted the call.
+    var isGrantedByLimits = false
+    /// Whether the call holds one of the service's slots.
+    var hasSlot = false
+    /// Whether the call has waited for a slot or through a pause.
+    var hasWaited = false
+
+    package init(number: UInt64, cost: Int64, subject: String?, deadline: Instant?, callerKey: Int) {
+        self.number = number
+        self.cost = cost
+        self.subject = subject
+        self.deadline = deadline
+        self.callerKey = callerKey
+    }
+
+    package var isOver: Bool { stage == .over }
+    var isTrial: Bool { trial != .none }
+    /// The fleet's trial permit that the call holds.
+    package var trialPermit: PermitID? { if case .fleet(let id, _) = trial { id } else { nil } }
+
+    /// Marks the call as answered.
+    package func end() { stage = .over }
+}

@@ -1,0 +1,91 @@
+/// Applies the outcomes of calls and the answers of limits to the breaker.
+extension ServiceGate {
+    /// The longest time for which a reached limit opens the breaker, in milliseconds. It is capped because the
+    /// configuration may change before a longer window ends.
+    package static let longestLimitPause: Int64 = 3_600_000
+
+    /// The executor's next step after a reported outcome.
+    package enum ReportStep: Equatable, Sendable {
+        /// Carry out the action. The outcome has been counted.
+        case counted(Breaker.ReportAction)
+        /// Report the outcome of a trial to Redis; `pause` is the upstream's `Retry-After`, in milliseconds.
+        case trial(Outcome, pause: Int64?)
+        /// Open the breaker for the upstream's `Retry-After`, in milliseconds; `breakerChangeEnded` must follow.
+        case trip(pause: Int64)
+    }
+
+    /// Judges the outcome of a permitted call. Counts it, unless it belongs to a trial or opens the breaker.
+    package mutating func reported(
+        _ report: OutcomeReport, of permit: PermitTable.Permit, now: Instant
+    ) -> ReportStep {
+        let settings = definition.breaker
+        let isSlow = settings.isSlow(latencyMilliseconds: report.latencyMilliseconds)
+        let outcome: Outcome =
+            if report.isUnfinished, isSlow {
+                permit.isTrial || permit.isOwnTrial ? .error : .ok
+            } else {
+                settings.judged(report.outcome, status: report.status)
+            }
+        if outcome == .error, settings.honoursRetryAfter, let retryAfter = report.retryAfterMilliseconds {
+            let until = now.advanced(byMilliseconds: min(retryAfter, settings.longestPause))
+            upstreamRetryAt = max(upstreamRetryAt ?? until, until)
+        }
+        var pause = settings.pause(
+            askedFor: report.retryAfterMilliseconds, outcome: report.outcome, status: report.status)
+        if let subject = permit.subject, report.status == 429, let asked = pause {
+            // Pauses only this subject, if `subjectPauses` has room. The breaker stays as it is for all other calls.
+            subjectPauses.pause(subject, until: now.advanced(byMilliseconds: asked), now: now)
+            pause = nil
+        }
+        if permit.isTrial {
+            // If slow calls opened the breaker, a slow trial counts as a failure.
+            let isStillSlow = breaker.snapshot.cause == BreakerCause.slow.rawValue && outcome == .ok && isSlow
+            return .trial(settings.isMetricsOnly ? .ignore : isStillSlow ? .error : outcome, pause: pause)
+        }
+        if let pause, mayTripForPause(generation: permit.generation, now: now) {
+            isBreakerChangePending = true
+            return .trip(pause: pause)
+        }
+        return .counted(
+            breaker.record(
+                outcome, latencyMilliseconds: report.latencyMilliseconds, generation: permit.generation,
+                isOwnTrial: permit.isOwnTrial, now: now))
+    }
+
+    private func mayTripForPause(generation: Int64, now: Instant) -> Bool {
+        let snapshot = breaker.snapshot
+        return generation == snapshot.generation && snapshot.state != .open && snapshot.forced == nil && !isBreakerChangePending
+            && breaker.ownTrip(now: now) == nil
+    }
+
+    /// The rest of the wait that the upstream asked for, in milliseconds; `nil` if there is none.
+    package func upstreamRetry(now: Instant) -> Int64? {
+        guard let upstreamRetryAt, upstreamRetryAt > now else { return nil }
+        return upstreamRetryAt.millisecondsRoundedUp(since: now)
+    }
+
+    /// Handles a refusal by a limit of the whole service, which has room again after `retryAfter` milliseconds.
+    /// - Returns: the range of open times if the breaker is to open, or `nil`. After a range, `breakerChangeEnded` must follow.
+    package mutating func beginLimitTrip(retryAfter: Int64) -> ClosedRange<Duration>? {
+        guard definition.onLimit.action == .trip, !definition.breaker.isMetricsOnly, !isBreakerChangePending else { return nil }
+        let snapshot = breaker.snapshot
+        // Only trials close a breaker that another cause opened. After a limit, calls resume without trials.
+        guard snapshot.forced == nil,
+            snapshot.state == .closed || (snapshot.state == .halfOpen && breaker.isOpenByLimit)
+        else { return nil }
+        isBreakerChangePending = true
+        let least = Duration.milliseconds(min(retryAfter, Self.longestLimitPause))
+        return max(definition.onLimit.pause.lowerBound, least)...max(definition.onLimit.pause.upperBound, least)
+    }
+
+    /// Handles the news that the limits of the whole service have room.
+    /// - Returns: whether to close the breaker, because only a limit opened it. If so, `breakerChangeEnded` must follow.
+    package mutating func beginClosingAfterLimit(now: Instant) -> Bool {
+        guard breaker.isOpenByLimit, !isBreakerChangePending, breaker.actingState(now: now) == .halfOpen else { return false }
+        isBreakerChangePending = true
+        return true
+    }
+
+    /// Handles the end of the request to Redis that `trip`, `beginLimitTrip` or `beginClosingAfterLimit` caused.
+    package mutating func breakerChangeEnded() { isBreakerChangePending = false }
+}

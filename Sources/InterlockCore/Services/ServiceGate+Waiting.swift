@@ -1,0 +1,157 @@
+/// Queues the calls that wait for a slot or through a pause of the service.
+extension ServiceGate {
+    // MARK: - Slots
+
+    /// Returns whether no slot is free for a new call, after freeing the slots of lapsed permits.
+    mutating func isFull(now: Instant) -> Bool {
+        guard bulkhead.isFull else { return false }
+        removeLapsed(now: now)
+        assignSlots(now: now)
+        return bulkhead.isFull
+    }
+
+    /// Releases what the call holds, and then gives it a slot, queues it for one, or refuses it.
+    mutating func lineUpForSlot(_ call: GateCall, now: Instant) -> GateStep? {
+        release(call, now: now)
+        switch bulkhead.enter(
+            call.number, of: call.subject, isBack: call.hasWaited, deadline: deadline(of: call), now: now)
+        {
+        case .taken:
+            call.hasSlot = true
+            return .proceed(call)
+        case .waiting:
+            enqueue(call, in: .slot)
+            scheduleSlotAlarm()
+            return nil
+        case .full:
+            return .refuse(call, .busy, retryAfter: bulkhead.retryMilliseconds)
+        }
+    }
+
+    /// Gives free slots to waiting calls, and refuses the calls whose deadline has passed.
+    mutating func assignSlots(now: Instant) {
+        guard bulkhead.waitingCount > 0 else { return }
+        let settlement = bulkhead.settle(now: now)
+        for call in settlement.expired.compactMap({ waitingCalls.removeValue(forKey: $0) }) {
+            effects.append(.refuse(call, .busy, retryAfter: bulkhead.retryMilliseconds))
+        }
+        for call in settlement.admitted.compactMap({ waitingCalls.removeValue(forKey: $0) }) {
+            call.hasSlot = true
+            effects.append(.proceed(call))
+        }
+        scheduleSlotAlarm()
+    }
+
+    private mutating func scheduleSlotAlarm() {
+        if let due = slotsDueAt { effects.append(.wakeForSlots(at: due)) }
+    }
+
+    /// The next time at which a wait for a slot ends or a permit may lapse; `nil` if no call waits. O(waiting).
+    package var slotsDueAt: Instant? {
+        bulkhead.nextDeadline.map { min($0, permits.nextLapse ?? $0) }
+    }
+
+    /// Handles the alarm that `wakeForSlots` set: a deadline may have passed, or a permit may have lapsed.
+    package mutating func slotsAreDue(now: Instant) -> GateSteps {
+        removeLapsed(now: now)
+        assignSlots(now: now)
+        return steps(nil)
+    }
+
+    /// Frees the slot of a call whose outcome was reported.
+    package mutating func freeSlot(heldForMilliseconds held: Int64, now: Instant) -> GateSteps {
+        bulkhead.release(heldForMilliseconds: held)
+        assignSlots(now: now)
+        return steps(nil)
+    }
+
+    /// Removes the permits that lapsed without a report, and frees their slots.
+    private mutating func removeLapsed(now: Instant) {
+        while permits.removeLapsed(now: now) != nil { bulkhead.release(heldForMilliseconds: nil) }
+    }
+
+    // MARK: - Pauses
+
+    /// Queues a new call behind those that wait through a pause, or refuses it.
+    mutating func lineUp(_ call: GateCall, now: Instant) -> GateStep? {
+        if pause(call, earliest: now, now: now) {
+            resume(now: now)
+            return nil
+        }
+        let gate = pauseState(now: now)
+        return .refuse(call, gate.reason, retryAfter: gate.retryMilliseconds(now: now))
+    }
+
+    /// Queues the call until the pause ends. Returns `false` if its deadline is too early or the queue has no room.
+    mutating func pause(_ call: GateCall, earliest: Instant, now: Instant) -> Bool {
+        guard let deadline = deadline(of: call),
+            paused.insert(
+                call.number, of: call.subject, isBack: call.hasWaited, deadline: deadline, earliest: earliest)
+        else { return false }
+        enqueue(call, in: .pause)
+        schedulePauseAlarm(now: now)
+        return true
+    }
+
+    /// Resumes paused calls as far as the breaker admits them, and refuses those that cannot wait long enough.
+    private mutating func resume(now: Instant) {
+        guard !paused.isEmpty else { return }
+        let gate = pauseState(now: now)
+        let decision = paused.decide(gate, now: now)
+        for refusal in decision.refused {
+            guard let call = waitingCalls.removeValue(forKey: refusal.number) else { continue }
+            effects.append(.refuse(call, gate.reason, retryAfter: refusal.retryAfter))
+        }
+        effects += decision.sent.compactMap { waitingCalls.removeValue(forKey: $0) }.map { .proceed($0) }
+        schedulePauseAlarm(now: now)
+    }
+
+    private mutating func schedulePauseAlarm(now: Instant) {
+        guard let next = paused.nextWakeUp(pauseState(now: now), now: now) else { return }
+        effects.append(.wakeForPause(at: next))
+    }
+
+    /// Handles a change of the breaker, or the alarm that `wakeForPause` set.
+    package mutating func reevaluatePause(now: Instant) -> GateSteps {
+        resume(now: now)
+        return steps(nil)
+    }
+
+    /// Re-evaluates the waiting calls after the definition has changed.
+    package mutating func reconsider(now: Instant) -> GateSteps {
+        assignSlots(now: now)
+        resume(now: now)
+        return steps(nil)
+    }
+
+    private mutating func enqueue(_ call: GateCall, in stage: GateCall.Stage) {
+        call.stage = stage
+        call.hasWaited = true
+        waitingCalls[call.number] = call
+    }
+
+    /// The breaker's effect on paused calls.
+    func pauseState(now: Instant) -> PausedCalls.Gate {
+        switch breaker.admission(now: now) {
+        case .allow: breaker.actingState(now: now) == .closed ? .clear : .trial
+        // After another cause, each call asks for a trial permit of its own and is refused if it gets none.
+        case .askForTrial: .clear
+        case .refuse(let retryAfter):
+            isPausedByLimit(now: now)
+                ? .paused(until: now.advanced(byMilliseconds: retryAfter)) : .refusing(retryAfter: retryAfter)
+        }
+    }
+
+    private func isPausedByLimit(now: Instant) -> Bool {
+        if let trip = breaker.ownTrip(now: now) { trip.cause == .limit } else { breaker.isOpenByLimit }
+    }
+}
+
+extension PausedCalls.Gate {
+    fileprivate var reason: PermitAnswer.Reason {
+        switch self {
+        case .clear, .trial: .limited
+        case .paused, .refusing: .open
+        }
+    }
+}

@@ -1,0 +1,397 @@
+import InterlockCore
+import Testing
+
+/// A gate whose steps are described in words instead of being carried out.
+private final class Desk {
+    var gate: ServiceGate
+    var now = Instant(nanoseconds: 10_000_000_000)
+    private var number: UInt64 = 0
+
+    init(_ definition: ServiceDefinition) {
+        gate = ServiceGate(definition: definition)
+    }
+
+    func call(subject: String? = nil, patience: Int64? = nil) -> GateCall {
+        number += 1
+        return GateCall(
+            number: number, cost: 1, subject: subject, deadline: patience.map { now.advanced(byMilliseconds: $0) },
+            callerKey: Int(number))
+    }
+
+    func admit(_ call: GateCall) -> [String] { Self.words(gate.admit(call, now: now)) }
+    func proceed(_ call: GateCall) -> [String] { Self.words(gate.proceed(call, now: now)) }
+    func granted(_ call: GateCall) -> [String] { Self.words(gate.limitsGranted(call, now: now)) }
+    func cancel(_ call: GateCall) -> [String] { Self.words(gate.cancel(call, now: now)) }
+    func limited(_ call: GateCall, retryAfter: Int64 = 100) -> [String] {
+        Self.words(gate.limitsRefused(call, retryAfter: retryAfter, now: now))
+    }
+
+    /// Issues the permit of a call that is being granted.
+    func issue(_ call: GateCall) -> PermitID {
+        let id = PermitID((call.number, 0))
+        _ = gate.issue(id, to: call, now: now)
+        call.end()
+        return id
+    }
+
+    /// Reports the outcome of a permitted call.
+    func finish(_ id: PermitID) -> [String] {
+        _ = gate.removePermit(id)
+        return Self.words(gate.freeSlot(heldForMilliseconds: 10, now: now))
+    }
+
+    func trial(_ call: GateCall, _ answer: ServiceGate.TrialAnswer) -> [String] {
+        let lapse = now.advanced(byMilliseconds: 60_000)
+        return Self.words(
+            gate.trialAnswered(call, answer, id: PermitID((7, 7)), lapse: lapse, now: now))
+    }
+
+    var taken: Int { gate.bulkhead.taken }
+    var permits: Int { gate.permits.count }
+    var waiting: Int { gate.waitingCount }
+
+    func withdraw(_ id: PermitID, from call: GateCall) -> [String] {
+        Self.words(gate.withdraw(id, from: call, now: now))
+    }
+    func resume() -> [String] { Self.words(gate.reevaluatePause(now: now)) }
+    func slotsAreDue() -> [String] { Self.words(gate.slotsAreDue(now: now)) }
+    func report(_ report: OutcomeReport, of id: PermitID) -> ServiceGate.ReportStep? {
+        gate.removePermit(id).map { gate.reported(report, of: $0, now: now) }
+    }
+    func beginLimitTrip() -> ClosedRange<Duration>? { gate.beginLimitTrip(retryAfter: 100) }
+    func beginClosingAfterLimit() -> Bool { gate.beginClosingAfterLimit(now: now) }
+
+    func retryAfter(of subject: String) -> Int64? {
+        gate.refusal(of: subject, mayWait: true, now: now)?.retryAfter
+    }
+    func asksForTrial() -> Bool { gate.beginTrialRequest() }
+
+    func apply(_ state: BreakerSnapshot.State, cause: String = "failures", generation: Int64) {
+        gate.breaker.apply(
+            BreakerSnapshot(state: state, cause: cause, generation: generation), redisTime: 0, receivedAt: now)
+    }
+
+    /// Describes the steps, except alarms, which only say when to ask again.
+    private static func words(_ steps: GateSteps) -> [String] {
+        (steps.before + (steps.own.map { [$0] } ?? [])).compactMap { step in
+            switch step {
+            case .proceed(let call): "proceed \(call.number)"
+            case .askTrial(let call): "ask trial \(call.number)"
+            case .askLimits(let call, let wait): "ask limits \(call.number) for \(wait)"
+            case .grant(let call): "grant \(call.number)"
+            case .refuse(let call, let reason, _): "refuse \(call.number) \(reason)"
+            case .refuseForUnreported(let call): "refuse \(call.number) unreported"
+            case .failUnconfigured(let call): "fail \(call.number)"
+            case .refund(let call): "refund \(call.number)"
+            case .returnTrial(_, let generation): "return trial of \(generation)"
+            case .closeAfterLimit: "close"
+            case .wakeForSlots, .wakeForPause: nil
+            }
+        }
+    }
+}
+
+@Suite("The decisions of a service's gate")
+struct ServiceGateTests {
+    private static func definition(
+        limited: Bool = true, concurrency: Int? = nil, onLimit: LimitPolicy = LimitPolicy(action: .wait)
+    ) -> ServiceDefinition {
+        ServiceDefinition(
+            name: "catalog",
+            limits: limited ? [LimitDefinition(name: "1s", limit: 10, window: .seconds(1))] : [], onLimit: onLimit,
+            concurrency: concurrency)
+    }
+
+    @Test("the breaker is asked before the limits, and a call that it refuses takes nothing")
+    func breakerFirst() {
+        let desk = Desk(Self.definition(concurrency: 1))
+        desk.gate.breaker.tripAlone(.failures, forMilliseconds: 5000, now: desk.now)
+        let call = desk.call()
+        #expect(desk.admit(call) == ["refuse 1 open"])
+        #expect(desk.taken == 0)
+    }
+
+    @Test("without a free slot a call is refused as busy before anything is taken from the limits")
+    func slotBeforeLimits() {
+        let desk = Desk(Self.definition(concurrency: 1))
+        let first = desk.call()
+        #expect(desk.admit(first) == ["ask limits 1 for 0"])
+        #expect(desk.granted(first) == ["grant 1"])
+        let id = desk.issue(first)
+        let second = desk.call()
+        #expect(desk.admit(second) == ["refuse 2 busy"])
+        #expect(desk.finish(id) == [])
+        let third = desk.call()
+        #expect(desk.admit(third) == ["ask limits 3 for 0"])
+    }
+
+    @Test("a call takes its slot after the limits have granted it, not while they decide")
+    func slotAfterLimits() {
+        let desk = Desk(Self.definition(concurrency: 1))
+        let (first, second) = (desk.call(), desk.call())
+        #expect(desk.admit(first) == ["ask limits 1 for 0"])
+        #expect(desk.admit(second) == ["ask limits 2 for 0"])
+        #expect(desk.taken == 0)
+        #expect(desk.granted(first) == ["grant 1"])
+        #expect(desk.taken == 1)
+        // Its share of the limits is returned.
+        #expect(desk.granted(second) == ["refund 2", "refuse 2 busy"])
+    }
+
+    @Test("a call that waited for a slot asks the limits only once it has one, and does not wait for them")
+    func waitForSlot() {
+        let desk = Desk(Self.definition(concurrency: 1))
+        let first = desk.call()
+        _ = desk.admit(first)
+        _ = desk.granted(first)
+        let id = desk.issue(first)
+        let second = desk.call(patience: 5000)
+        #expect(desk.admit(second) == [])
+        #expect(second.stage == .slot)
+        #expect(desk.finish(id) == ["proceed 2"])
+        #expect(desk.proceed(second) == ["ask limits 2 for 0"])
+        #expect(desk.granted(second) == ["grant 2"])
+    }
+
+    @Test("a call that the limits refuse passes its slot to the next call and waits for the limits without it")
+    func slotPassedOn() {
+        let desk = Desk(Self.definition(concurrency: 1))
+        let first = desk.call()
+        _ = desk.admit(first)
+        _ = desk.granted(first)
+        let id = desk.issue(first)
+        let (second, third) = (desk.call(patience: 5000), desk.call(patience: 5000))
+        _ = desk.admit(second)
+        _ = desk.admit(third)
+        _ = desk.finish(id)
+        _ = desk.proceed(second)
+        #expect(desk.limited(second) == ["proceed 3", "ask limits 2 for 5000"])
+        #expect(desk.taken == 1)
+    }
+
+    @Test("a canceled call passes its slot to the next call and is over for later decisions")
+    func cancelWithSlot() {
+        let desk = Desk(Self.definition(concurrency: 1))
+        let first = desk.call()
+        _ = desk.admit(first)
+        _ = desk.granted(first)
+        let id = desk.issue(first)
+        let (second, third) = (desk.call(patience: 5000), desk.call(patience: 5000))
+        _ = desk.admit(second)
+        _ = desk.admit(third)
+        _ = desk.finish(id)
+        _ = desk.proceed(second)
+        #expect(desk.cancel(second) == ["proceed 3"])
+        #expect(second.isOver)
+        #expect(desk.taken == 1)
+    }
+
+    @Test("a permit whose caller has left is withdrawn, with its slot and what the limits granted")
+    func withdrawn() {
+        let desk = Desk(Self.definition(concurrency: 1))
+        let call = desk.call()
+        _ = desk.admit(call)
+        _ = desk.granted(call)
+        let id = desk.issue(call)
+        #expect(desk.withdraw(id, from: call) == ["refund 1"])
+        #expect(desk.taken == 0)
+        #expect(desk.permits == 0)
+    }
+
+    @Test("with a half-open breaker a call asks for a trial permit before the limits, and returns it if they refuse")
+    func trialReturned() {
+        let desk = Desk(Self.definition())
+        desk.apply(.halfOpen, generation: 3)
+        let call = desk.call()
+        #expect(desk.admit(call) == ["ask trial 1"])
+        #expect(desk.asksForTrial())
+        #expect(desk.trial(call, .given) == ["ask limits 1 for 0"])
+        #expect(desk.limited(call) == ["return trial of 3", "refuse 1 limited"])
+    }
+
+    @Test("a trial permit that arrives for a canceled call is returned")
+    func trialForNobody() {
+        let desk = Desk(Self.definition())
+        desk.apply(.halfOpen, generation: 3)
+        let call = desk.call(patience: 1000)
+        _ = desk.admit(call)
+        #expect(desk.asksForTrial())
+        #expect(desk.cancel(call) == [])
+        #expect(desk.trial(call, .given) == ["return trial of 3"])
+    }
+
+    @Test("no more trial permits are requested at a time than the breaker allows")
+    func trialsAskedFor() {
+        let desk = Desk(Self.definition())
+        desk.apply(.halfOpen, generation: 3)
+        let permits = desk.gate.definition.breaker.halfOpenPermits
+        for _ in 0..<permits { #expect(desk.asksForTrial()) }
+        #expect(!desk.asksForTrial())
+        desk.gate.trialRequestFailed()
+        #expect(desk.asksForTrial())
+    }
+
+    @Test("a call that the limits grant after the breaker has opened is refused and refunded")
+    func openedMeanwhile() {
+        let desk = Desk(Self.definition(concurrency: 1))
+        let call = desk.call()
+        _ = desk.admit(call)
+        desk.gate.breaker.tripAlone(.failures, forMilliseconds: 5000, now: desk.now)
+        #expect(desk.granted(call) == ["refund 1", "refuse 1 open"])
+        #expect(desk.taken == 0)
+    }
+
+    @Test("calls wait through the pause that a limit causes, and proceed when it is over")
+    func pause() {
+        let policy = LimitPolicy(action: .trip, pause: .seconds(1) ... .seconds(1))
+        let desk = Desk(Self.definition(onLimit: policy))
+        let (first, second) = (desk.call(patience: 5000), desk.call(patience: 5000))
+        desk.gate.breaker.tripAlone(.limit, forMilliseconds: 1000, now: desk.now)
+        #expect(desk.admit(first) == [])
+        #expect(desk.admit(second) == [])
+        #expect(first.stage == .pause)
+        desk.now = desk.now.advanced(byMilliseconds: 1001)
+        #expect(desk.resume() == ["proceed 1", "proceed 2"])
+        #expect(desk.waiting == 0)
+    }
+
+    @Test("calls whose deadline is before the end of the pause are refused at once")
+    func pauseTooLong() {
+        let policy = LimitPolicy(action: .trip, pause: .seconds(1) ... .seconds(1))
+        let desk = Desk(Self.definition(onLimit: policy))
+        desk.gate.breaker.tripAlone(.limit, forMilliseconds: 10_000, now: desk.now)
+        let call = desk.call(patience: 5000)
+        #expect(desk.admit(call) == ["refuse 1 open"])
+    }
+
+    @Test("a service without limits grants at once, and one that is removed fails its calls")
+    func withoutLimits() {
+        let desk = Desk(Self.definition(limited: false))
+        let (first, second) = (desk.call(), desk.call())
+        #expect(desk.admit(first) == ["grant 1"])
+        _ = desk.gate.close()
+        #expect(desk.admit(second) == ["fail 2"])
+    }
+
+    @Test("no call starts to wait while the sidecar shuts down")
+    func goingDown() {
+        let desk = Desk(Self.definition(concurrency: 1))
+        let first = desk.call()
+        _ = desk.admit(first)
+        _ = desk.granted(first)
+        _ = desk.issue(first)
+        desk.gate.isGoingDown = true
+        let second = desk.call(patience: 5000)
+        #expect(desk.admit(second) == ["refuse 2 busy"])
+    }
+
+    @Test("a trial permit whose half-open time is over is returned, and the call goes on under the new generation")
+    func staleTrial() {
+        let desk = Desk(Self.definition())
+        desk.apply(.halfOpen, generation: 3)
+        let call = desk.call()
+        _ = desk.admit(call)
+        #expect(desk.asksForTrial())
+        _ = desk.trial(call, .given)
+        desk.apply(.closed, generation: 4)
+        #expect(desk.granted(call) == ["return trial of 3", "grant 1"])
+    }
+
+    @Test("a call that the limits granted keeps its share while it asks for a trial permit, and returns it without one")
+    func trialAfterLimits() {
+        let desk = Desk(Self.definition())
+        let call = desk.call()
+        _ = desk.admit(call)
+        desk.apply(.halfOpen, generation: 3)
+        #expect(desk.granted(call) == ["ask trial 1"])
+        #expect(desk.asksForTrial())
+        #expect(desk.trial(call, .notGiven) == ["refund 1", "refuse 1 open"])
+    }
+
+    @Test("without Redis one call at a time tries whether the service is well")
+    func trialAlone() {
+        let desk = Desk(Self.definition(limited: false))
+        desk.apply(.halfOpen, generation: 3)
+        let (first, second) = (desk.call(), desk.call())
+        _ = desk.admit(first)
+        _ = desk.admit(second)
+        #expect(desk.asksForTrial() && desk.asksForTrial())
+        #expect(desk.trial(first, .unreachable) == ["grant 1"])
+        #expect(desk.trial(second, .unreachable) == ["refuse 2 open"])
+    }
+
+    @Test("a permit that is never reported frees its slot when it lapses")
+    func lapse() {
+        let desk = Desk(Self.definition(limited: false, concurrency: 1))
+        let first = desk.call()
+        _ = desk.admit(first)
+        _ = desk.issue(first)
+        let second = desk.call(patience: 3_600_000)
+        #expect(desk.admit(second) == [])
+        desk.now = desk.gate.slotsDueAt ?? desk.now
+        #expect(desk.slotsAreDue() == ["proceed 2"])
+        #expect(desk.permits == 0)
+    }
+
+    @Test("a wait for a slot that is over is answered as busy")
+    func slotWaitOver() {
+        let desk = Desk(Self.definition(limited: false, concurrency: 1))
+        let first = desk.call()
+        _ = desk.admit(first)
+        _ = desk.issue(first)
+        _ = desk.admit(desk.call(patience: 100))
+        desk.now = desk.now.advanced(byMilliseconds: 100)
+        #expect(desk.slotsAreDue() == ["refuse 2 busy"])
+    }
+
+    @Test("callers that report nothing are refused when the permits are used up")
+    func unreported() {
+        let desk = Desk(Self.definition(limited: false))
+        for _ in 0..<ServiceGate.maximumPermits { _ = desk.issue(desk.call()) }
+        let call = desk.call()
+        #expect(desk.admit(call) == ["refuse \(call.number) unreported"])
+    }
+
+    @Test("a limit opens the breaker once, and closes it only after half-opening, if nothing else opened it")
+    func tripByLimit() {
+        let desk = Desk(Self.definition(onLimit: LimitPolicy(action: .trip, pause: .seconds(1) ... .seconds(2))))
+        #expect(desk.beginLimitTrip() == .seconds(1) ... .seconds(2))
+        #expect(desk.beginLimitTrip() == nil)
+        desk.gate.breakerChangeEnded()
+        desk.apply(.open, cause: "limit", generation: 3)
+        #expect(!desk.beginClosingAfterLimit())
+        desk.apply(.halfOpen, cause: "limit", generation: 4)
+        #expect(desk.beginClosingAfterLimit())
+        #expect(!desk.beginClosingAfterLimit())
+        desk.gate.breakerChangeEnded()
+        desk.apply(.halfOpen, generation: 5)
+        #expect(!desk.beginClosingAfterLimit())
+    }
+
+    @Test("an upstream that asks to be left alone opens the breaker; with a 429 to a subject, only for that subject")
+    func pauseByUpstream() {
+        let desk = Desk(Self.definition(limited: false))
+        let report = OutcomeReport(outcome: .error, status: 429, retryAfterMilliseconds: 5000)
+        let (first, second) = (desk.call(subject: "tenant-7"), desk.call())
+        let permits = (desk.issue(first), desk.issue(second))
+        _ = desk.report(report, of: permits.0)
+        #expect(desk.retryAfter(of: "tenant-7") == 5000)
+        #expect(desk.retryAfter(of: "tenant-8") == nil)
+        #expect(desk.report(report, of: permits.1) == .trip(pause: 5000))
+        #expect(desk.report(report, of: permits.1) == nil)
+    }
+
+    @Test("a removed service fails those who wait, and lets nobody wait again")
+    func removed() {
+        let desk = Desk(Self.definition(concurrency: 1))
+        let first = desk.call()
+        _ = desk.admit(first)
+        _ = desk.granted(first)
+        _ = desk.issue(first)
+        let second = desk.call(patience: 5000)
+        _ = desk.admit(second)
+        let left = desk.gate.close().map(\.number)
+        #expect(left == [2])
+        #expect(desk.waiting == 0)
+    }
+}
