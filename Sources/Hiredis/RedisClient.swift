@@ -41,22 +41,13 @@ package actor RedisClient {
         }
     }
 
-    /// Sends a command and waits for its reply.
+    /// Sends a command or script and waits for its reply.
     /// - Parameter timeout: how long the reply may take; `nil`: the configuration's command timeout.
     package func send<Command: RedisCommand & Sendable>(
         _ command: Command, timeout: Duration? = nil
     ) async throws -> Command.Reply where Command.Reply: Sendable {
         try await withCheckedThrowingContinuation { continuation in
             pipeline.send(command, timeout: timeout.map { TimeAmount($0) }) { continuation.resume(with: $0) }
-        }
-    }
-
-    /// Runs a script and waits for its reply.
-    package func run<Command: ScriptCommand & Sendable>(
-        _ command: Command, timeout: Duration? = nil
-    ) async throws -> Command.Reply where Command.Reply: Sendable {
-        try await withCheckedThrowingContinuation { continuation in
-            pipeline.run(command, timeout: timeout.map { TimeAmount($0) }) { continuation.resume(with: $0) }
         }
     }
 

@@ -16,11 +16,11 @@ struct ScriptTests {
         let expected = RedisReply.array([.bulk("key"), .bulk(argument)])
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
-                let first = try await client.run(EchoScript(key: "key", argument: argument))
+                let first = try await client.send(EchoScript(key: "key", argument: argument))
                 #expect(first == expected)
-                #expect(try await client.run(EchoScript(key: "key", argument: argument)) == expected)
+                #expect(try await client.send(EchoScript(key: "key", argument: argument)) == expected)
                 #expect(try await client.words("SCRIPT", "FLUSH") == .status("OK"))
-                #expect(try await client.run(EchoScript(key: "key", argument: argument)) == expected)
+                #expect(try await client.send(EchoScript(key: "key", argument: argument)) == expected)
             }
         }
     }
@@ -31,7 +31,7 @@ struct ScriptTests {
             .text(command.index == 0 ? "-NOSCRIPT No matching script.\r\n" : "+OK\r\n")
         } _: { server in
             try await withClient(server.configuration) { client in
-                for _ in 0..<2 { _ = try await client.run(EchoScript(key: "key", argument: [])) }
+                for _ in 0..<2 { _ = try await client.send(EchoScript(key: "key", argument: [])) }
             }
             let source = String(decoding: EchoScript.code.source, as: UTF8.self)
             #expect(
@@ -48,7 +48,7 @@ struct ScriptTests {
                 try await withThrowingTaskGroup(of: Void.self) { group in
                     for number: UInt8 in 0..<50 {
                         group.addTask {
-                            let reply = try await client.run(EchoScript(key: "key", argument: [number]))
+                            let reply = try await client.send(EchoScript(key: "key", argument: [number]))
                             #expect(reply == .array([.bulk("key"), .bulk([number])]))
                         }
                     }
@@ -66,7 +66,7 @@ struct ScriptTests {
             .text("-NOSCRIPT No matching script.\r\n")
         } _: { server in
             try await withClient(server.configuration) { client in
-                let code = await failureCode { _ = try await client.run(EchoScript(key: "key", argument: [])) }
+                let code = await failureCode { _ = try await client.send(EchoScript(key: "key", argument: [])) }
                 #expect(code == .server(.noScript))
             }
             #expect(server.commands.count == 2)

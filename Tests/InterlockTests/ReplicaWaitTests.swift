@@ -137,7 +137,7 @@ struct ReplicaWaitTests {
             for ttl in [1000, 900_000] as [Int64] {
                 let before = try await extensions()
                 let script = RenewScript(keys: keys, token: lease.token, ttl: ttl, isGroup: isGroup, purpose: .replicate)
-                #expect(try await fleet.redis.run(script) == .holds)
+                #expect(try await fleet.redis.send(script) == .holds)
                 #expect(try await extensions() > before)
                 #expect(try await fleet.cli("PTTL", Self.key).integer ?? 0 > max(ttl, 590_000) - 10_000)
             }

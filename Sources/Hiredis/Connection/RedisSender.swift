@@ -50,13 +50,6 @@ extension RedisSender {
         send(command, timeout: nil, completion: completion)
     }
 
-    /// Runs a script; as `send`.
-    package func run<Command: ScriptCommand>(
-        _ command: Command, timeout: TimeAmount? = nil, completion: @escaping (Result<Command.Reply, RedisError>) -> Void
-    ) {
-        send(command, timeout: timeout, completion: completion)
-    }
-
     package func settle(then done: @escaping () -> Void) { Self.settle(connections, then: done) }
 
     static func settle(_ connections: [RedisPipeline], then done: @escaping () -> Void) {

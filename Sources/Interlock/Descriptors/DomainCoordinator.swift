@@ -159,7 +159,7 @@ final class DomainCoordinator {
             decideAlone(domain, batch, now: sentAt)
             return planFlushOfRest(domain)
         }
-        runtime.pipeline.run(DescriptorScript(keys: runtime.keys, domain: domain.name, batch: batch)) { [self] result in
+        runtime.pipeline.send(DescriptorScript(keys: runtime.keys, domain: domain.name, batch: batch)) { [self] result in
             let now = runtime.time.now()
             runtime.metrics.limitTime.recordNanoseconds(now.nanoseconds - sentAt.nanoseconds)
             let isAwaited = domain.limiter.end(batch)

@@ -310,7 +310,7 @@ package final class QuotaSession {
         let script = QuotaScript(
             keys: coordinator.runtime.keys, domain: domain, keptMilliseconds: QuotaCoordinator.keptMilliseconds,
             mostDataPlanes: QuotaCoordinator.mostDataPlanes, buckets: batch)
-        coordinator.runtime.pipeline.run(script) { [self] result in
+        coordinator.runtime.pipeline.send(script) { [self] result in
             batchesUnderWay -= 1
             planFlush()
             guard !hasEnded else { return }

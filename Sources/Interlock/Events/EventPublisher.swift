@@ -28,7 +28,7 @@ final class EventPublisher {
 
     private func send(_ event: LimitEvent) {
         let start = event.json(origin: runtime.id, database: runtime.database)
-        runtime.pipeline.run(PublishScript(channel: runtime.keys.events, start: start)) { [self] result in
+        runtime.pipeline.send(PublishScript(channel: runtime.keys.events, start: start)) { [self] result in
             underWay -= 1
             let time = if case .success(let time) = result { time } else { runtime.wallClock.milliseconds() }
             feed.publish(

@@ -92,7 +92,7 @@ extension ServiceExecutor {
             keys: runtime.keys, service: service.name, settings: service.gate.definition.breaker, operation: operation,
             ends: service.gate.breaker.ends(now: sentAt), by: by ?? runtime.id, origin: runtime.id, database: runtime.database,
             random: .random(in: 0...1, using: &runtime.entropy))
-        runtime.pipeline.run(script) { [self] result in
+        runtime.pipeline.send(script) { [self] result in
             if case .success(let reply) = result {
                 apply(reply.snapshot, redisTime: reply.redisTime, sentAt: sentAt, to: service)
                 restoreIfLost(service, reply)

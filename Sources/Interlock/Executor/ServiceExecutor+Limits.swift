@@ -109,7 +109,7 @@ extension ServiceExecutor {
             decideAlone(service, batch, reason: reason, now: sentAt)
             return planNextFlush(of: service)
         }
-        runtime.pipeline.run(TakeScript(keys: runtime.keys, service: service.name, batch: batch)) { [self] result in
+        runtime.pipeline.send(TakeScript(keys: runtime.keys, service: service.name, batch: batch)) { [self] result in
             let now = runtime.time.now()
             runtime.metrics.limitTime.recordNanoseconds(now.nanoseconds - sentAt.nanoseconds)
             switch result {
@@ -329,7 +329,7 @@ extension ServiceExecutor {
     }
 
     private func returnShares(_ shares: [TakenShare], to service: GuardedService) {
-        runtime.pipeline.run(GiveBackScript(shares: shares)) { [self] result in
+        runtime.pipeline.send(GiveBackScript(shares: shares)) { [self] result in
             guard case .success = result else { return }
             for share in shares { service.gate.limiter.gaveBack(definition: share.definition, subject: share.subject) }
             planFlush(of: service)
@@ -341,7 +341,7 @@ extension ServiceExecutor {
     /// Runs `CL.THROTTLE`. It is unavailable while Redis is down, because the sidecar keeps no state of such rates.
     func throttle(_ request: ThrottleRequest, completion: Completion<Result<ThrottleAnswer, InterlockError>>) {
         let script = ThrottleScript(key: runtime.keys.throttle(request.key.text), request: request)
-        runtime.pipeline.run(script) { completion($0.mapError(InterlockError.init)) }
+        runtime.pipeline.send(script) { completion($0.mapError(InterlockError.init)) }
     }
 
     // MARK: Reading
@@ -377,7 +377,7 @@ extension ServiceExecutor {
                     service: service.name, of: definitions[index], subject: definitions[index].isPerSubject ? subject : nil)
             },
             limits: applicable.map { definitions[$0] })
-        runtime.pipeline.run(script) { result in
+        runtime.pipeline.send(script) { result in
             completion(
                 result.map { counters in
                     zip(applicable, counters).map { index, counter in

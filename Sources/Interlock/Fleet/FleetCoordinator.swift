@@ -123,7 +123,7 @@ final class FleetCoordinator {
     private func signOfLife(then done: @escaping (RedisError?) -> Void = { _ in }) {
         guard !isLeaving else { return done(nil) }
         let compares = isComparisonDue()
-        runtime.pipeline.run(script(lifetime: Self.lifetimeMilliseconds, asksForDigests: compares)) { [self] result in
+        runtime.pipeline.send(script(lifetime: Self.lifetimeMilliseconds, asksForDigests: compares)) { [self] result in
             switch result {
             case .failure(let error):
                 // The next one compares in its place.
@@ -258,7 +258,7 @@ final class FleetCoordinator {
         isLeaving = true
         guard runtime.pipeline.isUp else { return done() }
         runtime.pipeline.send(DeleteKey(key: runtime.keys.fleetMember(runtime.id))) { _ in }
-        runtime.pipeline.run(script(lifetime: 0, asksForDigests: false)) { _ in done() }
+        runtime.pipeline.send(script(lifetime: 0, asksForDigests: false)) { _ in done() }
     }
 
     private func script(lifetime: Int64, asksForDigests: Bool) -> FleetScript {

@@ -366,7 +366,7 @@ final class LeaseKeeper {
             purpose: .watch)
         // What is watched is extended where it is watched: the server need not tell of that change, unless it is written once more for
         // replicas.
-        (entry.isWatched ? watch.pipeline : runtime.pipeline).run(script) { [self] result in
+        (entry.isWatched ? watch.pipeline : runtime.pipeline).send(script) { [self] result in
             guard stands(entry) else { return }
             switch result {
             case .success(.holds):

@@ -20,12 +20,12 @@ extension LockCoordinator {
             leases.shortened(name.text, token: token, fence: fence, to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
         }
         var script = RenewScript(keys: keys(name.text), token: token, ttl: ttl, fence: fence)
-        runtime.pipeline.run(script) { [self] result in
+        runtime.pipeline.send(script) { [self] result in
             guard case .success(.perhapsInGroup) = result else {
                 return renewed(result, script, name.text, sentAt: sentAt, completion)
             }
             script.isGroup = true
-            runtime.pipeline.run(script) { [self] result in
+            runtime.pipeline.send(script) { [self] result in
                 renewed(result, script, name.text, sentAt: sentAt, completion)
             }
         }
@@ -100,7 +100,7 @@ extension LockCoordinator {
     func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseAnswer>) {
         let script = BreakScript(keys: keys(name.text), by: by, fence: fence, origin: runtime.id, database: runtime.database)
         let sentAt = runtime.time.now()
-        runtime.pipeline.run(script) { [self] result in
+        runtime.pipeline.send(script) { [self] result in
             switch result {
             case .success(let isBroken):
                 if isBroken {

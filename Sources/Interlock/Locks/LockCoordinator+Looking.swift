@@ -82,7 +82,7 @@ extension LockCoordinator {
         for start in starts {
             let part = names[start..<min(start + size, names.count)]
             let script = InspectScript(locks: part.map { keys($0) }, sidecar: runtime.id)
-            runtime.pipeline.run(script) { [self] result in
+            runtime.pipeline.send(script) { [self] result in
                 switch result {
                 case .success(let replies):
                     for (offset, reply) in replies.enumerated() {

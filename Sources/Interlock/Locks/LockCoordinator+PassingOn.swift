@@ -24,12 +24,12 @@ extension LockCoordinator {
                         ticket: queue.ticket(hasOthers: succession.decision.hasOthers, now: sentAt))
                 }
             })
-        connection.run(script) { [self] result in
+        connection.send(script) { [self] result in
             // The next holder first: others wait for it in turn.
             if let queue, let succession { passed(result, from: queue, to: succession, sentAt: sentAt) }
             switch result {
             case .success(.perhapsInGroup):
-                connection.run(
+                connection.send(
                     ShareReleaseScript(keys: keys(name), token: token, sidecar: runtime.id, fence: fence), completion: done)
             case .success(.lost): done(.success(false))
             case .success(.passedOn): done(.success(true))

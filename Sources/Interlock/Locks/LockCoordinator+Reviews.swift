@@ -33,7 +33,7 @@ extension LockCoordinator {
         let size = runtime.keys.isOnCluster ? 1 : Self.mostAtOnce
         for start in stride(from: 0, to: due.count, by: size) {
             let grants = due[start..<min(start + size, due.count)].map { (keys: keys($0.name), lease: $0) }
-            runtime.pipeline.run(StandingScript(grants: grants)) { [self] result in
+            runtime.pipeline.send(StandingScript(grants: grants)) { [self] result in
                 // If there is no answer, the next review tries again.
                 guard case .success(let standings) = result else { return }
                 let now = runtime.time.now()

@@ -119,7 +119,7 @@ final class LockCoordinator {
     private func attemptOnce(_ waiter: LockWaiter, by candidate: AcquireScript.Candidate, orWaits: Bool = false) {
         let sentAt = runtime.time.now()
         if orWaits { trying[waiter.id] = waiter }
-        pipeline.run(script(for: waiter, by: candidate)) { [self] result in
+        pipeline.send(script(for: waiter, by: candidate)) { [self] result in
             if orWaits { trying[waiter.id] = nil }
             // It may have its answer already: Redis was away for too long, or nobody wants it any more.
             let isWaiting = waiter.standing == .waiting
@@ -193,7 +193,7 @@ final class LockCoordinator {
         guard settings.waitReplicas > 0 else { return done(.enough) }
         var script = script
         script.purpose = .replicate
-        pipeline.run(script) { [self] result in
+        pipeline.send(script) { [self] result in
             switch result {
             case .success(.holds):
                 acknowledged("the renewal in time; what was promised before stands") { done($0.map { .tooFew($0) } ?? .enough) }
@@ -351,7 +351,7 @@ final class LockCoordinator {
 
     private func withdraw(_ queue: LocalQueue) {
         // Should it be lost, the ticket is offered a turn once, and lapses with it.
-        pipeline.run(LeaveScript(keys: keys(queue.name), ticket: queue.ticket, sidecar: runtime.id)) { _ in }
+        pipeline.send(LeaveScript(keys: keys(queue.name), ticket: queue.ticket, sidecar: runtime.id)) { _ in }
     }
 
     private func look(at queue: LocalQueue) {
@@ -371,7 +371,7 @@ final class LockCoordinator {
         queue.timer?.cancel()
         let sentAt = runtime.time.now()
         let ticket = queue.ticket(hasOthers: queue.decisions.beginAttempt(), now: sentAt)
-        pipeline.run(script(for: waiter, ticket: ticket)) { [self] result in
+        pipeline.send(script(for: waiter, ticket: ticket)) { [self] result in
             attempted(waiter, in: queue, result, sentAt: sentAt)
         }
     }
@@ -457,7 +457,7 @@ final class LockCoordinator {
         let name = runtime.keys.lockName(inBraces: message.lock)
         guard let queue = queue(name), queue.ticket == message.ticket else {
             // Nobody waits behind that ticket any more: the next is not kept waiting.
-            return pipeline.run(LeaveScript(keys: keys(name), ticket: message.ticket, sidecar: runtime.id)) { _ in }
+            return pipeline.send(LeaveScript(keys: keys(name), ticket: message.ticket, sidecar: runtime.id)) { _ in }
         }
         switch message.what {
         case .turn:

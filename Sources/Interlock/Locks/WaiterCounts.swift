@@ -73,7 +73,7 @@ final class WaiterCounts {
                 watched[told.queue.number]?.told = told.queue.decisions.count
                 watched[told.queue.number]?.turn = turn
             }
-            runtime.pipeline.run(CountsScript(counts: batch.map { count($0, now: now) })) { [self] result in
+            runtime.pipeline.send(CountsScript(counts: batch.map { count($0, now: now) })) { [self] result in
                 // What was not written down is told again.
                 guard case .failure = result else { return }
                 for untold in batch { watched[untold.queue.number]?.told = nil }

@@ -58,7 +58,7 @@ final class QuorumAttempt {
             // A server that is away says so at once: there may be nothing left to ask for.
             guard !round.isGivenUp else { return }
             mayHold[server] = true
-            servers.run(script, on: server) { [self] in answered($0, by: server) }
+            servers.send(script, to: server) { [self] in answered($0, by: server) }
         }
     }
 
@@ -114,7 +114,7 @@ final class QuorumAttempt {
         let script = QuorumFenceScript(
             script: scripts.quorumFence, keys: runtime.keys, name: request.name, token: request.token, fence: fence,
             ttl: request.ttl)
-        servers.run(script, on: server) { [self] result in
+        servers.send(script, to: server) { [self] result in
             var isRecorded = false
             switch result {
             case .success(.recorded): isRecorded = true

@@ -62,7 +62,7 @@ final class QuorumRenewing {
             script: scripts.quorumRenew, keys: runtime.keys, name: lease.name, token: lease.token, ttl: lease.ttl,
             fence: lease.fence)
         for server in 0..<servers.count {
-            servers.run(script, on: server) { [self] result in
+            servers.send(script, to: server) { [self] result in
                 var vote = QuorumRenewal.Vote.failed
                 switch result {
                 case .success(let answer): vote = answer
@@ -99,7 +99,7 @@ final class QuorumRenewing {
         let script = QuorumFenceScript(
             script: scripts.quorumFence, keys: runtime.keys, name: lease.name, token: lease.token, fence: restore.fence,
             ttl: lease.ttl, restore: restore)
-        servers.run(script, on: restore.server) { [self] result in
+        servers.send(script, to: restore.server) { [self] result in
             switch result {
             case .success(.recorded(let number)): restored[restore.server] = number
             case .success(.occupied): tryAgain(restore, tries: tries)

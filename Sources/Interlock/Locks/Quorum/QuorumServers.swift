@@ -91,12 +91,11 @@ final class QuorumServers {
 
     // MARK: Asking
 
-    /// Runs a script on one server. Its time limit is `redis.timeout`, which also says when a connection is given up; who
-    /// cannot wait so long stops waiting by itself.
-    func run<Script: ScriptCommand>(
-        _ script: Script, on server: Server, completion: @escaping (Result<Script.Reply, RedisError>) -> Void
+    /// Sends a script to one server. Its timeout is `redis.timeout`, after which the connection is dropped as well.
+    func send<Script: ScriptCommand>(
+        _ script: Script, to server: Server, completion: @escaping (Result<Script.Reply, RedisError>) -> Void
     ) {
-        pipelines[server].run(script, completion: completion)
+        pipelines[server].send(script, completion: completion)
     }
 
     /// Runs a script on every server and hands over the answers, by server, when all are in or after so many milliseconds.
@@ -118,7 +117,7 @@ final class QuorumServers {
         let end = runtime.time.now().advanced(byMilliseconds: milliseconds)
         question.timeout = runtime.deadlines.schedule(at: end) { question.finish() }
         for server in 0..<count {
-            run(script, on: server) { question.receive($0, from: server) }
+            send(script, to: server) { question.receive($0, from: server) }
         }
     }
 
@@ -156,7 +155,7 @@ final class QuorumServers {
     func free(_ leftover: Leftover, on server: Server) {
         let script = QuorumReleaseScript(
             keys: runtime.keys, name: leftover.name, token: leftover.token, only: leftover.only)
-        run(script, on: server) { [weak self] result in
+        send(script, to: server) { [weak self] result in
             guard let self, case .failure = result else { return }
             if self.leftovers[server].count < Self.leftoverCapacity { self.leftovers[server].append(leftover) }
         }
