@@ -70,6 +70,26 @@ public struct BreakerSettings: Hashable, Sendable {
     }
 }
 
+extension BreakerSettings: DigestedSetting {
+    package var digestedParts: Parts {
+        [
+            ("failureRate", failureRate), ("slowCall", slowCall), ("slowRate", slowRate), ("window", window),
+            ("minimumCalls", minimumCalls), ("consecutiveFailures", consecutiveFailures), ("reporters", reporters),
+            ("openFor", openFor), ("halfOpenPermits", halfOpenPermits), ("failureStatuses", failureStatuses),
+            ("ignoredStatuses", ignoredStatuses), ("honoursRetryAfter", honoursRetryAfter), ("isMetricsOnly", isMetricsOnly),
+        ]
+    }
+}
+
+extension BreakerSettings.Window: DigestedSetting {
+    package var digestedParts: Parts {
+        switch self {
+        case .time(let length): [("time", length)]
+        case .calls(let count): [("calls", count)]
+        }
+    }
+}
+
 extension BreakerSettings {
     /// What an outcome that was reported with a status counts as. Whoever ignores a call is not overruled.
     package func judged(_ outcome: Outcome, status: Int?) -> Outcome {
@@ -134,4 +154,8 @@ public struct StatusSet: Hashable, Sendable {
     public func contains(_ status: Int) -> Bool {
         ranges.contains { $0.contains(status) }
     }
+}
+
+extension StatusSet: DigestedSetting {
+    package var digestedParts: Parts { [("ranges", ranges)] }
 }

@@ -49,6 +49,27 @@ package struct ProbeSettings: Hashable, Sendable {
     package var outageLapse: Duration { interval * 3 + timeout }
 }
 
+extension ProbeSettings: DigestedSetting {
+    package var digestedParts: Parts {
+        [
+            ("target", target), ("interval", interval), ("timeout", timeout), ("expectation", expectation),
+            ("unhealthyAfter", unhealthyAfter), ("healthyAfter", healthyAfter), ("isFollowedByTrial", isFollowedByTrial),
+            ("origin", origin),
+        ]
+    }
+}
+
+extension ProbeSettings.Target: DigestedSetting {
+    package var digestedParts: Parts {
+        switch self {
+        case .http(let url): [("http", url)]
+        case .tcp(let host, let port): [("tcp.host", host), ("tcp.port", port)]
+        }
+    }
+}
+
+extension ProbeSettings.Origin: DigestedSetting {}
+
 /// What a good answer to an HTTP probe looks like: all that is said must hold.
 package struct ProbeExpectation: Hashable, Sendable {
     /// What the body must have; judged on its first `inspectedBytes`.
@@ -80,6 +101,23 @@ package struct ProbeExpectation: Hashable, Sendable {
         self.statuses = statuses
         self.headers = headers
         self.body = body
+    }
+}
+
+extension ProbeExpectation: DigestedSetting {
+    package var digestedParts: Parts { [("statuses", statuses), ("headers", headers), ("body", body)] }
+}
+
+extension ProbeExpectation.Header: DigestedSetting {
+    package var digestedParts: Parts { [("name", name), ("value", value)] }
+}
+
+extension ProbeExpectation.Body: DigestedSetting {
+    package var digestedParts: Parts {
+        switch self {
+        case .contains(let text): [("contains", text)]
+        case .json(let path, let value): [("json.path", path), ("json.equals", value)]
+        }
     }
 }
 

@@ -60,6 +60,10 @@ package struct DescriptorPattern: Hashable, Sendable {
     }
 }
 
+extension DescriptorPattern: DigestedSetting {
+    package var digestedParts: Parts { [("text", text), ("parts", parts)] }
+}
+
 /// What a rule does with the descriptors that end at it.
 package enum DescriptorLimit: Hashable, Sendable {
     /// They pass and are counted in the metrics only.
@@ -71,6 +75,18 @@ package enum DescriptorLimit: Hashable, Sendable {
 
     /// The window of a limit of 0 that names none.
     package static let blockedWindow = Duration.seconds(86_400)
+}
+
+extension DescriptorLimit: DigestedSetting {
+    package var digestedParts: Parts {
+        switch self {
+        case .unlimited: []
+        case .blocked(let window): [("blocked.window", window)]
+        case .rate(let limit, let isAligned): [("rate..0", limit), ("rate.isAligned", isAligned)]
+        }
+    }
+    /// The text of `unlimited`, the only case without parts.
+    package var digestedText: String { "unlimited" }
 }
 
 /// A rule of a domain: which entry it is for, what holds for the descriptors that end with that entry, and the rules for the next one.
@@ -97,6 +113,16 @@ package struct DescriptorRule: Hashable, Sendable {
         self.value = value
         self.limit = limit
         self.rules = rules
+    }
+}
+
+extension DescriptorRule: DigestedSetting {
+    /// All settings except the nested rules, whose lines follow.
+    package var digestedParts: Parts {
+        [
+            ("key", key), ("value", value), ("limit", limit), ("name", name), ("replaces", replaces), ("isShadow", isShadow),
+            ("sharesCount", sharesCount), ("hasDetailedMetrics", hasDetailedMetrics),
+        ]
     }
 }
 
@@ -133,24 +159,27 @@ package struct RateLimitDomain: Hashable, Sendable {
     }
 }
 
-extension RateLimitDomain {
-    /// By which sidecars find out that they run with different rules of a domain, as with `ServiceDefinition.digest`.
-    package var digest: String {
-        var own = self
-        own.name = ""
-        own.rules = []
-        return TextDigest.of(TextDigest.settings(of: own, except: Self.unset) + Self.settings(of: rules, at: ""))
+extension RateLimitDomain: DigestedSetting {
+    /// All settings except the name, which is written beside the digest, and the rules, whose lines follow.
+    package var digestedParts: Parts {
+        [
+            ("isIndependent", isIndependent), ("countsRefused", countsRefused), ("isShadow", isShadow),
+            ("whenRedisIsDown", whenRedisIsDown), ("maximumCounters", maximumCounters),
+        ]
     }
 
-    private static func settings(of rules: [DescriptorRule], at path: String) -> [String] {
-        rules.enumerated().flatMap { place, rule in
-            let path = "\(path).\(place)"
-            var own = rule
-            own.rules = []
-            return TextDigest.settings(of: own, except: unsetRule).map { path + $0 } + settings(of: rule.rules, at: path)
+    /// By which sidecars find out that they run with different rules of a domain, as with `ServiceDefinition.digest`.
+    package var digest: String {
+        TextDigest.of(digestedLines(except: Self.unset) + Self.lines(of: rules, at: ""))
+    }
+
+    private static func lines(of rules: [DescriptorRule], at path: String) -> [String] {
+        rules.enumerated().flatMap { index, rule in
+            let path = "\(path).\(index)"
+            return rule.digestedLines(except: unsetRule).map { path + $0 } + lines(of: rule.rules, at: path)
         }
     }
 
-    private static let unset = Set(TextDigest.settings(of: RateLimitDomain(name: "")))
-    private static let unsetRule = Set(TextDigest.settings(of: DescriptorRule(key: "")))
+    private static let unset = Set(RateLimitDomain(name: "").digestedLines())
+    private static let unsetRule = Set(DescriptorRule(key: "").digestedLines())
 }

@@ -23,6 +23,13 @@ public enum LimitAlgorithm: Hashable, Sendable {
     }
 }
 
+extension LimitAlgorithm: DigestedSetting {
+    package var digestedParts: Parts {
+        if case .gcra(let burst) = self { [("gcra.burst", burst)] } else { [] }
+    }
+    package var digestedText: String { name.rawValue }
+}
+
 /// One limit of a service: at most `limit` calls (or cost) in each window.
 public struct LimitDefinition: Hashable, Sendable {
     /// The most that any limit may allow.
@@ -93,6 +100,15 @@ public struct LimitDefinition: Hashable, Sendable {
     }
 }
 
+extension LimitDefinition: DigestedSetting {
+    package var digestedParts: Parts {
+        [
+            ("name", name), ("limit", limit), ("window", window), ("algorithm", algorithm), ("isPerSubject", isPerSubject),
+            ("isShadow", isShadow), ("requiresSubject", requiresSubject),
+        ]
+    }
+}
+
 /// What a service does when a limit is reached, besides refusing the call.
 public struct LimitPolicy: Hashable, Sendable {
     /// What becomes of a call at the limit.
@@ -128,6 +144,14 @@ public struct LimitPolicy: Hashable, Sendable {
     }
 }
 
+extension LimitPolicy: DigestedSetting {
+    package var digestedParts: Parts {
+        [("action", action), ("pause", pause), ("patience", patience), ("maximumWaiting", maximumWaiting)]
+    }
+}
+
+extension LimitPolicy.Action: DigestedSetting {}
+
 /// What a service's limits and breaker do while Redis cannot be reached.
 public enum OutagePolicy: String, CaseIterable, Hashable, Sendable {
     /// This sidecar grants its own share: limit ÷ sidecars.
@@ -137,3 +161,5 @@ public enum OutagePolicy: String, CaseIterable, Hashable, Sendable {
     /// Everything is refused as unavailable.
     case deny
 }
+
+extension OutagePolicy: DigestedSetting {}

@@ -77,19 +77,4 @@ package enum TextDigest {
     }
 
     static func of(_ settings: [String]) -> String { of(settings.joined(separator: "\n")) }
-
-    /// The settings of a value but for those that are as in `unset`: what has its default does not count, so that a newer version, which has
-    /// more settings, agrees with an older one.
-    static func settings(of value: Any, except unset: Set<String>) -> [String] {
-        settings(of: value).filter { !unset.contains($0) }
-    }
-
-    /// Every setting of a value with its path, in the order in which they are declared.
-    static func settings(of value: Any, at path: String = "") -> [String] {
-        let children = Mirror(reflecting: value).children
-        guard !children.isEmpty, !(value is Duration) else { return ["\(path)=\(value)"] }
-        return children.enumerated().flatMap { index, child in
-            settings(of: child.value, at: "\(path).\(child.label ?? "\(index)")")
-        }
-    }
 }

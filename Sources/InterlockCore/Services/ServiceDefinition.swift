@@ -64,32 +64,27 @@ public struct ServiceDefinition: Hashable, Sendable {
     }
 }
 
-extension ServiceDefinition {
-    /// 64 bits by which sidecars find out that they run with different definitions of a service: 16 hexadecimal digits.
-    package var digest: String {
-        var unset = Self.unset
-        unset.insert(".name=\(name)")
-        // Limits of the first version had all other settings: what came later does not count while it is as if it were not there.
-        for place in limits.indices { unset.insert(".limits.\(place).requiresSubject=false") }
-        unset.formUnion(Self.laterUpstream)
-        let settings = TextDigest.settings(of: self, except: unset).filter { !$0.hasPrefix(Self.ownFiles) }
-        // The first version could not leave it out.
-        let total = ".upstream.some.totalTimeout="
-        return TextDigest.of(
-            settings.map { setting in
-                guard setting.hasPrefix(total), let end = upstream?.totalTimeout else { return setting }
-                return "\(total)\(end)"
-            })
+extension ServiceDefinition: DigestedSetting {
+    /// All settings but the name, which is written beside the digest.
+    package var digestedParts: Parts {
+        [
+            ("upstream", upstream), ("limits", limits), ("onLimit", onLimit), ("concurrency", concurrency),
+            ("maximumSubjects", maximumSubjects), ("breaker", breaker), ("probe", probe), ("whenRedisIsDown", whenRedisIsDown),
+            ("permitLifetime", permitLifetime),
+        ]
     }
 
-    /// The setting that describes a file of this host: other hosts may have the same authorities in another file.
-    private static let ownFiles = ".upstream.some.certificateAuthorityDigest"
+    /// 64 bits by which sidecars find out that they run with different definitions of a service: 16 hexadecimal digits.
+    package var digest: String {
+        var unset = Self.unset.union(Self.laterUpstream)
+        // Limits and upstreams write their defaults too, except for settings that the first version did not have.
+        for index in limits.indices { unset.insert(".limits.\(index).requiresSubject=false") }
+        return TextDigest.of(digestedLines(except: unset))
+    }
 
-    /// The settings of an upstream that the first version did not have, with their defaults.
+    private static let unset = Set(ServiceDefinition(name: "").digestedLines())
     private static let laterUpstream = Set(
-        TextDigest.settings(of: ServiceDefinition(name: "", upstream: UpstreamSettings(url: ""))).filter { setting in
+        UpstreamSettings(url: "").digestedLines(at: ".upstream.some").filter { setting in
             [".upstream.some.idleTimeout=", ".upstream.some.connections."].contains { setting.hasPrefix($0) }
         })
-
-    private static let unset = Set(TextDigest.settings(of: ServiceDefinition(name: "")))
 }

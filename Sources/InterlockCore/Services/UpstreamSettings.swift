@@ -41,6 +41,19 @@ package struct UpstreamSettings: Hashable, Sendable {
     }
 }
 
+extension UpstreamSettings: DigestedSetting {
+    /// All settings but the digest of a file: other hosts may have the same authorities in another file.
+    package var digestedParts: Parts {
+        [
+            ("url", url), ("connectTimeout", connectTimeout), ("firstByteTimeout", firstByteTimeout),
+            ("idleTimeout", idleTimeout),
+            // The first version could not leave it out, so it is written like a duration that is always there.
+            ("totalTimeout", totalTimeout.map { "\($0)" } ?? "nil"), ("connections", connections), ("retries", retries),
+            ("fallback", fallback), ("certificateAuthority", certificateAuthority), ("speaksHTTP2", speaksHTTP2),
+        ]
+    }
+}
+
 /// How long connections to a service are kept.
 package struct ConnectionSettings: Hashable, Sendable {
     /// The time after which an unused connection is closed. Choose it shorter than most servers' own, because a request
@@ -54,6 +67,10 @@ package struct ConnectionSettings: Hashable, Sendable {
         self.idle = idle
         self.maximumAge = maximumAge
     }
+}
+
+extension ConnectionSettings: DigestedSetting {
+    package var digestedParts: Parts { [("idle", idle), ("maximumAge", maximumAge)] }
 }
 
 /// How often the proxy tries again. Only idempotent calls without a body are, and only within the budget.
@@ -72,12 +89,28 @@ package struct RetrySettings: Hashable, Sendable {
     }
 }
 
+extension RetrySettings: DigestedSetting {
+    package var digestedParts: Parts {
+        [("attempts", attempts), ("budget", budget), ("minimumPerSecond", minimumPerSecond)]
+    }
+}
+
 /// What is answered when the service cannot be called: open, limited, busy, or the call itself failed.
 package enum FallbackSettings: Hashable, Sendable {
     /// Always the same answer.
     case fixed(status: Int, body: String, mediaType: String)
     /// The last good answer to the same `GET`, not older than this.
     case lastGood(maximumAge: Duration)
+}
+
+extension FallbackSettings: DigestedSetting {
+    package var digestedParts: Parts {
+        switch self {
+        case .fixed(let status, let body, let mediaType):
+            [("fixed.status", status), ("fixed.body", body), ("fixed.mediaType", mediaType)]
+        case .lastGood(let maximumAge): [("lastGood.maximumAge", maximumAge)]
+        }
+    }
 }
 
 /// Decides whether the proxy may try a call again, so that retries cannot multiply an outage.
