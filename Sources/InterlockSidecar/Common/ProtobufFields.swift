@@ -2,6 +2,7 @@ package import NIOCore
 
 /// Reads the fields of a message one by one, where decoding it would take longer than what is done with it, or hold too much.
 /// <https://protobuf.dev/programming-guides/encoding/>
+/// Benchmark: `make envoy-speed`, decisions per second of the sidecar's processor time.
 struct ProtobufReader {
     private let bytes: UnsafeRawBufferPointer
     private var place = 0
@@ -98,7 +99,8 @@ extension ByteBuffer {
     }
 }
 
-/// Writes a message field by field. Into an array: a buffer takes twenty times as long for each byte.
+/// Writes a message field by field into an array, because a `ByteBuffer` takes twenty times as long per byte.
+/// Benchmarks: `make envoy-speed` for answers about limits, `make traces-speed` for spans.
 struct ProtobufWriter {
     private(set) var bytes: [UInt8] = []
 
