@@ -324,8 +324,19 @@ package final class CoordinatorCalls {
 
     /// A configured service, for many calls; hold it no longer than `servicesVersion` stays the same.
     package func service(_ name: String) -> Result<ServiceReference, InterlockError> {
-        guard let service = services[name] else { return .failure(unknownService(name)) }
+        guard let service = services[name] else {
+            let hint = "see BREAKER.LIST for those that are"
+            return .failure(InterlockError(.unknownService, "no service \"\(Excerpt(name))\" is configured; \(hint)"))
+        }
         return .success(ServiceReference(service: service))
+    }
+
+    /// Calls `body` with the named service, or `fail` if it is not configured.
+    private func withService(_ name: String, fail: (InterlockError) -> Void, _ body: (GuardedService) -> Void) {
+        switch service(name) {
+        case .success(let reference): body(reference.service)
+        case .failure(let error): fail(error)
+        }
     }
 
     /// Whether an answer that a task on the event loop has at once is to wait for `pause`: the task goes on where it is, and one that asks
@@ -366,22 +377,18 @@ package final class CoordinatorCalls {
 
     /// What a call of cost 1 would be told, taking nothing.
     package func peek(service name: String, subject: String?, completion: Completion<TakeAnswer>) {
-        guard let service = services[name] else {
-            completion(.failed(unknownService(name)))
-            return
+        withService(name, fail: { completion(.failed($0)) }) {
+            executor.peek($0, subject: subject, completion: completion)
         }
-        executor.peek(service, subject: subject, completion: completion)
     }
 
     /// Where each limit stands that applies to a call, in the order of the definition; takes nothing.
     package func listLimits(
         service name: String, subject: String?, completion: Completion<Result<[LimitStanding], InterlockError>>
     ) {
-        guard let service = services[name] else {
-            completion(.failure(unknownService(name)))
-            return
+        withService(name, fail: { completion(.failure($0)) }) {
+            executor.list($0, subject: subject) { completion($0) }
         }
-        executor.list(service, subject: subject) { completion($0) }
     }
 
     /// Takes from a rate that the caller names, as `CL.THROTTLE` of redis-cell does. Unavailable while Redis is away.
@@ -432,17 +439,14 @@ package final class CoordinatorCalls {
         service name: String, permit: PermitID, _ report: OutcomeReport,
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
     ) {
-        guard let service = services[name] else {
-            completion(.failure(unknownService(name)))
-            return
+        withService(name, fail: { completion(.failure($0)) }) {
+            executor.report($0, permit: permit, report, completion: completion)
         }
-        executor.report(service, permit: permit, report, completion: completion)
     }
 
     /// A service's breaker as this sidecar sees it. No Redis.
     package func breaker(service name: String) -> Result<BreakerStatus, InterlockError> {
-        guard let service = services[name] else { return .failure(unknownService(name)) }
-        return .success(executor.status(of: service))
+        service(name).map { executor.status(of: $0.service) }
     }
 
     /// Why a service's breaker is open; `local`: it is so for this sidecar alone.
@@ -465,11 +469,9 @@ package final class CoordinatorCalls {
         service name: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil,
         reason: String = "", by: String, completion: Completion<Result<BreakerStatus, InterlockError>>
     ) {
-        guard let service = services[name] else {
-            completion(.failure(unknownService(name)))
-            return
+        withService(name, fail: { completion(.failure($0)) }) {
+            executor.force($0, to: state, forMilliseconds: milliseconds, reason: reason, by: by, completion: completion)
         }
-        executor.force(service, to: state, forMilliseconds: milliseconds, reason: reason, by: by, completion: completion)
     }
 
     /// Tells a service's breaker what its outage monitor has found; answers with the breaker's state after it.
@@ -481,11 +483,9 @@ package final class CoordinatorCalls {
         service name: String, _ finding: OutageFinding,
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
     ) {
-        guard let service = services[name] else {
-            completion(.failure(unknownService(name)))
-            return
+        withService(name, fail: { completion(.failure($0)) }) {
+            executor.outage($0, finding, completion: completion)
         }
-        executor.outage(service, finding, completion: completion)
     }
 
     /// A service's definition, if it is configured.
@@ -525,9 +525,5 @@ package final class CoordinatorCalls {
 
     package func unfollow(_ id: UInt64) {
         feed.remove(id)
-    }
-
-    private func unknownService(_ name: String) -> InterlockError {
-        InterlockError(.unknownService, "no service \"\(Excerpt(name))\" is configured; see BREAKER.LIST for those that are")
     }
 }

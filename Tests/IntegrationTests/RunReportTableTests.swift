@@ -10,18 +10,20 @@ struct RunReportTableTests {
     private static func report(_ change: (inout RunReport) -> Void = { _ in }) -> RunReport {
         var report = RunReport(
             title: "lock", startedAt: 1_795_237_271_176, duration: 30, seed: 42,
-            settings: [.init(name: "clients", value: "64")],
-            operations: [
-                OperationReport(
-                    kind: .acquire, offered: 1_234_567, done: 1_230_000, refused: ["held": 4000, "busy": 5],
-                    failed: ["UNAVAILABLE": 500], unknown: 62,
-                    latency: LatencyReport(
-                        count: 1_234_505, mean: 210, p50: 180, p90: 400, p99: 1500, p999: 9000, max: 1_200_000, percentiles: []))
-            ],
-            timeline: [], redisCommands: 2_470_000, redisCommandsPerOperation: 2.004,
-            processes: [ProcessReport(name: "sidecar 0", coreShare: 0.42, residentPeak: 41_943_040, residentEnd: 40_894_464)],
-            faults: [], ownership: [], windows: [],
-            check: CheckReport(operations: 1_234_505, lockCycles: 1_230_000, staleWritesRefused: 3))
+            settings: [.init(name: "clients", value: "64")])
+        report.operations = [
+            OperationReport(
+                kind: .acquire, offered: 1_234_567, done: 1_230_000, refused: ["held": 4000, "busy": 5],
+                failed: ["UNAVAILABLE": 500], unknown: 62,
+                latency: LatencyReport(
+                    count: 1_234_505, mean: 210, p50: 180, p90: 400, p99: 1500, p999: 9000, max: 1_200_000, percentiles: []))
+        ]
+        report.redisCommands = 2_470_000
+        report.redisCommandsPerOperation = 2.004
+        report.processes = [
+            ProcessReport(name: "sidecar 0", coreShare: 0.42, residentPeak: 41_943_040, residentEnd: 40_894_464)
+        ]
+        report.check = CheckReport(operations: 1_234_505, lockCycles: 1_230_000, staleWritesRefused: 3)
         change(&report)
         return report
     }

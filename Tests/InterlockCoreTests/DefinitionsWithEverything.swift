@@ -1,36 +1,42 @@
 import InterlockCore
 
 extension ServiceDefinition {
-    static let withEverything = ServiceDefinition(
-        name: "catalog",
-        upstream: UpstreamSettings(
-            url: "https://a.example/v1", connectTimeout: .milliseconds(1500), firstByteTimeout: .seconds(7),
-            idleTimeout: .seconds(90), totalTimeout: .seconds(30),
-            connections: ConnectionSettings(idle: .seconds(6), maximumAge: .seconds(70)),
-            retries: RetrySettings(attempts: 2, budget: 0.25, minimumPerSecond: 3),
-            fallback: .fixed(status: 503, body: "{}\n", mediaType: "application/json"),
-            certificateAuthority: "/etc/ca.pem", speaksHTTP2: true),
-        limits: [
-            LimitDefinition(name: "1s", limit: 10, window: .seconds(1), isPerSubject: true, isShadow: true),
-            LimitDefinition(
-                name: "1m", limit: 100, window: .seconds(60), algorithm: .sliding, isPerSubject: true, requiresSubject: true),
-            LimitDefinition(name: "smooth", limit: 5, window: .milliseconds(250), algorithm: .gcra(burst: 4)),
-        ],
-        onLimit: LimitPolicy(
-            action: .trip, pause: .milliseconds(500) ... .seconds(4), patience: .seconds(6), maximumWaiting: 20),
-        concurrency: 7, maximumSubjects: 5000,
-        breaker: BreakerSettings(
-            failureRate: 0.4, slowCall: .milliseconds(800), slowRate: 0.6, window: .calls(50), minimumCalls: 5,
-            consecutiveFailures: 9, reporters: 2, openFor: .seconds(1) ... .seconds(30), halfOpenPermits: 4,
-            failureStatuses: StatusSet(429...429, 502...504), ignoredStatuses: StatusSet(404...404),
-            honoursRetryAfter: false, isMetricsOnly: true),
-        probe: ProbeSettings(
-            target: .http("/status"), interval: .seconds(2), timeout: .milliseconds(300),
-            expectation: ProbeExpectation(
-                statuses: StatusSet(200...204, 301...302), headers: [.init(name: "X-State", value: "up")],
-                body: [.contains("ok"), .json(path: "$.a", equals: "1")]),
-            unhealthyAfter: 4, healthyAfter: 5, isFollowedByTrial: true, origin: .all),
-        whenRedisIsDown: .allow, permitLifetime: .seconds(45))
+    static let withEverything = {
+        var service = ServiceDefinition(
+            name: "catalog",
+            upstream: UpstreamSettings(
+                url: "https://a.example/v1", connectTimeout: .milliseconds(1500), firstByteTimeout: .seconds(7),
+                idleTimeout: .seconds(90), totalTimeout: .seconds(30),
+                connections: ConnectionSettings(idle: .seconds(6), maximumAge: .seconds(70)),
+                retries: RetrySettings(attempts: 2, budget: 0.25, minimumPerSecond: 3),
+                fallback: .fixed(status: 503, body: "{}\n", mediaType: "application/json")),
+            limits: [
+                LimitDefinition(name: "1s", limit: 10, window: .seconds(1), isPerSubject: true, isShadow: true),
+                LimitDefinition(
+                    name: "1m", limit: 100, window: .seconds(60), algorithm: .sliding, isPerSubject: true, requiresSubject: true),
+                LimitDefinition(name: "smooth", limit: 5, window: .milliseconds(250), algorithm: .gcra(burst: 4)),
+            ],
+            onLimit: LimitPolicy(
+                action: .trip, pause: .milliseconds(500) ... .seconds(4), patience: .seconds(6), maximumWaiting: 20),
+            concurrency: 7,
+            breaker: BreakerSettings(
+                failureRate: 0.4, slowCall: .milliseconds(800), slowRate: 0.6, window: .calls(50), minimumCalls: 5,
+                consecutiveFailures: 9, reporters: 2, openFor: .seconds(1) ... .seconds(30), halfOpenPermits: 4,
+                failureStatuses: StatusSet(429...429, 502...504), ignoredStatuses: StatusSet(404...404),
+                honoursRetryAfter: false, isMetricsOnly: true),
+            probe: ProbeSettings(
+                target: .http("/status"), interval: .seconds(2), timeout: .milliseconds(300),
+                expectation: ProbeExpectation(
+                    statuses: StatusSet(200...204, 301...302), headers: [.init(name: "X-State", value: "up")],
+                    body: [.contains("ok"), .json(path: "$.a", equals: "1")]),
+                unhealthyAfter: 4, healthyAfter: 5, isFollowedByTrial: true, origin: .all),
+            whenRedisIsDown: .allow)
+        service.maximumSubjects = 5000
+        service.permitLifetime = .seconds(45)
+        service.upstream?.certificateAuthority = "/etc/ca.pem"
+        service.upstream?.speaksHTTP2 = true
+        return service
+    }()
 
     static let withOtherCases = {
         var service = ServiceDefinition(

@@ -90,7 +90,7 @@ struct ConfigurationDefaultsTests {
                            open_for: 7s, half_open_permits: 4, reporters: 1 }
             """
         )
-        let expected = ServiceDefinition(
+        var expected = ServiceDefinition(
             name: "catalog",
             upstream: UpstreamSettings(url: "https://api.example.com:8443/v1"),
             limits: [
@@ -107,9 +107,9 @@ struct ConfigurationDefaultsTests {
                 openFor: .seconds(7) ... .seconds(7),
                 halfOpenPermits: 4
             ),
-            whenRedisIsDown: .deny,
-            permitLifetime: .seconds(90)
+            whenRedisIsDown: .deny
         )
+        expected.permitLifetime = .seconds(90)
         #expect(read.services == [expected])
         #expect(read.warnings.isEmpty)
     }

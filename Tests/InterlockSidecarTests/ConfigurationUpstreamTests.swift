@@ -98,7 +98,8 @@ struct ConfigurationUpstreamTests {
             idleTimeout: .seconds(5), totalTimeout: .seconds(3),
             connections: ConnectionSettings(idle: .seconds(6), maximumAge: .seconds(7)),
             retries: RetrySettings(attempts: 2, budget: 0.25, minimumPerSecond: 0),
-            fallback: .lastGood(maximumAge: .seconds(300)), certificateAuthority: file)
+            fallback: .lastGood(maximumAge: .seconds(300)))
+        expected.certificateAuthority = file
         expected.certificateAuthorityDigest = read.services.first?.upstream?.certificateAuthorityDigest
         #expect(expected.certificateAuthorityDigest != nil)
         #expect(read.services.first?.upstream == expected)

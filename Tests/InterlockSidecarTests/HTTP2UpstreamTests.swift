@@ -17,7 +17,8 @@ struct HTTP2UpstreamTests {
     ) async throws {
         try await PlayedHTTP2Server.with(reply) { server in
             var service = ServiceDefinition(
-                name: "shop", upstream: UpstreamSettings(url: "http://127.0.0.1:\(server.port)", speaksHTTP2: true))
+                name: "shop", upstream: UpstreamSettings(url: "http://127.0.0.1:\(server.port)"))
+            service.upstream?.speaksHTTP2 = true
             configure(&service)
             try await HTTPTestDoor.with(services: [service]) { door in try await body(door, server.connections) }
         }

@@ -39,10 +39,10 @@ struct ResetClientTests {
         let preface = ByteBuffer(string: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         let channel = EmbeddedChannel(handler: Reset(unread: ByteBuffer(repeating: 0, count: 9)), loop: eventLoop)
         channel.connect(to: try SocketAddress(unixDomainSocketPath: "/client"), promise: nil)
-        let metrics = PrometheusRegistry()
         let door = HTTPDoorContext(
-            router: HTTPRouter(routes: [], metrics: metrics), gate: HTTPGate(access: AccessControl(keys: []), hosts: ["a"]),
-            isTLS: false, maximumConnections: 4, firstRequestTimeout: .seconds(10), idleTimeout: .seconds(60), metrics: metrics,
+            router: HTTPRouter(routes: [], metrics: PrometheusRegistry()),
+            gate: HTTPGate(access: AccessControl(keys: []), hosts: ["a"]), isTLS: false, maximumConnections: 4,
+            firstRequestTimeout: .seconds(10), idleTimeout: .seconds(60),
             turns: ClientTurns(eventLoop: eventLoop) { 0 }, logger: Self.logger)
         try door.serve(channel)
         try channel.writeInbound(preface)
@@ -60,8 +60,8 @@ struct ResetClientTests {
         let coordinator = Coordinator(configuration: configuration, eventLoop: eventLoop, logger: Self.logger)
         let door = try await eventLoop.executeInContext {
             let door = RESPDoorContext(
-                coordinator: coordinator, access: AccessControl(keys: []), maximumConnections: 4, stallTimeout: .seconds(10),
-                logger: Self.logger, turns: ClientTurns(eventLoop: eventLoop) { 0 })
+                commands: RESPCommands(coordinator: coordinator), access: AccessControl(keys: []), maximumConnections: 4,
+                stallTimeout: .seconds(10), turns: ClientTurns(eventLoop: eventLoop) { 0 }, logger: Self.logger)
             try channel.pipeline.syncOperations.addHandler(Reset(unread: ByteBuffer(string: "PING\r\n")))
             try door.serve(channel)
             return NIOLoopBound(door, eventLoop: eventLoop)

@@ -32,40 +32,37 @@ public struct ServiceDefinition: Hashable, Sendable {
         whenRedisIsDown: OutagePolicy = .local,
         permitLifetime: Duration = .seconds(60)
     ) {
-        self.init(
-            name: name, upstream: nil, limits: limits, onLimit: onLimit, concurrency: concurrency,
-            maximumSubjects: maximumSubjects, breaker: breaker, whenRedisIsDown: whenRedisIsDown,
-            permitLifetime: permitLifetime)
+        self.name = name
+        self.limits = limits
+        self.onLimit = onLimit
+        self.concurrency = concurrency
+        self.maximumSubjects = maximumSubjects
+        self.breaker = breaker
+        self.whenRedisIsDown = whenRedisIsDown
+        self.permitLifetime = permitLifetime
     }
 
-    /// With what only a sidecar does: its proxy calls `upstream`, and its monitor watches for outages by `probe`.
+    /// Creates a service of a sidecar, whose proxy calls `upstream` and whose outage monitor sends `probe`.
     package init(
         name: String,
         upstream: UpstreamSettings?,
         limits: [LimitDefinition] = [],
         onLimit: LimitPolicy = LimitPolicy(),
         concurrency: Int? = nil,
-        maximumSubjects: Int = 100_000,
         breaker: BreakerSettings = BreakerSettings(),
         probe: ProbeSettings? = nil,
-        whenRedisIsDown: OutagePolicy = .local,
-        permitLifetime: Duration = .seconds(60)
+        whenRedisIsDown: OutagePolicy = .local
     ) {
-        self.name = name
+        self.init(
+            name: name, limits: limits, onLimit: onLimit, concurrency: concurrency, breaker: breaker,
+            whenRedisIsDown: whenRedisIsDown)
         self.upstream = upstream
-        self.limits = limits
-        self.onLimit = onLimit
-        self.concurrency = concurrency
-        self.maximumSubjects = maximumSubjects
-        self.breaker = breaker
         self.probe = probe
-        self.whenRedisIsDown = whenRedisIsDown
-        self.permitLifetime = permitLifetime
     }
 }
 
 extension ServiceDefinition: DigestedSetting {
-    /// All settings but the name, which is written beside the digest.
+    /// All settings except the name, which is written beside the digest.
     package var digestedParts: Parts {
         [
             ("upstream", upstream), ("limits", limits), ("onLimit", onLimit), ("concurrency", concurrency),
@@ -77,7 +74,7 @@ extension ServiceDefinition: DigestedSetting {
     /// 64 bits by which sidecars find out that they run with different definitions of a service: 16 hexadecimal digits.
     package var digest: String {
         var unset = Self.unset.union(Self.laterUpstream)
-        // Limits and upstreams write their defaults too, except for settings that the first version did not have.
+        // Limits and upstreams write defaults as well, except for settings that the first version did not have.
         for index in limits.indices { unset.insert(".limits.\(index).requiresSubject=false") }
         return TextDigest.of(digestedLines(except: unset))
     }

@@ -20,13 +20,13 @@ package struct UpstreamSettings: Hashable, Sendable {
     /// digest.
     package var certificateAuthorityDigest: [UInt8]?
     /// It is called with HTTP/2: over TLS where it agrees, and else in any case.
-    package var speaksHTTP2: Bool
+    package var speaksHTTP2 = false
 
     package init(
         url: String, connectTimeout: Duration = .seconds(2), firstByteTimeout: Duration = .seconds(15),
         idleTimeout: Duration = .seconds(300), totalTimeout: Duration? = .seconds(60),
         connections: ConnectionSettings = ConnectionSettings(), retries: RetrySettings = RetrySettings(),
-        fallback: FallbackSettings? = nil, certificateAuthority: String? = nil, speaksHTTP2: Bool = false
+        fallback: FallbackSettings? = nil
     ) {
         self.url = url
         self.connectTimeout = connectTimeout
@@ -36,18 +36,16 @@ package struct UpstreamSettings: Hashable, Sendable {
         self.connections = connections
         self.retries = retries
         self.fallback = fallback
-        self.certificateAuthority = certificateAuthority
-        self.speaksHTTP2 = speaksHTTP2
     }
 }
 
 extension UpstreamSettings: DigestedSetting {
-    /// All settings but the digest of a file: other hosts may have the same authorities in another file.
+    /// All settings except `certificateAuthorityDigest`, which describes a file on this host.
     package var digestedParts: Parts {
         [
             ("url", url), ("connectTimeout", connectTimeout), ("firstByteTimeout", firstByteTimeout),
             ("idleTimeout", idleTimeout),
-            // The first version could not leave it out, so it is written like a duration that is always there.
+            // The first version required a total timeout, so it is written like a duration that is not optional.
             ("totalTimeout", totalTimeout.map { "\($0)" } ?? "nil"), ("connections", connections), ("retries", retries),
             ("fallback", fallback), ("certificateAuthority", certificateAuthority), ("speaksHTTP2", speaksHTTP2),
         ]

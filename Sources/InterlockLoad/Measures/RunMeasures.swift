@@ -102,10 +102,17 @@ package struct LoadOutcome: Sendable {
     package func report(
         title: String, seed: UInt64, settings: [RunReport.Setting], faults: [FaultReport] = [], check: CheckReport = CheckReport()
     ) -> RunReport {
-        RunReport(
-            title: title, startedAt: startedAt, duration: duration, seed: seed, settings: settings, operations: operations,
-            timeline: timeline, redisCommands: redisCommands, redisCommandsPerOperation: redisCommandsPerOperation,
-            processes: processes, faults: faults, ownership: ownership, windows: windows, check: check)
+        var report = RunReport(title: title, startedAt: startedAt, duration: duration, seed: seed, settings: settings)
+        report.operations = operations
+        report.timeline = timeline
+        report.redisCommands = redisCommands
+        report.redisCommandsPerOperation = redisCommandsPerOperation
+        report.processes = processes
+        report.faults = faults
+        report.ownership = ownership
+        report.windows = windows
+        report.check = check
+        return report
     }
 }
 

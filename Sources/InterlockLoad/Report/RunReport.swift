@@ -11,40 +11,27 @@ package struct RunReport: Codable, Sendable {
     package var seed: UInt64
     /// What was asked for, in words: `rate: 5000/s`.
     package var settings: [Setting]
-    package var operations: [OperationReport]
+    package var operations: [OperationReport] = []
     /// One point for each second.
-    package var timeline: [TimelinePoint]
+    package var timeline: [TimelinePoint] = []
     /// Commands that Redis received from all its clients; `nil`: Redis was not there to be asked.
     package var redisCommands: Double?
     /// The same for each operation that was done or refused.
     package var redisCommandsPerOperation: Double?
-    package var processes: [ProcessReport]
-    package var faults: [FaultReport]
+    package var processes: [ProcessReport] = []
+    package var faults: [FaultReport] = []
     /// Who held the first few locks when; bounded.
-    package var ownership: [OwnershipSpan]
+    package var ownership: [OwnershipSpan] = []
     /// What was granted in each window of the first few limits; bounded.
-    package var windows: [WindowCount]
-    package var check: CheckReport
+    package var windows: [WindowCount] = []
+    package var check = CheckReport()
 
-    package init(
-        title: String, startedAt: Int64, duration: Double, seed: UInt64, settings: [Setting], operations: [OperationReport],
-        timeline: [TimelinePoint], redisCommands: Double?, redisCommandsPerOperation: Double?, processes: [ProcessReport],
-        faults: [FaultReport], ownership: [OwnershipSpan], windows: [WindowCount], check: CheckReport
-    ) {
+    package init(title: String, startedAt: Int64, duration: Double, seed: UInt64, settings: [Setting]) {
         self.title = title
         self.startedAt = startedAt
         self.duration = duration
         self.seed = seed
         self.settings = settings
-        self.operations = operations
-        self.timeline = timeline
-        self.redisCommands = redisCommands
-        self.redisCommandsPerOperation = redisCommandsPerOperation
-        self.processes = processes
-        self.faults = faults
-        self.ownership = ownership
-        self.windows = windows
-        self.check = check
     }
 
     package struct Setting: Codable, Hashable, Sendable {

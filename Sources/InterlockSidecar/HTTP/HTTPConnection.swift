@@ -428,7 +428,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     /// It comes to no route.
     private func refuse(_ problem: HTTPProblem, hasMore: Bool) {
-        door.refusals.count(problem.code)
+        door.router.refusals.count(problem.code)
         door.logger.log(.httpRefused, ["code": problem.code.rawValue])
         var answer = HTTPAnswer(problem)
         answer.endsConnection = hasMore

@@ -39,7 +39,7 @@ struct HTTPDoor: Service {
             router: HTTPRouter(routes: routes(bound), metrics: setup.metrics),
             gate: HTTPGate(access: setup.access, hosts: setup.listen.hosts), isTLS: setup.certificate != nil,
             maximumConnections: setup.listen.maximumConnections, firstRequestTimeout: TimeAmount(firstRequestTimeout),
-            idleTimeout: TimeAmount(idleTimeout), metrics: setup.metrics, tracer: setup.tracer?.value,
+            idleTimeout: TimeAmount(idleTimeout), tracer: setup.tracer?.value,
             turns: setup.turns?.value ?? ClientTurns(of: setup.coordinator), logger: setup.logger)
         return (NIOLoopBound(context, eventLoop: eventLoop), bound)
     }

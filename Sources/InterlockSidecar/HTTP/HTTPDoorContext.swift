@@ -31,7 +31,6 @@ package final class HTTPDoorContext: ListenerContext {
     let turns: ClientTurns
     /// `nil`: no request is traced.
     let tracer: Tracer?
-    let refusals: HTTPRefusalCounters
     let refusedLogins: RefusedClients
     /// A connection without a request under way, or whose request does not arrive, is closed after so long.
     let idleTimeout: TimeAmount
@@ -50,7 +49,7 @@ package final class HTTPDoorContext: ListenerContext {
 
     package init(
         router: HTTPRouter, gate: HTTPGate, isTLS: Bool, maximumConnections: Int, firstRequestTimeout: TimeAmount,
-        idleTimeout: TimeAmount, metrics: PrometheusRegistry, tracer: Tracer? = nil, turns: ClientTurns, logger: Logger
+        idleTimeout: TimeAmount, tracer: Tracer? = nil, turns: ClientTurns, logger: Logger
     ) {
         self.router = router
         self.gate = gate
@@ -62,7 +61,6 @@ package final class HTTPDoorContext: ListenerContext {
         self.turns = turns
         self.logger = logger
         newcomers = Newcomers(most: isTLS ? Newcomers<AnyObject>.mostWithTLS : nil)
-        refusals = HTTPRefusalCounters(in: metrics)
         refusedLogins = RefusedClients(.unknownKey, at: .http, logger: logger)
     }
 

@@ -20,9 +20,12 @@ package struct HTTPRouter: Sendable {
         case variable(String)
     }
 
+    /// The counters of requests that were refused before they reached a route.
+    let refusals: HTTPRefusalCounters
     private let paths: [Path]
 
     package init(routes: [HTTPRoute], metrics: PrometheusRegistry) {
+        refusals = HTTPRefusalCounters(in: metrics)
         var paths: [Path] = []
         for route in routes {
             let entry = (route, HTTPRouteCounters(route, in: metrics))

@@ -1,10 +1,10 @@
 internal import CoreMetrics
-internal import Interlock
+package import Interlock
 internal import InterlockCore
 internal import NIOCore
 
 /// Carries out the commands of the RESP door: checks role and arity, reads the arguments, and makes the one typed call.
-final class RESPCommands {
+package final class RESPCommands {
     let calls: CoordinatorCalls
     /// The channel that `SUBSCRIBE` knows.
     let eventChannel: String
@@ -19,14 +19,14 @@ final class RESPCommands {
     private let tracer: Tracer?
     private var last: (name: [UInt8], entry: RESPCommandTable.Entry)?
 
-    init(
-        coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup, live: LiveHub, metrics: PrometheusRegistry,
-        tracer: Tracer?
+    package init(
+        coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil }, live: LiveHub? = nil,
+        metrics: PrometheusRegistry = PrometheusRegistry(), tracer: Tracer? = nil
     ) {
         times = CommandTimes(in: metrics)
         self.tracer = tracer
         self.probe = probe
-        self.live = live
+        self.live = live ?? LiveHub(coordinator: coordinator)
         calls = coordinator.callsOnEventLoop()
         eventChannel = coordinator.keys.events
         let names = RESPCommandTable.metricNames

@@ -48,10 +48,12 @@ struct RESPDoor: Service {
 
     private func context() -> RESPDoorContext {
         RESPDoorContext(
-            coordinator: setup.coordinator, access: setup.access, maximumConnections: setup.listen.maximumConnections,
-            stallTimeout: TimeAmount(stallTimeout), loginTimeout: TimeAmount(loginTimeout), isTLS: setup.certificate != nil,
-            logger: setup.logger, probe: setup.probe, live: setup.live.value, metrics: setup.metrics,
-            tracer: setup.tracer?.value, turns: setup.turns?.value)
+            commands: RESPCommands(
+                coordinator: setup.coordinator, probe: setup.probe, live: setup.live.value, metrics: setup.metrics,
+                tracer: setup.tracer?.value),
+            access: setup.access, maximumConnections: setup.listen.maximumConnections, stallTimeout: TimeAmount(stallTimeout),
+            loginTimeout: TimeAmount(loginTimeout), isTLS: setup.certificate != nil,
+            turns: setup.turns?.value ?? ClientTurns(of: setup.coordinator), logger: setup.logger)
     }
 
     private func bootstrap(_ context: NIOLoopBound<RESPDoorContext>, isLocal: Bool = false) -> ServerBootstrap {

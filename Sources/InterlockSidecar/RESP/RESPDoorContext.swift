@@ -1,5 +1,5 @@
 internal import DequeModule
-package import Interlock
+internal import Interlock
 package import Logging
 package import NIOCore
 
@@ -33,11 +33,10 @@ package final class RESPDoorContext: ListenerContext {
     private var lastConnectionID: Int64 = 0
 
     package init(
-        coordinator: Coordinator, access: AccessControl, maximumConnections: Int, stallTimeout: TimeAmount,
-        loginTimeout: TimeAmount = .seconds(10), isTLS: Bool = false, logger: Logger,
-        probe: @escaping ProbeReadings.Lookup = { _ in nil }, live: LiveHub? = nil,
-        metrics: PrometheusRegistry = PrometheusRegistry(), tracer: Tracer? = nil, turns: ClientTurns? = nil
+        commands: RESPCommands, access: AccessControl, maximumConnections: Int, stallTimeout: TimeAmount,
+        loginTimeout: TimeAmount = .seconds(10), isTLS: Bool = false, turns: ClientTurns, logger: Logger
     ) {
+        self.commands = commands
         self.access = access
         self.logger = logger
         refusedLogins = RefusedClients(.unknownKey, at: .resp, logger: logger)
@@ -45,14 +44,10 @@ package final class RESPDoorContext: ListenerContext {
         self.stallTimeout = stallTimeout
         self.loginTimeout = loginTimeout
         newcomers = Newcomers(most: isTLS ? Newcomers<RESPConnection>.mostWithTLS : nil)
-        flushes = DoorFlushes(eventLoop: coordinator.eventLoop)
-        let turns = turns ?? ClientTurns(of: coordinator)
+        flushes = DoorFlushes(eventLoop: turns.eventLoop)
         self.turns = turns
         turnOfOrphans = ClientTurn(turns)
         turnOfOrphans.party = "\0orphans"
-        commands = RESPCommands(
-            coordinator: coordinator, probe: probe, live: live ?? LiveHub(coordinator: coordinator), metrics: metrics,
-            tracer: tracer)
     }
 
     var connectionCount: Int { connections.count }

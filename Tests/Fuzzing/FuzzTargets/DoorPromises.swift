@@ -56,7 +56,6 @@ enum DoorPromises {
 
     /// A door that answers with what it was sent: at `/echo` when that is whole, below `/proxy` as it comes.
     private static func door(on eventLoop: any EventLoop) -> HTTPDoorContext {
-        let metrics = PrometheusRegistry()
         let routes = [
             HTTPRoute(.POST, "/echo", for: .anyone) { call, reply in
                 reply(.text(String(buffer: call.body), mediaType: "text/plain"))
@@ -64,9 +63,9 @@ enum DoorPromises {
             HTTPRoute(relayedBelow: "/proxy", "rest") { _, _, reply in Echo(reply) },
         ]
         return HTTPDoorContext(
-            router: HTTPRouter(routes: routes, metrics: metrics),
+            router: HTTPRouter(routes: routes, metrics: PrometheusRegistry()),
             gate: HTTPGate(access: AccessControl(keys: []), hosts: ["a"]), isTLS: false, maximumConnections: 4,
-            firstRequestTimeout: .seconds(10), idleTimeout: .seconds(60), metrics: metrics,
+            firstRequestTimeout: .seconds(10), idleTimeout: .seconds(60),
             // A clock that stands still: no slice ends, and all is answered at once.
             turns: ClientTurns(eventLoop: eventLoop) { 0 },
             logger: Logger(label: "fuzz") { _ in SwiftLogNoOpLogHandler() })

@@ -5,37 +5,39 @@ import InterlockLoad
 extension RunReport {
     /// A run of ten seconds with something of everything.
     static func sample() -> RunReport {
-        RunReport(
+        var report = RunReport(
             title: "mixed", startedAt: 1_795_000_000_000, duration: 10, seed: 42,
-            settings: [Setting(name: "rate", value: "5000/s")],
-            operations: [
-                OperationReport(
-                    kind: .acquire, offered: 50_000, done: 48_000, refused: ["held": 1500, "busy": 20],
-                    failed: ["UNAVAILABLE": 400], unknown: 80,
-                    latency: LatencyReport(
-                        count: 49_920, mean: 210, p50: 180, p90: 400, p99: 1500, p999: 9000, max: 1_200_000,
-                        percentiles: [
-                            .init(share: 0, microseconds: 90), .init(share: 0.9, microseconds: 400),
-                            .init(share: 1, microseconds: 1_200_000),
-                        ]))
-            ],
-            timeline: (0..<10).map {
-                TimelinePoint(second: $0, offered: 5000, done: 4800, refused: 152, failed: 48, p50: 180, p99: 1500, max: 9000)
-            },
-            redisCommands: 100_000, redisCommandsPerOperation: 2.02,
-            processes: [
-                ProcessReport(name: "sidecar 0", coreShare: 0.42, residentPeak: 41_943_040, residentEnd: 40_894_464)
-            ],
-            faults: [FaultReport(number: 0, kind: .kill, sidecar: 0, began: 3, ended: 3.5, recoveredAfter: 0.25)],
-            ownership: [OwnershipSpan(lock: 0, client: 7, sidecar: 0, fence: 1_790_000_000_000_001, began: 1, ended: 1.5)],
-            windows: [WindowCount(service: "catalog", began: 0, granted: 99, limit: 100)],
-            check: CheckReport(operations: 49_920, lockCycles: 48_000, limitDecisions: 0, staleWritesRefused: 3))
+            settings: [Setting(name: "rate", value: "5000/s")])
+        report.operations = [
+            OperationReport(
+                kind: .acquire, offered: 50_000, done: 48_000, refused: ["held": 1500, "busy": 20],
+                failed: ["UNAVAILABLE": 400], unknown: 80,
+                latency: LatencyReport(
+                    count: 49_920, mean: 210, p50: 180, p90: 400, p99: 1500, p999: 9000, max: 1_200_000,
+                    percentiles: [
+                        .init(share: 0, microseconds: 90), .init(share: 0.9, microseconds: 400),
+                        .init(share: 1, microseconds: 1_200_000),
+                    ]))
+        ]
+        report.timeline = (0..<10).map {
+            TimelinePoint(second: $0, offered: 5000, done: 4800, refused: 152, failed: 48, p50: 180, p99: 1500, max: 9000)
+        }
+        report.redisCommands = 100_000
+        report.redisCommandsPerOperation = 2.02
+        report.processes = [
+            ProcessReport(name: "sidecar 0", coreShare: 0.42, residentPeak: 41_943_040, residentEnd: 40_894_464)
+        ]
+        report.faults = [FaultReport(number: 0, kind: .kill, sidecar: 0, began: 3, ended: 3.5, recoveredAfter: 0.25)]
+        report.ownership = [
+            OwnershipSpan(lock: 0, client: 7, sidecar: 0, fence: 1_790_000_000_000_001, began: 1, ended: 1.5)
+        ]
+        report.windows = [WindowCount(service: "catalog", began: 0, granted: 99, limit: 100)]
+        report.check = CheckReport(operations: 49_920, lockCycles: 48_000, limitDecisions: 0, staleWritesRefused: 3)
+        return report
     }
 
     /// A run of which nothing came.
     static func empty() -> RunReport {
-        RunReport(
-            title: "lock", startedAt: 0, duration: 0, seed: 0, settings: [], operations: [], timeline: [], redisCommands: nil,
-            redisCommandsPerOperation: nil, processes: [], faults: [], ownership: [], windows: [], check: CheckReport())
+        RunReport(title: "lock", startedAt: 0, duration: 0, seed: 0, settings: [])
     }
 }

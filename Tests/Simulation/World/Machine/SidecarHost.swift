@@ -71,8 +71,8 @@ final class SidecarHost {
         let door = loop.enter {
             coordinator.assumeIsolated { $0.start() }
             return RESPDoorContext(
-                coordinator: coordinator, access: AccessControl(keys: []), maximumConnections: 10_000,
-                stallTimeout: .seconds(10), logger: logger, turns: ClientTurns(eventLoop: loop, clock: workClock(of: loop)))
+                commands: RESPCommands(coordinator: coordinator), access: AccessControl(keys: []), maximumConnections: 10_000,
+                stallTimeout: .seconds(10), turns: ClientTurns(eventLoop: loop, clock: workClock(of: loop)), logger: logger)
         }
         process = Process(loop: loop, coordinator: coordinator, door: door)
         isStopped = false

@@ -278,15 +278,16 @@ struct Profile {
                 target: .tcp(host: "nowhere", port: 1), interval: .seconds(1), isFollowedByTrial: random.happens(0.5),
                 origin: random.happens(0.5) ? .all : .one)
             : nil
-        return ServiceDefinition(
+        var service = ServiceDefinition(
             name: name, upstream: nil, limits: limits,
             onLimit: LimitPolicy(
                 action: actions[Int.random(in: 0..<3, using: &random)],
                 pause: .milliseconds(500)...(.milliseconds(1000)), patience: .milliseconds(patience / 2), maximumWaiting: 40),
             concurrency: random.happens(0.3) ? Int.random(in: 1...4, using: &random) : nil,
             breaker: breaker, probe: probe,
-            whenRedisIsDown: random.happens(0.6) ? .local : random.happens(0.5) ? .deny : .allow,
-            permitLifetime: .milliseconds(random.happens(0.6) ? 2000 : 15_000))
+            whenRedisIsDown: random.happens(0.6) ? .local : random.happens(0.5) ? .deny : .allow)
+        service.permitLifetime = .milliseconds(random.happens(0.6) ? 2000 : 15_000)
+        return service
     }
 }
 
