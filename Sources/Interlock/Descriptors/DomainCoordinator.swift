@@ -20,8 +20,7 @@ final class DomainCoordinator {
             var isUncounted = false
         }
 
-        // Unchecked: touched on one event loop, and calls nothing back while it changes.
-        @exclusivity(unchecked) var limiter: DomainLimiter
+        var limiter: DomainLimiter
         var metrics: DomainMetrics
         /// Looking through a thousand rules takes too long to do it for each reload that changes none of them.
         var digest: String

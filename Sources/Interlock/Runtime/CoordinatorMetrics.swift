@@ -3,7 +3,7 @@ internal import CoreMetrics
 /// A counter whose count can be read, as a metrics backend's cannot. Confined to the coordinator's event loop.
 final class Tally {
     private let counter: Counter
-    @exclusivity(unchecked) private(set) var count: Int64 = 0
+    private(set) var count: Int64 = 0
 
     init(label: String, dimensions: [(String, String)]) {
         counter = Counter(label: label, dimensions: dimensions)

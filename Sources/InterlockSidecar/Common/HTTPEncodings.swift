@@ -1,7 +1,8 @@
 internal import FoundationEssentials
 internal import NIOConcurrencyHelpers
 
-/// The time as the `Date` field has it (RFC 9110, section 5.6.7), made once a second at most.
+/// The time as the `Date` field spells it (RFC 9110, section 5.6.7), formatted at most once a second.
+/// Benchmark: "HTTP door, LIMIT.TAKE, 32 connections" in Benchmarks/figures/sidecar.py.
 package final class HTTPDate: Sendable {
     private struct State {
         var second: Int64 = .min

@@ -23,10 +23,10 @@ package final class ClientTurns {
 
     let eventLoop: any EventLoop
     private let clock: () -> Int64
-    @exclusivity(unchecked) private var budget = TickBudget()
+    private var budget = TickBudget()
     private var light = TurnLine<String, ClientTurn>()
     private var heavy = TurnLine<String, ClientTurn>()
-    @exclusivity(unchecked) fileprivate private(set) var current: ClientTurn?
+    fileprivate private(set) var current: ClientTurn?
     private var isPlanned = false
     private var reads = 0
     /// No work has begun in the present slice.

@@ -107,9 +107,6 @@ extension DescriptorAsk {
 enum RateLimitUnit: String, CaseIterable {
     case second, minute, hour, day, week, month, year
 
-    /// Made once: this is asked for with each answer.
-    static let all = allCases
-
     var window: Duration {
         switch self {
         case .second: .seconds(1)
@@ -142,7 +139,7 @@ extension Envoy_Service_Ratelimit_V3_RateLimitResponse.RateLimit.Unit {
     /// `unknown`: none of them is as long.
     init(_ window: Duration) {
         self =
-            switch RateLimitUnit.all.first(where: { $0.window == window }) {
+            switch RateLimitUnit.allCases.first(where: { $0.window == window }) {
             case .second: .second
             case .minute: .minute
             case .hour: .hour

@@ -6,7 +6,7 @@ internal import InterlockCore
 final class CommandTimes {
     private let metrics: PrometheusRegistry
     /// In the order of the table, and those that are none behind them; `nil`: none was answered yet.
-    @exclusivity(unchecked) private var histograms: [TimeHistogram?]
+    private var histograms: [TimeHistogram?]
 
     init(in metrics: PrometheusRegistry) {
         self.metrics = metrics

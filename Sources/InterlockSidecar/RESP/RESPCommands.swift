@@ -12,12 +12,11 @@ package final class RESPCommands {
     private let probe: ProbeReadings.Lookup
     private let live: LiveHub
     /// How often each command was called since that was last told, in the order of the table, and those that are none behind them.
-    @exclusivity(unchecked) private var counts: [Int]
+    private var counts: [Int]
     private let counters: [Counter]
     let times: CommandTimes
     /// `nil`: no command is traced.
     private let tracer: Tracer?
-    private var last: (name: [UInt8], entry: RESPCommandTable.Entry)?
 
     package init(
         coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil }, live: LiveHub? = nil,
@@ -43,18 +42,10 @@ package final class RESPCommands {
         }
     }
 
-    /// The table's entry. Clients mostly send what they sent before.
-    private func entry(_ request: RESPRequest) -> RESPCommandTable.Entry? {
-        if let last, request.isEqual(0, last.name) { return last.entry }
-        guard let entry = table[request.nameKey] else { return nil }
-        last = (Array(request.text(0).utf8), entry)
-        return entry
-    }
-
     /// Starts one command; its reply goes to `connection` under `tag`.
     func run(_ request: RESPRequest, tag: UInt64, on connection: RESPConnection) {
         guard !connection.session.isInRefusedTransaction else { return refuseInTransaction(request, tag, connection) }
-        guard let entry = entry(request) else {
+        guard let entry = table[request.nameKey] else {
             counts[RESPCommandTable.unknown] += 1
             connection.came(RESPCommandTable.unknown, tag)
             guard !request.isWord(0, "MULTI") else { return beginRefusing(tag, connection) }

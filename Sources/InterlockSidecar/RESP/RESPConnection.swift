@@ -49,16 +49,18 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     /// keep the connection, which lets go of them when its client leaves.
     private(set) var completions: RESPCompletions?
     private var context: ChannelHandlerContext?
-    // Unchecked: all of this is touched on one event loop, and nothing that is called while one of them is being changed
-    // comes back to the same one. The check costs a tenth of a command.
-    @exclusivity(unchecked) private var parser = RESPRequestParser()
-    @exclusivity(unchecked) private var input = ByteBuffer()
-    @exclusivity(unchecked) private var writer: RESPWriter
-    @exclusivity(unchecked) private var slots = Deque<Slot>()
-    /// The bytes of those that are ready.
-    @exclusivity(unchecked) private var waitingBytes = 0
+    // Unchecked exclusivity is safe for these five: one event loop uses them, and no mutation calls back into them. The
+    // checks cost a tenth of a command's time. Each line names its benchmark in Benchmarks/figures.
+    @exclusivity(unchecked) private var parser = RESPRequestParser()  // PERMIT.ACQUIRE, open breaker (sidecar.py)
+    @exclusivity(unchecked) private var input = ByteBuffer()  // PERMIT.ACQUIRE, open breaker (sidecar.py)
+    @exclusivity(unchecked) private var slots = Deque<Slot>()  // PERMIT.ACQUIRE, open breaker (sidecar.py)
+    @exclusivity(unchecked) private var arrivals = CommandArrivals()  // PERMIT.ACQUIRE, open breaker (sidecar.py)
+    @exclusivity(unchecked) private var takes = PlainTakes()  // LIMIT.TAKE, 1,000 keys (decisions.py)
+    private var writer: RESPWriter
+    /// The bytes of the slots that are ready.
+    private var waitingBytes = 0
     /// The tag of the first slot.
-    @exclusivity(unchecked) private var firstTag: UInt64 = 0
+    private var firstTag: UInt64 = 0
     /// The arrival time of the present commands. Waits and deadlines count from here, however long the slice was
     /// awaited.
     private(set) var now = Instant(nanoseconds: 0)
@@ -66,14 +68,12 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     /// Whether commands are waiting for a later slice.
     private var isTurnAwaited = false
     /// The commands left until the clock is read again.
-    @exclusivity(unchecked) private var commandsUntilLook = 0
+    private var commandsUntilLook = 0
     /// Whether the client's input has ended. The connection closes when its commands have run.
     private var isInputClosed = false
     /// Whether the connection has closed, and its last commands run without replies.
     private(set) var isUnread = false
-    @exclusivity(unchecked) private var arrivals = CommandArrivals()
-    @exclusivity(unchecked) private var takes = PlainTakes()
-    @exclusivity(unchecked) private var lastService: (name: [UInt8], version: Int, reference: ServiceReference)?
+    private var lastService: (name: [UInt8], version: Int, reference: ServiceReference)?
     private var isReading = false
     private var isReadCompleting = false
     private var isFlushPlanned = false
@@ -286,7 +286,8 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         planFlush()
     }
 
-    /// The service that argument `index` names. A client mostly asks for the one it asked for before.
+    /// Returns the service that argument `index` names. Clients mostly repeat the last one, so caching it saves making
+    /// and hashing a string. Benchmark: "PERMIT.ACQUIRE, open breaker" in Benchmarks/figures/sidecar.py.
     func service(_ request: RESPRequest, _ index: Int) throws(InterlockError) -> ServiceReference {
         let calls = door.commands.calls
         if let lastService, lastService.version == calls.servicesVersion, request.isEqual(index, lastService.name) {
