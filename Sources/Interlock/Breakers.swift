@@ -1,7 +1,6 @@
-public import FoundationEssentials
 public import InterlockCore
 
-/// Circuit breakers of the configured services: `coordinator.breakers`.
+/// Circuit breakers of the configured services: `coordinator.breakers`. A client of a sidecar has the same methods.
 public struct Breakers: Sendable {
     private let coordinator: Coordinator
 
@@ -9,11 +8,11 @@ public struct Breakers: Sendable {
         self.coordinator = coordinator
     }
 
-    /// A service's breaker as this program sees it. Redis is not asked.
+    /// Returns a service's breaker as this program sees it, without asking Redis.
     /// - Throws: `InterlockError` when no such service is configured.
     public func status(of service: String) async throws -> BreakerStatus { try await coordinator.breaker(service: service) }
 
-    /// All services' breakers, in the order of their names. Redis is not asked.
+    /// Returns the breakers of all services, sorted by name, without asking Redis.
     public func all() async -> [BreakerStatus] { await coordinator.allBreakers() }
 
     /// Forces a breaker's state for the whole fleet.
@@ -21,42 +20,21 @@ public struct Breakers: Sendable {
     /// - Parameters:
     ///   - service: the service's name.
     ///   - state: the state; `nil`: back to automatic, closed.
-    ///   - lifetime: after so long it goes back to automatic; `nil`: it does not by itself.
+    ///   - lifetime: the time after which the breaker goes back to automatic; `nil`: it stays forced.
     ///   - reason: for people, at most 256 bytes on one line.
-    ///   - by: who does it, for the event that tells of it.
+    ///   - by: the person or program that forces the state, for the fleet's event; `nil`: this program's host.
     /// - Throws: `InterlockError`.
-    @discardableResult
     public func force(
-        _ service: String, to state: BreakerSnapshot.Forced?, for lifetime: Duration? = nil, reason: String = "", by: String
-    ) async throws -> BreakerStatus {
-        try await coordinator.forceBreaker(
-            service: service, to: state, forMilliseconds: lifetime?.wholeMilliseconds, reason: reason, by: by)
+        _ service: String, to state: BreakerSnapshot.Forced?, for lifetime: Duration? = nil, reason: String = "",
+        by: String? = nil
+    ) async throws {
+        _ = try await coordinator.forceBreaker(
+            service: service, to: state, forMilliseconds: lifetime?.wholeMilliseconds, reason: reason,
+            by: by ?? coordinator.configuration.host)
     }
 }
 
 extension Coordinator {
     /// Circuit breakers of the configured services.
     public nonisolated var breakers: Breakers { Breakers(coordinator: self) }
-}
-
-extension BreakerSnapshot {
-    /// Since when it is in its state, by Redis' clock; `nil`: it never changed.
-    public var since: Date? { Date(epochMilliseconds: sinceMilliseconds) }
-    /// When an open breaker half-opens, by Redis' clock; `nil`: it does not by itself.
-    public var until: Date? { Date(epochMilliseconds: untilMilliseconds) }
-    /// When the forced state ends, by Redis' clock; `nil`: it does not by itself.
-    public var forcedUntil: Date? { Date(epochMilliseconds: forcedUntilMilliseconds) }
-}
-
-extension InterlockEvent {
-    /// When it happened, by Redis' clock; by this host's for what a program tells while Redis is away.
-    public var date: Date { Date(timeIntervalSince1970: Double(atMilliseconds) / 1000) }
-}
-
-extension Date {
-    /// `nil`: 0, which stands for never.
-    fileprivate init?(epochMilliseconds: Int64) {
-        guard epochMilliseconds > 0 else { return nil }
-        self.init(timeIntervalSince1970: Double(epochMilliseconds) / 1000)
-    }
 }

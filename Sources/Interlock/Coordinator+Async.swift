@@ -1,4 +1,4 @@
-package import InterlockCore
+public import InterlockCore
 internal import NIOConcurrencyHelpers
 internal import NIOCore
 
@@ -261,9 +261,9 @@ extension Coordinator {
     /// The last grants through this sidecar, the newest first. No Redis.
     package func grants(of name: ResourceName? = nil) -> [GrantRecord] { calls.grants(of: name) }
 
-    /// The live sidecars, by ID, with what each publishes of itself.
+    /// Returns the live members of the fleet, sorted by ID.
     /// - Throws: `InterlockError` when Redis cannot be asked.
-    package func listFleet() async throws -> [FleetMember] {
+    public func fleet() async throws -> [FleetMember] {
         try await withCheckedContinuation { continuation in
             calls.listFleet(
                 completion: Completion { _, answer in

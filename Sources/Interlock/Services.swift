@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import Tracing
 
-/// Guarded calls for Swift programs: `coordinator.services`.
+/// Guarded calls for Swift programs: `coordinator.services`. A client of a sidecar has the same method.
 ///
 /// A call is made with a permit of its service: its breaker, its limits and its places in this program have agreed. What became
 /// of it is reported, so that the breaker sees failures and slow calls.
@@ -29,8 +29,8 @@ public struct Services: Sendable {
     /// - Throws: `ServiceCallError` when the call was not made, `CancellationError` when the task was cancelled first;
     ///   else what `operation` throws.
     public func call<Value>(
-        _ service: String, cost: Int64 = 1, subject: String? = nil, patience: Duration? = nil,
-        judgedBy judge: (Result<Value, any Error>) -> OutcomeReport = Services.judge,
+        _ service: String, cost: Int = 1, subject: String? = nil, patience: Duration? = nil,
+        judgedBy judge: (Result<Value, any Error>) -> OutcomeReport = OutcomeReport.init(of:),
         isolation: isolated (any Actor)? = #isolation,
         operation: () async throws -> Value
     ) async throws -> Value {
@@ -57,26 +57,19 @@ public struct Services: Sendable {
         }
     }
 
-    /// How calls are judged by default: a value is a success and an error a failure; a call that was cancelled, by an error that
-    /// says so or with its task, says nothing.
-    public static func judge<Value>(_ result: Result<Value, any Error>) -> OutcomeReport {
-        switch result {
-        case .success: OutcomeReport(outcome: .ok)
-        case .failure(let error): OutcomeReport(outcome: error is CancellationError || Task.isCancelled ? .ignore : .error)
-        }
-    }
-
-    private func permit(_ service: String, cost: Int64, subject: String?, patience: Duration?) async throws -> PermitID {
+    private func permit(_ service: String, cost: Int, subject: String?, patience: Duration?) async throws -> PermitID {
         let answer: PermitAnswer
         do {
-            answer = try await coordinator.acquirePermit(service: service, cost: cost, subject: subject, patience: patience)
+            answer = try await coordinator.acquirePermit(
+                service: service, cost: Int64(cost), subject: subject, patience: patience)
         } catch let error as InterlockError {
             throw ServiceCallError(error, service: service)
         }
         switch answer {
         case .granted(let permit, _): return permit
         case .refused(let reason, let state, let retryAfter):
-            throw ServiceCallError(refused: reason, service: service, state: state, retryAfter: retryAfter)
+            throw ServiceCallError(
+                refused: InterlockError.Code(rawValue: reason.rawValue), service: service, state: state, retryAfter: retryAfter)
         case .failed(let error): throw ServiceCallError(error, service: service)
         }
     }

@@ -57,8 +57,8 @@ public final class WorkQueue: Service {
     ///   cancelled, it is cancelled.
     /// - Throws: `WorkError` when the queue is full or takes no more, or a dependency is not its own.
     public func add<Value: Sendable>(
-        _ name: String, service: String? = nil, cost: Int64 = 1, subject: String? = nil, patience: Duration? = nil,
-        judgedBy judge: @escaping @Sendable (Result<Value, any Error>) -> OutcomeReport = { Services.judge($0) },
+        _ name: String, service: String? = nil, cost: Int = 1, subject: String? = nil, patience: Duration? = nil,
+        judgedBy judge: @escaping @Sendable (Result<Value, any Error>) -> OutcomeReport = { OutcomeReport(of: $0) },
         after dependencies: [any WorkDependency] = [],
         operation: @escaping @Sendable () async throws -> Value
     ) throws(WorkError) -> WorkItem<Value> {

@@ -1,5 +1,5 @@
 internal import CoreMetrics
-internal import InterlockCore
+public import InterlockCore
 public import Logging
 package import NIOCore
 internal import NIOPosix
@@ -28,7 +28,7 @@ public actor SidecarClient: Service {
     /// How this client reaches its sidecar.
     public nonisolated let configuration: SidecarClientConfiguration
     nonisolated let eventLoop: any EventLoop
-    private let logger: Logger
+    let logger: Logger
     let metrics = SidecarClientMetrics()
     private let shared: SidecarConnection
     /// Those who wait for the attempt to connect.
@@ -129,6 +129,24 @@ public actor SidecarClient: Service {
         let attempt = connecting
         connecting = []
         for continuation in attempt { continuation.resume(with: result) }
+    }
+
+    // MARK: About the sidecar
+
+    /// Returns the live members of the fleet, sorted by ID.
+    public func fleet() async throws -> [FleetMember] {
+        try await send(FleetCalls.List())
+    }
+
+    /// Returns the status of the sidecar, its Redis and its fleet.
+    public func status() async throws -> SidecarStatus {
+        try await send(StatusCalls.Report())
+    }
+
+    /// Returns a view of the sidecar's console, as one JSON object.
+    /// - Parameter words: the view and its options, as `LIVE.VIEW` takes them.
+    package func look(_ words: [String]) async throws -> String {
+        try await send(ViewCalls.Look(words: words))
     }
 
     // MARK: Calls

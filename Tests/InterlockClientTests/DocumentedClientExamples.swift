@@ -60,20 +60,14 @@ struct DocumentedClientExamples {
 
     /// - Returns: what the call gave; `nil`: it was not made.
     func call(_ client: SidecarClient, fetch: () async throws -> Int) async throws -> Int? {
-        // snippet: permit
-        switch try await client.acquirePermit("catalog", subject: "shop-1", wait: .milliseconds(500)) {
-        case .refused(let refusal):
-            print("\(refusal.reason.rawValue); try again in \(refusal.retryAfter ?? .zero)")
-            return nil
-        case .granted(let permit):
-            do {
-                let items = try await fetch()
-                try await client.reportPermit(permit, .success)
-                return items
-            } catch {
-                try await client.reportPermit(permit, .failure)
-                throw error
+        // snippet: call
+        do {
+            return try await client.services.call("catalog", subject: "shop-1", patience: .milliseconds(500)) {
+                try await fetch()
             }
+        } catch let error as ServiceCallError {
+            print("\(error.code); try again in \(error.retryAfter ?? .zero)")
+            return nil
         }
         // end
     }
@@ -81,10 +75,10 @@ struct DocumentedClientExamples {
     /// - Returns: whether the call may be made.
     func take(_ client: SidecarClient) async throws -> Bool {
         // snippet: limit
-        let limit = try await client.takeLimit("catalog", cost: 2, subject: "shop-1")
-        if !limit.isGranted { print("\(limit.remaining) left; try again in \(limit.retryAfter ?? .zero)") }
+        let decision = try await client.limits.take(from: "catalog", cost: 2, subject: "shop-1")
+        if !decision.isTaken { print("\(decision.remaining) left; try again in \(decision.retryAfter ?? .zero)") }
         // end
-        return limit.isGranted
+        return decision.isTaken
     }
 
     /// - Returns: the state of the first breaker that changes. Of other things, as of a sidecar that comes, there are events too.

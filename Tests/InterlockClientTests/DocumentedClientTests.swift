@@ -51,7 +51,7 @@ struct DocumentedClientTests {
             let (stands, following) = AsyncStream.makeStream(of: Void.self)
             async let state = examples.watch(client) { following.finish() }
             for await _ in stands {}
-            try await client.forceBreaker("catalog", .open)
+            try await client.breakers.force("catalog", to: .open)
             #expect(try await state == "open")
         }
     }

@@ -114,7 +114,7 @@ struct FaultyDoorTests {
             .text("+OK\r\n")
         }) { client, _ in
             #expect(await Self.code { _ = try await client.locks.acquire("a", ttl: .seconds(1)) } == .unreadable)
-            #expect(await Self.code { _ = try await client.takeLimit("a") } == .unreadable)
+            #expect(await Self.code { _ = try await client.limits.take(from: "a") } == .unreadable)
             #expect(await Self.code { _ = try await client.status() } == .unreadable)
         }
     }
@@ -182,11 +182,11 @@ struct FaultyDoorTests {
             }
         ) { client, server in
             try await client.connect()
-            let first = [Task { try await client.takeLimit("a") }, Task { try await client.takeLimit("a") }]
-            let waiting = Task { try await client.takeLimit("a", wait: .seconds(60)) }
+            let first = [Task { try await client.limits.take(from: "a") }, Task { try await client.limits.take(from: "a") }]
+            let waiting = Task { try await client.limits.take(from: "a", wait: .seconds(60)) }
             try await eventually("three are sent") { server.commands.count == 3 }
-            #expect(await Self.code { _ = try await client.takeLimit("b") } == .overloaded)
-            #expect(await Self.code { _ = try await client.takeLimit("b", wait: .seconds(1)) } == .overloaded)
+            #expect(await Self.code { _ = try await client.limits.take(from: "b") } == .overloaded)
+            #expect(await Self.code { _ = try await client.limits.take(from: "b", wait: .seconds(1)) } == .overloaded)
             #expect(server.commands.count == 3)
             await client.close()
             for task in first + [waiting] { #expect(await Self.code { _ = try await task.value } == .answerLost) }

@@ -30,7 +30,7 @@ struct SidecarCallTests {
     @Test("a limited take says when to come again, a granted one does not")
     func limited() throws {
         let refused = try Self.take.decode(.array([1, 10, 0, 250, 260].map { .integer($0) }))
-        #expect(!refused.isGranted)
+        #expect(!refused.isTaken)
         #expect(refused.retryAfter == .milliseconds(250))
         #expect(refused.resetAfter == .milliseconds(260))
         #expect(try Self.take.decode(.array([0, 10, 9, -1, 260].map { .integer($0) })).retryAfter == nil)
@@ -39,14 +39,14 @@ struct SidecarCallTests {
     @Test("a permit has its ID and the breaker's state")
     func granted() throws {
         let reply = RedisReply.array([.integer(1), Self.bulk("id"), Self.bulk("half_open"), .integer(-1)])
-        #expect(try Self.permit.decode(reply) == .granted(SidecarPermit(service: "s", id: "id", state: .halfOpen)))
+        #expect(try Self.permit.decode(reply) == .success(GrantedPermit(id: "id", state: .halfOpen)))
     }
 
     @Test("a permit is refused for a reason")
     func refused() throws {
         let reply = RedisReply.array([.integer(0), Self.bulk("open"), Self.bulk("open"), .integer(90)])
-        let refusal = SidecarRefusal(reason: .open, state: .open, retryAfter: .milliseconds(90))
-        #expect(try Self.permit.decode(reply) == .refused(refusal))
+        let refusal = ServiceCallError(refused: .open, service: "s", state: .open, retryAfter: 90)
+        #expect(try Self.permit.decode(reply) == .failure(refusal))
     }
 
     @Test("what no command answers is not guessed at")

@@ -93,7 +93,7 @@ struct SidecarClientTests {
     func pipelining() async throws {
         try await TestSidecar.withClient { client in
             let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
-                for _ in 0..<500 { group.addTask { try await client.takeLimit("catalog").isGranted } }
+                for _ in 0..<500 { group.addTask { try await client.limits.take(from: "catalog").isTaken } }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
             #expect(granted == 10)
@@ -104,13 +104,13 @@ struct SidecarClientTests {
     @Test("a limit tells what is left, and when to try again")
     func limits() async throws {
         try await TestSidecar.withClient { client in
-            let taken = try await client.takeLimit("catalog", cost: 4)
-            #expect(taken.isGranted)
+            let taken = try await client.limits.take(from: "catalog", cost: 4)
+            #expect(taken.isTaken)
             #expect(taken.remaining == 6)
             #expect(taken.retryAfter == nil)
-            #expect(try await client.peekLimit("catalog").remaining == 6)
-            let refused = try await client.takeLimit("catalog", cost: 7)
-            #expect(!refused.isGranted)
+            #expect(try await client.limits.peek(at: "catalog").remaining == 6)
+            let refused = try await client.limits.take(from: "catalog", cost: 7)
+            #expect(!refused.isTaken)
             #expect(refused.retryAfter.map { $0 > .zero } == true)
         }
     }
@@ -118,25 +118,41 @@ struct SidecarClientTests {
     @Test("a permit is reported once, and a forced breaker refuses the next")
     func permits() async throws {
         try await TestSidecar.withClient { client in
-            guard case .granted(let permit) = try await client.acquirePermit("catalog") else {
-                return #expect(Bool(false), "the permit was refused")
-            }
+            let request = PermitCalls.Acquire(UpstreamCallRequest(service: "catalog"))
+            let permit = try await client.send(request).get()
             #expect(permit.state == .closed)
-            #expect(try await client.reportPermit(permit, .success, latency: .milliseconds(5), status: 200) == .closed)
-            let error = await #expect(throws: InterlockError.self) { try await client.reportPermit(permit, .success) }
+            let ok = OutcomeReport(outcome: .ok, latency: .milliseconds(5), status: 200)
+            let report = PermitCalls.Report(service: "catalog", permit: permit.id, ok)
+            #expect(try await client.send(report) == .closed)
+            let error = await #expect(throws: InterlockError.self) { try await client.send(report) }
             #expect(error?.code == .invalid)
-            try await client.forceBreaker("catalog", .open, for: .seconds(60), reason: "moving")
-            guard case .refused(let refusal) = try await client.acquirePermit("catalog") else {
-                return #expect(Bool(false), "the permit was granted")
-            }
-            #expect(refusal.reason == .open)
-            let breaker = try await client.breaker("catalog")
-            #expect(breaker.forced == .open)
-            #expect(breaker.reason == "moving")
-            #expect(breaker.forcedUntil != nil)
-            #expect(try await client.breakers() == [breaker])
-            try await client.forceBreaker("catalog", nil)
-            #expect(try await client.breaker("catalog").forced == nil)
+            try await client.breakers.force("catalog", to: .open, for: .seconds(60), reason: "moving")
+            let refusal = await #expect(throws: ServiceCallError.self) { try await client.services.call("catalog") {} }
+            #expect(refusal?.code == .open)
+            let breaker = try await client.breakers.status(of: "catalog")
+            #expect(breaker.fleet.forced == .open)
+            #expect(breaker.fleet.reason == "moving")
+            #expect(breaker.fleet.forcedUntil != nil)
+            #expect(try await client.breakers.all() == [breaker])
+            try await client.breakers.force("catalog", to: nil)
+            #expect(try await client.breakers.status(of: "catalog").fleet.forced == nil)
+        }
+    }
+
+    @Test("a guarded call is reported once: as a failure when it throws, and whatever the report's numbers are")
+    func guardedCalls() async throws {
+        struct Trouble: Error {}
+        // One slot: a permit that is not reported would refuse the next call.
+        try await TestSidecar.withClient(services: [ServiceDefinition(name: "catalog", concurrency: 1)]) { client in
+            let first = try await client.services.call("catalog") { 7 }
+            await #expect(throws: Trouble.self) { try await client.services.call("catalog") { throw Trouble() } }
+            let odd = OutcomeReport(outcome: .error, latency: .seconds(-1), status: 0, retryAfter: .seconds(-5))
+            let second = try await client.services.call("catalog", judgedBy: { _ in odd }) { 8 }
+            let third = try await client.services.call("catalog") { 9 }
+            #expect([first, second, third] == [7, 8, 9])
+            let unknown = await #expect(throws: ServiceCallError.self) { try await client.services.call("nosuch") {} }
+            #expect(unknown?.code == .unknownService)
+            #expect(unknown?.state == nil)
         }
     }
 
@@ -160,7 +176,7 @@ struct SidecarClientTests {
         try await TestSidecar.withClient(prefix: "shop:") { client in
             var events = try await client.events().makeAsyncIterator()
             #expect(await events.next() == .following)
-            try await client.forceBreaker("catalog", .open)
+            try await client.breakers.force("catalog", to: .open)
             while let element = await events.next() {
                 guard case .event(let event) = element, try event.decode(Change.self).type == "breaker" else { continue }
                 #expect(try event.decode(Change.self).service == "catalog")
@@ -174,7 +190,7 @@ struct SidecarClientTests {
     @Test("an error keeps the sidecar's words, and its code is the first of them")
     func errors() async throws {
         try await TestSidecar.withClient { client in
-            let error = await #expect(throws: InterlockError.self) { try await client.takeLimit("nothing") }
+            let error = await #expect(throws: InterlockError.self) { try await client.limits.take(from: "nothing") }
             #expect(error?.code == .unknownService)
             #expect(error?.isAnswer == true)
             #expect(error?.message.contains("nothing") == true)

@@ -88,7 +88,7 @@ struct ClusterNewsTests {
                 let hash = "interlock:{fleet}:\(coordinators[0].id)"
                 let port = others[0].server.port ?? 0
                 #expect(try await source.server.ask(["MIGRATE", "127.0.0.1", "\(port)", hash, "0", "5000"]).text == "OK")
-                let list = Task { try await coordinators[1].listFleet().map(\.id) }
+                let list = Task { try await coordinators[1].fleet().map(\.id) }
                 try await fleet.finishMove(of: slot, to: others[0])
                 #expect(try await list.value == coordinators.map(\.id).sorted())
             }

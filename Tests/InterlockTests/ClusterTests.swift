@@ -92,7 +92,7 @@ struct ClusterTests {
                 #expect(listed == names)
                 for _ in 0..<3 { #expect(try await coordinators[0].take(service: "catalog").isTaken) }
                 #expect(try await !coordinators[1].take(service: "catalog").isTaken)
-                #expect(try await coordinators[0].listFleet().map(\.id) == coordinators.map(\.id).sorted())
+                #expect(try await coordinators[0].fleet().map(\.id) == coordinators.map(\.id).sorted())
             }
         }
     }
@@ -224,7 +224,7 @@ struct ClusterTests {
                     #expect(try await waiter.value != nil)
                 }
                 #expect(try await coordinators[1].take(service: "catalog").isTaken)
-                #expect(try await coordinators[0].listFleet().count == 2)
+                #expect(try await coordinators[0].fleet().count == 2)
             }
             for member in await fleet.members {
                 let log = try await member.server.ask(["ACL", "LOG"])

@@ -29,7 +29,7 @@ struct ConfigurationDriftTests {
             try await fleet.sidecars[0].reload(services: [Self.after, same])
             for (sidecar, other) in [(0, 1), (1, 0)] {
                 try await Self.differing(fleet.sidecars[sidecar], is: ["catalog"])
-                let list = try await fleet.sidecars[sidecar].listFleet()
+                let list = try await fleet.sidecars[sidecar].fleet()
                 #expect(list.first { $0.id == ids[other] }?.differing == ["catalog"])
                 #expect(list.first { $0.id == ids[sidecar] }?.differing == [])
             }
@@ -70,12 +70,12 @@ struct ConfigurationDriftTests {
             try await fleet.cli("HSET", "interlock:fleet:0000000000aa", "host", "old", "version", "0.1.0")
             try await fleet.sidecars[0].reload(services: [Self.before, ServiceDefinition(name: "mail")])
             try await eventually(within: .seconds(20), "the other has read what it runs with") {
-                try await fleet.sidecars[1].listFleet().contains {
+                try await fleet.sidecars[1].fleet().contains {
                     $0.configuration == ConfigurationDigest([Self.before, ServiceDefinition(name: "mail")]).whole
                 }
             }
             // Listing is a sign of life: what it compares has been compared when the next answer is there.
-            _ = try await fleet.sidecars[1].listFleet()
+            _ = try await fleet.sidecars[1].fleet()
             for sidecar in fleet.sidecars { #expect(await sidecar.status.servicesDiffering.isEmpty) }
         }
     }
@@ -102,11 +102,11 @@ struct ConfigurationDriftTests {
             let ids = Set(fleet.sidecars.map(\.id))
             for sidecar in fleet.sidecars {
                 try await eventually(within: .seconds(20), "every sidecar has said again what it runs with") {
-                    let members = try await sidecar.listFleet().filter { $0.configuration != nil }
+                    let members = try await sidecar.fleet().filter { $0.configuration != nil }
                     return Set(members.map(\.id)) == ids
                 }
                 // What the list was made with has been compared when the next one is there.
-                _ = try await sidecar.listFleet()
+                _ = try await sidecar.fleet()
                 #expect(await sidecar.status.servicesDiffering == ["catalog"])
             }
             #expect(log.events("configuration.") == told)
@@ -124,10 +124,10 @@ struct ConfigurationDriftTests {
             for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: ["catalog"]) }
             try await fleet.sidecars[1].reload(services: [last])
             try await eventually(within: .seconds(20), "the list has the new digest") {
-                try await sidecar.listFleet().contains { $0.configuration == ConfigurationDigest([last]).whole }
+                try await sidecar.fleet().contains { $0.configuration == ConfigurationDigest([last]).whole }
             }
             // What the list was made with has been compared when the next one is there, and what was read for that one then.
-            for _ in 0..<2 { _ = try await sidecar.listFleet() }
+            for _ in 0..<2 { _ = try await sidecar.fleet() }
             #expect(await sidecar.status.servicesDiffering == ["catalog"])
             #expect(log.events("configuration.") == ["configuration.differs", "configuration.differs"])
         }
@@ -137,12 +137,12 @@ struct ConfigurationDriftTests {
     func refused() async throws {
         try await Fleet.run(services: [Self.before]) { fleet in
             let sidecar = fleet.sidecars[0]
-            func published() async throws -> String? { try await sidecar.listFleet().first?.configuration }
+            func published() async throws -> String? { try await sidecar.fleet().first?.configuration }
             #expect(try await published() == ConfigurationDigest([Self.before]).whole)
             try await fleet.cli("CONFIG", "SET", "maxmemory", "1")
             try await sidecar.reload(services: [Self.after])
             // Behind what the reload sent.
-            _ = try await sidecar.listFleet()
+            _ = try await sidecar.fleet()
             try await fleet.cli("CONFIG", "SET", "maxmemory", "0")
             #expect(try await published() == ConfigurationDigest([Self.before]).whole)
             try await eventually(within: .seconds(20), "a later sign of life says it") {
@@ -163,13 +163,13 @@ struct ConfigurationDriftTests {
                     "HSET", "interlock:fleet:\(id)", "configuration", digest.whole, "services", digest.text)
             }
             try await eventually(within: .seconds(20), "the one that differs is found") {
-                _ = try await fleet.sidecars[0].listFleet()
+                _ = try await fleet.sidecars[0].fleet()
                 return await fleet.sidecars[0].status.servicesDiffering == ["catalog"]
             }
             try await fleet.cli("CONFIG", "RESETSTAT")
             // Each list is a sign of life.
             let lists = 30
-            for _ in 0..<lists { _ = try await fleet.sidecars[0].listFleet() }
+            for _ in 0..<lists { _ = try await fleet.sidecars[0].fleet() }
             let statistics = try await fleet.redis.send(Info(section: "commandstats"))["cmdstat_hget"] ?? ""
             let calls = statistics.split(separator: ",").first.flatMap { $0.split(separator: "=").last.flatMap { Int($0) } }
             #expect(try #require(calls) <= lists * 40 / 2)

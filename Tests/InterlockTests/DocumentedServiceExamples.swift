@@ -60,7 +60,7 @@ struct DocumentedServiceExamples {
                 case .failure(let error as CatalogError):
                     OutcomeReport(
                         outcome: error.status < 500 ? .ok : .error, status: error.status, retryAfter: error.retryAfter)
-                case .failure: Services.judge(result)
+                case .failure: OutcomeReport(of: result)
                 }
             }
         ) {

@@ -15,7 +15,7 @@ struct FleetListTests {
     func members() async throws {
         try await Fleet.run(of: 2, services: Self.services) { fleet in
             try await fleet.untilEveryoneIsKnown()
-            let members = try await fleet.sidecars[0].listFleet()
+            let members = try await fleet.sidecars[0].fleet()
             #expect(members.map(\.id) == fleet.sidecars.map(\.id).sorted())
             let digest = ConfigurationDigest(Self.services).whole
             for member in members {
@@ -31,7 +31,7 @@ struct FleetListTests {
     @Test("a reload is seen, in whatever order the services stand")
     func reloaded() async throws {
         try await Fleet.run(services: Self.services) { fleet in
-            func published() async throws -> String? { try await fleet.sidecars[0].listFleet().first?.configuration }
+            func published() async throws -> String? { try await fleet.sidecars[0].fleet().first?.configuration }
             let before = try await published()
             try await fleet.sidecars[0].reload(services: Self.services.reversed())
             #expect(try await published() == before)
@@ -46,7 +46,7 @@ struct FleetListTests {
             try await fleet.cli("ZADD", "interlock:fleet", "9999999999999", "0000000000aa", "9999999999999", "0000000000bb")
             try await fleet.cli(
                 "HSET", "interlock:fleet:0000000000aa", "host", "old", "pid", "7", "version", "0.1.0", "started", "5")
-            let members = try await fleet.sidecars[0].listFleet()
+            let members = try await fleet.sidecars[0].fleet()
             #expect(members.count == 3)
             #expect(
                 members[0]
@@ -67,7 +67,7 @@ struct FleetListTests {
                 for _ in 0..<askers {
                     group.addTask {
                         asked.withLockedValue { $0 += 1 }
-                        return try await fleet.sidecars[0].listFleet()
+                        return try await fleet.sidecars[0].fleet()
                     }
                 }
                 try await eventually(within: .seconds(20), "everyone has asked") { asked.withLockedValue { $0 } == askers }
@@ -88,11 +88,11 @@ struct FleetListTests {
         try await Fleet.run(of: 2) { fleet in
             let leaver = fleet.sidecars[0]
             await withTaskGroup(of: Void.self) { group in
-                for _ in 0..<50 { group.addTask { _ = try? await leaver.listFleet() } }
+                for _ in 0..<50 { group.addTask { _ = try? await leaver.fleet() } }
                 group.addTask { await leaver.stop() }
-                for _ in 0..<50 { group.addTask { _ = try? await leaver.listFleet() } }
+                for _ in 0..<50 { group.addTask { _ = try? await leaver.fleet() } }
             }
-            let members = try await fleet.sidecars[1].listFleet()
+            let members = try await fleet.sidecars[1].fleet()
             #expect(members.map(\.id) == [fleet.sidecars[1].id])
         }
     }
@@ -101,7 +101,7 @@ struct FleetListTests {
     func away() async throws {
         try await Fleet.run { fleet in
             await fleet.server.stop()
-            let error = await #expect(throws: InterlockError.self) { try await fleet.sidecars[0].listFleet() }
+            let error = await #expect(throws: InterlockError.self) { try await fleet.sidecars[0].fleet() }
             #expect(error?.code == .unavailable)
         }
     }

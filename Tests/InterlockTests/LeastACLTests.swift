@@ -99,7 +99,7 @@ struct LeastACLTests {
             #expect(try await first.renewLock(request.name, token: held.token, ttl: 6000) != nil)
             #expect(try await second.inspectLock(request.name)?.holders == 1)
             #expect(try await second.listLocks(cursor: "0", matching: "*", count: 100).names.contains("orders"))
-            #expect(try await second.listFleet().map(\.version) == ["unknown", "unknown"])
+            #expect(try await second.fleet().map(\.version) == ["unknown", "unknown"])
             var other = request
             other.mode = .exclusive
             let name = request.name

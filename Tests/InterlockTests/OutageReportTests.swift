@@ -147,7 +147,7 @@ struct OutageReportTests {
             await fleet.server.kill()
             let state = try await sidecar.reportOutage(service: "catalog", .down(reason: "refused"))
             #expect(state == .open)
-            #expect(try await sidecar.breaker(service: "catalog").ownCause == .outage)
+            #expect(try await sidecar.breaker(service: "catalog").ownCause == "outage")
             #expect(try await sidecar.breaker(service: "catalog").fleet.state == .closed)
             #expect(try await sidecar.reportOutage(service: "catalog", .up) == .closed)
         }

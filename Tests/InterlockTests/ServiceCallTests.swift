@@ -24,7 +24,7 @@ struct ServiceCallTests {
 
     /// The error of a call that must not be made.
     private static func refusal(
-        _ services: Services, service: String = "catalog", cost: Int64 = 1, patience: Duration? = nil
+        _ services: Services, service: String = "catalog", cost: Int = 1, patience: Duration? = nil
     ) async throws -> ServiceCallError {
         let error = await #expect(throws: ServiceCallError.self) {
             try await services.call(service, cost: cost, patience: patience) {

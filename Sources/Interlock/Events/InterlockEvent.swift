@@ -1,4 +1,4 @@
-internal import FoundationEssentials
+public import FoundationEssentials
 public import InterlockCore
 
 /// Something that happened in the fleet. The payload's members can be had of the event itself: `event.service`.
@@ -20,6 +20,9 @@ public struct InterlockEvent<Payload: Sendable>: Sendable {
         self.atMilliseconds = atMilliseconds
         self.payload = payload
     }
+
+    /// The time of the event, by Redis' clock; by the host's clock if Redis was unreachable.
+    public var date: Date { Date(epochMilliseconds: atMilliseconds) }
 
     /// A member of the payload.
     public subscript<Value>(dynamicMember member: KeyPath<Payload, Value>) -> Value { payload[keyPath: member] }

@@ -267,23 +267,9 @@ final class FleetCoordinator {
     }
 }
 
-/// A live sidecar as it publishes itself. Older ones publish less.
-package struct FleetMember: Hashable, Sendable {
-    package var id: String
-    package var host: String?
-    package var processID: Int64?
-    package var version: String?
-    /// In milliseconds of the Unix epoch, by its own clock; to the second.
-    package var startedMilliseconds: Int64?
-    /// See `ConfigurationDigest.whole`.
-    package var configuration: String?
-    /// The services that it defines differently from the sidecar that made the list, by name.
-    package var differing: [String] = []
-}
-
 extension FleetMember {
     fileprivate init(id: String, fields: [String: String]) {
-        self.id = id
+        self.init(id: id)
         host = fields[FleetCoordinator.Field.host]
         processID = fields[FleetCoordinator.Field.processID].flatMap { Int64($0) }
         version = fields[FleetCoordinator.Field.version]

@@ -36,7 +36,7 @@ extension BreakerCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let breakers = try await sidecar.withClient("breaker list") { try await $0.breakers() }
+            let breakers = try await sidecar.withClient("breaker list") { try await $0.breakers.all() }
             try Terminal.show(BreakerListing(services: breakers.map { BreakerReading($0) }), asJSON: output.json)
         }
     }
@@ -62,7 +62,7 @@ extension BreakerCommand {
         @OptionGroup var output: OutputOptions
 
         func run() async throws {
-            let breaker = try await sidecar.withClient("breaker show \(service)") { try await $0.breaker(service) }
+            let breaker = try await sidecar.withClient("breaker show \(service)") { try await $0.breakers.status(of: service) }
             try Terminal.show(BreakerReading(breaker), asJSON: output.json)
         }
     }
@@ -109,7 +109,7 @@ extension BreakerCommand {
 
         func run() async throws {
             try await sidecar.withClient("breaker force \(service)") { client in
-                try await client.forceBreaker(service, state.forced, for: span?.duration, reason: reason)
+                try await client.breakers.force(service, to: state.forced, for: span?.duration, reason: reason ?? "")
             }
             switch state {
             case .open, .closed, .disabled:

@@ -1,9 +1,8 @@
 import ArgumentParser
-import InterlockClient
 import InterlockCommandLine
 import InterlockCore
 
-/// A breaker as a sidecar sees it. Words stay as the sidecar spells them: a newer one may have more.
+/// A breaker as a sidecar sees it.
 struct BreakerReading: Answer, Sendable {
     var service: String
     /// As this sidecar acts.
@@ -53,7 +52,7 @@ struct BreakerReading: Answer, Sendable {
             case durationMilliseconds = "duration_ms"
         }
 
-        init(_ probe: SidecarBreaker.Probe) {
+        init(_ probe: ProbeStatus) {
             prober = probe.prober
             finding = probe.finding
             reason = probe.reason
@@ -91,10 +90,11 @@ struct BreakerReading: Answer, Sendable {
         case slowRate = "slow_rate"
     }
 
-    init(_ breaker: SidecarBreaker) {
-        service = breaker.service
-        state = breaker.state.rawValue
-        fleetState = breaker.fleetState.rawValue
+    init(_ status: BreakerStatus) {
+        let breaker = status.fleet
+        service = status.service
+        state = status.state.rawValue
+        fleetState = breaker.state.rawValue
         cause = breaker.cause
         sinceMilliseconds = breaker.sinceMilliseconds
         untilMilliseconds = breaker.untilMilliseconds
@@ -107,8 +107,8 @@ struct BreakerReading: Answer, Sendable {
         forcedUntilMilliseconds = breaker.forcedUntilMilliseconds
         reason = breaker.reason
         by = breaker.by
-        ownCause = breaker.ownCause
-        probe = breaker.probe.map { Probe($0) }
+        ownCause = status.ownCause
+        probe = status.probe.map { Probe($0) }
     }
 
     var table: String {
@@ -162,7 +162,7 @@ enum ForcedState: String, CaseIterable, ExpressibleByArgument, Sendable {
     /// Not forced.
     case auto
 
-    var forced: SidecarBreaker.Forced? { self == .auto ? nil : SidecarBreaker.Forced(rawValue: rawValue) }
+    var forced: BreakerSnapshot.Forced? { self == .auto ? nil : BreakerSnapshot.Forced(rawValue: rawValue) }
 }
 
 extension BreakerReading {

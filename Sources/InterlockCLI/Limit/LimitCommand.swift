@@ -38,7 +38,7 @@ extension LimitCommand {
         var service: String
 
         @Option(help: ArgumentHelp("How many calls this one counts as.", valueName: "count"))
-        var cost: Int64 = 1
+        var cost = 1
 
         @Option(help: ArgumentHelp("The tenant, user or address to count it for.", valueName: "name"))
         var subject: String?
@@ -53,21 +53,20 @@ extension LimitCommand {
 
         func run() async throws {
             let (limit, ended) = try await sidecar.withClient("limit take \(service)") { client in
-                let limit = try await LimitCommand.named { isNamed in
-                    try await client.takeLimit(
-                        service, cost: cost, subject: subject, wait: wait.duration, isNamed: isNamed)
-                }
-                return (limit, limit.isGranted ? nil : await EndedWait(wait.duration, at: client))
+                let limit = try await client.limits.take(
+                    from: service, cost: cost, subject: subject, wait: wait.duration)
+                return (limit, limit.isTaken ? nil : await EndedWait(wait.duration, at: client))
             }
-            let reading = LimitReading(limit)
+            let reading = LimitReading(limit, of: service)
             try Terminal.show(reading, asJSON: output.json)
             guard reading.isLimited else { return }
             guard limit.retryAfter != nil else {
                 // An older sidecar, which does not say so itself.
                 throw Failure(
-                    "limit take \(service): a call of cost \(cost) can never be granted: the limit is \(limit.limit)", .invalid)
+                    "limit take \(service): a call of cost \(cost) can never be granted: the limit is \(limit.capacity)", .invalid
+                )
             }
-            let name = limit.name.map { "the limit \($0)" } ?? "the limit"
+            let name = limit.limit.map { "the limit \($0)" } ?? "the limit"
             throw Failure(
                 "\(name) of \(service) is used up: try again in \(reading.retryAfter)\(Self.advice(ended))", .no)
         }
@@ -76,20 +75,6 @@ extension LimitCommand {
         private static func advice(_ wait: EndedWait?) -> String {
             guard let wait else { return ", or wait with --wait" }
             return wait.mayBeLonger ? ", or wait longer with --wait" : "; a wait is at most \(wait.description)"
-        }
-    }
-}
-
-extension LimitCommand {
-    /// Asks for the name of the limit that binds; of a sidecar of 0.1.0, which cannot tell it, without. That one has taken nothing
-    /// when it refuses the option.
-    fileprivate static func named(
-        _ ask: @Sendable (_ isNamed: Bool) async throws -> SidecarLimit
-    ) async throws -> SidecarLimit {
-        do {
-            return try await ask(true)
-        } catch let error as InterlockError where error.code == .invalid && error.message.contains("\"NAMED\"") {
-            return try await ask(false)
         }
     }
 }
@@ -133,14 +118,13 @@ extension LimitCommand {
         func run() async throws {
             let listing = try await sidecar.withClient("limit show \(service)") { client in
                 if let descriptor {
-                    return LimitListing(try await client.peekLimit(ofDomain: service, descriptor: descriptor), all: [])
+                    let decision = try await client.limits.peek(at: service, descriptor: descriptor)
+                    return LimitListing(decision, of: service, all: [])
                 }
-                let binding = try await LimitCommand.named { isNamed in
-                    try await client.peekLimit(service, subject: subject, isNamed: isNamed)
-                }
+                let binding = try await client.limits.peek(at: service, subject: subject)
                 // Only an older sidecar does not tell the name, and that does not list the limits either.
-                let all = binding.name == nil ? [] : try await client.limits(of: service, subject: subject)
-                return LimitListing(binding, all: all)
+                let all = binding.limit == nil ? [] : try await client.limits.list(of: service, subject: subject)
+                return LimitListing(binding, of: service, all: all)
             }
             try Terminal.show(listing, asJSON: output.json)
         }

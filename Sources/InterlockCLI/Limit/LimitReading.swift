@@ -1,4 +1,3 @@
-import InterlockClient
 import InterlockCommandLine
 import InterlockCore
 import InterlockSidecar
@@ -7,8 +6,8 @@ import InterlockSidecar
 struct LimitReading: Answer, Sendable {
     var service: String
     var isLimited: Bool
-    var limit: Int64
-    var remaining: Int64
+    var limit: Int
+    var remaining: Int
     /// -1: at once.
     var retryAfterMilliseconds: Int64
     var resetAfterMilliseconds: Int64
@@ -22,14 +21,14 @@ struct LimitReading: Answer, Sendable {
         case resetAfterMilliseconds = "reset_after_ms"
     }
 
-    init(_ limit: SidecarLimit) {
-        service = limit.service
-        isLimited = !limit.isGranted
-        self.limit = limit.limit
-        remaining = limit.remaining
-        retryAfterMilliseconds = limit.retryAfter?.wholeMilliseconds ?? -1
-        resetAfterMilliseconds = limit.resetAfter.wholeMilliseconds
-        name = limit.name
+    init(_ decision: LimitDecision, of service: String) {
+        self.service = service
+        isLimited = !decision.isTaken
+        limit = decision.capacity
+        remaining = decision.remaining
+        retryAfterMilliseconds = decision.retryAfter?.wholeMilliseconds ?? -1
+        resetAfterMilliseconds = decision.resetAfter.wholeMilliseconds
+        name = decision.limit
     }
 
     /// When to try again, as text; empty: at once.
@@ -59,8 +58,8 @@ struct LimitListing: Answer, Sendable {
         var isPerSubject: Bool
         var isShadow: Bool
         var isLimited: Bool
-        var limit: Int64
-        var remaining: Int64
+        var limit: Int
+        var remaining: Int
         /// -1: at once.
         var retryAfterMilliseconds: Int64
         var resetAfterMilliseconds: Int64
@@ -75,8 +74,8 @@ struct LimitListing: Answer, Sendable {
             case resetAfterMilliseconds = "reset_after_ms"
         }
 
-        init(_ standing: SidecarLimitStanding) {
-            let reading = LimitReading(standing.limit)
+        init(_ standing: LimitStanding) {
+            let reading = LimitReading(standing.decision, of: "")
             name = reading.name
             algorithm = standing.algorithm
             windowMilliseconds = standing.window.wholeMilliseconds
@@ -98,8 +97,8 @@ struct LimitListing: Answer, Sendable {
     var binding: LimitReading
     var limits: [Limit]
 
-    init(_ binding: SidecarLimit, all: [SidecarLimitStanding]) {
-        self.binding = LimitReading(binding)
+    init(_ binding: LimitDecision, of service: String, all: [LimitStanding]) {
+        self.binding = LimitReading(binding, of: service)
         limits = all.map(Limit.init)
     }
 

@@ -1,6 +1,7 @@
 import ArgumentParser
 import InterlockClient
 import InterlockCommandLine
+import InterlockCore
 
 /// `interlock fleet`: the sidecars that share a Redis.
 struct FleetCommand: AsyncParsableCommand {
@@ -46,7 +47,7 @@ struct FleetListing: Answer {
             case startedMilliseconds = "started_ms"
         }
 
-        init(_ member: SidecarMember) {
+        init(_ member: FleetMember) {
             id = member.id
             host = member.host ?? ""
             process = member.processID

@@ -185,7 +185,7 @@ struct SidecarReading: Answer {
     /// Services that another live sidecar defines differently.
     var servicesDiffering: [String]
     /// Those sidecars; none where the list of the fleet cannot be had.
-    private var sidecarsDiffering: [SidecarMember] = []
+    private var sidecarsDiffering: [FleetMember] = []
 
     private enum CodingKeys: String, CodingKey {
         case sidecar, redis, fleet, locks, services, warnings
@@ -292,7 +292,7 @@ extension SidecarReading {
         servicesDiffering = status.servicesDiffering
         fleet = status.fleet
         locks = Locks(held: status.locksHeld, waiting: status.locksWaiting, heldInFleet: nil, areMoreInFleet: false)
-        services = try await client.breakers().map { BreakerReading($0) }
+        services = try await client.breakers.all().map { BreakerReading($0) }
         guard redis.isUp, countsFleet else { return }
         if !servicesDiffering.isEmpty { sidecarsDiffering = ((try? await client.fleet()) ?? []).filter { !$0.differing.isEmpty } }
         let (names, isComplete) = try await client.locks.names(limit: LockListing.standardLimit)

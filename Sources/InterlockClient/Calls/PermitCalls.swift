@@ -1,60 +1,16 @@
 package import Hiredis
-internal import InterlockCore
+package import InterlockCore
 
-/// Permission for one upstream call. Report how the call went; a permit without a report counts as unfinished until it expires.
-public struct SidecarPermit: Hashable, Sendable {
-    /// The service's name.
-    public var service: String
-    /// What its report names it by.
-    public var id: String
+/// A permit for one upstream call. Without a report it counts as unfinished until it expires.
+package struct GrantedPermit: Hashable, Sendable {
+    package var id: String
     /// The breaker's state.
-    public var state: SidecarBreaker.State
-}
+    package var state: BreakerSnapshot.State
 
-/// Why a call may not be made now.
-public struct SidecarRefusal: Hashable, Sendable {
-    /// What refused it. Newer sidecars may have more reasons.
-    public struct Reason: RawRepresentable, Hashable, Sendable {
-        /// The reason as the RESP door spells it.
-        public let rawValue: String
-
-        /// A reason by its name.
-        public init(rawValue: String) {
-            self.rawValue = rawValue
-        }
-
-        /// A rate limit is used up.
-        public static let limited = Reason(rawValue: "limited")
-        /// The breaker is open.
-        public static let open = Reason(rawValue: "open")
-        /// As many calls are under way as may be.
-        public static let busy = Reason(rawValue: "busy")
+    package init(id: String, state: BreakerSnapshot.State) {
+        self.id = id
+        self.state = state
     }
-
-    /// What refused it.
-    public var reason: Reason
-    /// The breaker's state.
-    public var state: SidecarBreaker.State
-    /// When to try again; `nil`: nobody can say.
-    public var retryAfter: Duration?
-}
-
-/// Whether an upstream call may be made.
-public enum SidecarPermission: Hashable, Sendable {
-    /// The call may be made; report how it went.
-    case granted(SidecarPermit)
-    /// The call may not be made now.
-    case refused(SidecarRefusal)
-}
-
-/// How an upstream call went.
-public enum SidecarOutcome: String, Hashable, Sendable {
-    /// The call succeeded.
-    case success = "OK"
-    /// The call failed.
-    case failure = "ERROR"
-    /// It says nothing about the service: the caller gave up, or sent nonsense.
-    case ignored = "IGNORE"
 }
 
 /// The commands `PERMIT.*`.
@@ -75,17 +31,19 @@ package enum PermitCalls {
         }
 
         /// `[1, permit, state, -1]`, or `[0, reason, state, retry-after-ms]`.
-        package func decode(_ reply: RedisReply) throws(RedisError) -> SidecarPermission {
+        package func decode(_ reply: RedisReply) throws(RedisError) -> Result<GrantedPermit, ServiceCallError> {
             guard case .array(let parts) = reply, parts.count == 4, let isGranted = parts[0].integer, let word = parts[1].text,
-                let state = parts[2].text.map(SidecarBreaker.State.init), let retryAfter = parts[3].integer
+                let stateName = parts[2].text, let retryAfter = parts[3].integer
             else { throw reply.unexpected(for: "PERMIT.ACQUIRE") }
+            // A permit is not lost because a newer sidecar has a state that is unknown here.
+            let state = BreakerSnapshot.State(rawValue: stateName)
             guard isGranted == 1 else {
-                return .refused(
-                    SidecarRefusal(
-                        reason: SidecarRefusal.Reason(rawValue: word), state: state,
-                        retryAfter: retryAfter < 0 ? nil : .milliseconds(retryAfter)))
+                return .failure(
+                    ServiceCallError(
+                        refused: InterlockError.Code(rawValue: word), service: request.service, state: state,
+                        retryAfter: retryAfter))
             }
-            return .granted(SidecarPermit(service: request.service, id: word, state: state))
+            return .success(GrantedPermit(id: word, state: state ?? .closed))
         }
     }
 
@@ -93,39 +51,37 @@ package enum PermitCalls {
     package struct Report: SidecarCall {
         package var service: String
         package var permit: String
-        package var outcome: SidecarOutcome
-        package var latency: Duration?
-        package var status: Int?
-        package var retryAfter: Duration?
+        package var report: OutcomeReport
 
-        package init(
-            service: String, permit: String, outcome: SidecarOutcome, latency: Duration? = nil, status: Int? = nil,
-            retryAfter: Duration? = nil
-        ) {
+        package init(service: String, permit: String, _ report: OutcomeReport) {
             self.service = service
             self.permit = permit
-            self.outcome = outcome
-            self.latency = latency
-            self.status = status
-            self.retryAfter = retryAfter
+            self.report = report
         }
 
         package func encode(into encoder: inout CommandEncoder) {
             encoder.append("PERMIT.REPORT")
             encoder.append(service)
             encoder.append(permit)
-            encoder.append(outcome.rawValue)
-            if let latency { encoder.append("LATENCY", latency) }
-            if let status {
+            encoder.append(report.outcome.rawValue.uppercased())
+            // The sidecar rejects a report with values out of range, and the outcome would be lost.
+            if let latency = report.latency { encoder.append("LATENCY", min(max(.zero, latency), Self.longest)) }
+            if let status = report.status, (100...599).contains(status) {
                 encoder.append("STATUS")
                 encoder.append(status)
             }
-            if let retryAfter { encoder.append("RETRYAFTER", retryAfter) }
+            if let retryAfter = report.retryAfter {
+                encoder.append("RETRYAFTER", min(max(.zero, retryAfter), Self.longest))
+            }
         }
 
-        package func decode(_ reply: RedisReply) throws(RedisError) -> SidecarBreaker.State {
-            guard let state = reply.text else { throw reply.unexpected(for: "PERMIT.REPORT") }
-            return SidecarBreaker.State(rawValue: state)
+        private static let longest = Duration.seconds(1_000_000_000)
+
+        package func decode(_ reply: RedisReply) throws(RedisError) -> BreakerSnapshot.State {
+            guard let state = reply.text.flatMap(BreakerSnapshot.State.init) else {
+                throw reply.unexpected(for: "PERMIT.REPORT")
+            }
+            return state
         }
     }
 }

@@ -1,3 +1,5 @@
+public import FoundationEssentials
+
 /// A breaker's state as the fleet shares it: the fields of its hash in Redis.
 public struct BreakerSnapshot: Hashable, Sendable {
     /// What a breaker does with calls.
@@ -95,6 +97,18 @@ public struct BreakerSnapshot: Hashable, Sendable {
         self.reason = reason
         self.streak = streak
         self.consecutive = consecutive
+    }
+
+    /// The time of the last change, by Redis' clock; `nil`: the breaker never changed.
+    public var since: Date? { Self.date(sinceMilliseconds) }
+    /// The time at which an open breaker half-opens, by Redis' clock; `nil`: it does not half-open by itself.
+    public var until: Date? { Self.date(untilMilliseconds) }
+    /// The end of the forced state, by Redis' clock; `nil`: it does not end by itself, or no state is forced.
+    public var forcedUntil: Date? { Self.date(forcedUntilMilliseconds) }
+
+    /// Returns `nil` for 0, which means never.
+    private static func date(_ milliseconds: Int64) -> Date? {
+        milliseconds > 0 ? Date(epochMilliseconds: milliseconds) : nil
     }
 }
 

@@ -70,13 +70,3 @@ struct OutcomeReports: Sendable {
         mayReportFrom = Instant(nanoseconds: .min)
     }
 }
-
-/// The outcome of a permitted call.
-public enum Outcome: String, CaseIterable, Hashable, Sendable {
-    /// The call succeeded.
-    case ok
-    /// The call failed.
-    case error
-    /// The call says nothing about the service, for instance because its caller abandoned it.
-    case ignore
-}

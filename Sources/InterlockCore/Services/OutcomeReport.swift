@@ -20,6 +20,15 @@ public struct OutcomeReport: Sendable {
         self.retryAfter = retryAfter
     }
 
+    /// Creates the default report of a call's result: a value is a success and an error is a failure. A call that threw
+    /// a `CancellationError`, or failed in a cancelled task, is ignored.
+    public init<Value>(of result: Result<Value, any Error>) {
+        switch result {
+        case .success: self.init(outcome: .ok)
+        case .failure(let error): self.init(outcome: error is CancellationError || Task.isCancelled ? .ignore : .error)
+        }
+    }
+
     package init(
         outcome: Outcome, latencyMilliseconds: Int64?, status: Int? = nil, retryAfterMilliseconds: Int64? = nil
     ) {

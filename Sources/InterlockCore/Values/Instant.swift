@@ -1,3 +1,5 @@
+package import FoundationEssentials
+
 /// A point on the monotonic clock that also counts suspended time, in nanoseconds since an arbitrary start.
 ///
 /// Decisions never read a clock: they are handed an `Instant`. It is an integer and not a `ContinuousClock.Instant`,
@@ -64,4 +66,11 @@ extension Duration {
 package enum EpochMilliseconds {
     /// From 1970 to the end of the year 9999. What comes from elsewhere may be any number: others are no moments of a calendar.
     package static let calendar: ClosedRange<Int64> = 0...253_402_300_799_999
+}
+
+extension Date {
+    /// Creates a date from milliseconds since the Unix epoch.
+    package init(epochMilliseconds: Int64) {
+        self.init(timeIntervalSince1970: Double(epochMilliseconds) / 1000)
+    }
 }

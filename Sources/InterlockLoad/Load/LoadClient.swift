@@ -153,12 +153,6 @@ final class LoadClient {
         engine.ended(invocation.operation, .refused(refusal), due: invocation.due, by: self)
     }
 
-    /// The reply cannot be understood.
-    func misunderstood(_ invocation: Invocation) {
-        engine.ended(invocation.operation, OperationEnding.unreadable, due: invocation.due, by: self)
-        becomeFree()
-    }
-
     private func failed(_ invocation: Invocation, _ error: InterlockError) {
         let now = engine.ended(invocation.operation, OperationEnding(error), due: invocation.due, by: self)
         // The answer may come yet, and would stand before those of all that follows.
@@ -178,10 +172,10 @@ extension LoadClient {
             wait: .milliseconds(wait))
         let operation = Operation.take(service: service, cost: cost, subject: subject, wait: wait)
         ask(operation, LimitCalls.Take(request), due: due) { [self] answer, invocation in
-            if answer.isGranted {
+            if answer.isTaken {
                 let resetAfter = answer.resetAfter.wholeMilliseconds
                 let now = done(
-                    .taken(limit: answer.limit, remaining: answer.remaining, resetAfter: resetAfter), invocation)
+                    .taken(limit: Int64(answer.capacity), remaining: Int64(answer.remaining), resetAfter: resetAfter), invocation)
                 engine.measures.windows.taken(service: service, cost: cost, resetAfter: resetAfter, at: now)
             } else {
                 refused(.limited(retryAfter: answer.retryAfter?.wholeMilliseconds ?? -1), invocation)
@@ -192,18 +186,15 @@ extension LoadClient {
 
     private func acquirePermit(_ service: Int, wait: Int64, due: Instant) {
         let request = UpstreamCallRequest(service: engine.name(ofService: service), wait: .milliseconds(wait))
-        ask(.permit(service: service, wait: wait), PermitCalls.Acquire(request), due: due) { [self] permission, invocation in
-            switch permission {
-            case .granted(let permit):
-                guard let state = BreakerSnapshot.State(rawValue: permit.state.rawValue) else {
-                    return misunderstood(invocation)
-                }
+        ask(.permit(service: service, wait: wait), PermitCalls.Acquire(request), due: due) { [self] answer, invocation in
+            switch answer {
+            case .success(let permit):
                 let number = engine.nextPermit()
-                let now = done(.permitted(number, state: state), invocation)
+                let now = done(.permitted(number, state: permit.state), invocation)
                 isGone ? becomeFree() : self.call(service, permit: number, id: permit.id, now: now)
-            case .refused(let refusal):
+            case .failure(let refusal):
                 let retryAfter = refusal.retryAfter?.wholeMilliseconds ?? -1
-                refused(Refusal(reason: refusal.reason.rawValue, retryAfter: retryAfter), invocation)
+                refused(Refusal(reason: refusal.code.rawValue, retryAfter: retryAfter), invocation)
                 becomeFree()
             }
         }
@@ -221,9 +212,8 @@ extension LoadClient {
         guard !engine.random.happens(engine.plan.conduct.leavesUnreported) else { return becomeFree() }
         let isOK = !engine.callFails(service)
         let call = PermitCalls.Report(
-            service: engine.name(ofService: service), permit: id, outcome: isOK ? .success : .failure)
-        ask(.report(service: service, permit: permit, isOK: isOK), call, due: due) { [self] answer, invocation in
-            guard let state = BreakerSnapshot.State(rawValue: answer.rawValue) else { return misunderstood(invocation) }
+            service: engine.name(ofService: service), permit: id, OutcomeReport(outcome: isOK ? .ok : .error))
+        ask(.report(service: service, permit: permit, isOK: isOK), call, due: due) { [self] state, invocation in
             done(.reported(state: state), invocation)
             becomeFree()
         }

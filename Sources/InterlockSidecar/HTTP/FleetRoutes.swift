@@ -10,7 +10,7 @@ struct FleetRoutes {
     }
 
     private func list(_ call: HTTPCall) async throws -> HTTPAnswer {
-        try .json(FleetReply.members(await coordinator.listFleet()))
+        try .json(FleetReply.members(await coordinator.fleet()))
     }
 
     private func redis(_ call: HTTPCall) async throws -> HTTPAnswer {

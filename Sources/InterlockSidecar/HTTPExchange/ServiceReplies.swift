@@ -8,7 +8,7 @@ enum ServiceReply {
             "service": .text(status.service),
             "state": .text(status.state.rawValue),
             "fleet_state": .text(status.fleet.state.rawValue),
-            "own_cause": status.ownCause.map { .text($0.rawValue) } ?? .null,
+            "own_cause": status.ownCause.map(JSONValue.text) ?? .null,
             "probe": probe.map(members) ?? .null,
         ]
         return own.merging(members(status.fleet)) { own, _ in own }
@@ -68,10 +68,10 @@ extension LimitStanding {
     /// As JSON.
     var members: [String: JSONValue] {
         let own: [String: JSONValue] = [
-            "algorithm": .text(definition.algorithm.name.rawValue),
-            "window_ms": .integer(definition.windowMilliseconds),
-            "per_subject": .flag(definition.isPerSubject),
-            "shadow": .flag(definition.isShadow),
+            "algorithm": .text(algorithm),
+            "window_ms": .integer(window.wholeMilliseconds),
+            "per_subject": .flag(isPerSubject),
+            "shadow": .flag(isShadow),
         ]
         return own.merging(answer.object) { own, _ in own }
     }

@@ -503,7 +503,7 @@ extension RESPWriter {
         bulk("by")
         bulk(status.fleet.by)
         bulk("own_cause")
-        bulkOrNull(status.ownCause?.rawValue)
+        bulkOrNull(status.ownCause)
         bulk("probe")
         if let probe { self.probe(probe) } else { null() }
     }

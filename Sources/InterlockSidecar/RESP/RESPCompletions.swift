@@ -160,18 +160,18 @@ extension RESPWriter {
 
     /// Where one limit stands.
     func limit(_ standing: LimitStanding) {
-        let (definition, answer) = (standing.definition, standing.answer)
+        let answer = standing.answer
         map(10)
         bulk("name")
-        bulk(definition.name)
+        bulkOrNull(answer.limitName)
         bulk("algorithm")
-        bulk(definition.algorithm.name.rawValue)
+        bulk(standing.algorithm)
         bulk("window_ms")
-        integer(definition.windowMilliseconds)
+        integer(standing.window.wholeMilliseconds)
         bulk("per_subject")
-        integer(definition.isPerSubject ? 1 : 0)
+        integer(standing.isPerSubject ? 1 : 0)
         bulk("shadow")
-        integer(definition.isShadow ? 1 : 0)
+        integer(standing.isShadow ? 1 : 0)
         bulk("limited")
         integer(answer.isTaken ? 0 : 1)
         bulk("limit")

@@ -1,0 +1,58 @@
+public import InterlockCore
+
+/// Rate limits through a sidecar: `client.limits`. An embedded coordinator has the same methods, except for those that
+/// take a descriptor.
+public struct SidecarLimits: Sendable {
+    let client: SidecarClient
+
+    /// Takes `cost` from all limits of a service that apply, or from none.
+    /// - Parameters:
+    ///   - service: the service's name.
+    ///   - cost: the number of calls that this one counts as.
+    ///   - subject: the tenant, user or address that the call counts for, in limits per subject.
+    ///   - wait: how long to wait for a turn. The sidecar may wait for less: see `SidecarStatus.maximumWait`.
+    ///   - isNamed: whether the decision names the limit that binds. Without the name, the sidecar judges takes that
+    ///     arrive together in one go, which is faster.
+    /// - Returns: the decision. A refusal is not an error.
+    /// - Throws: `InterlockError`; `CancellationError` when the task is cancelled.
+    public func take(
+        from service: String, cost: Int = 1, subject: String? = nil, wait: Duration = .zero, isNamed: Bool = true
+    ) async throws -> LimitDecision {
+        let request = UpstreamCallRequest(service: service, cost: Int64(cost), subject: subject, wait: wait)
+        guard isNamed else { return try await client.send(LimitCalls.Take(request)) }
+        return try await named { try await client.send(LimitCalls.Take(request, isNamed: $0)) }
+    }
+
+    /// Returns the decision that a call of cost 1 would get now, without taking anything.
+    public func peek(at service: String, subject: String? = nil) async throws -> LimitDecision {
+        try await named { try await client.send(LimitCalls.Peek(service: service, subject: subject, isNamed: $0)) }
+    }
+
+    /// Returns the decision of the domain's rule that matches a descriptor, without taking anything.
+    /// - Parameter descriptor: the descriptor as its counter's key spells it, `key=value,key=value` with `%2C` for a
+    ///   comma.
+    public func peek(at domain: String, descriptor: String) async throws -> LimitDecision {
+        try await client.send(LimitCalls.Peek(service: domain, descriptor: descriptor, isNamed: true))
+    }
+
+    /// Returns the state of each limit of a service that applies to a call, in the order of the configuration, without
+    /// taking anything.
+    public func list(of service: String, subject: String? = nil) async throws -> [LimitStanding] {
+        try await client.send(LimitCalls.List(service: service, subject: subject))
+    }
+
+    /// Asks for the name of the limit that binds. A sidecar of 0.1.0 rejects that option before it takes anything, so
+    /// the request is then repeated without it.
+    private func named(_ ask: (_ isNamed: Bool) async throws -> LimitDecision) async throws -> LimitDecision {
+        do {
+            return try await ask(true)
+        } catch let error as InterlockError where error.code == .invalid && error.message.contains("\"NAMED\"") {
+            return try await ask(false)
+        }
+    }
+}
+
+extension SidecarClient {
+    /// Rate limits.
+    public nonisolated var limits: SidecarLimits { SidecarLimits(client: self) }
+}

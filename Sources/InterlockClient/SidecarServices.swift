@@ -1,0 +1,75 @@
+public import InterlockCore
+internal import Logging
+
+/// Guarded calls through a sidecar: `client.services`. An embedded coordinator has the same method.
+public struct SidecarServices: Sendable {
+    let client: SidecarClient
+
+    /// Makes a call to a service.
+    ///
+    /// If the sidecar grants a permit, `operation` runs once, on its caller's actor; otherwise it does not run. The
+    /// time spent in it is the call's latency. The outcome is reported even if the task is cancelled.
+    ///
+    /// - Parameters:
+    ///   - service: the name of a configured service.
+    ///   - cost: the number of calls that this one counts as.
+    ///   - subject: the tenant, user or address that the call counts for, in limits per subject.
+    ///   - patience: how long to wait for a permit. The sidecar may wait for less: see `SidecarStatus.maximumWait`.
+    ///   - judge: makes the report of the call's outcome. By default a value is a success, an error is a failure, and a
+    ///     cancelled call is ignored. If the report has no latency, the measured one is used.
+    ///   - isolation: the actor that `operation` runs on: its caller's.
+    ///   - operation: the call.
+    /// - Returns: the value of `operation`.
+    /// - Throws: `ServiceCallError` if the call was not made, `CancellationError` if the task was cancelled before the
+    ///   call, or the error of `operation`.
+    public func call<Value>(
+        _ service: String, cost: Int = 1, subject: String? = nil, patience: Duration = .zero,
+        judgedBy judge: (Result<Value, any Error>) -> OutcomeReport = OutcomeReport.init(of:),
+        isolation: isolated (any Actor)? = #isolation,
+        operation: () async throws -> Value
+    ) async throws -> Value {
+        let permit = try await permit(
+            UpstreamCallRequest(service: service, cost: Int64(cost), subject: subject, wait: patience))
+        let begun = ContinuousClock.now
+        let result: Result<Value, any Error>
+        do {
+            result = .success(try await operation())
+        } catch {
+            result = .failure(error)
+        }
+        let latency = ContinuousClock.now - begun
+        var report = judge(result)
+        if report.latency == nil { report.latency = latency }
+        await sendReport(report, of: permit, service)
+        return try result.get()
+    }
+
+    private func permit(_ request: UpstreamCallRequest) async throws -> GrantedPermit {
+        let answer: Result<GrantedPermit, ServiceCallError>
+        do {
+            answer = try await client.send(PermitCalls.Acquire(request))
+        } catch let error as InterlockError {
+            throw ServiceCallError(error, service: request.service)
+        }
+        let permit = try answer.get()
+        guard Task.isCancelled else { return permit }
+        await sendReport(OutcomeReport(outcome: .ignore), of: permit, request.service)
+        throw CancellationError()
+    }
+
+    /// Reports the outcome, which takes at most `answerTimeout`. A failed report is not an error, because the call was
+    /// made and the permit expires.
+    private func sendReport(_ report: OutcomeReport, of permit: GrantedPermit, _ service: String) async {
+        do {
+            _ = try await client.deliver(PermitCalls.Report(service: service, permit: permit.id, report))
+        } catch {
+            client.logger.warning(
+                "The outcome of a call was not reported", metadata: ["service": "\(service)", "error": "\(error)"])
+        }
+    }
+}
+
+extension SidecarClient {
+    /// Guarded calls to services.
+    public nonisolated var services: SidecarServices { SidecarServices(client: self) }
+}

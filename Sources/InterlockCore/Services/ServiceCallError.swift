@@ -1,0 +1,57 @@
+/// The error of a guarded call that was not made.
+public struct ServiceCallError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// The reason: `open`, `limited`, `busy`, or the code of the error that kept the call from being made.
+    public var code: InterlockError.Code
+    /// The service's name, as the caller gave it.
+    public var service: String
+    /// The breaker's state; `nil`: an error, not a refusal, kept the call from being made.
+    public var state: BreakerSnapshot.State?
+    /// The time until the same call may be made; `nil`: unknown.
+    public var retryAfter: Duration?
+    /// The explanation for people: what was asked, what was wrong, what to do.
+    public var message: String
+
+    package init(
+        _ code: InterlockError.Code, service: String, state: BreakerSnapshot.State? = nil, retryAfter: Duration? = nil,
+        message: String
+    ) {
+        self.code = code
+        self.service = service
+        self.state = state
+        self.retryAfter = retryAfter
+        self.message = message
+    }
+
+    /// The message.
+    public var description: String { message }
+}
+
+extension ServiceCallError {
+    /// Creates the error of a refused call.
+    /// - Parameters:
+    ///   - code: `open`, `limited` or `busy`; a newer sidecar may have more.
+    ///   - milliseconds: the time until the same call may be made; -1: unknown.
+    package init(
+        refused code: InterlockError.Code, service: String, state: BreakerSnapshot.State?, retryAfter milliseconds: Int64
+    ) {
+        let canHelp = milliseconds >= 0
+        let advice =
+            canHelp ? "try again in \(milliseconds) ms, or wait with more patience" : "try again later; the time is unknown"
+        let finding =
+            switch code {
+            case .open: "the breaker of the service \"\(service)\" is open"
+            case .limited: "a limit of the service \"\(service)\" is reached"
+            case .busy: "the calls under way to the service \"\(service)\" have reached its concurrency"
+            default: "the service \"\(service)\" may not be called (\(code))"
+            }
+        self.init(
+            code, service: service, state: state, retryAfter: canHelp ? .milliseconds(milliseconds) : nil,
+            message: "\(finding): \(advice)")
+    }
+
+    /// Creates the error of a call that `error` kept from being made.
+    package init(_ error: InterlockError, service: String) {
+        let code = error.code == .unreplicated || error.code == .other ? .unavailable : error.code
+        self.init(code, service: service, message: error.message)
+    }
+}

@@ -1,0 +1,36 @@
+public import FoundationEssentials
+
+/// A live sidecar or embedded coordinator of the fleet, as it describes itself. Fields that its version does not
+/// publish are `nil`.
+public struct FleetMember: Hashable, Sendable {
+    /// The ID in the fleet: 12 hexadecimal digits, new at each start.
+    public var id: String
+    /// The name of its host.
+    public var host: String?
+    /// The ID of its process on its host.
+    public var processID: Int64?
+    /// The version of Interlock that it runs.
+    public var version: String?
+    /// The time of its start in milliseconds since the Unix epoch, to the second.
+    package var startedMilliseconds: Int64?
+    /// The digest of its services. Members with the same digest have the same services.
+    public var configuration: String?
+    /// The names of the services that it defines differently from the member that was asked.
+    public var differing: [String] = []
+
+    /// The time of its start, by its own clock, to the second.
+    public var started: Date? { startedMilliseconds.map { Date(epochMilliseconds: $0) } }
+
+    package init(
+        id: String, host: String? = nil, processID: Int64? = nil, version: String? = nil, startedMilliseconds: Int64? = nil,
+        configuration: String? = nil, differing: [String] = []
+    ) {
+        self.id = id
+        self.host = host
+        self.processID = processID
+        self.version = version
+        self.startedMilliseconds = startedMilliseconds
+        self.configuration = configuration
+        self.differing = differing
+    }
+}
