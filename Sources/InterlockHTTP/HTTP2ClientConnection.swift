@@ -105,8 +105,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
                 changed()
             case (.success, let stream?):
                 streams[ObjectIdentifier(stream)] = (stream, .now())
-                stream.isReused = requests > 1
-                stream.begin(for: receiver)
+                stream.begin(for: receiver, isReused: requests > 1)
             case (.success, nil): receiver.notConnected(HTTPClientConnection.Closed())
             case (.failure(let error), _): receiver.notConnected(error)
             }
@@ -178,7 +177,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
             isToldToGo = true
             // NIO ends these streams behind this frame, as if they had been canceled.
             for (stream, _) in streams.values where stream.streamID.map({ $0 > last }) ?? true {
-                stream.isDeclaredUnprocessed = true
+                stream.declareUnprocessed()
             }
             retire()
         default: break

@@ -4,26 +4,27 @@ internal import NIOHPACK
 internal import NIOHTTP2
 internal import NIOSSL
 
-/// Takes what comes of one request that was sent to a server. Everything is called on the event loop of its connection.
+/// Receives the events of one request to a server. All methods are called on the event loop of its connection.
 package protocol HTTPClientReceiver: AnyObject {
     /// The request may be sent.
     func connected(_ connection: HTTPClientConnection)
-    /// No connection could be had; nothing was sent.
+    /// No connection was available; nothing was sent.
     func notConnected(_ error: any Error)
-    /// An informational answer, behind which the answer, or another one of these, still comes.
+    /// An informational answer has come; the answer, or another informational one, follows.
     func receivedInformational(_ head: HTTPResponseHead)
     /// The answer begins.
     func received(_ head: HTTPResponseHead)
     func received(_ part: ByteBuffer)
-    /// The answer is whole. The connection is no longer this request's.
+    /// The answer is complete. The connection no longer belongs to this request.
     func receivedEnd(_ trailers: HTTPHeaders?)
     /// The connection ended before the answer was complete; the error may be an `HTTPClientConnection.Interruption`.
     func failed(_ error: any Error)
-    /// All that has arrived so far was handed over.
+    /// Everything that has arrived so far was delivered.
     func receivedAllThereIs()
-    /// The connection takes more of the request, or no more for now.
+    /// The connection has started or stopped accepting more of the request.
     func writabilityChanged(_ isWritable: Bool)
-    /// The server speaks another protocol from now on, as it was asked to; the connection waits for `handOver` or `abandon`.
+    /// The server has switched to the protocol that the request offered; the connection waits for `handOver` or
+    /// `abandon`.
     func switchedProtocols(_ head: HTTPResponseHead, _ connection: HTTPClientConnection)
 }
 
@@ -35,31 +36,32 @@ extension HTTPClientReceiver {
     }
 }
 
-/// Where a connection comes back to, and what is told of its end. Confined to the connection's event loop.
+/// The owner of connections: takes free ones back, and is notified when one leaves. Confined to the connection's event
+/// loop.
 package protocol HTTPClientConnectionHome: AnyObject {
-    /// It has carried its request, and may carry another.
+    /// The connection has completed its request and can carry another.
     func free(_ connection: HTTPClientConnection)
-    /// It carries no request any more.
+    /// The connection carries no further request.
     func closed(_ connection: HTTPClientConnection)
 }
 
-/// What carries one request after another to a server, a connection; or one alone, a stream of an HTTP/2 connection. Confined to its
-/// event loop.
+/// A connection to a server that carries one request after another, or a stream of an HTTP/2 connection that carries
+/// one. Carries out what `HTTPClientStateMachine` decides. Confined to its event loop.
 package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannelHandler {
     package typealias InboundIn = HTTPClientResponsePart
     package typealias OutboundIn = HTTPClientRequestPart
     package typealias OutboundOut = HTTPClientRequestPart
 
-    /// The server closed before its answer was whole, or before one began.
+    /// The server closed the connection before its answer was complete.
     package struct Closed: Error {}
 
-    /// The end of a request before any byte of an answer, if more is known about it.
+    /// A failure before the first byte of the answer, if its kind is known.
     package struct Interruption: Error {
         package enum Kind: Sendable {
             /// The server has not acted on the request: it was not sent whole, or the server says so (RFC 9113,
             /// sections 6.8 and 8.7).
             case unprocessed
-            /// The connection had carried an earlier request, and has probably ended because nobody used it (RFC 9112,
+            /// The connection had carried an earlier request, and has probably ended because it was unused (RFC 9112,
             /// section 9.3.1).
             case stale
         }
@@ -68,13 +70,13 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         package let cause: any Error
     }
 
-    /// The server's answer is not one of HTTP.
+    /// The server's answer is not valid HTTP.
     package struct Malformed: Error {
-        /// For people.
+        /// A human-readable reason.
         package let reason: String
     }
 
-    /// Fields as they are taken: servers send larger ones than clients do.
+    /// The limits of an answer's fields: servers send larger ones than clients do.
     static let limits: NIOHTTPDecoderLimitConfiguration = {
         var limits = NIOHTTPDecoderLimitConfiguration()
         limits.maxHeaderFieldSize = 64 * 1024
@@ -82,64 +84,43 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         return limits
     }()
 
-    /// Kept until the connection has ended.
-    private var home: (any HTTPClientConnectionHome)?
-    private let isStream: Bool
-    private var context: ChannelHandlerContext?
-    private var receiver: (any HTTPClientReceiver)?
-    /// It carries a request, or what came behind its answer is not known yet.
-    fileprivate private(set) var isTaken = false
-    /// Whether a flush is in progress: an answer read within it is the last, because NIO drains the socket after a failed write.
-    private var isFlushing = false
-    private var isRequestSent = true
-    private(set) var isAnswerWhole = true
-    /// The answer that changes the protocol, until its end.
-    private var change: HTTPResponseHead?
-    /// Holds back what comes behind such an answer.
-    private var gate: ProtocolChangeGate?
-    private var mayBeUsedAgain = true
-    private var isReadHeld = false
-    private var isReadAsked = false
-    private let largeReads: LargeReads?
-    fileprivate let fields: FieldBytes
-    /// The last read of this answer was large.
-    private var readsMuch = false
-    private var awaitsReadTurn = false
-    private var hasReadTurn = false
-    /// What went wrong before the connection was closed.
-    private var error: (any Error)?
-    /// Of the bytes that came last, and of the body's part in them.
-    private var read = ReadEnd()
-    private var partEnd: UInt?
-    /// The deadline at which the connection closes if it stays unused.
-    var unusedUntil = NIODeadline.uptimeNanoseconds(0)
-    /// How long the server keeps the connection unused, if it has said so.
-    private(set) var keepAlive: TimeAmount?
-    /// After this it carries no further request.
-    var retiresAt = NIODeadline.distantFuture
-    /// Whether the connection, or a stream's connection, has carried an earlier request.
-    var isReused = false
-    /// The time in which a request and the end of its connection may cross each other on their way.
-    private static let longestCrossing = TimeAmount.seconds(1)
-    /// The server has said that it has not acted, and will not act, on the request.
-    var isDeclaredUnprocessed = false
-    private var headSentAt: NIODeadline?
-    /// Something has come since the request began. Of a stream: its answer's head.
-    private var hasHeard = false
-    private var hasReceivedHead = false
-
-    private init(home: any HTTPClientConnectionHome, isStream: Bool, largeReads: LargeReads? = nil) {
-        self.home = home
-        self.isStream = isStream
-        self.largeReads = largeReads
-        fields = FieldBytes(isHTTP2: isStream)
+    /// The recipient of the answer.
+    private enum Recipient {
+        case nobody
+        case receiver(any HTTPClientReceiver)
+        /// The answer changes the protocol; its end is still to come.
+        case switching(any HTTPClientReceiver, HTTPResponseHead)
     }
 
-    /// Puts between a connection's bytes and their meaning what stands there.
+    private let home: any HTTPClientConnectionHome
+    private let largeReads: LargeReads?
+    fileprivate let fields: FieldBytes
+    private var machine: HTTPClientStateMachine
+    private var recipient = Recipient.nobody
+    private var context: ChannelHandlerContext?
+    /// The error that fails the request when the channel ends.
+    private var cause: any Error = Closed()
+    /// The deadline at which the connection closes if it stays unused.
+    var unusedUntil = NIODeadline.uptimeNanoseconds(0)
+    /// The time for which the server keeps the connection unused, if it has announced one.
+    private(set) var keepAlive: TimeAmount?
+    /// The deadline after which the connection carries no further request.
+    var retiresAt = NIODeadline.distantFuture
+
+    private init(
+        home: any HTTPClientConnectionHome, carrier: HTTPClientStateMachine.Carrier, largeReads: LargeReads? = nil
+    ) {
+        self.home = home
+        self.largeReads = largeReads
+        machine = HTTPClientStateMachine(carrier)
+        fields = FieldBytes(isHTTP2: carrier == .stream)
+    }
+
+    /// Installs the codec and this handler in a connection's pipeline.
     package static func onConnection(
         _ channel: any Channel, home: any HTTPClientConnectionHome, largeReads: LargeReads? = nil
     ) throws -> HTTPClientConnection {
-        let connection = HTTPClientConnection(home: home, isStream: false, largeReads: largeReads)
+        let connection = HTTPClientConnection(home: home, carrier: .connection, largeReads: largeReads)
         let pipeline = channel.pipeline.syncOperations
         let decoder = HTTPResponseDecoder(
             leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .forward, limitConfiguration: limits)
@@ -148,52 +129,73 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         return connection
     }
 
-    /// The same for one stream of an HTTP/2 connection.
+    /// Installs the codec and this handler in the pipeline of a stream of an HTTP/2 connection.
     static func onStream(
         _ channel: any Channel, home: any HTTPClientConnectionHome, isTLS: Bool
     ) throws -> HTTPClientConnection {
-        let connection = HTTPClientConnection(home: home, isStream: true)
+        let connection = HTTPClientConnection(home: home, carrier: .stream)
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandlers(
             StatusCheck(), HTTP2FramePayloadToHTTP1ClientCodec(httpProtocol: isTLS ? .https : .http), connection)
         return connection
     }
 
-    // MARK: Whose request it carries
+    private var isStream: Bool { machine.carrier == .stream }
 
-    package func begin(for receiver: any HTTPClientReceiver) {
-        self.receiver = receiver
-        isTaken = true
-        isRequestSent = false
-        isAnswerWhole = false
-        headSentAt = nil
-        hasHeard = false
-        hasReceivedHead = false
-        receiver.connected(self)
+    /// The receiver of the request under way.
+    private var receiver: (any HTTPClientReceiver)? {
+        switch recipient {
+        case .nobody: nil
+        case .receiver(let receiver), .switching(let receiver, _): receiver
+        }
     }
 
-    var isOpen: Bool { home != nil && context?.channel.isActive ?? false }
+    /// Returns the receiver of the request under way, which receives nothing else from here on.
+    private func releaseReceiver() -> (any HTTPClientReceiver)? {
+        let receiver = receiver
+        recipient = .nobody
+        return receiver
+    }
+
+    // MARK: Requests
+
+    /// - Parameter isReused: whether a stream's connection has carried an earlier request.
+    package func begin(for receiver: any HTTPClientReceiver, isReused: Bool = false) {
+        switch machine.begin(isReused: isReused) {
+        case .refuse: receiver.failed(Interruption(kind: .unprocessed, cause: Closed()))
+        case .proceed:
+            recipient = .receiver(receiver)
+            receiver.connected(self)
+        }
+    }
+
+    var isOpen: Bool { machine.isHome && isActive }
+
+    private var isActive: Bool { context?.channel.isActive ?? false }
+
+    /// Whether the last answer is complete, or there has been no request.
+    var isAnswerWhole: Bool { machine.isAnswerWhole }
 
     package func send(_ head: HTTPRequestHead) {
-        if !isStream, head.headers.contains(name: "Upgrade") { addGate() }
-        guard let context else { return }
-        guard isStream else { return context.write(wrapOutboundOut(.head(head)), promise: nil) }
+        guard let context, machine.requestPart() == .proceed else { return }
+        guard isStream else {
+            if head.headers.contains(name: "Upgrade") { addGate(context.pipeline.syncOperations) }
+            return context.write(wrapOutboundOut(.head(head)), promise: nil)
+        }
         // A stream's head may wait until the server takes more streams.
         let sent = context.eventLoop.makePromise(of: Void.self)
-        sent.futureResult.assumeIsolated().whenSuccess { [self] in headSentAt = .now() }
+        sent.futureResult.assumeIsolated().whenSuccess { [self] in machine.headSent(at: NIODeadline.now().uptime) }
         var head = head
         head.headers = OpaqueText.readable(head.headers)
         context.write(wrapOutboundOut(.head(head)), promise: sent)
     }
 
-    private func addGate() {
-        let gate = ProtocolChangeGate()
-        // Without it nothing changes.
-        guard let pipeline = context?.pipeline.syncOperations, let decoder = try? decoder(in: pipeline),
-            (try? pipeline.addHandler(gate, position: .before(decoder.handler))) != nil
+    private func addGate(_ pipeline: ChannelPipeline.SynchronousOperations) {
+        // Without the gate, the connection cannot switch protocols.
+        guard let decoder = try? decoder(in: pipeline),
+            (try? pipeline.addHandler(ProtocolChangeGate(), position: .before(decoder.handler))) != nil
         else { return }
-        mayBeUsedAgain = false
-        self.gate = gate
+        machine.upgradeOffered()
     }
 
     private func decoder(in pipeline: ChannelPipeline.SynchronousOperations) throws -> ChannelHandlerContext {
@@ -201,111 +203,69 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     }
 
     package func send(_ part: ByteBuffer) {
-        context?.write(wrapOutboundOut(.body(.byteBuffer(part))), promise: noted())
-    }
-
-    /// Notes that the connection broke off: where a write is the first to meet that, nothing else tells it before the answer seems to end.
-    private func noted() -> EventLoopPromise<Void>? {
-        guard let written = context?.eventLoop.makePromise(of: Void.self) else { return nil }
+        guard let context, machine.requestPart() == .proceed else { return }
+        let written = context.eventLoop.makePromise(of: Void.self)
         written.futureResult.assumeIsolated().whenFailure { [self] error in
-            if error is IOError, self.error == nil { self.error = error }
+            if error is IOError { perform(machine.writeFailed(.connectionEnd), error) }
         }
-        return written
+        context.write(wrapOutboundOut(.body(.byteBuffer(part))), promise: written)
     }
 
-    /// The request is whole.
+    /// Ends the request.
     package func sendEnd(_ trailers: HTTPHeaders? = nil) {
-        isRequestSent = true
+        guard machine.requestEnd() == .proceed else { return }
         context?.write(wrapOutboundOut(.end(isStream ? trailers.map(OpaqueText.readable) : trailers)), promise: nil)
         flush()
     }
 
     package func flush() {
-        isFlushing = true
+        guard machine.flushBegins() == .proceed else { return }
         context?.flush()
-        isFlushing = false
         // If the flush fails, the receiver has already been notified.
-        if !isStream, headSentAt == nil { headSentAt = .now() }
+        machine.flushEnds(at: NIODeadline.now().uptime)
     }
 
     package var isWritable: Bool { context?.channel.isWritable ?? false }
 
-    /// Reads no more of the answer until `resumeReading`.
-    package func holdReading() { isReadHeld = true }
+    /// Stops reading the answer until `resumeReading`.
+    package func holdReading() { machine.reads.receiverHolds() }
 
-    package func resumeReading() {
-        isReadHeld = false
-        guard isReadAsked else { return }
-        isReadAsked = false
-        readOn()
-    }
+    package func resumeReading() { perform(machine.reads.receiverResumes()) }
 
-    /// Now, or when it is this connection's turn.
-    private func readOn() {
-        guard readsMuch, let largeReads else { return context?.read() ?? () }
-        guard !awaitsReadTurn else { return }
-        awaitsReadTurn = true
-        // Over TLS a read may come to nothing that is told here.
-        endReadTurn()
-        largeReads.ask(self)
-    }
-
-    private func endReadTurn() {
-        guard hasReadTurn else { return }
-        hasReadTurn = false
-        largeReads?.ended()
-    }
-
-    /// Gives the request up: nothing of it is told any more, and the connection ends.
+    /// Gives up the request: closes the connection without notifying the receiver.
     package func abandon() {
-        receiver = nil
-        close()
+        recipient = .nobody
+        fields.end()
+        perform(machine.abandon())
     }
 
-    func close() {
-        leaveHome()
-        context?.close(promise: nil)
-    }
+    func close() { perform(machine.close()) }
 
-    /// It takes no place there any more, however long its end takes.
-    private func leaveHome() {
-        mayBeUsedAgain = false
-        let home = home
-        self.home = nil
-        home?.closed(self)
-    }
+    /// The server says that it has not acted, and will not act, on the request.
+    func declareUnprocessed() { machine.declaredUnprocessed() }
 
-    fileprivate func noteRead(_ bytes: ByteBuffer) {
-        hasHeard = true
-        read = bytes.readEnd
-        partEnd = nil
-        readsMuch = bytes.readableBytes >= LargeReads.size
-    }
-
-    /// The next request is sent only when nothing has come behind the answer: that would be taken for its own.
-    private func endIfOver() {
-        guard isTaken, isAnswerWhole else { return }
-        isTaken = false
-        if isStream {
-            leaveHome()
-            // With both sides at their end it has closed by itself then.
-            context?.eventLoop.assumeIsolated().execute { [self] in context?.close(promise: nil) }
-            return
-        }
-        guard mayBeUsedAgain, isOpen, !isFlushing else { return close() }
-        isReused = true
-        resumeReading()
-        home?.free(self)
-    }
-
-    /// Leaves the connection to `handler`, whose reads and writes are its bytes as they are: after `switchedProtocols`. When this tick is
-    /// over it may write, and has been given what came in it after this.
-    /// - Returns: what has come already.
+    /// Replaces the HTTP handlers with `handler`, which reads and writes plain bytes. Call this after
+    /// `switchedProtocols`. `handler` may write at the end of this tick; by then it has received the bytes that came
+    /// after this call.
+    /// - Returns: the bytes that came before the call.
     package func handOver(to handler: any ChannelHandler) throws -> ByteBuffer {
-        guard let context, let gate else { throw Closed() }
-        receiver = nil
-        leaveHome()
+        guard let context else { throw Closed() }
+        do {
+            return try handOver(to: handler, in: context)
+        } catch {
+            // Nothing else closes a connection that has left its home.
+            context.close(promise: nil)
+            throw error
+        }
+    }
+
+    private func handOver(to handler: any ChannelHandler, in context: ChannelHandlerContext) throws -> ByteBuffer {
         let pipeline = context.pipeline.syncOperations
+        guard let gate = try? pipeline.handler(type: ProtocolChangeGate.self), machine.handOver() == .proceed else {
+            throw Closed()
+        }
+        recipient = .nobody
+        home.closed(self)
         let encoder = try pipeline.context(handlerType: ClientRequestEncoder.self)
         let decoder = try decoder(in: pipeline)
         let bytes = try pipeline.context(handlerType: ClientBytes.self)
@@ -327,87 +287,52 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         self.context = nil
     }
 
-    package func read(context: ChannelHandlerContext) {
-        if isReadHeld { isReadAsked = true } else { readOn() }
-    }
+    package func read(context: ChannelHandlerContext) { perform(machine.reads.requested()) }
 
     package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        // An answer whose connection broke off is not whole, although the decoder ends it.
-        guard error == nil else { return }
-        // Nobody has asked for it.
-        guard !isAnswerWhole else { return close() }
         switch unwrapInboundIn(data) {
         case .head(var head):
             let isInformational = 100..<200 ~= head.status.code && head.status != .switchingProtocols
             if let restored = fields.decodedHead(head.headers, isInformational: isInformational) { head.headers = restored }
-            hasHeard = true
-            if head.status == .switchingProtocols, !isStream { return change = head }
-            if let reason = Self.flaw(of: head, isStream: isStream) {
-                error = Malformed(reason: reason)
-                return close()
-            }
-            // More of them may come, and then the answer.
-            if head.status.code < 200 {
-                receiver?.receivedInformational(head)
-                return
-            }
-            hasReceivedHead = true
-            if !isStream {
-                if !head.isKeepAlive { mayBeUsedAgain = false }
-                keepAlive = head.headers.keepAlive
-            }
-            receiver?.received(head)
+            perform(machine.answerHead(kind(of: head)), head)
         case .body(let part):
-            if !isStream { partEnd = part.endAddress }
-            receiver?.received(part)
-        case .end(var trailers):
-            trailers = fields.decodedEnd(trailers) ?? trailers
-            if let change {
-                self.change = nil
-                receiver?.switchedProtocols(change, self)
-                return
+            switch machine.answerPart(endingAt: part.endAddress) {
+            case .ignore: break
+            case .deliver: receiver?.received(part)
+            case .close: leaveAndClose()
             }
-            guard hasReceivedHead else {
-                error = Malformed(reason: "the answer ends before it begins")
-                return close()
-            }
-            let receiver = receiver
-            self.receiver = nil
-            isAnswerWhole = true
-            readsMuch = false
-            // The beginning of another answer may be in the decoder already, which would read the next one as its rest.
-            if !isStream, !read.isEnd(ofPart: partEnd) { mayBeUsedAgain = false }
-            // What the server does not want to its end is not sent to its end.
-            if !isRequestSent { mayBeUsedAgain = false }
-            isRequestSent = true
-            receiver?.receivedEnd(trailers)
+        case .end(let trailers):
+            perform(machine.answerEnd(), fields.decodedEnd(trailers) ?? trailers)
         }
     }
 
-    /// Why the head cannot be an answer's, or its end cannot be known: the decoders let it pass.
-    private static func flaw(of head: HTTPResponseHead, isStream: Bool) -> String? {
+    /// Classifies a head: the decoders accept heads that no answer may have, and heads that leave its end unknown.
+    private func kind(of head: HTTPResponseHead) -> HTTPClientStateMachine.AnswerHead {
         let status = head.status.code
-        if status < 100 || isStream && head.status == .switchingProtocols { return "the answer's status is \(status)" }
-        if isStream { return head.headers.hasClearLength ? nil : "the answer's Content-Length is not one number of digits" }
-        return head.headers.unknownTransferCoding.map { "the answer's transfer coding is \"\($0)\"" }
+        guard status >= 100 else { return .flawed(.status) }
+        if status == HTTPResponseStatus.switchingProtocols.code { return isStream ? .flawed(.status) : .switching }
+        if isStream {
+            guard head.headers.hasClearLength else { return .flawed(.contentLength) }
+        } else if head.headers.unknownTransferCoding != nil {
+            return .flawed(.transferCoding)
+        }
+        return status < 200 ? .informational : .final(keepsAlive: isStream || head.isKeepAlive)
     }
 
     package func channelReadComplete(context: ChannelHandlerContext) {
-        endReadTurn()
-        receiver?.receivedAllThereIs()
-        endIfOver()
+        perform(machine.reads.completed())
+        perform(machine.allReceived())
+        perform(machine.readCompleted(isActive: isActive))
         context.fireChannelReadComplete()
     }
 
     package func channelWritabilityChanged(context: ChannelHandlerContext) {
-        receiver?.writabilityChanged(context.channel.isWritable)
+        perform(machine.writabilityChanged(context.channel.isWritable))
         context.fireChannelWritabilityChanged()
     }
 
     package func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // A server that ends TLS without a word after a whole answer does no harm.
-        if self.error == nil { self.error = error }
-        close()
+        perform(machine.errorCaught(.init(error)), error)
     }
 
     package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -421,91 +346,156 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     }
 
     private func ended() {
-        leaveHome()
-        endReadTurn()
-        let receiver = receiver
-        self.receiver = nil
-        receiver?.failed(failure)
+        let action = machine.ended(at: NIODeadline.now().uptime)
+        perform(machine.reads.completed())
+        perform(action)
     }
 
-    private var failure: any Error {
-        let cause = error ?? Closed()
-        guard !hasHeard else { return cause }
-        let refusal = (cause as? NIOHTTP2Errors.StreamClosed)?.errorCode
-        guard let headSentAt, !isDeclaredUnprocessed, refusal != .refusedStream else {
-            return Interruption(kind: .unprocessed, cause: cause)
-        }
-        // A server that closes an unused connection does not know of the request; one that worked on it for longer has failed.
-        guard isReused, Self.isEnd(cause), .now() - headSentAt <= Self.longestCrossing else { return cause }
-        return Interruption(kind: .stale, cause: cause)
-    }
-
-    /// Whether the connection itself has ended, and not one stream of it or what was said on it.
-    private static func isEnd(_ error: any Error) -> Bool {
-        switch error {
-        case is Closed, is IOError, is ChannelError, NIOSSLError.uncleanShutdown: true
-        default: false
-        }
-    }
-
-    /// The number of a stream; `nil`: it has none yet.
+    /// The stream's number; `nil` if it has none yet.
     var streamID: HTTP2StreamID? { try? context?.channel.syncOptions?.getOption(HTTP2StreamChannelOptions.streamID) }
+}
+
+// MARK: - Actions
+
+extension HTTPClientConnection {
+    private func perform(_ action: HTTPClientStateMachine.Action) {
+        switch action {
+        case .none: break
+        case .reportWritability(let isWritable): receiver?.writabilityChanged(isWritable)
+        case .reportAllReceived: receiver?.receivedAllThereIs()
+        case .free:
+            resumeReading()
+            home.free(self)
+        case .close: leaveAndClose()
+        case .closeLater:
+            home.closed(self)
+            context?.eventLoop.assumeIsolated().execute { [self] in context?.close(promise: nil) }
+        case .leave: home.closed(self)
+        case .fail(let ending): fail(ending)
+        case .leaveAndFail(let ending):
+            home.closed(self)
+            fail(ending)
+        }
+    }
+
+    private func perform(_ action: HTTPClientStateMachine.HeadAction, _ head: HTTPResponseHead) {
+        switch action {
+        case .ignore: break
+        case .deliver:
+            if !isStream { keepAlive = head.headers.keepAlive }
+            receiver?.received(head)
+        case .deliverInformational: receiver?.receivedInformational(head)
+        case .keepForSwitch:
+            if let receiver { recipient = .switching(receiver, head) }
+        case .reject(let flaw): reject(Malformed(flaw, head))
+        case .close: leaveAndClose()
+        }
+    }
+
+    private func perform(_ action: HTTPClientStateMachine.EndAction, _ trailers: HTTPHeaders?) {
+        switch action {
+        case .ignore: break
+        case .deliver: releaseReceiver()?.receivedEnd(trailers)
+        case .switchProtocols:
+            guard case .switching(let receiver, let head) = recipient else { return }
+            recipient = .receiver(receiver)
+            receiver.switchedProtocols(head, self)
+        case .reject(let flaw): reject(Malformed(flaw))
+        case .close: leaveAndClose()
+        }
+    }
+
+    private func perform(_ action: HTTPClientStateMachine.ErrorAction, _ error: any Error) {
+        switch action {
+        case .ignore: break
+        case .note: cause = error
+        case .noteAndClose: reject(error)
+        case .close: leaveAndClose()
+        }
+    }
+
+    private func perform(_ action: AnswerReads.Action) {
+        switch action {
+        case .none: break
+        case .read: context?.read()
+        case .askForTurn: largeReads?.ask(self)
+        case .endTurn: largeReads?.ended()
+        case .endTurnAndAsk:
+            largeReads?.ended()
+            largeReads?.ask(self)
+        }
+    }
+
+    private func reject(_ error: any Error) {
+        cause = error
+        leaveAndClose()
+    }
+
+    /// Leaves home at once, then closes the channel, which may take a while.
+    private func leaveAndClose() {
+        home.closed(self)
+        context?.close(promise: nil)
+    }
+
+    private func fail(_ ending: HTTPClientStateMachine.Ending) {
+        let receiver = releaseReceiver()
+        switch ending {
+        case .failed: receiver?.failed(cause)
+        case .unprocessed: receiver?.failed(Interruption(kind: .unprocessed, cause: cause))
+        case .stale: receiver?.failed(Interruption(kind: .stale, cause: cause))
+        }
+    }
+
+    /// Returns whether `ClientBytes` passes the bytes on to the decoder.
+    fileprivate func takes(_ bytes: ByteBuffer) -> Bool {
+        let isLarge = largeReads != nil && bytes.readableBytes >= LargeReads.size
+        switch machine.bytesReceived(bytes.readEnd, isLarge: isLarge) {
+        case .deliver: return true
+        case .ignore: return false
+        case .close:
+            leaveAndClose()
+            return false
+        }
+    }
 }
 
 extension HTTPClientConnection: LargeReader {
     func readInTurn() -> Bool {
-        awaitsReadTurn = false
-        // What it waited for may be over by now.
-        guard let context, !isReadHeld else {
-            isReadAsked = true
-            return false
-        }
-        hasReadTurn = true
+        // The read may no longer be needed.
+        guard let context, machine.reads.turnCame() == .read else { return false }
         context.read()
         return true
     }
 }
 
-extension HTTPHeaders {
-    /// Whether the length of what follows is a number of digits alone, and said once: the decoder of HTTP/1.1 sees to that, that of
-    /// HTTP/2 does not.
-    package var hasClearLength: Bool {
-        let lengths = self["Content-Length"]
-        return lengths.count < 2
-            && lengths.allSatisfy { !$0.isEmpty && $0.utf8.count <= 18 && $0.utf8.allSatisfy { 48...57 ~= $0 } }
+extension HTTPClientConnection.Malformed {
+    fileprivate init(_ flaw: HTTPClientStateMachine.Flaw, _ head: HTTPResponseHead? = nil) {
+        switch flaw {
+        case .status: reason = "the answer's status is \(head?.status.code ?? 0)"
+        case .contentLength: reason = "the answer's Content-Length is not one number of digits"
+        case .transferCoding: reason = "the answer's transfer coding is \"\(head?.headers.unknownTransferCoding ?? "")\""
+        case .noHead: reason = "the answer ends before it begins"
+        }
     }
 }
 
-extension HTTPHeaders {
-    /// A transfer coding besides `chunked`, of which the decoders would lose every trace (RFC 9112, section 6.1);
-    /// `nil`: there is none. `identity`, which some servers still say, means none.
-    package var unknownTransferCoding: String? {
-        guard contains(name: "Transfer-Encoding") else { return nil }
-        let codings = self[canonicalForm: "Transfer-Encoding"]
-        var hasChunks = false
-        for coding in codings.map({ $0.lowercased() }) where coding != "identity" && !coding.isEmpty {
-            guard coding == "chunked", !hasChunks else { return coding }
-            hasChunks = true
+extension HTTPClientStateMachine.Cause {
+    fileprivate init(_ error: any Error) {
+        switch error {
+        case is HTTPClientConnection.Closed, is IOError, is ChannelError, NIOSSLError.uncleanShutdown: self = .connectionEnd
+        case let error as NIOHTTP2Errors.StreamClosed where error.errorCode == .refusedStream: self = .refusedStream
+        default: self = .other
         }
-        return nil
-    }
-
-    /// How long the server keeps an unused connection, from its `Keep-Alive`; `nil` if there is none.
-    package var keepAlive: TimeAmount? {
-        guard contains(name: "Keep-Alive") else { return nil }
-        for parameter in self["Keep-Alive"].flatMap({ $0.split(separator: ",") }) {
-            let words = parameter.split(separator: "=", maxSplits: 1).map { $0.filter { $0 != " " && $0 != "\t" } }
-            guard words.count == 2, words[0].lowercased() == "timeout", let seconds = Int64(words[1]), seconds >= 0 else {
-                continue
-            }
-            return .seconds(Swift.min(seconds, 86_400))
-        }
-        return nil
     }
 }
 
-/// Ends a stream whose answer's status is no number of three digits, which NIO's codec makes another number of, or traps
-/// on; or whose answer ends with an informational head, behind which the codec tells of no end.
+extension NIODeadline {
+    /// The time since the clock's beginning.
+    fileprivate var uptime: Duration { .nanoseconds(Int64(clamping: uptimeNanoseconds)) }
+}
+
+/// Fails a stream whose answer's status is not three digits, because NIO's codec misreads it or traps, or whose answer
+/// ends with an informational head, because the codec reports no end after one.
 private final class StatusCheck: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame.FramePayload
     typealias InboundOut = HTTP2Frame.FramePayload
@@ -528,37 +518,25 @@ private final class StatusCheck: ChannelInboundHandler {
     }
 }
 
-/// How the bytes end that were read last.
-private struct ReadEnd {
-    var address: UInt = 0
-    var endsWithEmptyLine = false
-
-    /// Whether an answer that ended within these bytes ended with them: with its body's last part, or with the empty line behind a head
-    /// or trailers. Behind an answer's beginning there is none.
-    func isEnd(ofPart partEnd: UInt?) -> Bool { endsWithEmptyLine || partEnd == address }
-}
-
 extension ByteBuffer {
     fileprivate var endAddress: UInt {
         withUnsafeReadableBytes { UInt(bitPattern: $0.baseAddress) + UInt($0.count) }
     }
 
-    fileprivate var readEnd: ReadEnd {
+    fileprivate var readEnd: HTTPClientStateMachine.ReadEnd {
         withUnsafeReadableBytes { bytes in
-            ReadEnd(
-                address: UInt(bitPattern: bytes.baseAddress) + UInt(bytes.count),
-                endsWithEmptyLine: bytes.count >= 4
-                    && bytes.loadUnaligned(fromByteOffset: bytes.count - 4, as: UInt32.self) == Self.emptyLine)
+            let endsWithEmptyLine =
+                bytes.count >= 4 && bytes.loadUnaligned(fromByteOffset: bytes.count - 4, as: UInt32.self) == Self.emptyLine
+            return endsWithEmptyLine ? .emptyLine : .address(UInt(bitPattern: bytes.baseAddress) + UInt(bytes.count))
         }
     }
 
-    /// CR LF CR LF, as this machine reads four bytes.
+    /// CR LF CR LF in this machine's byte order.
     private static var emptyLine: UInt32 { UInt32(bigEndian: 0x0D0A_0D0A) }
 }
 
-/// Ends a connection on which something comes while it carries no request: to the decoder the beginning of an answer is none yet, and the
-/// next answer would be read as its rest. Notes how each read ends, for what comes behind an answer in the same one. Keeps the bytes of
-/// fields.
+/// Reports each read before it is decoded: the decoder silently buffers the beginning of an unrequested answer, and
+/// would read the next answer as its continuation. Also records the raw bytes of fields.
 private final class ClientBytes: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -572,61 +550,8 @@ private final class ClientBytes: ChannelInboundHandler, RemovableChannelHandler 
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        guard connection.isTaken else { return connection.close() }
         let bytes = unwrapInboundIn(data)
-        connection.noteRead(bytes)
+        guard connection.takes(bytes) else { return }
         fields.read(bytes) { context.fireChannelRead(data) }
-    }
-}
-
-/// Keeps from the decoder what a server says behind the answer that changes the protocol: NIO's would lose it if the connection ended
-/// right then.
-private final class ProtocolChangeGate: ChannelInboundHandler {
-    typealias InboundIn = ByteBuffer
-    typealias InboundOut = ByteBuffer
-
-    private enum State {
-        /// The answer's head is awaited.
-        case closed
-        /// It has come, and changes the protocol.
-        case holding
-        case open
-    }
-
-    private static let headEnd = Array("\r\n\r\n".utf8)
-    private static let preliminary = [Array("HTTP/1.1 1".utf8), Array("HTTP/1.0 1".utf8)]
-    private static let changes = [Array("HTTP/1.1 101".utf8), Array("HTTP/1.0 101".utf8)]
-    private static let longestHead = 512 * 1024
-
-    private var state = State.closed
-    private var held = ByteBuffer()
-
-    /// - Returns: what was held back.
-    func open() -> ByteBuffer {
-        state = .open
-        let held = held
-        self.held = ByteBuffer()
-        return held
-    }
-
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        guard state != .open else { return context.fireChannelRead(data) }
-        held.append(unread: unwrapInboundIn(data))
-        while state == .closed, let end = held.readableBytesView.firstRange(of: Self.headEnd) {
-            let view = held.readableBytesView
-            // Others than that may come before it.
-            guard Self.preliminary.contains(where: view.starts(with:)) else {
-                return context.fireChannelRead(wrapInboundOut(open()))
-            }
-            if Self.changes.contains(where: view.starts(with:)) { state = .holding }
-            guard let head = held.readSlice(length: view.distance(from: view.startIndex, to: end.upperBound)) else { return }
-            context.fireChannelRead(wrapInboundOut(head))
-        }
-        if state == .closed, held.readableBytes > Self.longestHead { context.fireChannelRead(wrapInboundOut(open())) }
-    }
-
-    func channelInactive(context: ChannelHandlerContext) {
-        if state == .closed, held.readableBytes > 0 { context.fireChannelRead(wrapInboundOut(open())) }
-        context.fireChannelInactive()
     }
 }

@@ -1,0 +1,103 @@
+/// Decides when reads of an answer reach the channel: the receiver may hold them back, and reads of a large answer take
+/// turns with those of other connections. Pure.
+package struct AnswerReads: Sendable {
+    package enum Action: Equatable, Sendable {
+        case none
+        /// Read from the channel.
+        case read
+        /// Ask for a turn to read.
+        case askForTurn
+        /// Give the turn back.
+        case endTurn
+        /// Give the turn back, then ask for another one.
+        case endTurnAndAsk
+    }
+
+    private enum Hold {
+        case released
+        case held
+        /// The channel asked for a read in the meantime.
+        case heldWithRead
+    }
+
+    private enum Turn {
+        case none
+        case awaited
+        case taken
+    }
+
+    private enum Pace {
+        case atOnce
+        /// The last read of this answer was large.
+        case inTurns
+    }
+
+    private var hold = Hold.released
+    private var turn = Turn.none
+    private var pace = Pace.atOnce
+
+    package init() {}
+
+    /// The channel asks for a read.
+    package mutating func requested() -> Action {
+        switch hold {
+        case .released: return read()
+        case .held, .heldWithRead:
+            hold = .heldWithRead
+            return .none
+        }
+    }
+
+    /// The receiver pauses reading.
+    package mutating func receiverHolds() {
+        if hold == .released { hold = .held }
+    }
+
+    /// The receiver resumes reading.
+    package mutating func receiverResumes() -> Action {
+        let former = hold
+        hold = .released
+        return former == .heldWithRead ? read() : .none
+    }
+
+    private mutating func read() -> Action {
+        guard pace == .inTurns else { return .read }
+        switch turn {
+        case .none:
+            turn = .awaited
+            return .askForTurn
+        case .awaited: return .none
+        case .taken:
+            // Over TLS, a read may deliver nothing, and then no completed read ends the turn.
+            turn = .awaited
+            return .endTurnAndAsk
+        }
+    }
+
+    /// The requested turn has come.
+    /// - Returns: `read`, or `none` if the turn is not used.
+    package mutating func turnCame() -> Action {
+        guard turn == .awaited else { return .none }
+        guard hold == .released else {
+            turn = .none
+            hold = .heldWithRead
+            return .none
+        }
+        turn = .taken
+        return .read
+    }
+
+    /// A read is complete, or the channel has ended.
+    package mutating func completed() -> Action {
+        guard turn == .taken else { return .none }
+        turn = .none
+        return .endTurn
+    }
+
+    /// Bytes of an answer have come.
+    /// - Parameter isLarge: whether the next read of the answer takes a turn.
+    mutating func received(isLarge: Bool) { pace = isLarge ? .inTurns : .atOnce }
+
+    /// The next read belongs to another answer.
+    mutating func answerEnded() { pace = .atOnce }
+}

@@ -1,0 +1,181 @@
+extension HTTPClientStateMachine {
+    /// A request and its answer, while both are under way.
+    struct Exchange {
+        enum Request {
+            case sending
+            case sent
+        }
+
+        enum Answer {
+            case awaited
+            case begun
+            /// The head switches protocols; its end is still to come.
+            case switching
+            case switched
+        }
+
+        /// The known state of the server's work on the request.
+        enum Processing: Equatable {
+            case unsent
+            case sent(at: Duration)
+            /// The server says that it will not act on the request.
+            case disowned
+            /// The answer has begun: with any byte on a connection, with a head on a stream.
+            case heard
+        }
+
+        /// Whether a flush is in progress: an answer read within it is the last, because NIO drains the socket after a
+        /// failed write.
+        enum Flush {
+            case idle
+            case underWay
+        }
+
+        /// Whether the answer's body has reached the end of the last read.
+        enum Tail: Equatable {
+            case open(ReadEnd)
+            /// A part of the body ended where the read did.
+            case complete
+        }
+
+        /// The longest time for which a request and the close of its connection may cross on the network.
+        private static let longestCrossing = Duration.seconds(1)
+
+        let past: Past
+        var request = Request.sending
+        var answer = Answer.awaited
+        var processing = Processing.unsent
+        var flush = Flush.idle
+        var tail = Tail.open(.address(0))
+        var outlook = Outlook.reusable
+
+        init(past: Past) {
+            self.past = past
+        }
+
+        mutating func take(_ head: AnswerHead) -> HeadAction {
+            guard outlook.isOpen else { return .ignore }
+            switch answer {
+            case .awaited: processing = .heard
+            case .switching, .switched: return .ignore
+            case .begun:
+                outlook = .closing(.none)
+                return .close
+            }
+            switch head {
+            case .informational: return .deliverInformational
+            case .switching:
+                answer = .switching
+                return .keepForSwitch
+            case .final(let keepsAlive):
+                answer = .begun
+                if !keepsAlive { outlook = .last }
+                return .deliver
+            case .flawed(let flaw):
+                outlook = .closing(.other)
+                return .reject(flaw)
+            }
+        }
+
+        mutating func takeEnd() -> EndAction {
+            guard outlook.isOpen else { return .ignore }
+            switch answer {
+            case .begun: return .deliver
+            case .switched: return .ignore
+            case .switching:
+                answer = .switched
+                return .switchProtocols
+            case .awaited:
+                outlook = .closing(.other)
+                return .reject(.noHead)
+            }
+        }
+
+        /// The next use of the connection, once the answer is complete.
+        var succession: Succession {
+            // If the server answers early, the rest of the request is not sent.
+            guard outlook == .reusable, request == .sent, flush == .idle else { return .close }
+            switch tail {
+            case .complete, .open(.emptyLine): return .another
+            // The decoder may hold the beginning of another answer, and would read the next one as its continuation.
+            case .open(.address): return .close
+            }
+        }
+
+        mutating func take(_ cause: Cause) -> ErrorAction {
+            switch outlook {
+            case .reusable, .last:
+                outlook = .closing(cause)
+                return .noteAndClose
+            case .broken(let earlier):
+                outlook = .closing(earlier)
+                return .close
+            case .closing(.none):
+                outlook = .closing(cause)
+                return .note
+            case .closing: return .ignore
+            }
+        }
+
+        func ending(at now: Duration) -> Ending {
+            switch processing {
+            case .heard: return .failed
+            case .unsent, .disowned: return .unprocessed
+            case .sent(let sentAt):
+                switch outlook.cause {
+                case .refusedStream: return .unprocessed
+                case .other: return .failed
+                case .none, .connectionEnd:
+                    // A server that closes an unused connection does not know of the request; one that worked on it for
+                    // longer has failed.
+                    return past == .reused && now - sentAt <= Self.longestCrossing ? .stale : .failed
+                }
+            }
+        }
+    }
+
+    /// The fate of a connection that carries a request.
+    enum Outlook: Equatable {
+        /// Another request follows.
+        case reusable
+        /// The connection closes after the answer.
+        case last
+        /// A write has failed, and the channel is about to end.
+        case broken(Cause)
+        /// The connection has left its home and closes; nothing more is delivered.
+        case closing(Cause)
+
+        /// Whether the answer is still delivered.
+        var isOpen: Bool {
+            switch self {
+            case .reusable, .last: true
+            case .broken, .closing: false
+            }
+        }
+
+        var isHome: Bool {
+            switch self {
+            case .reusable, .last, .broken: true
+            case .closing: false
+            }
+        }
+
+        var cause: Cause {
+            switch self {
+            case .reusable, .last: .none
+            case .broken(let cause), .closing(let cause): cause
+            }
+        }
+    }
+
+    enum Past {
+        case fresh
+        /// The connection has carried an earlier request.
+        case reused
+    }
+
+    enum Succession {
+        case another
+        case close
+    }
+}

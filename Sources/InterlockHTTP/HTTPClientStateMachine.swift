@@ -1,0 +1,396 @@
+/// The protocol of an HTTP/1.1 connection to a server, which carries one request after another, or of one stream of an
+/// HTTP/2 connection: the progress of the request and its answer, and whether the connection can be reused. Pure: takes
+/// events and returns actions, which the channel handler carries out.
+///
+/// Every request that begins ends once: its answer is delivered to the end, it fails, its connection is handed over, or
+/// its receiver abandons it. The connection leaves its home once.
+package struct HTTPClientStateMachine: Sendable {
+    package enum Carrier: Equatable, Sendable {
+        /// A connection of HTTP/1.1.
+        case connection
+        /// A stream of HTTP/2.
+        case stream
+    }
+
+    /// The position at which a read ended.
+    package enum ReadEnd: Equatable, Sendable {
+        /// After an empty line, which may end a head, trailers, or an answer without a body.
+        case emptyLine
+        /// At this address.
+        case address(UInt)
+    }
+
+    package enum AnswerHead: Equatable, Sendable {
+        case informational
+        /// The server switches protocols.
+        case switching
+        /// The head of the answer itself.
+        case final(keepsAlive: Bool)
+        case flawed(Flaw)
+    }
+
+    /// The reason why an answer is not valid HTTP.
+    package enum Flaw: Equatable, Sendable {
+        case status
+        case contentLength
+        case transferCoding
+        /// The end came before a head.
+        case noHead
+    }
+
+    /// The kind of an error, as far as it matters to the request.
+    package enum Cause: Equatable, Sendable {
+        /// Nothing went wrong before the connection ended.
+        case none
+        /// The connection itself ended, not just one stream or message on it.
+        case connectionEnd
+        /// The server refused the stream (RFC 9113, section 8.7).
+        case refusedStream
+        case other
+    }
+
+    /// The manner in which a request fails.
+    package enum Ending: Equatable, Sendable {
+        /// The server may have acted on the request.
+        case failed
+        /// The server has not acted on the request.
+        case unprocessed
+        /// The connection was probably closed because it was unused.
+        case stale
+    }
+
+    // MARK: Actions
+
+    /// The action for a step of the request.
+    package enum RequestAction: Equatable, Sendable {
+        case proceed
+        /// Do nothing: the connection does not carry this request.
+        case refuse
+    }
+
+    package enum HeadAction: Equatable, Sendable {
+        case ignore
+        case deliver
+        case deliverInformational
+        /// Keep the head until `EndAction.switchProtocols`.
+        case keepForSwitch
+        /// Note the flaw as the cause of the failure, leave home, and close the channel.
+        case reject(Flaw)
+        /// Leave home, and close the channel.
+        case close
+    }
+
+    /// The action for bytes, or for a part of an answer's body.
+    package enum PartAction: Equatable, Sendable {
+        case ignore
+        case deliver
+        /// Leave home, and close the channel.
+        case close
+    }
+
+    package enum EndAction: Equatable, Sendable {
+        case ignore
+        /// Release the receiver, and deliver the end to it.
+        case deliver
+        /// Deliver the head that was kept. The receiver calls `handOver` or abandons the request.
+        case switchProtocols
+        /// Note the flaw as the cause of the failure, leave home, and close the channel.
+        case reject(Flaw)
+        /// Leave home, and close the channel.
+        case close
+    }
+
+    package enum ErrorAction: Equatable, Sendable {
+        case ignore
+        /// Note the error as the cause of the failure.
+        case note
+        /// Note the error, leave home, and close the channel.
+        case noteAndClose
+        /// Leave home, and close the channel. Keep the earlier error as the cause.
+        case close
+    }
+
+    package enum Action: Equatable, Sendable {
+        case none
+        case reportWritability(Bool)
+        case reportAllReceived
+        /// Resume reading, and offer the connection to its home.
+        case free
+        /// Leave home, and close the channel.
+        case close
+        /// Leave home, and close the channel in a later tick: a stream whose sides have both ended closes by itself.
+        case closeLater
+        case leave
+        /// Release the receiver, and fail its request.
+        case fail(Ending)
+        /// Leave home, then release the receiver and fail its request.
+        case leaveAndFail(Ending)
+    }
+
+    // MARK: States
+
+    private enum State {
+        /// No request is under way.
+        case unused(Past)
+        case exchanging(Exchange)
+        /// The answer is complete; the read that brought its end is not, so more may follow.
+        case answered(Succession)
+        /// The connection has left its home, carries no request, and is closed, closing, or handed over.
+        case over(LastAnswer)
+    }
+
+    private enum LastAnswer {
+        case whole
+        case cut
+    }
+
+    package let carrier: Carrier
+    /// The reads of answers.
+    package var reads = AnswerReads()
+    private var state = State.unused(.fresh)
+
+    package init(_ carrier: Carrier) {
+        self.carrier = carrier
+    }
+
+    /// Whether the connection has not left its home.
+    package var isHome: Bool {
+        switch state {
+        case .unused, .answered: true
+        case .exchanging(let exchange): exchange.outlook.isHome
+        case .over: false
+        }
+    }
+
+    /// Whether the last answer is complete, or there has been no request.
+    package var isAnswerWhole: Bool {
+        switch state {
+        case .unused, .answered, .over(.whole): true
+        case .exchanging, .over(.cut): false
+        }
+    }
+}
+
+// MARK: - The request
+
+extension HTTPClientStateMachine {
+    /// A request begins.
+    /// - Parameter isReused: whether the stream's connection has carried an earlier request. An HTTP/1.1
+    ///   connection keeps track of this itself.
+    package mutating func begin(isReused: Bool = false) -> RequestAction {
+        guard case .unused(let past) = state else { return .refuse }
+        state = .exchanging(Exchange(past: isReused ? .reused : past))
+        return .proceed
+    }
+
+    /// The request offers another protocol, so the connection may stop speaking HTTP.
+    package mutating func upgradeOffered() {
+        guard case .exchanging(var exchange) = state, exchange.outlook == .reusable else { return }
+        exchange.outlook = .last
+        state = .exchanging(exchange)
+    }
+
+    /// The receiver sends the request's head, or a part of the body.
+    package func requestPart() -> RequestAction {
+        if case .exchanging = state { .proceed } else { .refuse }
+    }
+
+    /// The receiver ends the request.
+    package mutating func requestEnd() -> RequestAction {
+        guard case .exchanging(var exchange) = state else { return .refuse }
+        exchange.request = .sent
+        state = .exchanging(exchange)
+        return .proceed
+    }
+
+    package mutating func flushBegins() -> RequestAction {
+        guard case .exchanging(var exchange) = state else { return .refuse }
+        exchange.flush = .underWay
+        state = .exchanging(exchange)
+        return .proceed
+    }
+
+    /// - Parameter now: the time at which the request's head was sent, if this flush is the first.
+    package mutating func flushEnds(at now: @autoclosure () -> Duration) {
+        guard case .exchanging(var exchange) = state else { return }
+        exchange.flush = .idle
+        if carrier == .connection, exchange.processing == .unsent { exchange.processing = .sent(at: now()) }
+        state = .exchanging(exchange)
+    }
+
+    /// The stream has sent the request's head, which may have waited until the server took more streams.
+    package mutating func headSent(at now: Duration) {
+        guard case .exchanging(var exchange) = state, exchange.processing == .unsent else { return }
+        exchange.processing = .sent(at: now)
+        state = .exchanging(exchange)
+    }
+
+    /// The server says that it has not acted, and will not act, on the request.
+    package mutating func declaredUnprocessed() {
+        guard case .exchanging(var exchange) = state, exchange.processing != .heard else { return }
+        exchange.processing = .disowned
+        state = .exchanging(exchange)
+    }
+
+    /// The receiver gives up the request.
+    package mutating func abandon() -> Action {
+        guard case .exchanging(let exchange) = state else { return close() }
+        state = .over(.cut)
+        return exchange.outlook.isHome ? .close : .none
+    }
+
+    /// The receiver takes over the channel for the protocol that the server switched to.
+    package mutating func handOver() -> RequestAction {
+        guard case .exchanging(let exchange) = state, exchange.answer == .switched, exchange.outlook.isOpen else {
+            return .refuse
+        }
+        state = .over(.cut)
+        return .proceed
+    }
+}
+
+// MARK: - The answer
+
+extension HTTPClientStateMachine {
+    /// Undecoded bytes have come. With no request under way, or after a complete answer, the decoder would read them as
+    /// the beginning of the next answer.
+    package mutating func bytesReceived(_ end: ReadEnd, isLarge: Bool) -> PartAction {
+        switch state {
+        case .exchanging(var exchange):
+            exchange.processing = .heard
+            exchange.tail = .open(end)
+            state = .exchanging(exchange)
+            reads.received(isLarge: isLarge)
+            return .deliver
+        case .unused, .answered:
+            state = .over(.whole)
+            return .close
+        case .over: return .ignore
+        }
+    }
+
+    package mutating func answerHead(_ head: AnswerHead) -> HeadAction {
+        switch state {
+        case .exchanging(var exchange):
+            let action = exchange.take(head)
+            state = .exchanging(exchange)
+            return action
+        case .unused, .answered:
+            state = .over(.whole)
+            return .close
+        case .over: return .ignore
+        }
+    }
+
+    /// - Parameter end: the address at which the part ends.
+    package mutating func answerPart(endingAt end: @autoclosure () -> UInt) -> PartAction {
+        switch state {
+        case .exchanging(var exchange):
+            // An informational answer may have a body, which is not part of the answer.
+            guard exchange.outlook.isOpen, exchange.answer == .begun else { return .ignore }
+            guard carrier == .connection, exchange.tail == .open(.address(end())) else { return .deliver }
+            exchange.tail = .complete
+            state = .exchanging(exchange)
+            return .deliver
+        case .unused, .answered:
+            state = .over(.whole)
+            return .close
+        case .over: return .ignore
+        }
+    }
+
+    package mutating func answerEnd() -> EndAction {
+        switch state {
+        case .exchanging(var exchange):
+            let action = exchange.takeEnd()
+            state = action == .deliver ? .answered(exchange.succession) : .exchanging(exchange)
+            if action == .deliver { reads.answerEnded() }
+            return action
+        case .unused, .answered:
+            state = .over(.whole)
+            return .close
+        case .over: return .ignore
+        }
+    }
+
+    /// The channel has delivered everything that it read. `readCompleted` follows.
+    package func allReceived() -> Action {
+        if case .exchanging = state { .reportAllReceived } else { .none }
+    }
+
+    /// The read is complete: nothing has come after an answer that ended in it.
+    /// - Parameter isActive: whether the channel can still be written to.
+    package mutating func readCompleted(isActive: Bool) -> Action {
+        guard case .answered(let succession) = state else { return .none }
+        guard carrier == .connection, succession == .another, isActive else {
+            state = .over(.whole)
+            return carrier == .connection ? .close : .closeLater
+        }
+        state = .unused(.reused)
+        return .free
+    }
+}
+
+// MARK: - The channel
+
+extension HTTPClientStateMachine {
+    package func writabilityChanged(_ isWritable: Bool) -> Action {
+        if case .exchanging = state { .reportWritability(isWritable) } else { .none }
+    }
+
+    /// A write has failed. If that is the first sign of the connection's end, the decoder still reports an end of the
+    /// incomplete answer.
+    package mutating func writeFailed(_ cause: Cause) -> ErrorAction {
+        guard case .exchanging(var exchange) = state else { return .ignore }
+        switch exchange.outlook {
+        case .reusable, .last: exchange.outlook = .broken(cause)
+        case .closing(.none): exchange.outlook = .closing(cause)
+        case .broken, .closing: return .ignore
+        }
+        state = .exchanging(exchange)
+        return .note
+    }
+
+    package mutating func errorCaught(_ cause: Cause) -> ErrorAction {
+        switch state {
+        case .exchanging(var exchange):
+            let action = exchange.take(cause)
+            state = .exchanging(exchange)
+            return action
+        case .unused, .answered:
+            // A TLS connection that ends without close_notify after a complete answer does no harm.
+            state = .over(.whole)
+            return .close
+        case .over: return .ignore
+        }
+    }
+
+    /// The home closes the connection, or the server has stopped sending.
+    package mutating func close() -> Action {
+        switch state {
+        case .exchanging(var exchange):
+            guard exchange.outlook.isHome else { return .none }
+            exchange.outlook = .closing(exchange.outlook.cause)
+            state = .exchanging(exchange)
+            return .close
+        case .unused, .answered:
+            state = .over(.whole)
+            return .close
+        case .over: return .none
+        }
+    }
+
+    /// The channel has ended.
+    package mutating func ended(at now: @autoclosure () -> Duration) -> Action {
+        switch state {
+        case .exchanging(let exchange):
+            state = .over(.cut)
+            let ending = exchange.ending(at: now())
+            return exchange.outlook.isHome ? .leaveAndFail(ending) : .fail(ending)
+        case .unused, .answered:
+            state = .over(.whole)
+            return .leave
+        case .over: return .none
+        }
+    }
+}

@@ -1,0 +1,38 @@
+package import NIOCore
+package import NIOHTTP1
+
+extension HTTPHeaders {
+    /// Whether `Content-Length` is absent, or present once and all digits. The HTTP/1.1 decoder checks this; the HTTP/2
+    /// decoder does not.
+    package var hasClearLength: Bool {
+        let lengths = self["Content-Length"]
+        return lengths.count < 2
+            && lengths.allSatisfy { !$0.isEmpty && $0.utf8.count <= 18 && $0.utf8.allSatisfy { 48...57 ~= $0 } }
+    }
+
+    /// A transfer coding other than `chunked`, which the decoders would drop without a trace (RFC 9112, section 6.1);
+    /// `nil` if there is none. `identity`, which some servers still send, counts as none.
+    package var unknownTransferCoding: String? {
+        guard contains(name: "Transfer-Encoding") else { return nil }
+        let codings = self[canonicalForm: "Transfer-Encoding"]
+        var hasChunks = false
+        for coding in codings.map({ $0.lowercased() }) where coding != "identity" && !coding.isEmpty {
+            guard coding == "chunked", !hasChunks else { return coding }
+            hasChunks = true
+        }
+        return nil
+    }
+
+    /// The time for which the server keeps an unused connection, from `Keep-Alive`; `nil` if the field is absent.
+    package var keepAlive: TimeAmount? {
+        guard contains(name: "Keep-Alive") else { return nil }
+        for parameter in self["Keep-Alive"].flatMap({ $0.split(separator: ",") }) {
+            let words = parameter.split(separator: "=", maxSplits: 1).map { $0.filter { $0 != " " && $0 != "\t" } }
+            guard words.count == 2, words[0].lowercased() == "timeout", let seconds = Int64(words[1]), seconds >= 0 else {
+                continue
+            }
+            return .seconds(Swift.min(seconds, 86_400))
+        }
+        return nil
+    }
+}

@@ -1,0 +1,54 @@
+internal import NIOCore
+
+/// Holds back from the decoder the bytes after an answer that switches protocols: NIO's decoder would lose them if the
+/// connection ended right then.
+final class ProtocolChangeGate: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias InboundOut = ByteBuffer
+
+    private enum State {
+        /// The answer's head is awaited.
+        case closed
+        /// The head has come, and switches protocols.
+        case holding
+        case open
+    }
+
+    private static let headEnd = Array("\r\n\r\n".utf8)
+    private static let preliminary = [Array("HTTP/1.1 1".utf8), Array("HTTP/1.0 1".utf8)]
+    private static let changes = [Array("HTTP/1.1 101".utf8), Array("HTTP/1.0 101".utf8)]
+    private static let longestHead = 512 * 1024
+
+    private var state = State.closed
+    private var held = ByteBuffer()
+
+    /// Passes on everything that comes from now on.
+    /// - Returns: the bytes held back so far.
+    func open() -> ByteBuffer {
+        state = .open
+        let held = held
+        self.held = ByteBuffer()
+        return held
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard state != .open else { return context.fireChannelRead(data) }
+        held.append(unread: unwrapInboundIn(data))
+        while state == .closed, let end = held.readableBytesView.firstRange(of: Self.headEnd) {
+            let view = held.readableBytesView
+            // Other informational answers may come first.
+            guard Self.preliminary.contains(where: view.starts(with:)) else {
+                return context.fireChannelRead(wrapInboundOut(open()))
+            }
+            if Self.changes.contains(where: view.starts(with:)) { state = .holding }
+            guard let head = held.readSlice(length: view.distance(from: view.startIndex, to: end.upperBound)) else { return }
+            context.fireChannelRead(wrapInboundOut(head))
+        }
+        if state == .closed, held.readableBytes > Self.longestHead { context.fireChannelRead(wrapInboundOut(open())) }
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        if state == .closed, held.readableBytes > 0 { context.fireChannelRead(wrapInboundOut(open())) }
+        context.fireChannelInactive()
+    }
+}
