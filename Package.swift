@@ -288,7 +288,7 @@ let package = Package(
             ],
             swiftSettings: houseRules
         ),
-        .testTarget(name: "FuzzTargetsTests", dependencies: ["FuzzTargets"], swiftSettings: houseRules),
+        .testTarget(name: "FuzzTargetsTests", dependencies: ["FuzzTargets", "InterlockCore"], swiftSettings: houseRules),
         .testTarget(
             name: "IntegrationTests",
             dependencies: [

@@ -18,6 +18,9 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
     case ratelimit
     /// What servers answer the proxy, as bytes, after one that chooses the request and one that says how they are cut.
     case upstream
+    /// The events of a connection to a server, in any order: a byte that chooses HTTP/1.1 or a stream, then a byte for
+    /// each event.
+    case connection
 
     /// Parses `input`. Equal inputs have equal results.
     /// - Throws: `FuzzFinding` if a promise is broken. Some promises can only be broken by a crash.
@@ -32,6 +35,7 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
         case .door: try DoorPromises.check(input)
         case .ratelimit: try RateLimitPromises.check(input)
         case .upstream: try UpstreamPromises.check(input)
+        case .connection: try ConnectionPromises.check(input)
         }
     }
 }

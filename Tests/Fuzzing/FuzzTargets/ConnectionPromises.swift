@@ -1,0 +1,251 @@
+import InterlockHTTP
+
+/// The promises of `HTTPClientStateMachine` under any order of events: each request gets at most one answer and exactly
+/// one end, nothing is delivered after that end, the connection leaves its home once, and nothing happens afterwards.
+enum ConnectionPromises {
+    /// - Parameter input: a byte that chooses HTTP/1.1 or a stream, then one byte for each event.
+    static func check(_ input: [UInt8]) throws(FuzzFinding) {
+        guard let first = input.first else { return }
+        var connection = Connection(first & 1 == 0 ? .connection : .stream)
+        for byte in input.dropFirst() { try connection.meet(event: Int(byte) % 24, choice: Int(byte) / 24) }
+        try connection.finish()
+    }
+
+    private typealias Machine = HTTPClientStateMachine
+
+    private enum Answer {
+        case awaited, begun, switching, switched
+    }
+
+    private enum Turn {
+        case none, awaited, taken
+    }
+
+    /// A state machine and the effects of its actions so far.
+    private struct Connection {
+        private var machine: Machine
+        /// The answer to the request under way; `nil`: there is no request.
+        private var answer: Answer?
+        private var begun = 0
+        private var ended = 0
+        private var hasLeft = false
+        private var isRequestSent = false
+        private var lastRead = Machine.ReadEnd.address(0)
+        /// Whether the answer ended where its read did, and nothing has come since.
+        private var endsRead = false
+        private var isHeld = false
+        private var turn = Turn.none
+
+        private var progress: String { answer.map { "\($0)" } ?? "no request" }
+
+        init(_ carrier: Machine.Carrier) {
+            machine = Machine(carrier)
+        }
+
+        mutating func meet(event: Int, choice: Int) throws(FuzzFinding) {
+            switch event {
+            case 0..<8: try ask(event, choice)
+            case 8..<17: try serve(event, choice)
+            case 17..<22: try change(event, choice)
+            default: try read(event, choice)
+            }
+            try expect(machine.isHome != hasLeft, "the connection is at home: \(machine.isHome), and has left: \(hasLeft)")
+            try expect(answer == nil || !machine.isAnswerWhole, "the answer is complete while its request is under way")
+        }
+
+        mutating func finish() throws(FuzzFinding) {
+            try perform(machine.ended(at: .seconds(1)))
+            try perform(machine.reads.completed())
+            for event in 0..<22 { try meet(event: event, choice: 1) }
+            try expect(hasLeft && answer == nil, "the connection has ended, and has left: \(hasLeft)")
+            try expect(begun == ended, "\(begun) requests have \(ended) ends")
+            try expect(turn != .taken, "the connection keeps its turn to read")
+        }
+
+        // MARK: Events
+
+        private mutating func ask(_ event: Int, _ choice: Int) throws(FuzzFinding) {
+            switch event {
+            case 0:
+                guard machine.begin(isReused: choice & 1 == 0) == .proceed else { return }
+                try expect(answer == nil && !hasLeft, "a request begins on a connection that has one, or has left")
+                begun += 1
+                answer = .awaited
+                isRequestSent = false
+                endsRead = false
+            case 1: try proceed(machine.requestPart())
+            case 2:
+                let action = machine.requestEnd()
+                try proceed(action)
+                if action == .proceed { isRequestSent = true }
+            case 3: try proceed(machine.flushBegins())
+            case 4: machine.flushEnds(at: .zero)
+            case 5: machine.headSent(at: .zero)
+            case 6: machine.declaredUnprocessed()
+            default: machine.upgradeOffered()
+            }
+        }
+
+        private mutating func serve(_ event: Int, _ choice: Int) throws(FuzzFinding) {
+            switch event {
+            case 8: try receive(.emptyLine, isLarge: false)
+            case 9: try receive(.address(5), isLarge: choice & 1 == 0)
+            case 10: try perform(machine.answerHead(.final(keepsAlive: choice & 1 == 0)))
+            case 11: try perform(machine.answerHead(.informational))
+            case 12: try perform(machine.answerHead(.switching))
+            case 13: try perform(machine.answerHead(.flawed(.status)))
+            case 14: try receive(partEndingAt: choice & 1 == 0 ? 5 : 4)
+            case 15: try perform(machine.answerEnd())
+            default:
+                try perform(machine.allReceived())
+                try perform(machine.readCompleted(isActive: choice != 1))
+            }
+        }
+
+        private mutating func change(_ event: Int, _ choice: Int) throws(FuzzFinding) {
+            let cause = [Machine.Cause.connectionEnd, .refusedStream, .other][choice % 3]
+            switch (event, choice % 3) {
+            case (17, _): try perform(machine.writabilityChanged(choice & 1 == 0))
+            case (18, _): try perform(machine.writeFailed(cause))
+            case (19, _): try perform(machine.errorCaught(cause))
+            case (20, 0): try perform(machine.close())
+            case (20, 1):
+                if answer != nil { end() }
+                try perform(machine.abandon())
+            case (20, _):
+                guard machine.handOver() == .proceed else { return }
+                try expect(answer == .switched, "a connection is handed over that changes no protocol")
+                end()
+                try leave()
+            default: try perform(machine.ended(at: .seconds(choice)))
+            }
+        }
+
+        private mutating func read(_ event: Int, _ choice: Int) throws(FuzzFinding) {
+            switch (event, choice % 3) {
+            case (22, 0): try perform(machine.reads.requested())
+            case (22, 1):
+                machine.reads.receiverHolds()
+                isHeld = true
+            case (22, _): try resume()
+            case (_, 0): try perform(machine.reads.completed())
+            default:
+                let action = machine.reads.turnCame()
+                try expect(action == .none || turn == .awaited && !isHeld, "a turn is used that was not asked for, or is held")
+                if turn == .awaited { turn = action == .read ? .taken : .none }
+            }
+        }
+
+        private mutating func resume() throws(FuzzFinding) {
+            isHeld = false
+            try perform(machine.reads.receiverResumes())
+        }
+
+        private mutating func receive(_ end: Machine.ReadEnd, isLarge: Bool) throws(FuzzFinding) {
+            endsRead = false
+            switch machine.bytesReceived(end, isLarge: isLarge) {
+            case .ignore: break
+            case .deliver:
+                try expect(answer != nil, "bytes are read without a request")
+                lastRead = end
+            case .close: try leave()
+            }
+        }
+
+        private mutating func receive(partEndingAt end: UInt) throws(FuzzFinding) {
+            switch machine.answerPart(endingAt: end) {
+            case .ignore: break
+            case .deliver:
+                try expect(answer == .begun && !hasLeft, "a part of a body is delivered at \(progress)")
+                if lastRead == .address(end) { lastRead = .emptyLine }
+            case .close: try leave()
+            }
+        }
+
+        // MARK: Actions
+
+        private mutating func leave() throws(FuzzFinding) {
+            try expect(!hasLeft, "the connection leaves its home twice")
+            hasLeft = true
+        }
+
+        private mutating func end() {
+            answer = nil
+            ended += 1
+        }
+
+        private func proceed(_ action: Machine.RequestAction) throws(FuzzFinding) {
+            try expect(action == .refuse || answer != nil, "something is sent without a request")
+        }
+
+        private mutating func perform(_ action: Machine.HeadAction) throws(FuzzFinding) {
+            switch action {
+            case .ignore: return
+            case .close: return try leave()
+            case .reject: try leave()
+            case .deliver, .deliverInformational, .keepForSwitch:
+                try expect(answer == .awaited && !hasLeft, "a head is delivered at \(progress)")
+            }
+            try expect(answer != nil, "\(action) without a request")
+            if action == .deliver { answer = .begun }
+            if action == .keepForSwitch { answer = .switching }
+        }
+
+        private mutating func perform(_ action: Machine.EndAction) throws(FuzzFinding) {
+            switch action {
+            case .ignore: break
+            case .deliver:
+                try expect(answer == .begun && !hasLeft, "an answer ends at \(progress)")
+                endsRead = lastRead == .emptyLine
+                end()
+            case .switchProtocols:
+                try expect(answer == .switching && !hasLeft, "the protocol changes at \(progress)")
+                answer = .switched
+            case .reject:
+                try expect(answer == .awaited, "an answer is rejected at \(progress)")
+                try leave()
+            case .close: try leave()
+            }
+        }
+
+        private mutating func perform(_ action: Machine.ErrorAction) throws(FuzzFinding) {
+            switch action {
+            case .ignore: break
+            case .note: try expect(answer != nil, "an error is noted without a request")
+            case .noteAndClose:
+                try expect(answer != nil, "an error is noted without a request")
+                try leave()
+            case .close: try leave()
+            }
+        }
+
+        private mutating func perform(_ action: Machine.Action) throws(FuzzFinding) {
+            switch action {
+            case .none: break
+            case .reportWritability, .reportAllReceived: try expect(answer != nil, "\(action) without a request")
+            case .free:
+                try expect(answer == nil && !hasLeft, "a connection is free that has a request, or has left")
+                try expect(isRequestSent && endsRead, "a connection is free on which more may come, or that sends more")
+                try resume()
+            case .close, .closeLater, .leave: try leave()
+            case .fail, .leaveAndFail:
+                if case .leaveAndFail = action { try leave() }
+                try expect(hasLeft && answer != nil, "\(action) without a request, or at home")
+                end()
+            }
+        }
+
+        private mutating func perform(_ action: AnswerReads.Action) throws(FuzzFinding) {
+            switch action {
+            case .none: break
+            case .read: try expect(!isHeld, "a read is not held")
+            case .askForTurn:
+                try expect(turn == .none, "a turn is asked for while another one is \(turn)")
+                turn = .awaited
+            case .endTurn, .endTurnAndAsk:
+                try expect(turn == .taken, "a turn ends that was not taken")
+                turn = action == .endTurn ? .none : .awaited
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+import InterlockHTTP
+import Testing
+
+@Suite("Reads of an answer")
+struct AnswerReadsTests {
+    /// A connection whose answer has been read in large pieces so far.
+    private static func large() -> HTTPClientStateMachine {
+        var machine = HTTPClientStateMachine(.connection)
+        #expect(machine.begin() == .proceed)
+        #expect(machine.bytesReceived(.address(1), isLarge: true) == .deliver)
+        return machine
+    }
+
+    @Test("a small answer is read at once")
+    func small() {
+        var reads = AnswerReads()
+        #expect(reads.requested() == .read)
+        #expect(reads.completed() == .none)
+        #expect(reads.requested() == .read)
+    }
+
+    @Test("a read that the receiver holds back follows when it resumes, and once")
+    func held() {
+        var reads = AnswerReads()
+        reads.receiverHolds()
+        #expect(reads.receiverResumes() == .none)
+        reads.receiverHolds()
+        #expect(reads.requested() == .none)
+        reads.receiverHolds()
+        #expect(reads.receiverResumes() == .read)
+        #expect(reads.receiverResumes() == .none)
+    }
+
+    @Test("a large answer is read in turns, and each turn ends with its read")
+    func turns() {
+        var reads = Self.large().reads
+        for _ in 0..<3 {
+            #expect(reads.requested() == .askForTurn)
+            #expect(reads.requested() == .none)
+            #expect(reads.completed() == .none)
+            #expect(reads.turnCame() == .read)
+            #expect(reads.completed() == .endTurn)
+        }
+    }
+
+    @Test("a turn that brought nothing is given back for another one")
+    func emptyTurn() {
+        var reads = Self.large().reads
+        #expect(reads.requested() == .askForTurn)
+        #expect(reads.turnCame() == .read)
+        #expect(reads.requested() == .endTurnAndAsk)
+        #expect(reads.turnCame() == .read)
+        #expect(reads.completed() == .endTurn)
+    }
+
+    @Test("a turn that comes while the receiver holds reads back is not used, and is asked for again")
+    func heldTurn() {
+        var reads = Self.large().reads
+        #expect(reads.requested() == .askForTurn)
+        reads.receiverHolds()
+        #expect(reads.turnCame() == .none)
+        #expect(reads.completed() == .none)
+        #expect(reads.receiverResumes() == .askForTurn)
+    }
+
+    @Test("the end of a large answer ends its turns, and a small read does, too")
+    func over() {
+        var machine = Self.large()
+        #expect(machine.bytesReceived(.address(1), isLarge: false) == .deliver)
+        #expect(machine.reads.requested() == .read)
+        #expect(machine.bytesReceived(.address(1), isLarge: true) == .deliver)
+        #expect(machine.answerHead(.final(keepsAlive: true)) == .deliver)
+        #expect(machine.answerEnd() == .deliver)
+        #expect(machine.reads.requested() == .read)
+    }
+}

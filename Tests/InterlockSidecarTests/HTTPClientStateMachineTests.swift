@@ -1,0 +1,338 @@
+import InterlockHTTP
+import Testing
+
+@Suite("The protocol of a connection to a server")
+struct HTTPClientStateMachineTests {
+    typealias Machine = HTTPClientStateMachine
+
+    private static let now = Duration.seconds(100)
+    /// The address at which a read ends, and with it the last part of a body.
+    private static let end: UInt = 4096
+
+    /// A connection whose request is on its way.
+    private static func asked(
+        _ carrier: Machine.Carrier = .connection, isReused: Bool = false, isSent: Bool = true
+    ) -> Machine {
+        var machine = Machine(carrier)
+        #expect(machine.begin(isReused: isReused) == .proceed)
+        if isSent { send(&machine) }
+        return machine
+    }
+
+    private static func send(_ machine: inout Machine) {
+        #expect(machine.requestPart() == .proceed)
+        #expect(machine.requestEnd() == .proceed)
+        #expect(machine.flushBegins() == .proceed)
+        machine.flushEnds(at: now)
+        if machine.carrier == .stream { machine.headSent(at: now) }
+    }
+
+    /// Delivers an answer whose end is the end of its read.
+    private static func answer(_ machine: inout Machine, keepsAlive: Bool = true) {
+        if machine.carrier == .connection {
+            #expect(machine.bytesReceived(.address(end), isLarge: false) == .deliver)
+        }
+        #expect(machine.answerHead(.final(keepsAlive: keepsAlive)) == .deliver)
+        #expect(machine.answerPart(endingAt: end) == .deliver)
+        #expect(machine.answerEnd() == .deliver)
+    }
+
+    // MARK: Reuse
+
+    @Test("a complete answer frees the connection for another request")
+    func another() {
+        var machine = Self.asked()
+        for _ in 0..<3 {
+            Self.answer(&machine)
+            #expect(machine.allReceived() == .none)
+            #expect(machine.readCompleted(isActive: true) == .free)
+            #expect(machine.isHome && machine.isAnswerWhole)
+            #expect(machine.begin() == .proceed)
+            #expect(!machine.isAnswerWhole)
+            Self.send(&machine)
+        }
+    }
+
+    @Test("an answer that ends with an empty line ends with its read")
+    func emptyLine() {
+        var machine = Self.asked()
+        #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .deliver)
+        #expect(machine.answerHead(.final(keepsAlive: true)) == .deliver)
+        #expect(machine.answerEnd() == .deliver)
+        #expect(machine.readCompleted(isActive: true) == .free)
+    }
+
+    @Test("a connection closes when its last read continues past the answer")
+    func rest() {
+        var machine = Self.asked()
+        #expect(machine.bytesReceived(.address(Self.end), isLarge: false) == .deliver)
+        #expect(machine.answerHead(.final(keepsAlive: true)) == .deliver)
+        #expect(machine.answerPart(endingAt: Self.end - 1) == .deliver)
+        #expect(machine.answerEnd() == .deliver)
+        #expect(machine.readCompleted(isActive: true) == .close)
+        #expect(machine.begin() == .refuse)
+    }
+
+    @Test("bytes between an answer and the end of its read close the connection")
+    func bytesBehind() {
+        var machine = Self.asked()
+        Self.answer(&machine)
+        #expect(machine.bytesReceived(.address(1), isLarge: false) == .close)
+        #expect(machine.readCompleted(isActive: true) == .none)
+        #expect(machine.begin() == .refuse)
+    }
+
+    @Test("bytes on an unused connection close it")
+    func unasked() {
+        var machine = Machine(.connection)
+        #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .close)
+        #expect(!machine.isHome)
+        #expect(machine.begin() == .refuse)
+    }
+
+    @Test("a second answer in one read closes the connection, and is not delivered")
+    func second() {
+        var machine = Self.asked()
+        Self.answer(&machine)
+        #expect(machine.answerHead(.final(keepsAlive: true)) == .close)
+        #expect(machine.answerPart(endingAt: Self.end) == .ignore)
+        #expect(machine.answerEnd() == .ignore)
+    }
+
+    @Test("a connection that the server does not keep open is not reused")
+    func notKept() {
+        var machine = Self.asked()
+        Self.answer(&machine, keepsAlive: false)
+        #expect(machine.readCompleted(isActive: true) == .close)
+    }
+
+    @Test("a connection closes when the answer ends before the request")
+    func early() {
+        var machine = Self.asked(isSent: false)
+        Self.answer(&machine)
+        #expect(machine.requestPart() == .refuse)
+        #expect(machine.requestEnd() == .refuse)
+        #expect(machine.flushBegins() == .refuse)
+        #expect(machine.readCompleted(isActive: true) == .close)
+    }
+
+    @Test("an answer that is read within a flush is the last")
+    func flushed() {
+        var machine = Self.asked()
+        #expect(machine.flushBegins() == .proceed)
+        Self.answer(&machine)
+        machine.flushEnds(at: Self.now)
+        #expect(machine.readCompleted(isActive: true) == .close)
+    }
+
+    @Test("a channel that has ended is not free")
+    func inactive() {
+        var machine = Self.asked()
+        Self.answer(&machine)
+        #expect(machine.readCompleted(isActive: false) == .close)
+    }
+
+    @Test("a connection on which another protocol was offered carries no further request")
+    func offered() {
+        var machine = Self.asked()
+        machine.upgradeOffered()
+        Self.answer(&machine)
+        #expect(machine.readCompleted(isActive: true) == .close)
+    }
+
+    @Test("a stream leaves with its answer, and closes in a later tick")
+    func stream() {
+        var machine = Self.asked(.stream)
+        Self.answer(&machine)
+        #expect(machine.readCompleted(isActive: true) == .closeLater)
+        #expect(machine.isAnswerWhole && !machine.isHome)
+        #expect(machine.ended(at: Self.now) == .none)
+    }
+
+    // MARK: The order of an answer
+
+    @Test("informational answers come before the answer, and their bodies are not delivered")
+    func informational() {
+        var machine = Self.asked()
+        for _ in 0..<3 {
+            #expect(machine.answerHead(.informational) == .deliverInformational)
+            #expect(machine.answerPart(endingAt: Self.end) == .ignore)
+        }
+        Self.answer(&machine)
+    }
+
+    @Test("a second head within an answer closes the connection")
+    func secondHead() {
+        var machine = Self.asked()
+        #expect(machine.answerHead(.final(keepsAlive: true)) == .deliver)
+        #expect(machine.answerHead(.final(keepsAlive: true)) == .close)
+        #expect(machine.answerEnd() == .ignore)
+        #expect(machine.ended(at: Self.now) == .fail(.failed))
+    }
+
+    @Test(
+        "a flawed head closes the connection once, and nothing of the answer is delivered",
+        arguments: [.status, .contentLength, .transferCoding] as [HTTPClientStateMachine.Flaw])
+    func flawed(flaw: HTTPClientStateMachine.Flaw) {
+        var machine = Self.asked()
+        #expect(machine.answerHead(.flawed(flaw)) == .reject(flaw))
+        #expect(machine.answerHead(.flawed(flaw)) == .ignore)
+        #expect(machine.answerPart(endingAt: Self.end) == .ignore)
+        #expect(machine.answerEnd() == .ignore)
+        #expect(machine.close() == .none)
+        #expect(machine.ended(at: Self.now) == .fail(.failed))
+    }
+
+    @Test("an end without a head is no answer")
+    func noHead() {
+        var machine = Self.asked()
+        #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .deliver)
+        #expect(machine.answerEnd() == .reject(.noHead))
+        #expect(machine.ended(at: Self.now) == .fail(.failed))
+    }
+
+    // MARK: Failures
+
+    @Test("a request that was not sent fails as unprocessed")
+    func unsent() {
+        var machine = Self.asked(isSent: false)
+        #expect(machine.ended(at: Self.now) == .leaveAndFail(.unprocessed))
+        #expect(!machine.isAnswerWhole)
+        #expect(machine.ended(at: Self.now) == .none)
+    }
+
+    @Test("a reused connection that ends within a second was stale; a new one, or a later end, is a failure")
+    func stale() {
+        var kept = Self.asked()
+        Self.answer(&kept)
+        #expect(kept.readCompleted(isActive: true) == .free)
+        #expect(kept.begin() == .proceed)
+        Self.send(&kept)
+        var late = kept
+        var fresh = Self.asked()
+        #expect(kept.ended(at: Self.now + .seconds(1)) == .leaveAndFail(.stale))
+        #expect(late.ended(at: Self.now + .seconds(1) + .nanoseconds(1)) == .leaveAndFail(.failed))
+        #expect(fresh.ended(at: Self.now) == .leaveAndFail(.failed))
+    }
+
+    @Test("an error that is not the connection's end is a failure on a kept connection, too")
+    func otherError() {
+        var machine = Self.asked(.stream, isReused: true)
+        #expect(machine.errorCaught(.other) == .noteAndClose)
+        #expect(machine.ended(at: Self.now) == .fail(.failed))
+    }
+
+    @Test("a stream that the server refuses was not processed")
+    func refused() {
+        var machine = Self.asked(.stream)
+        #expect(machine.errorCaught(.refusedStream) == .noteAndClose)
+        #expect(machine.ended(at: Self.now) == .fail(.unprocessed))
+    }
+
+    @Test("a stream that the server disowns was not processed, unless its answer has begun")
+    func disowned() {
+        var machine = Self.asked(.stream)
+        var answered = machine
+        machine.declaredUnprocessed()
+        #expect(machine.ended(at: Self.now) == .leaveAndFail(.unprocessed))
+        #expect(answered.answerHead(.informational) == .deliverInformational)
+        answered.declaredUnprocessed()
+        #expect(answered.ended(at: Self.now) == .leaveAndFail(.failed))
+    }
+
+    @Test("the first error counts, and an error without a request closes the connection")
+    func firstError() {
+        var machine = Self.asked()
+        #expect(machine.errorCaught(.connectionEnd) == .noteAndClose)
+        #expect(machine.errorCaught(.other) == .ignore)
+        var unused = Machine(.connection)
+        #expect(unused.errorCaught(.other) == .close)
+        #expect(unused.errorCaught(.other) == .ignore)
+    }
+
+    @Test("an error after a close is the cause of the failure")
+    func errorAfterClose() {
+        var machine = Self.asked(.stream, isReused: true)
+        #expect(machine.close() == .close)
+        #expect(machine.errorCaught(.other) == .note)
+        #expect(machine.ended(at: Self.now) == .fail(.failed))
+    }
+
+    @Test("after a failed write the decoder's end of the answer is not delivered")
+    func failedWrite() {
+        var machine = Self.asked()
+        #expect(machine.bytesReceived(.address(Self.end), isLarge: false) == .deliver)
+        #expect(machine.answerHead(.final(keepsAlive: false)) == .deliver)
+        #expect(machine.writeFailed(.connectionEnd) == .note)
+        #expect(machine.writeFailed(.connectionEnd) == .ignore)
+        #expect(machine.isHome)
+        #expect(machine.answerEnd() == .ignore)
+        #expect(machine.allReceived() == .reportAllReceived)
+        #expect(machine.readCompleted(isActive: true) == .none)
+        #expect(machine.ended(at: Self.now) == .leaveAndFail(.failed))
+    }
+
+    @Test("an unused connection that ends leaves its home")
+    func unusedEnds() {
+        var machine = Machine(.connection)
+        #expect(machine.ended(at: Self.now) == .leave)
+        #expect(machine.ended(at: Self.now) == .none)
+        #expect(machine.close() == .none)
+    }
+
+    // MARK: The receiver
+
+    @Test("an abandoned request gets nothing more, and no failure")
+    func abandoned() {
+        var machine = Self.asked()
+        #expect(machine.answerHead(.final(keepsAlive: true)) == .deliver)
+        #expect(machine.abandon() == .close)
+        #expect(!machine.isAnswerWhole)
+        #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .ignore)
+        #expect(machine.answerPart(endingAt: Self.end) == .ignore)
+        #expect(machine.answerEnd() == .ignore)
+        #expect(machine.allReceived() == .none && machine.writabilityChanged(true) == .none)
+        #expect(machine.readCompleted(isActive: true) == .none)
+        #expect(machine.ended(at: Self.now) == .none)
+    }
+
+    @Test("the receiver hears of writability and of completed reads while its request is under way")
+    func reports() {
+        var machine = Machine(.connection)
+        #expect(machine.writabilityChanged(false) == .none && machine.allReceived() == .none)
+        #expect(machine.begin() == .proceed)
+        #expect(machine.writabilityChanged(false) == .reportWritability(false))
+        #expect(machine.allReceived() == .reportAllReceived)
+        #expect(machine.begin() == .refuse)
+    }
+
+    // MARK: Another protocol
+
+    @Test("the protocol changes with the end of the head, and the connection is handed over once")
+    func switched() {
+        var machine = Self.asked()
+        machine.upgradeOffered()
+        #expect(machine.handOver() == .refuse)
+        #expect(machine.answerHead(.switching) == .keepForSwitch)
+        #expect(machine.handOver() == .refuse)
+        #expect(machine.answerPart(endingAt: Self.end) == .ignore)
+        #expect(machine.answerEnd() == .switchProtocols)
+        #expect(machine.answerEnd() == .ignore)
+        #expect(machine.handOver() == .proceed)
+        #expect(machine.handOver() == .refuse)
+        #expect(machine.ended(at: Self.now) == .none)
+    }
+
+    @Test("a receiver that does not take the changed protocol abandons or fails its request")
+    func notTaken() {
+        var machine = Self.asked()
+        #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .deliver)
+        #expect(machine.answerHead(.switching) == .keepForSwitch)
+        #expect(machine.answerEnd() == .switchProtocols)
+        var closed = machine
+        #expect(machine.abandon() == .close)
+        #expect(closed.close() == .close)
+        #expect(closed.handOver() == .refuse)
+        #expect(closed.ended(at: Self.now) == .fail(.failed))
+    }
+}
