@@ -394,4 +394,17 @@ struct ServiceGateTests {
         #expect(left == [2])
         #expect(desk.waiting == 0)
     }
+
+    @Test("the name of a permit is 32 hexadecimal digits, and nothing else")
+    func permitNames() {
+        let id = PermitID((0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210))
+        #expect(id.description == "0123456789abcdeffedcba9876543210")
+        #expect(PermitID(id.description) == id)
+        #expect(PermitID(id.description.uppercased()) == id)
+        for wrong in ["", "0", id.description + "0", String(id.description.dropLast()), "+" + id.description.dropFirst()] {
+            #expect(PermitID(wrong) == nil)
+        }
+        #expect(PermitID(String(repeating: "g", count: 32)) == nil)
+        #expect(PermitID(String(repeating: "é", count: 16)) == nil)
+    }
 }
