@@ -134,7 +134,7 @@ struct ServiceGateTests {
         #expect(desk.taken == 0)
         #expect(desk.granted(first) == ["grant 1"])
         #expect(desk.taken == 1)
-        // Its share of the limits is returned.
+        // The second call returns its share of the limits.
         #expect(desk.granted(second) == ["refund 2", "refuse 2 busy"])
     }
 

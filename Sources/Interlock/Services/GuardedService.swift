@@ -13,7 +13,7 @@ final class GuardedService {
     /// The receiver of a permit.
     struct PermitCaller {
         let completion: Completion<PermitAnswer>
-        /// What the call has taken from the limits and keeps while it waits for a trial permit.
+        /// The shares of the limits that the call keeps while it waits for a trial permit.
         var shares: [TakenShare] = []
     }
 
