@@ -88,7 +88,7 @@ let package = Package(
                 .embedInCode("Locks/Quorum/quorum-renew.lua"), .embedInCode("Locks/Quorum/quorum-release.lua"),
                 .embedInCode("Locks/Quorum/quorum-break.lua"), .embedInCode("Locks/Quorum/quorum-inspect.lua"),
                 .embedInCode("RateLimits/batch.lua"), .embedInCode("RateLimits/reply.lua"),
-                .embedInCode("Descriptors/descriptors.lua"), .embedInCode("Descriptors/quota.lua"),
+                .embedInCode("Descriptors/quota.lua"),
                 .embedInCode("RateLimits/take.lua"), .embedInCode("RateLimits/give-back.lua"),
                 .embedInCode("RateLimits/peek.lua"), .embedInCode("RateLimits/counters.lua"),
                 .embedInCode("RateLimits/throttle.lua"),

@@ -127,7 +127,7 @@ struct DescriptorMatchingTests {
             _ = limiter.admit([DescriptorAsk(entries: [name])], id: id, now: Instant(nanoseconds: 1))
         }
         let batch = limiter.nextBatch()
-        #expect(batch?.counters.count == 2)
+        #expect(batch?.limits.counters.count == 2)
     }
 
     @Test("a count as large as there are numbers is told as none left")
@@ -140,7 +140,7 @@ struct DescriptorMatchingTests {
         _ = limiter.admit([DescriptorAsk(entries: [DescriptorEntry(key: "user", value: "a")], cost: 1000)], id: 0, now: now)
         let next = limiter.nextBatch()
         let batch = try #require(next)
-        let verdict = DescriptorVerdict(
+        let verdict = LimitVerdict(
             timeMicroseconds: 1, counters: [.init(count: .max - 10, capacity: 1, resetAfter: 60_000)], fits: [.init(count: 0)])
         var settlements: [DomainLimiter.Settlement] = []
         limiter.settle(verdict, of: batch, sentAt: now, now: now, into: &settlements)
@@ -158,7 +158,7 @@ struct DescriptorMatchingTests {
                 // A minute apart.
                 _ = limiter.admit([ask], id: place, now: Instant(nanoseconds: Int64(place) * 60_000_000_000))
             }
-            return limiter.nextBatch()?.counters.map(\.name) ?? []
+            return limiter.nextBatch()?.limits.counters.compactMap(\.name) ?? []
         }
         let slow = LimitDefinition(name: "1s", limit: 1, window: .seconds(1), algorithm: .gcra(burst: 1000))
         let asks = ["1", "2"].map { DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: $0)], cost: 1000) }

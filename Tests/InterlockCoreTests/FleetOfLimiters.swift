@@ -4,8 +4,8 @@ import InterlockCore
 struct FleetOfLimiters {
     private enum Phase {
         case idle
-        case asking(LimitBatch, sentAt: Instant, judgedAt: Instant)
-        case answered(LimitVerdict, of: LimitBatch, sentAt: Instant, arrivesAt: Instant)
+        case asking(ServiceBatch, sentAt: Instant, judgedAt: Instant)
+        case answered(LimitVerdict, of: ServiceBatch, sentAt: Instant, arrivesAt: Instant)
     }
 
     private struct Sidecar {
@@ -74,7 +74,7 @@ struct FleetOfLimiters {
             }
             sidecars[index].phase = .asking(batch, sentAt: now, judgedAt: travel())
         case .asking(let batch, let sentAt, _):
-            let verdict = redis.judge(batch, now: now)
+            let verdict = redis.judge(batch.limits, now: now)
             sidecars[index].phase = .answered(verdict, of: batch, sentAt: sentAt, arrivesAt: travel())
         case .answered(let verdict, let batch, let sentAt, _):
             var settlements: [ServiceLimiter.Settlement] = []

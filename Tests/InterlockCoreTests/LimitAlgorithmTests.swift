@@ -35,7 +35,7 @@ struct LimitAlgorithmTests {
             var settlements: [ServiceLimiter.Settlement] = []
             let judgedAt = now
             limiter.settle(
-                counters.judge(batch, sidecars: sidecars, now: now), of: batch, sentAt: now, now: now, into: &settlements)
+                counters.judge(batch.limits, sidecars: sidecars, now: now), of: batch, sentAt: now, now: now, into: &settlements)
             for settlement in settlements where settlement.answer.isTaken {
                 grants.append(Grant(at: judgedAt.nanoseconds / 1000, cost: costs[settlement.id] ?? 0))
             }
@@ -109,15 +109,15 @@ struct LimitAlgorithmTests {
             now = now.advanced(byMicroseconds: Int64(random.next() % 3000))
             let cost = Int64(random.next() % 3) + 1
             let verdict = judge(definition, cost: cost, &counters, now)
-            guard verdict.runs[0].granted == 0 else { continue }
-            let wait = verdict.runs[0].retryAfterMicroseconds
+            guard verdict.fits[0].count == 0 else { continue }
+            let wait = verdict.fits[0].retryAfterMicroseconds
             // Redis reports fixed windows in whole milliseconds.
             if algorithm != .fixed {
                 var early = counters
-                #expect(judge(definition, cost: cost, &early, now.advanced(byMicroseconds: wait - 1)).runs[0].granted == 0)
+                #expect(judge(definition, cost: cost, &early, now.advanced(byMicroseconds: wait - 1)).fits[0].count == 0)
             }
             now = now.advanced(byMicroseconds: wait)
-            #expect(judge(definition, cost: cost, &counters, now).runs[0].granted == 1)
+            #expect(judge(definition, cost: cost, &counters, now).fits[0].count == 1)
         }
     }
 
@@ -128,7 +128,7 @@ struct LimitAlgorithmTests {
         let definition = LimitDefinition(name: "1s", limit: 4, window: .seconds(1), algorithm: algorithm)
         var counters = LocalCounters()
         #expect(counters.mayBeForgotten(at: start))
-        #expect(judge(definition, cost: 4, &counters, start).runs[0].granted == 1)
+        #expect(judge(definition, cost: 4, &counters, start).fits[0].count == 1)
         #expect(!counters.mayBeForgotten(at: start.advanced(byMilliseconds: 999)))
         #expect(counters.mayBeForgotten(at: start.advanced(byMilliseconds: 1002)))
     }
@@ -139,7 +139,7 @@ struct LimitAlgorithmTests {
         var limiter = ServiceLimiter(definitions: [definition], maximumWaiting: 0)
         _ = limiter.admit(LimitRequest(id: 0, cost: cost), now: now)
         guard let batch = limiter.nextBatch(now: now) else { preconditionFailure("it was just admitted") }
-        return counters.judge(batch, now: now)
+        return counters.judge(batch.limits, now: now)
     }
 
     @Test("fractions of a microsecond add up: a limit of 7 always grants 7 in each window")
@@ -150,10 +150,10 @@ struct LimitAlgorithmTests {
         var granted = 0
         while now < start.advanced(byMilliseconds: 1000) {
             let verdict = judge(definition, cost: 1, &counters, now)
-            if verdict.runs[0].granted == 1 {
+            if verdict.fits[0].count == 1 {
                 granted += 1
             } else {
-                now = now.advanced(byMicroseconds: verdict.runs[0].retryAfterMicroseconds)
+                now = now.advanced(byMicroseconds: verdict.fits[0].retryAfterMicroseconds)
             }
         }
         // Each is up to a microsecond late, out of 142 6/7.

@@ -17,7 +17,7 @@ struct LimitLeavingTests {
     ) -> [ServiceLimiter.Settlement] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
         var settlements: [ServiceLimiter.Settlement] = []
-        let verdict = counters.judge(batch, sidecars: sidecars, now: now)
+        let verdict = counters.judge(batch.limits, sidecars: sidecars, now: now)
         limiter.settle(verdict, of: batch, sentAt: now, now: now, into: &settlements)
         return settlements
     }

@@ -15,7 +15,7 @@ struct LimitWaitingTests {
     ) -> [ServiceLimiter.Settlement] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
         var settlements: [ServiceLimiter.Settlement] = []
-        limiter.settle(counters.judge(batch, now: now), of: batch, sentAt: now, now: now, into: &settlements)
+        limiter.settle(counters.judge(batch.limits, now: now), of: batch, sentAt: now, now: now, into: &settlements)
         return settlements
     }
 
@@ -76,7 +76,7 @@ struct LimitWaitingTests {
         _ = limiter.admit(LimitRequest(id: 2, cost: 2), now: start)
         var settlements: [ServiceLimiter.Settlement] = []
         if let batch {
-            limiter.settle(counters.judge(batch, now: start), of: batch, sentAt: start, now: start, into: &settlements)
+            limiter.settle(counters.judge(batch.limits, now: start), of: batch, sentAt: start, now: start, into: &settlements)
         }
         #expect(settlements.map(\.id) == [0, 2])
         #expect(settlements.last?.answer.isTaken == false)
@@ -140,7 +140,7 @@ struct LimitWaitingTests {
         let less = LimitDefinition(name: "1s", limit: 4, window: .seconds(1))
         limiter = limiter.redefined(definitions: [less], maximumWaiting: 100)
         let settlements = judge(&limiter, &counters, at: start)
-        #expect(settlements.first?.answer.retryAfter == LimitAnswer.neverSatisfiable)
+        #expect(settlements.first?.answer.outcome == .neverPossible)
     }
 
     @Test("subjects that look alike but differ in bytes are two subjects")

@@ -15,7 +15,7 @@ struct ServiceLimiterTests {
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, at now: Instant
     ) -> [ServiceLimiter.Settlement] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
-        let verdict = counters.judge(batch, now: now)
+        let verdict = counters.judge(batch.limits, now: now)
         var settlements: [ServiceLimiter.Settlement] = []
         limiter.settle(verdict, of: batch, sentAt: now, now: now, into: &settlements)
         return settlements
@@ -39,7 +39,7 @@ struct ServiceLimiterTests {
         for id in 0..<5 { _ = limiter.admit(LimitRequest(id: id), now: start) }
         _ = limiter.admit(LimitRequest(id: 5, cost: 2), now: start)
         let batch = limiter.nextBatch(now: start)
-        #expect(batch?.runs.map(\.count) == [5, 1])
+        #expect(batch?.limits.runs.map(\.count) == [5, 1])
     }
 
     @Test("one batch is under way, unless the next one is work enough")
@@ -78,7 +78,9 @@ struct ServiceLimiterTests {
             #expect(first.requests.map(\.id) == Array(0..<100) && second.requests.map(\.id) == Array(0..<100))
             admit(100, from: 0, to: &limiter)
             #expect(!limiter.mayFlush)
-            let verdicts = [(first, counters.judge(first, now: start)), (second, counters.judge(second, now: start))]
+            let verdicts = [
+                (first, counters.judge(first.limits, now: start)), (second, counters.judge(second.limits, now: start)),
+            ]
             var settlements: [ServiceLimiter.Settlement] = []
             for (batch, verdict) in isInOrder ? verdicts : verdicts.reversed() {
                 limiter.settle(verdict, of: batch, sentAt: start, now: start, into: &settlements)
@@ -116,11 +118,11 @@ struct ServiceLimiterTests {
             let batch = try #require(asked)
             let verdict = LimitVerdict(
                 timeMicroseconds: milliseconds * 1000 + 999,
-                counters: batch.counters.map { _ in .init(count: taken, capacity: 9, resetAfter: resetAfter) },
-                runs: [.init(granted: 1, binding: 0, retryAfterMicroseconds: 0)])
+                counters: batch.limits.counters.map { _ in .init(count: taken, capacity: 9, resetAfter: resetAfter) },
+                fits: batch.limits.charges.map { _ in .init(count: 1) })
             var settlements: [ServiceLimiter.Settlement] = []
             limiter.settle(verdict, of: batch, sentAt: start, now: start, into: &settlements)
-            return Dictionary(uniqueKeysWithValues: batch.counters.map { (definitions[$0.definition].name, $0.endsAt) })
+            return Dictionary(uniqueKeysWithValues: batch.limits.counters.map { (definitions[$0.definition].name, $0.endsAt) })
         }
         #expect(try ask(at: 5000, taken: 0, resetAfter: 1000) == ["1s": 0, "own": 0, "log": 0])
         // That one was begun by this very batch: whether it has begun, only the next one finds out.
@@ -186,7 +188,7 @@ struct ServiceLimiterTests {
             Issue.record("nothing was asked")
             return
         }
-        let verdict = counters.judge(batch, now: start)
+        let verdict = counters.judge(batch.limits, now: start)
         limiter = limiter.redefined(
             definitions: [LimitDefinition(name: "1h", limit: 9, window: .seconds(3600)), perSecond], maximumWaiting: 100)
         var settlements: [ServiceLimiter.Settlement] = []
@@ -201,7 +203,7 @@ struct ServiceLimiterTests {
             Issue.record("it was queued")
             return
         }
-        #expect(answer.retryAfter == LimitAnswer.neverSatisfiable)
+        #expect(answer.outcome == .neverPossible)
     }
 
     @Test("a call takes from all limits of a service or from none")

@@ -20,7 +20,7 @@ struct ShadowLimitTests {
     ) -> (settlements: [ServiceLimiter.Settlement], excess: Int64) {
         for id in 0..<calls { _ = limiter.admit(LimitRequest(id: id, subject: subject), now: now) }
         guard let batch = limiter.nextBatch(now: now) else { return ([], 0) }
-        let verdict = counters.judge(batch, now: now)
+        let verdict = counters.judge(batch.limits, now: now)
         var settlements: [ServiceLimiter.Settlement] = []
         limiter.settle(verdict, of: batch, sentAt: now, now: now, into: &settlements)
         return (settlements, verdict.counters.reduce(0) { $0 + $1.excess })

@@ -192,8 +192,8 @@ BUGS = [
     Bug(
         "reload-loses-waiters",
         "ServiceLimiter.swift",
-        "let pending = waiting.map { ($0.request, $0.sequence) } + Array(zip(arrived.requests, arrivedSequences))",
-        "let pending = Array(zip(arrived.requests, arrivedSequences))",
+        "        for waiter in waiting { next.arrived.append(waiter.request, sequence: waiter.sequence) }\n",
+        "",
         ("answers",),
     ),
     Bug(

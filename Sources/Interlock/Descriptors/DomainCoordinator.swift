@@ -158,7 +158,7 @@ final class DomainCoordinator {
             decideAlone(domain, batch, now: sentAt)
             return planFlushOfRest(domain)
         }
-        runtime.pipeline.send(DescriptorScript(keys: runtime.keys, domain: domain.name, batch: batch)) { [self] result in
+        runtime.pipeline.send(TakeScript(keys: runtime.keys, scope: .domain(domain.name), batch: batch.limits)) { [self] result in
             let now = runtime.time.now()
             runtime.metrics.limitTime.recordNanoseconds(now.nanoseconds - sentAt.nanoseconds)
             let isAwaited = domain.limiter.end(batch)
@@ -177,7 +177,7 @@ final class DomainCoordinator {
     private func planFlushOfRest(_ domain: Domain) { if domain.limiter.hasArrivals { planFlush(of: domain) } }
 
     private func settle(
-        _ domain: Domain, _ batch: DescriptorBatch, _ verdict: DescriptorVerdict, cause: DescriptorAnswer.Cause = .limit,
+        _ domain: Domain, _ batch: DescriptorBatch, _ verdict: LimitVerdict, cause: DescriptorAnswer.Cause = .limit,
         sentAt: Instant, now: Instant
     ) {
         var settled = settlements
@@ -207,12 +207,12 @@ final class DomainCoordinator {
     private func decideAlone(_ domain: Domain, _ batch: DescriptorBatch, now: Instant) {
         domain.metrics.alone.increment(by: batch.requests.count)
         switch domain.limiter.domain.whenRedisIsDown {
-        case .allow: settle(domain, batch, .allGranted(batch), sentAt: now, now: now)
-        case .deny: settle(domain, batch, .noneGranted(batch), cause: .redis, sentAt: now, now: now)
+        case .allow: settle(domain, batch, .allGranted(batch.limits), sentAt: now, now: now)
+        case .deny: settle(domain, batch, .noneGranted(batch.limits), cause: .redis, sentAt: now, now: now)
         case .local:
             var counters =
                 domain.localCounters ?? LocalCounters(capacity: min(domain.limiter.domain.maximumCounters, Self.mostAlone))
-            let verdict = counters.judge(batch, sidecars: runtime.sidecars, now: now)
+            let verdict = counters.judge(batch.limits, sidecars: runtime.sidecars, now: now)
             domain.localCounters = counters
             settle(domain, batch, verdict, cause: .local, sentAt: now, now: now)
         }

@@ -28,16 +28,15 @@ extension LimitAnswer {
     init(_ status: DescriptorStatus, of rule: DescriptorIndex.Rule, isShadow: Bool) {
         let name = rule.rule.name ?? rule.path
         switch status.bound {
-        case .none, .unlimited: self.init(retryAfter: nil, limit: 0, remaining: 0, resetAfter: 0, limitName: name)
+        case .none, .unlimited: self.init(.taken, limit: 0, remaining: 0, resetAfter: 0, limitName: name)
         case .limited(0, _):
             self.init(
-                retryAfter: isShadow ? nil : Self.neverSatisfiable, limit: 0, remaining: 0, resetAfter: status.resetAfter,
+                isShadow ? .taken : .neverPossible, limit: 0, remaining: 0, resetAfter: status.resetAfter,
                 limitName: name)
         case .limited(let limit, _):
             self.init(
-                retryAfter: isShadow || status.remaining > 0 ? nil : status.retryAfter ?? status.resetAfter, limit: limit,
-                remaining: status.remaining,
-                resetAfter: status.resetAfter, limitName: name)
+                isShadow || status.remaining > 0 ? .taken : .refused(retryAfter: status.retryAfter ?? status.resetAfter),
+                limit: limit, remaining: status.remaining, resetAfter: status.resetAfter, limitName: name)
         }
     }
 }

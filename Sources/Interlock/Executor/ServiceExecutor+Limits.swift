@@ -56,7 +56,7 @@ extension ServiceExecutor {
     }
 
     private func tellIfLimited(_ service: GuardedService, by answer: LimitAnswer, cost: Int64) {
-        guard let retryAfter = answer.retryAfter, retryAfter != LimitAnswer.neverSatisfiable,
+        guard let retryAfter = answer.retryAfter,
             service.gate.definition.limits.contains(where: { $0.name == answer.limitName && !$0.isPerSubject })
         else { return }
         limitReached(service, retryAfter: Self.pause(forCost: cost, retryAfter))
@@ -109,7 +109,8 @@ extension ServiceExecutor {
             decideAlone(service, batch, reason: reason, now: sentAt)
             return planNextFlush(of: service)
         }
-        runtime.pipeline.send(TakeScript(keys: runtime.keys, service: service.name, batch: batch)) { [self] result in
+        runtime.pipeline.send(TakeScript(keys: runtime.keys, scope: .service(service.name), batch: batch.limits)) {
+            [self] result in
             let now = runtime.time.now()
             runtime.metrics.limitTime.recordNanoseconds(now.nanoseconds - sentAt.nanoseconds)
             switch result {
@@ -138,7 +139,7 @@ extension ServiceExecutor {
     }
 
     private func settle(
-        _ service: GuardedService, _ batch: LimitBatch, _ verdict: LimitVerdict, sentAt: Instant, now: Instant
+        _ service: GuardedService, _ batch: ServiceBatch, _ verdict: LimitVerdict, sentAt: Instant, now: Instant
     ) {
         limitsAskedAt = sentAt
         defer { limitsAskedAt = nil }
@@ -147,7 +148,7 @@ extension ServiceExecutor {
         service.gate.limiter.settle(
             verdict, of: batch, sentAt: sentAt, now: now, sidecars: runtime.sidecars, into: &settled)
         for notice in service.gate.limiter.removeNotices() { publisher.publish(LimitEvent(notice, of: service)) }
-        if service.gate.isConfigured { service.metrics.countShadowRefusals(verdict, batch) }
+        if service.gate.isConfigured { service.metrics.countShadowRefusals(verdict, batch.limits) }
         tellHowFull(service, batch, verdict)
         var taken = 0
         var limited = 0
@@ -181,16 +182,18 @@ extension ServiceExecutor {
     }
 
     /// Reports to the breaker whether the limits of the whole service had room for the batch.
-    private func tellHowFull(_ service: GuardedService, _ batch: LimitBatch, _ verdict: LimitVerdict) {
+    private func tellHowFull(_ service: GuardedService, _ batch: ServiceBatch, _ verdict: LimitVerdict) {
         var areAllGranted = true
         var limitedFor: Int64?
         var granted: Int64 = 0
-        for (run, decided) in zip(batch.runs, verdict.runs) {
-            granted += Int64(decided.granted) * run.cost
+        for run in batch.limits.runs where !verdict.fits.isEmpty {
+            let decided = verdict.decision(on: run, of: batch.limits)
+            let cost = batch.limits.charges[run.charges.lowerBound].cost
+            granted += Int64(decided.granted) * cost
             guard decided.granted < run.count else { continue }
             areAllGranted = false
-            guard !batch.definitions[batch.counters[decided.binding].definition].isPerSubject else { continue }
-            let pause = Self.pause(forCost: run.cost, (decided.retryAfterMicroseconds + 999) / 1000)
+            guard !batch.limits.definition(of: decided.binding).isPerSubject else { continue }
+            let pause = Self.pause(forCost: cost, (decided.retryAfterMicroseconds + 999) / 1000)
             limitedFor = min(limitedFor ?? pause, pause)
         }
         if let limitedFor {
@@ -217,7 +220,7 @@ extension ServiceExecutor {
         switch known {
         case nil:
             return 0
-        case .take(let completion) where settlement.answer.isNeverSatisfiable:
+        case .take(let completion) where settlement.answer.outcome == .neverPossible:
             let error = InterlockError.neverGranted(cost: cost(), by: settlement.answer, of: service)
             for offset in settlement.calls { _ = completion(.failed(error), offset: offset) }
             return 0
@@ -249,8 +252,7 @@ extension ServiceExecutor {
         case .take(let taker): completion = taker
         case .permit(let permit):
             // Without an applicable limit, the limits grant the call.
-            let granted = LimitAnswer(retryAfter: nil, limit: 0, remaining: 0, resetAfter: 0, limitName: nil)
-            _ = decided(permit, of: service, granted) { [] }
+            _ = decided(permit, of: service, .unlimited) { [] }
             return
         }
         for call in 0..<count { completion(.failed(.noLimit(of: service)), offset: call) }
@@ -267,7 +269,7 @@ extension ServiceExecutor {
 
     // MARK: Without Redis
 
-    private func decideAlone(_ service: GuardedService, _ batch: LimitBatch, reason: RedisError, now: Instant) {
+    private func decideAlone(_ service: GuardedService, _ batch: ServiceBatch, reason: RedisError, now: Instant) {
         guard reason.isUnavailability, service.gate.definition.whenRedisIsDown != .deny else {
             service.gate.limiter.abandon(batch)
             for request in batch.requests {
@@ -277,10 +279,10 @@ extension ServiceExecutor {
         }
         switch service.gate.definition.whenRedisIsDown {
         case .allow, .deny:
-            settle(service, batch, .allGranted(batch), sentAt: now, now: now)
+            settle(service, batch, .allGranted(batch.limits), sentAt: now, now: now)
         case .local:
             var counters = service.localCounters ?? LocalCounters()
-            let verdict = counters.judge(batch, sidecars: runtime.sidecars, now: now)
+            let verdict = counters.judge(batch.limits, sidecars: runtime.sidecars, now: now)
             service.localCounters = counters
             settle(service, batch, verdict, sentAt: now, now: now)
         }
@@ -396,7 +398,7 @@ extension LimitAnswer {
         let isGranted = remaining >= 1 || definition.isShadow
         let retryAfter = max(1, (counter.retryAfterMicroseconds + 999) / 1000)
         self.init(
-            retryAfter: isGranted ? nil : retryAfter, limit: definition.limit, remaining: remaining,
+            isGranted ? .taken : .refused(retryAfter: retryAfter), limit: definition.limit, remaining: remaining,
             resetAfter: isGranted ? counter.resetAfter : max(retryAfter, counter.resetAfter), limitName: definition.name)
     }
 }

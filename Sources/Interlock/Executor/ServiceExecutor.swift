@@ -216,15 +216,15 @@ final class ServiceExecutor {
         guard !call.isOver else { return !answer.isTaken }
         call.limitsKey = nil
         let now = runtime.time.now()
-        guard let retryAfter = answer.retryAfter else {
+        switch answer.outcome {
+        case .taken:
             return carryOut(service.gate.limitsGranted(call, now: now), of: service, now: now, shares: shares)
-        }
-        if answer.isNeverSatisfiable {
-            service.metrics.refused(.limited)
-            fail(call, of: service, .neverGranted(cost: call.cost, by: answer, of: service))
-        } else {
+        case .refused(let retryAfter):
             let steps = service.gate.limitsRefused(call, retryAfter: retryAfter, now: now)
             carryOut(steps, of: service, now: now)
+        case .neverPossible:
+            service.metrics.refused(.limited)
+            fail(call, of: service, .neverGranted(cost: call.cost, by: answer, of: service))
         }
         return true
     }

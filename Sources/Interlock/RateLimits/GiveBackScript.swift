@@ -28,21 +28,21 @@ struct GiveBackScript: ScriptCommand {
     }
 }
 
-extension LimitBatch {
+extension ServiceBatch {
     /// What so many calls of the request at `place` took, to be given back; empty when Redis was not asked.
     package func shares(
         ofRequestAt place: Int, calls: Int, by verdict: LimitVerdict, service: String, keys: KeySpace
     ) -> [TakenShare] {
         guard verdict.timeMicroseconds > 0 else { return [] }
-        return counterIndices(ofRequestAt: place).compactMap { index in
-            let counter = counters[index]
+        return counters(ofRequestAt: place).compactMap { index in
+            let counter = limits.counters[index]
             let judged = verdict.counters[index]
             // Which of the calls a shadow had no room for is not known.
             guard judged.excess == 0 else { return nil }
-            let limit = definitions[counter.definition]
+            let limit = limits.definitions[counter.definition]
             return TakenShare(
-                key: keys.rate(service: service, of: limit, subject: counter.subject), limit: limit,
-                definition: counter.definition, subject: counter.subject, cost: requests[place].cost * Int64(calls),
+                key: keys.rate(service: service, of: limit, subject: counter.name), limit: limit,
+                definition: counter.definition, subject: counter.name, cost: requests[place].cost * Int64(calls),
                 since: Self.since(limit.algorithm, judged, verdict))
         }
     }

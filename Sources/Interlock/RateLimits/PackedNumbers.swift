@@ -19,7 +19,6 @@ struct PackedNumbers {
         storage.reserveCapacity(Self.headerLength + 3 * capacity)
     }
 
-    /// - Parameter number: 0 or more.
     mutating func append(_ number: Int64) {
         count += 1
         switch number {
@@ -29,7 +28,7 @@ struct PackedNumbers {
             storage.append(0xCD)
             appendBigEndian(UInt64(number), bytes: 2)
         default:
-            storage.append(0xCF)
+            storage.append(number < 0 ? 0xD3 : 0xCF)
             appendBigEndian(UInt64(bitPattern: number), bytes: 8)
         }
     }

@@ -3,44 +3,79 @@ internal import InterlockCore
 
 /// See `take.lua`.
 struct TakeScript: ScriptCommand {
+    /// The owner of the counters.
+    enum Scope {
+        case service(String)
+        case domain(String)
+    }
+
     static let source = RedisScript(library: "take")
 
     var keys: KeySpace
-    var service: String
+    var scope: Scope
     var batch: LimitBatch
 
     var script: RedisScript { Self.source }
     var keyCount: Int { batch.counters.count }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        let starts = batch.definitions.map { keys.rate(service: service, of: $0) }
-        for counter in batch.counters {
-            if let subject = counter.subject {
-                encoder.append(parts: starts[counter.definition], KeySpace.subjectSeparator, subject)
-            } else {
-                encoder.append(starts[counter.definition])
+        encodeKeys(into: &encoder)
+        encoder.append(packedCounters().bytes)
+        var runs = PackedNumbers(capacity: 1 + 3 * batch.runs.count + 2 * batch.charges.count)
+        runs.append(batch.mode.rawValue)
+        for run in batch.runs {
+            runs.append(run.count)
+            runs.append(run.waits ? 1 : 0)
+            runs.append(run.charges.count)
+            for charge in batch.charges[run.charges] {
+                runs.append(charge.counter)
+                runs.append(charge.cost)
             }
         }
-        var numbers = PackedNumbers(
-            capacity: 3 + 5 * batch.definitions.count + 2 * batch.counters.count)
-        numbers.append(batch.serviceWideCount)
-        numbers.append(batch.perSubjectCount)
-        for definition in batch.definitionsInOrder {
-            numbers.append(definition, algorithm: definition.algorithm.scriptNumber, isShadow: definition.isShadow)
+        encoder.append(runs.bytes)
+        if batch.hasRefunds { encoder.append("1") }
+    }
+
+    private func encodeKeys(into encoder: inout CommandEncoder) {
+        switch scope {
+        case .service(let name):
+            let starts = batch.definitions.map { keys.rate(service: name, of: $0) }
+            for counter in batch.counters {
+                if let subject = counter.name {
+                    encoder.append(parts: starts[counter.definition], KeySpace.subjectSeparator, subject)
+                } else {
+                    encoder.append(starts[counter.definition])
+                }
+            }
+        case .domain(let name):
+            let start = keys.descriptors(ofDomain: name)
+            for counter in batch.counters {
+                let limit = keys.descriptorLimit(batch.definitions[counter.definition], isAligned: counter.isAligned)
+                encoder.append(parts: start, counter.name ?? "", limit)
+            }
+        }
+    }
+
+    /// The limits and counters as `batch.lua` reads them.
+    private func packedCounters() -> PackedNumbers {
+        var numbers = PackedNumbers(capacity: 3 + 5 * batch.order.count + 2 * batch.counters.count)
+        numbers.append(batch.wideCount)
+        numbers.append(batch.narrowCount)
+        for (position, index) in batch.order.enumerated() {
+            let limit = batch.definitions[index]
+            // Only limits with one counter each can be aligned.
+            let isAligned = position < batch.wideCount && batch.counters[position].isAligned
+            numbers.append(isAligned ? 3 : limit.algorithm.scriptNumber)
+            numbers.append(limit.capacity)
+            numbers.append(limit.limit)
+            numbers.append(limit.windowMilliseconds)
+            numbers.append(limit.isShadow ? 1 : 0)
         }
         let base = batch.counters.reduce(Int64.max) { $1.endsAt == 0 ? $0 : min($0, $1.endsAt) }
         numbers.append(base == .max ? 0 : base)
         for counter in batch.counters { numbers.append(counter.endsAt == 0 ? 0 : counter.endsAt - base + 1) }
         for counter in batch.counters { numbers.append(counter.asked) }
-        encoder.append(numbers.bytes)
-        var runs = PackedNumbers(capacity: 4 * batch.runs.count)
-        for run in batch.runs {
-            runs.append(run.count)
-            runs.append(run.cost)
-            runs.append(run.waits ? 1 : 0)
-            runs.append(run.group)
-        }
-        encoder.append(runs.bytes)
+        return numbers
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> LimitVerdict {
@@ -50,58 +85,35 @@ struct TakeScript: ScriptCommand {
         return verdict
     }
 
-    /// `nil`: it is none.
+    /// Returns `nil` if the numbers are no verdict on this batch.
     private func verdict(_ numbers: inout PackedNumberReader) -> LimitVerdict? {
-        let capacities = batch.counters.lazy.map { batch.definitions[$0.definition].capacity }
-        guard let (time, areAllGranted, counters) = LimitVerdict.counters(of: capacities, from: &numbers) else { return nil }
-        var verdict = LimitVerdict(timeMicroseconds: time, counters: counters, runs: [])
-        guard !areAllGranted else { return verdict }
-        verdict.runs.reserveCapacity(batch.runs.count)
+        guard let time = numbers.next(), let areAllGranted = numbers.next() else { return nil }
+        var verdict = LimitVerdict(timeMicroseconds: time, counters: [])
+        verdict.counters.reserveCapacity(batch.counters.count)
+        for counter in batch.counters {
+            guard let count = numbers.next(), let resetAfter = numbers.next() else { return nil }
+            let capacity = batch.definitions[counter.definition].capacity
+            verdict.counters.append(LimitVerdict.Counter(count: count, capacity: capacity, resetAfter: resetAfter))
+        }
+        guard areAllGranted == 0 else { return verdict }
+        for index in verdict.counters.indices {
+            guard let excess = numbers.next() else { return nil }
+            verdict.counters[index].excess = excess
+        }
+        verdict.fits.reserveCapacity(batch.charges.count)
         for run in batch.runs {
-            guard let granted = numbers.next(), (0...Int64(run.count)).contains(granted) else { return nil }
-            var decided = LimitVerdict.Run(granted: Int(granted), binding: 0, retryAfterMicroseconds: 0)
-            if granted < run.count {
-                guard let binding = numbers.next(), batch.counters.indices.contains(Int(binding)), let wait = numbers.next()
-                else { return nil }
-                decided.binding = Int(binding)
-                decided.retryAfterMicroseconds = wait
+            guard let fitsWhole = numbers.next() else { return nil }
+            for _ in run.charges {
+                var fit = LimitVerdict.Fit(count: run.count)
+                if fitsWhole == 0 {
+                    guard let count = numbers.next(), (0...Int64(run.count)).contains(count), let wait = numbers.next()
+                    else { return nil }
+                    fit = LimitVerdict.Fit(count: Int(count), retryAfterMicroseconds: wait)
+                }
+                verdict.fits.append(fit)
             }
-            verdict.runs.append(decided)
         }
         return verdict
-    }
-}
-
-extension LimitVerdict {
-    /// What `reply.lua` tells first; `nil`: it is none.
-    /// - Parameter capacities: of each counter.
-    static func counters(
-        of capacities: some Collection<Int64>, from numbers: inout PackedNumberReader
-    ) -> (timeMicroseconds: Int64, areAllGranted: Bool, counters: [Counter])? {
-        guard let time = numbers.next(), let areAllGranted = numbers.next() else { return nil }
-        var counters: [Counter] = []
-        counters.reserveCapacity(capacities.count)
-        for capacity in capacities {
-            guard let count = numbers.next(), let resetAfter = numbers.next() else { return nil }
-            counters.append(Counter(count: count, capacity: capacity, resetAfter: resetAfter))
-        }
-        guard areAllGranted == 0 else { return (time, true, counters) }
-        for index in counters.indices {
-            guard let excess = numbers.next() else { return nil }
-            counters[index].excess = excess
-        }
-        return (time, false, counters)
-    }
-}
-
-extension PackedNumbers {
-    /// A limit as `batch.lua` reads it.
-    mutating func append(_ limit: LimitDefinition, algorithm: Int, isShadow: Bool) {
-        append(algorithm)
-        append(limit.capacity)
-        append(limit.limit)
-        append(limit.windowMilliseconds)
-        append(isShadow ? 1 : 0)
     }
 }
 

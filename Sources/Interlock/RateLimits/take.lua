@@ -1,73 +1,86 @@
--- needs: batch, reply
--- Evaluates a batch of calls of one service against its limits, in order, and takes exactly what it grants.
+-- needs: most_exact, batch, reply
+-- Evaluates a batch of requests against the limits of a service or of a domain's descriptors, in order, and takes
+-- exactly what it grants.
 --
 -- KEYS  the counters: see `batch.lua`
 -- ARGV  1 the limits, and what is asked of each counter: see `batch.lua`
---       2 in MessagePack, for each run of equal calls: count, cost, waits (1 or 0), subject (its number from 1, or 0)
--- Reply see `reply.lua`; for each run, how many were granted and, if that is not all, the number of the counter that
---       refused, from 0, and in how many microseconds one of the calls could be granted
+--       2 in MessagePack: the mode (0: a request takes from all its counters or from none, 1: from each independently,
+--         2: as 1, and refused requests also count); for each run of equal requests: count, waits (1 or 0), number of
+--         charges; for each charge: the counter's number from 0, the cost (less than 0: a refund)
+--       3 only if any charge is a refund
+-- Reply see `reply.lua`; for each run, 1 if each charge had room for all its requests, else 0 and for each charge: how
+--       many of the requests its counter had room for, and in how many microseconds it would have room for one more
 --
 -- Guarantees:
--- A call takes from all its limits or from none.
+-- A request takes from all its limits or from none, unless the mode makes them independent.
 -- A fixed window never holds more than its limit, and ends one window after its first call.
 -- By the times in a sliding log, no closed window holds more than the limit.
 -- A gcra limit grants no more than its capacity at once, and no more than limit and burst in a window.
+-- If refused requests count, they do up to `most_exact`. No more is refunded than was taken.
 -- No later call overtakes one that waits for the same counter.
--- Shadow limits refuse no call: they count granted calls up to their capacity.
+-- Shadow limits refuse no request: they count granted requests up to their capacity.
 
+if ARGV[3] then is_room_for_all = false end
 if is_room_for_all then return take_and_reply() end
 
--- Usage of each counter after this batch, and the reply's details of shadows and runs.
+local max, min = math.max, math.min
+-- Usage of each counter after this batch, how long it is blocked by requests that wait, and the reply's details of
+-- shadows and runs.
 local capacity, used, shadow, blocked, details = {}, {}, {}, {}, {}
-local has_shadows = false
 for k = 1, #KEYS do
   capacity[k], used[k], details[k] = batch[limit[k] + 1], before[k], 0
-  if batch[limit[k] + 4] == 1 then shadow[k], has_shadows = true, true end
+  shadow[k] = batch[limit[k] + 4] == 1
 end
 
+local function take(k, amount) used[k] = max(0, min(used[k] + amount, max(before[k], most_exact))) end
+
 local runs = cmsgpack.unpack(ARGV[2])
-local length = #KEYS
-for r = 1, #runs, 4 do
-  local count, cost, waits, subject = runs[r], runs[r + 1], runs[r + 2], runs[r + 3]
-  -- Counter i of this run, from 1, is number i when it is service-wide, and i + shift when it is its subject's.
-  local own, shift = wide, 0
-  if subject > 0 then own, shift = wide + narrow, (subject - 1) * narrow end
-  local granted = count
-  for i = 1, own do
-    local k = i <= wide and i or i + shift
-    if not shadow[k] then
-      local room = blocked[k] and 0 or floor((capacity[k] - used[k]) / cost)
-      if room < granted then granted = room end
+local mode, r, length = runs[1], 2, #KEYS
+-- The number of requests that fit into a charge, and the wait for one more, by the charge's index in `runs`.
+local fits, wait = {}, {}
+
+-- Notes how long one more request has to wait for the charge at `c`.
+local function note_wait(c, k, cost, count)
+  wait[c] = 0
+  if fits[c] < count then wait[c] = max(1, wait_for(k, used[k], min(cost, capacity[k])), blocked[k] or 0) end
+end
+
+while r <= #runs do
+  local count, waits, first, last = runs[r], runs[r + 1] == 1, r + 3, r + 2 + 2 * runs[r + 2]
+  local granted, fewest = count, count
+  for c = first, last, 2 do
+    local k, cost, fit = runs[c] + 1, runs[c + 1], count
+    if blocked[k] then
+      fit = 0
+    elseif cost > 0 then
+      fit = max(0, min(count, floor((capacity[k] - used[k]) / cost)))
+    elseif cost == 0 and used[k] > capacity[k] then
+      fit = 0
     end
-  end
-  if granted < 0 then granted = 0 end
-  local taken, binding, wait = granted * cost, 1, 0
-  for i = 1, own do
-    local k = i <= wide and i or i + shift
-    if not shadow[k] then used[k] = used[k] + taken end
+    fits[c] = fit
+    if fit < fewest then fewest = fit end
+    if mode > 0 then
+      take(k, cost * (mode == 2 and count or fit))
+      note_wait(c, k, cost, count)
+    elseif fit < granted and not shadow[k] then
+      granted = fit
+    end
   end
   length = length + 1
-  details[length] = granted
-  if granted < count then
-    for i = 1, own do
-      local k = i <= wide and i or i + shift
-      if not shadow[k] and (blocked[k] or capacity[k] - used[k] < cost) then
-        local own_wait = math.max(1, wait_for(k, used[k], cost), blocked[k] or 0)
-        if waits == 1 then blocked[k] = own_wait end
-        if own_wait > wait then binding, wait = k, own_wait end
-      end
+  details[length] = fewest == count and 1 or 0
+  for c = first, last, 2 do
+    local k, cost = runs[c] + 1, runs[c + 1]
+    if mode == 0 then
+      take(k, cost * (shadow[k] and min(granted, fits[c]) or granted))
+      note_wait(c, k, cost, count)
+      if waits and fits[c] == granted and granted < count and not shadow[k] then blocked[k] = wait[c] end
     end
-    details[length + 1], details[length + 2] = binding - 1, wait
-    length = length + 2
-  end
-  if has_shadows then
-    for i = 1, own do
-      local k = i <= wide and i or i + shift
-      if shadow[k] then
-        local fits = math.max(0, math.min(granted, floor((capacity[k] - used[k]) / cost)))
-        used[k], details[k] = used[k] + fits * cost, details[k] + granted - fits
-      end
+    if shadow[k] then details[k] = details[k] + max(0, granted - fits[c]) end
+    if fewest < count then
+      details[length + 1], details[length + 2] = fits[c], wait[c]
+      length = length + 2
     end
   end
+  r = last + 1
 end
 return take_and_reply(used, details)

@@ -19,7 +19,7 @@ enum ScriptLibrary {
         "breaker-vote": PackageResources.breaker_vote_lua, "breaker-votes": PackageResources.breaker_votes_lua,
         "breaker-window": PackageResources.breaker_window_lua,
         // Descriptors
-        "descriptors": PackageResources.descriptors_lua, "quota": PackageResources.quota_lua,
+        "quota": PackageResources.quota_lua,
         // Events and the fleet
         "fleet": PackageResources.fleet_lua, "publish": PackageResources.publish_lua,
         // Locks

@@ -1,6 +1,13 @@
 package import Hiredis
 package import InterlockCore
 
+extension LimitAnswer.Outcome {
+    /// Returns the outcome that a reply reports. A wait of -1 stands for a call that can never be granted.
+    fileprivate static func reported(isLimited: Bool, _ retryAfter: Int64) -> Self {
+        isLimited ? retryAfter < 0 ? .neverPossible : .refused(retryAfter: retryAfter) : .taken
+    }
+}
+
 extension LimitAnswer {
     /// Decodes `[limited 0/1, limit, remaining, retry-after-ms (-1 if taken), reset-after-ms]`, followed by the limit's
     /// name if `NAMED` was sent.
@@ -10,7 +17,7 @@ extension LimitAnswer {
             let resetAfter = parts[4].integer
         else { throw reply.unexpected(for: command) }
         self.init(
-            retryAfter: isLimited == 0 ? nil : retryAfter, limit: limit, remaining: remaining, resetAfter: resetAfter,
+            .reported(isLimited: isLimited != 0, retryAfter), limit: limit, remaining: remaining, resetAfter: resetAfter,
             limitName: parts.count == 6 ? parts[5].text : nil)
     }
 }
@@ -27,8 +34,8 @@ extension LimitStanding {
             algorithm: algorithm, window: .milliseconds(window), isPerSubject: fields.integer("per_subject") == 1,
             isShadow: fields.integer("shadow") == 1,
             answer: LimitAnswer(
-                retryAfter: isLimited == 0 ? nil : retryAfter, limit: limit, remaining: remaining, resetAfter: resetAfter,
-                limitName: name))
+                .reported(isLimited: isLimited != 0, retryAfter), limit: limit, remaining: remaining,
+                resetAfter: resetAfter, limitName: name))
     }
 }
 

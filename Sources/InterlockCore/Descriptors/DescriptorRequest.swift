@@ -114,7 +114,6 @@ package struct DescriptorPlan: Hashable, Sendable {
         package var counter: ExactText
         package var limit: LimitDefinition
         package var isAligned: Bool
-        package var isShadow: Bool
         package var cost: Int64
     }
 

@@ -147,9 +147,11 @@ package struct DomainLimiter: Sendable {
         }
         var status = DescriptorStatus(isOverLimit: false, bound: bound, rule: rule)
         status.isShadow = isShadow || domain.isShadow
+        var limit = limit
+        limit.isShadow = isShadow
         return DescriptorPlan.Item(
             status: status,
-            charge: .init(counter: ExactText(counter), limit: limit, isAligned: isAligned, isShadow: isShadow, cost: ask.cost))
+            charge: .init(counter: ExactText(counter), limit: limit, isAligned: isAligned, cost: ask.cost))
     }
 
     /// In how many milliseconds its counters have lapsed: doublings of its window, for askers bring limits of all sizes.
@@ -157,10 +159,6 @@ package struct DomainLimiter: Sendable {
         var span = limit.windowMilliseconds
         while span < limit.memoryMilliseconds { span *= 2 }
         return span
-    }
-
-    private static func counterID(_ counter: DescriptorBatch.Counter) -> RefusalMemory.CounterID {
-        counterID(counter.name, counter.limit, isAligned: counter.isAligned)
     }
 
     /// With all that a limit is: what was known of another one, which a reload has replaced, says nothing of this one.
@@ -200,7 +198,7 @@ package struct DomainLimiter: Sendable {
     /// The first of those who are not asked about yet, as many as fit together.
     /// - Parameter end: only those who came until then.
     private mutating func batchOfArrivals(until end: Instant?) -> DescriptorBatch? {
-        var batch = DescriptorBatch(isIndependent: domain.isIndependent, countsRefused: domain.countsRefused)
+        var batch = DescriptorBatch(mode: domain.countsRefused ? .always : domain.isIndependent ? .apart : .together)
         let taken =
             arrived.firstIndex { request in
                 if let end, request.at > end { return true }
@@ -243,98 +241,105 @@ package struct DomainLimiter: Sendable {
     ///   - cause: why this verdict refuses.
     ///   - sentAt: before the batch was sent.
     package mutating func settle(
-        _ verdict: DescriptorVerdict, of batch: DescriptorBatch, cause: DescriptorAnswer.Cause = .limit, sentAt: Instant,
+        _ verdict: LimitVerdict, of batch: DescriptorBatch, cause: DescriptorAnswer.Cause = .limit, sentAt: Instant,
         now: Instant, into settlements: inout [Settlement]
     ) {
         var used = verdict.counters.map(\.count)
-        var place = 0
-        for run in batch.runs {
-            let fits = run.charges.map { verdict.fits.isEmpty ? run.count : verdict.fits[$0].count }
-            var most = run.count
-            if !batch.isIndependent {
-                for (charge, fit) in zip(run.charges, fits) where !batch.counters[batch.charges[charge].counter].isShadow {
-                    most = min(most, fit)
-                }
-            }
-            for number in 0..<run.count {
-                let request = batch.requests[place]
-                place += 1
+        var next = 0
+        for (run, chargeOfItem) in zip(batch.limits.runs, batch.chargeOfItem) {
+            var judged = JudgedRun(run, chargeOfItem, of: batch.limits, by: verdict)
+            for _ in 0..<run.count {
+                let request = batch.requests[next]
+                next += 1
+                var statuses = request.plan.items.map(\.status)
+                judged.next(&statuses, batch.limits, verdict, &used)
+                // A known refusal keeps its cause, whatever decided the rest.
+                let isKnown = cause != .limit && request.plan.items.contains { $0.status.isOverLimit }
                 settlements.append(
-                    Settlement(
-                        id: request.id,
-                        answer: judged(
-                            request, number: number, of: run, fits, most: most, batch, verdict, cause, &used)))
+                    Settlement(id: request.id, answer: answer(statuses, cause: isKnown ? .limit : cause)))
             }
         }
-        remember(verdict, batch, used, sentAt: sentAt, now: now)
+        remember(verdict, batch.limits, used, sentAt: sentAt, now: now)
     }
 
-    /// What becomes of one request of a run; counts it as the script did.
-    private func judged(
-        _ request: DescriptorBatch.Request, number: Int, of run: DescriptorBatch.Run, _ fits: [Int], most: Int,
-        _ batch: DescriptorBatch, _ verdict: DescriptorVerdict, _ cause: DescriptorAnswer.Cause, _ used: inout [Int64]
-    ) -> DescriptorAnswer {
-        func count(_ charge: DescriptorBatch.Charge, _ fit: Int) {
-            let isOnItsOwn = batch.isIndependent || batch.counters[charge.counter].isShadow
-            guard batch.countsRefused || number < (isOnItsOwn ? min(fit, most) : most) else { return }
+    /// The decisions about the requests of one run, in order. Counts each as the script did.
+    private struct JudgedRun {
+        let charges: Range<Int>
+        let chargeOfItem: [Int?]
+        /// The number of requests for which each charge found room.
+        let fits: [Int]
+        /// The number of requests that were granted, in the mode that takes from all counters or from none.
+        let granted: Int
+        var number = 0
+
+        init(_ run: LimitBatch.Run, _ chargeOfItem: [Int?], of batch: LimitBatch, by verdict: LimitVerdict) {
+            charges = run.charges
+            self.chargeOfItem = chargeOfItem
+            fits = run.charges.map { verdict.fits.isEmpty ? run.count : verdict.fits[$0].count }
+            granted = batch.mode == .together ? verdict.decision(on: run, of: batch).granted : run.count
+        }
+
+        private func count(_ index: Int, _ batch: LimitBatch, _ used: inout [Int64]) {
+            let charge = batch.charges[index]
+            let fit = fits[index - charges.lowerBound]
+            let isAlone = batch.mode != .together || batch.isShadow(charge.counter)
+            guard batch.mode == .always || number < (isAlone ? min(fit, granted) : granted) else { return }
             let (sum, overflow) = used[charge.counter].addingReportingOverflow(charge.cost)
             used[charge.counter] = overflow ? .max : max(0, sum)
         }
-        if !batch.isIndependent { for (charge, fit) in zip(batch.charges[run.charges], fits) { count(charge, fit) } }
-        var statuses = request.plan.items.map(\.status)
-        for (place, charge) in zip(statuses.indices, run.chargeOfItem) {
-            guard let charge else { continue }
-            let counter = batch.charges[charge].counter
-            let fit = fits[charge - run.charges.lowerBound]
-            let isShadow = batch.counters[counter].isShadow
-            // A charge for each descriptor: a repetition of one finds less.
-            if batch.isIndependent { count(batch.charges[charge], fit) }
-            // Of those that a request needs together, the one is over that had room for none of the rest.
-            let isOver = number >= fit && (batch.isIndependent || isShadow || fit == most)
-            statuses[place].remaining = max(0, verdict.counters[counter].capacity - used[counter])
-            statuses[place].resetAfter = max(used[counter] > 0 ? 1 : 0, verdict.counters[counter].resetAfter)
-            if isOver, !verdict.fits.isEmpty {
-                let wait = verdict.fits[charge].retryAfterMicroseconds
-                statuses[place].retryAfter = max(1, (wait + 999) / 1000)
+
+        mutating func next(
+            _ statuses: inout [DescriptorStatus], _ batch: LimitBatch, _ verdict: LimitVerdict, _ used: inout [Int64]
+        ) {
+            if batch.mode == .together { for index in charges { count(index, batch, &used) } }
+            for (item, index) in zip(statuses.indices, chargeOfItem) {
+                guard let index else { continue }
+                let counter = batch.charges[index].counter
+                let fit = fits[index - charges.lowerBound]
+                let isShadow = batch.isShadow(counter)
+                // Each descriptor has a charge of its own: the second one of a counter finds less room.
+                if batch.mode != .together { count(index, batch, &used) }
+                // If a request needs all its counters, only the fullest one refuses it.
+                let isOver = number >= fit && (batch.mode != .together || isShadow || fit == granted)
+                statuses[item].remaining = max(0, verdict.counters[counter].capacity - used[counter])
+                statuses[item].resetAfter = max(used[counter] > 0 ? 1 : 0, verdict.counters[counter].resetAfter)
+                if isOver, !verdict.fits.isEmpty {
+                    statuses[item].retryAfter = max(1, (verdict.fits[index].retryAfterMicroseconds + 999) / 1000)
+                }
+                statuses[item].isOverLimit = isOver && !isShadow
+                statuses[item].isShadowRefusal = isOver && isShadow
             }
-            statuses[place].isOverLimit = isOver && !isShadow
-            statuses[place].isShadowRefusal = isOver && isShadow
+            number += 1
         }
-        // What was known to be refused is, whoever decides about the rest.
-        let isKnown = cause != .limit && request.plan.items.contains { $0.status.isOverLimit }
-        return answer(statuses, cause: isKnown ? .limit : cause)
     }
 
-    /// What was refused need not be asked about again for as long as that is certain; what was given back may change it.
+    /// Remembers refusals for as long as they are certain. A refund ends that.
     private mutating func remember(
-        _ verdict: DescriptorVerdict, _ batch: DescriptorBatch, _ used: [Int64], sentAt: Instant, now: Instant
+        _ verdict: LimitVerdict, _ batch: LimitBatch, _ used: [Int64], sentAt: Instant, now: Instant
     ) {
-        // What this sidecar decided alone is not what Redis would.
+        // A decision of this sidecar alone says nothing about Redis' counters.
         guard !verdict.fits.isEmpty, verdict.timeMicroseconds > 0 else { return }
         for run in batch.runs {
-            for place in run.charges {
-                let charge = batch.charges[place]
+            for index in run.charges {
+                let charge = batch.charges[index]
                 let counter = batch.counters[charge.counter]
-                let id = Self.counterID(counter)
-                let fit = verdict.fits[place]
+                let limit = batch.definitions[counter.definition]
+                let id = Self.counterID(counter.name ?? "", limit, isAligned: counter.isAligned)
+                let fit = verdict.fits[index]
                 guard charge.cost > 0 else {
                     if charge.cost < 0 { refusals.forget(id) }
                     continue
                 }
                 let judged = verdict.counters[charge.counter]
-                // One that did not fit into what another counter left is not refused by this one.
+                // A counter with room left did not refuse: another one of the request did.
                 let isFull = judged.capacity - used[charge.counter] < charge.cost
-                guard fit.count < run.count, isFull, !counter.isShadow else { continue }
-                let retryAt = now.advanced(byMicroseconds: fit.retryAfterMicroseconds)
-                let holdsForMore = counter.limit.algorithm == .fixed
-                // Redis tells the end of a fixed window in whole milliseconds, and the key is gone in the one after it.
-                let until = sentAt.advanced(byMicroseconds: fit.retryAfterMicroseconds - (holdsForMore ? 1000 : 0))
+                guard fit.count < run.count, isFull, !limit.isShadow else { continue }
                 refusals.remember(
                     RefusalMemory.Refusal(
-                        cost: charge.cost, holdsForMore: holdsForMore, limit: counter.limit.limit,
+                        cost: charge.cost, of: limit, limit: limit.limit,
                         remaining: max(0, judged.capacity - used[charge.counter]),
-                        until: min(until, now.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds)), retryAt: retryAt,
-                        wholeAt: now.advanced(byMilliseconds: judged.resetAfter), releaseAt: retryAt),
+                        retryAfterMicroseconds: fit.retryAfterMicroseconds, resetAfter: judged.resetAfter,
+                        sentAt: sentAt, now: now),
                     of: id, isAwaited: false, now: now)
             }
         }

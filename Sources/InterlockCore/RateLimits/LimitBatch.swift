@@ -1,125 +1,128 @@
-/// The requests of one service that travel together: one script judges them in order.
+/// Requests that one script call evaluates in order: calls of one service, or descriptors of one domain.
 ///
-/// Its counters are the service-wide limits, then for each subject in turn the per-subject limits. Equal neighbours are
-/// one run, so that the script's work grows with their variety and not with their number.
+/// Equal neighbors form one run, so the script's work grows with their variety and not with their number.
 package struct LimitBatch: Sendable {
-    /// Requests in a row that ask for the same.
-    package struct Run: Equatable, Sendable {
-        package var count: Int
-        package var cost: Int64
-        /// They wait when they are refused: then nobody behind them may take from the counters that they lacked.
-        package var waits: Bool
-        /// 0: no subject; else the number of its subject, from 1.
-        package var group: Int
+    /// The way in which a request takes from its counters.
+    package enum Mode: Int, Sendable {
+        /// From all of them or from none.
+        case together
+        /// From each of them independently.
+        case apart
+        /// From each of them, even if that one refuses it.
+        case always
     }
 
     /// One counter as the script sees it.
     package struct Counter: Equatable, Sendable {
+        /// The index of its limit in `definitions`.
         package var definition: Int
-        package var subject: String?
-        /// When its fixed window ends, in ms by Redis' clock, as far as is known; 0: it is not.
+        /// The subject of a per-subject limit, or the path of a descriptor; `nil` for a limit of the whole service.
+        package var name: String?
+        package var isAligned = false
+        /// The end of its fixed window, in ms of Redis' clock; 0: unknown.
         package var endsAt: Int64 = 0
-        /// What all requests that it binds cost together.
+        /// The total cost that all requests ask of it, refunds excluded.
         package var asked: Int64 = 0
     }
 
-    /// With so many counters or runs it is full: Redis answers nobody else while it judges, and a larger one would take it
-    /// longer than some tens of milliseconds.
-    private static let mostCounters = 2000
-    private static let mostRuns = 8000
+    /// The amount that a request takes from one counter; a negative cost is a refund.
+    package struct Charge: Hashable, Sendable {
+        package var counter: Int
+        package var cost: Int64
+    }
 
-    package let definitions: [LimitDefinition]
-    let serviceWide: [Int]
-    let perSubject: [Int]
+    /// Requests in a row that ask for the same.
+    package struct Run: Equatable, Sendable {
+        package var count: Int
+        package var charges: Range<Int>
+        /// Whether they wait if they are refused. Later requests then cannot take from the counters that refused them.
+        package var waits = false
+    }
+
+    /// Bounds for a batch, because Redis serves no other client while it evaluates one: a larger batch would take longer
+    /// than some tens of milliseconds.
+    static let mostCounters = 2000
+    static let mostCharges = 8000
+
+    package let mode: Mode
+    package private(set) var definitions: [LimitDefinition]
+    /// The indices of the definitions in the order of the script's keys: those that apply to every request, then those
+    /// that repeat for each subject.
+    package private(set) var order: [Int]
+    /// The number of definitions in `order` that apply to every request.
+    package private(set) var wideCount: Int
     /// In the order of the script's keys.
     package private(set) var counters: [Counter]
+    /// The charges of all runs, one run after the other.
+    package private(set) var charges: [Charge] = []
     package private(set) var runs: [Run] = []
-    package private(set) var requests: [LimitRequest] = []
-    /// Some of its requests wait when they are refused.
-    private(set) var hasWaiters = false
-    /// Which of its limiter's batches it is.
-    var number: UInt64 = 0
-    private var groups: [ExactText: Int] = [:]
+    /// Whether any charge is a refund.
+    package private(set) var hasRefunds = false
 
-    init(definitions: [LimitDefinition], serviceWide: [Int], perSubject: [Int]) {
+    /// - Parameters:
+    ///   - wide: the indices of the definitions that apply to every request. Each gets its counter now.
+    ///   - narrow: the indices of the definitions that have counters per subject.
+    init(mode: Mode = .together, definitions: [LimitDefinition] = [], wide: [Int] = [], narrow: [Int] = []) {
+        self.mode = mode
         self.definitions = definitions
-        self.serviceWide = serviceWide
-        self.perSubject = perSubject
-        counters = serviceWide.map { Counter(definition: $0, subject: nil) }
+        order = wide + narrow
+        wideCount = wide.count
+        counters = wide.map { Counter(definition: $0) }
     }
 
-    /// An empty one of the same limits, with room for as much as this one holds: the next is likely to be as large.
-    func successor() -> LimitBatch {
-        var next = LimitBatch(definitions: definitions, serviceWide: serviceWide, perSubject: perSubject)
-        next.counters.reserveCapacity(counters.count)
-        next.runs.reserveCapacity(runs.count)
-        next.requests.reserveCapacity(requests.count)
-        next.groups.reserveCapacity(groups.count)
-        return next
+    package var narrowCount: Int { order.count - wideCount }
+    var isFull: Bool { counters.count >= Self.mostCounters || charges.count >= Self.mostCharges }
+
+    package func definition(of counter: Int) -> LimitDefinition { definitions[counters[counter].definition] }
+    func isShadow(_ counter: Int) -> Bool { definitions[counters[counter].definition].isShadow }
+
+    mutating func reserveCapacity(of other: LimitBatch) {
+        counters.reserveCapacity(other.counters.count)
+        charges.reserveCapacity(other.charges.count)
+        runs.reserveCapacity(other.runs.count)
     }
 
-    package var isEmpty: Bool { requests.isEmpty }
-    var isFull: Bool { counters.count >= Self.mostCounters || runs.count >= Self.mostRuns }
-    package var serviceWideCount: Int { serviceWide.count }
-    package var perSubjectCount: Int { perSubject.count }
+    /// Adds the counters of one more subject.
+    mutating func appendSubject(_ name: String) {
+        for definition in order[wideCount...] { counters.append(Counter(definition: definition, name: name)) }
+    }
 
-    /// The definitions in the order in which the script has their counters, those that no request of the batch met included.
-    package var definitionsInOrder: [LimitDefinition] { (serviceWide + perSubject).map { definitions[$0] } }
+    /// Adds a counter with a limit of its own. Returns its index.
+    mutating func appendCounter(_ definition: LimitDefinition, name: String, isAligned: Bool) -> Int {
+        order.append(definitions.count)
+        wideCount += 1
+        counters.append(Counter(definition: definitions.count, name: name, isAligned: isAligned))
+        definitions.append(definition)
+        return counters.count - 1
+    }
 
-    /// Whether the service's own limits have room for one more, when so much was granted of this batch.
-    package func hasRoom(after granted: Int64, by verdict: LimitVerdict) -> Bool {
-        (0..<serviceWideCount).allSatisfy { index in
-            definitions[counters[index].definition].isShadow
-                || verdict.counters[index].count + granted < verdict.counters[index].capacity
+    /// Adds a charge to the run that the next `appendRun` closes. Returns its index.
+    @discardableResult
+    mutating func appendCharge(_ cost: Int64, to counter: Int) -> Int {
+        charges.append(Charge(counter: counter, cost: cost))
+        return charges.count - 1
+    }
+
+    mutating func raiseCharge(_ index: Int, by cost: Int64) { charges[index].cost += cost }
+
+    /// Makes a run of the charges that were added since the last one.
+    mutating func appendRun(count: Int, waits: Bool = false) {
+        let first = runs.last?.charges.upperBound ?? 0
+        runs.append(Run(count: 0, charges: first..<charges.count, waits: waits))
+        extendLastRun(by: count)
+    }
+
+    mutating func extendLastRun(by count: Int) {
+        runs[runs.count - 1].count += count
+        for charge in charges[runs[runs.count - 1].charges] {
+            if charge.cost < 0 { hasRefunds = true } else { counters[charge.counter].asked += charge.cost * Int64(count) }
         }
     }
 
-    /// Notes what is known of the windows' ends.
+    /// Notes the known ends of fixed windows.
     mutating func note(_ ends: WindowEnds) {
         for index in counters.indices where definitions[counters[index].definition].algorithm == .fixed {
             counters[index].endsAt = ends[counters[index]]
         }
     }
-
-    /// The places in `counters` of those that bind the request at `place`.
-    package func counterIndices(ofRequestAt place: Int) -> [Int] {
-        let group = requests[place].subject.flatMap { groups[ExactText($0)] } ?? 0
-        let (wide, narrow) = counterIndices(ofGroup: group)
-        return Array(wide) + Array(narrow)
-    }
-
-    /// The places in `counters` of those that bind `group`.
-    func counterIndices(ofGroup group: Int) -> (serviceWide: Range<Int>, perSubject: Range<Int>) {
-        let start = serviceWide.count + (group - 1) * perSubject.count
-        return (0..<serviceWide.count, group == 0 ? 0..<0 : start..<(start + perSubject.count))
-    }
-
-    mutating func append(_ request: LimitRequest) {
-        requests.append(request)
-        let group = group(of: request.subject)
-        let waits = request.deadline != nil
-        if waits { hasWaiters = true }
-        let cost = request.cost * Int64(request.count)
-        let (wide, narrow) = counterIndices(ofGroup: group)
-        for index in wide { counters[index].asked += cost }
-        for index in narrow { counters[index].asked += cost }
-        if let last = runs.last, last.cost == request.cost, last.group == group, last.waits == waits {
-            runs[runs.count - 1].count += request.count
-        } else {
-            runs.append(Run(count: request.count, cost: request.cost, waits: waits, group: group))
-        }
-    }
-
-    private mutating func group(of subject: String?) -> Int {
-        guard let subject, !perSubject.isEmpty else { return 0 }
-        let known = groups.count
-        let group = Self.number(&groups[ExactText(subject), default: known + 1])
-        if group > known {
-            for index in perSubject { counters.append(Counter(definition: index, subject: subject)) }
-        }
-        return group
-    }
-
-    /// Of an entry that is made where there is none: looked up once.
-    private static func number(_ entry: inout Int) -> Int { entry }
 }

@@ -19,7 +19,7 @@ public struct LimitDecision: Hashable, Sendable {
         limit = answer.limitName
         capacity = Int(answer.limit)
         remaining = Int(answer.remaining)
-        retryAfter = answer.isNeverSatisfiable ? nil : answer.retryAfter.map { .milliseconds($0) }
+        retryAfter = answer.retryAfter.map { .milliseconds($0) }
         resetAfter = .milliseconds(answer.resetAfter)
     }
 }

@@ -38,7 +38,7 @@ package struct LimitNotices: Sendable {
         _ counter: LimitBatch.Counter, before: Int64, after: Int64, capacity: Int64, excess: Int64, isRefused: Bool, now: Instant
     ) {
         func notice(_ kind: Kind) -> Notice {
-            Notice(kind: kind, definition: counter.definition, subject: counter.subject, used: after, capacity: capacity)
+            Notice(kind: kind, definition: counter.definition, subject: counter.name, used: after, capacity: capacity)
         }
         // Of a single place there is nothing near to its being taken.
         if capacity > 1, Self.isNear(after, capacity), !Self.isNear(before, capacity) { add(notice(.near), now: now) }

@@ -1,7 +1,7 @@
 /// Judges batches while Redis is away, by this sidecar's share of each limit, under the same rules as the script.
 package struct LocalCounters: Sendable {
     /// A limit is known by its name: what it has granted counts on when it is configured anew.
-    fileprivate struct CounterID: Hashable {
+    private struct CounterID: Hashable {
         var limit: String
         var subject: ExactText?
     }
@@ -9,7 +9,7 @@ package struct LocalCounters: Sendable {
     /// So many, unless another number is said.
     package static let capacity = 4096
     /// Those are told to look again after so many milliseconds.
-    fileprivate static let retryMilliseconds: Int64 = 1000
+    private static let retryMilliseconds: Int64 = 1000
     /// The least time between two looks for counters that count nothing any more, in milliseconds.
     private static let leastSweepPause: Int64 = 100
 
@@ -29,47 +29,50 @@ package struct LocalCounters: Sendable {
     /// nobody gets a share twice in a window.
     package func mayBeForgotten(at now: Instant) -> Bool { countsUntil <= now }
 
-    /// - Parameter sidecars: among how many the limits are divided, as far as is known now.
+    /// Decides a batch as `take.lua` does. Refunds are left to Redis, which has the counters that they belong to.
+    /// - Parameter sidecars: the number of sidecars that divide the limits, as far as is known now.
     package mutating func judge(_ batch: LimitBatch, sidecars: Int = 1, now: Instant) -> LimitVerdict {
-        let definitions = batch.counters.map { batch.definitions[$0.definition] }
-        var opened = open(zip(definitions, batch.counters).map { ($0, $1.subject) }, sidecars: sidecars, now: now)
-        var blocked = definitions.map { _ in Int64(0) }
-        var runs: [LimitVerdict.Run] = []
+        var opened = open(batch, sidecars: sidecars, now: now)
+        // The wait for each counter that a waiting request found full: no later request may overtake it.
+        var blocked = batch.counters.map { _ in Int64(0) }
+        var fits: [LimitVerdict.Fit] = []
+        fits.reserveCapacity(batch.charges.count)
         for run in batch.runs {
-            let (wide, narrow) = batch.counterIndices(ofGroup: run.group)
-            let applicable = Array(wide) + Array(narrow)
-            let real = applicable.filter { !definitions[$0].isShadow }
-            var granted = Int64(run.count)
-            for index in real { granted = min(granted, blocked[index] > 0 ? 0 : max(0, opened.room[index]) / run.cost) }
-            for index in real { opened.take(granted * run.cost, from: index, now: now) }
-            var binding = 0
-            var longest: Int64 = 0
-            if granted < run.count {
-                for index in real where blocked[index] > 0 || opened.room[index] < run.cost {
-                    let wait = max(opened.wait(for: run.cost, from: index, now: now), blocked[index])
-                    if run.waits { blocked[index] = wait }
-                    if wait > longest { (binding, longest) = (index, wait) }
+            let charges = batch.charges[run.charges]
+            var granted = run.count
+            for charge in charges {
+                let fit = blocked[charge.counter] > 0 ? 0 : opened.fit(charge, of: run.count)
+                fits.append(LimitVerdict.Fit(count: fit))
+                if batch.mode != .together {
+                    opened.take(charge.cost * Int64(fit), from: charge.counter, now: now)
+                } else if !batch.isShadow(charge.counter) {
+                    granted = min(granted, fit)
                 }
             }
-            for index in applicable where definitions[index].isShadow {
-                let fits = min(granted, max(0, opened.room[index]) / run.cost)
-                opened.take(fits * run.cost, from: index, now: now)
-                opened.counters[index].excess += granted - fits
+            for (index, charge) in zip(run.charges, charges) {
+                let (counter, fit) = (charge.counter, fits[index].count)
+                if batch.mode == .together {
+                    opened.take(charge.cost * Int64(min(fit, granted)), from: counter, now: now)
+                }
+                if batch.isShadow(counter) { opened.counters[counter].excess += Int64(max(0, granted - fit)) }
+                guard fit < run.count else { continue }
+                let wait = max(opened.wait(for: max(1, charge.cost), from: counter, now: now), blocked[counter])
+                fits[index].retryAfterMicroseconds = wait
+                if run.waits, fit == granted, !batch.isShadow(counter) { blocked[counter] = wait }
             }
-            runs.append(LimitVerdict.Run(granted: Int(granted), binding: binding, retryAfterMicroseconds: longest))
         }
-        return LimitVerdict(timeMicroseconds: 0, counters: close(opened, now: now), runs: runs)
+        return LimitVerdict(timeMicroseconds: 0, counters: close(opened, now: now), fits: fits)
     }
 
     /// The counters of a batch while it is judged.
-    struct Opened {
-        fileprivate var ids: [CounterID]
+    private struct Opened {
+        var ids: [CounterID]
         /// What is judged is kept only when it grants something. `nil`: there is no place for another subject.
-        fileprivate var shares: [LocalShare?]
+        var shares: [LocalShare?]
         var counters: [LimitVerdict.Counter]
         private(set) var room: [Int64]
 
-        fileprivate init(ids: [CounterID], shares: [LocalShare?], now: Instant) {
+        init(ids: [CounterID], shares: [LocalShare?], now: Instant) {
             self.ids = ids
             self.shares = shares
             counters = shares.map { share in
@@ -80,6 +83,11 @@ package struct LocalCounters: Sendable {
                 return LimitVerdict.Counter(count: share.taken(now: now), capacity: share.capacity, resetAfter: 0)
             }
             room = counters.map { $0.capacity - $0.count }
+        }
+
+        /// The number of requests, of `count`, for which the counter of `charge` has room.
+        func fit(_ charge: LimitBatch.Charge, of count: Int) -> Int {
+            charge.cost > 0 ? Int(max(0, min(Int64(count), room[charge.counter] / charge.cost))) : count
         }
 
         mutating func take(_ cost: Int64, from index: Int, now: Instant) {
@@ -94,15 +102,20 @@ package struct LocalCounters: Sendable {
         }
     }
 
-    mutating func open(_ limits: [(limit: LimitDefinition, subject: String?)], sidecars: Int, now: Instant) -> Opened {
-        let ids = limits.map { CounterID(limit: $0.limit.name, subject: $0.subject.map(ExactText.init)) }
-        return Opened(
-            ids: ids, shares: zip(limits, ids).map { share(of: $0.limit, $1, sidecars: sidecars, now: now) }, now: now)
+    private mutating func open(_ batch: LimitBatch, sidecars: Int, now: Instant) -> Opened {
+        var (ids, shares): ([CounterID], [LocalShare?]) = ([], [])
+        for counter in batch.counters {
+            let limit = batch.definitions[counter.definition]
+            let id = CounterID(limit: limit.name, subject: counter.name.map(ExactText.init))
+            ids.append(id)
+            shares.append(share(of: limit, id, sidecars: sidecars, now: now))
+        }
+        return Opened(ids: ids, shares: shares, now: now)
     }
 
     /// Keeps what was granted.
     /// - Returns: what there is to tell of the counters.
-    mutating func close(_ opened: Opened, now: Instant) -> [LimitVerdict.Counter] {
+    private mutating func close(_ opened: Opened, now: Instant) -> [LimitVerdict.Counter] {
         var counters = opened.counters
         for index in opened.shares.indices {
             guard var share = opened.shares[index] else { continue }

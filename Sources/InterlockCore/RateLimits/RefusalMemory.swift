@@ -37,6 +37,26 @@ struct RefusalMemory: Sendable {
         /// It granted something since it was last refused.
         var hasGranted = false
 
+        /// A refusal as a verdict reports it.
+        /// - Parameters:
+        ///   - limit: the limit that callers are shown.
+        ///   - sentAt: a time before the batch was sent.
+        init(
+            cost: Int64, of definition: LimitDefinition, limit: Int64, remaining: Int64, retryAfterMicroseconds: Int64,
+            resetAfter: Int64, sentAt: Instant, now: Instant
+        ) {
+            self.cost = cost
+            self.limit = limit
+            self.remaining = remaining
+            holdsForMore = definition.algorithm == .fixed
+            retryAt = now.advanced(byMicroseconds: retryAfterMicroseconds)
+            releaseAt = retryAt
+            wholeAt = now.advanced(byMilliseconds: resetAfter)
+            // Redis reports the end of a fixed window in whole milliseconds, and the key is gone one later.
+            let certain = sentAt.advanced(byMicroseconds: retryAfterMicroseconds - (holdsForMore ? 1000 : 0))
+            until = min(certain, now.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds))
+        }
+
         /// The earliest moment in which `cost` could be granted after all that waits here: a lower bound, as other sidecars
         /// take too.
         func earliest(for cost: Int64, ahead: Int64, of definition: LimitDefinition) -> Instant {

@@ -1,7 +1,7 @@
 extension ServiceLimiter {
     /// What is needed while the verdict on one batch is taken in.
     private struct Judgement {
-        let batch: LimitBatch
+        let batch: ServiceBatch
         let verdict: LimitVerdict
         let sentAt: Instant
         let now: Instant
@@ -12,8 +12,6 @@ extension ServiceLimiter {
         var used: [Int64]
         /// Of each counter that refused something: what those cost who wait for it since; `nil`: it refused nothing.
         var ahead: [Int64?] = []
-        /// Until when its refusals may be relied on, however long they would last.
-        var holdsUntil: Instant { now.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds) }
         /// Calls that are to be judged again.
         var again: [(request: LimitRequest, sequence: UInt64)] = []
 
@@ -29,17 +27,16 @@ extension ServiceLimiter {
     /// - Parameters:
     ///   - sentAt: before the batch was sent.
     package mutating func settle(
-        _ verdict: LimitVerdict, of batch: LimitBatch, sentAt: Instant, now: Instant, sidecars: Int = 1,
+        _ verdict: LimitVerdict, of batch: ServiceBatch, sentAt: Instant, now: Instant, sidecars: Int = 1,
         into settlements: inout [Settlement]
     ) {
-        guard let sequences = takeFromFlight(batch) else { return }
+        guard removeFromFlight(batch) else { return }
         var judgement = Judgement(
             batch: batch, verdict: verdict, sentAt: sentAt, now: now, sidecars: sidecars,
-            isCurrent: batch.definitions == definitions, used: verdict.counters.map(\.count))
+            isCurrent: batch.limits.definitions == definitions, used: verdict.counters.map(\.count))
         var place = 0
-        for (number, run) in batch.runs.enumerated() {
-            let decided = verdict.decision(on: run, at: number)
-            let bound = batch.counterIndices(ofGroup: run.group)
+        for run in batch.limits.runs {
+            let decided = verdict.decision(on: run, of: batch.limits)
             var callsLeft = run.count
             var grantsLeft = decided.granted
             while callsLeft > 0 {
@@ -48,15 +45,15 @@ extension ServiceLimiter {
                 callsLeft -= request.count
                 grantsLeft -= granted
                 if granted > 0 {
-                    let answer = grant(granted, cost: run.cost, from: bound.serviceWide, and: bound.perSubject, &judgement)
+                    let answer = grant(granted, run.charges, &judgement)
                     settlements.append(
                         Settlement(
                             id: request.id, answer: answer, place: place, calls: 0..<granted,
-                            isLast: granted == request.count, step: run.cost))
+                            isLast: granted == request.count, step: request.cost))
                 }
                 if granted < request.count {
                     refuse(
-                        request, from: granted, sequence: sequences[place], place: place, decided, &judgement,
+                        request, from: granted, sequence: batch.sequences[place], place: place, decided, &judgement,
                         into: &settlements)
                 }
                 place += 1
@@ -64,30 +61,27 @@ extension ServiceLimiter {
         }
         if !judgement.again.isEmpty { putBack(judgement.again) }
         guard judgement.isCurrent else { return }
-        windowEnds.note(batch, verdict)
+        windowEnds.note(batch.limits, verdict)
         note(judgement)
         if !judgement.ahead.isEmpty, hasArrivals { reconsiderArrivals(now: now, into: &settlements) }
     }
 
     /// Counts the first calls of a request as granted; the answer to the first of them.
-    private func grant(
-        _ calls: Int, cost: Int64, from wide: Range<Int>, and narrow: Range<Int>, _ judgement: inout Judgement
-    ) -> LimitAnswer {
-        for index in wide { take(Int64(calls), cost: cost, from: index, &judgement) }
-        for index in narrow { take(Int64(calls), cost: cost, from: index, &judgement) }
-        let tightest = Self.tightest(of: wide, and: narrow, judgement)
+    private func grant(_ calls: Int, _ charges: Range<Int>, _ judgement: inout Judgement) -> LimitAnswer {
+        for charge in judgement.batch.limits.charges[charges] { take(Int64(calls), charge, &judgement) }
+        let tightest = Self.tightest(of: charges, judgement)
         let counter = judgement.verdict.counters[tightest]
-        let others = cost * Int64(calls - 1)
+        let others = judgement.batch.limits.charges[charges.lowerBound].cost * Int64(calls - 1)
         return LimitAnswer(
-            retryAfter: nil, limit: Self.bound(of: tightest, judgement),
+            .taken, limit: Self.bound(of: tightest, judgement),
             remaining: max(0, counter.capacity - judgement.used[tightest] + others),
             resetAfter: max(1, counter.resetAfter),
-            limitName: judgement.batch.definitions[judgement.batch.counters[tightest].definition].name)
+            limitName: judgement.batch.limits.definition(of: tightest).name)
     }
 
-    private func take(_ calls: Int64, cost: Int64, from index: Int, _ judgement: inout Judgement) {
-        let definition = judgement.batch.counters[index].definition
-        guard judgement.batch.definitions[definition].isShadow else {
+    private func take(_ calls: Int64, _ charge: LimitBatch.Charge, _ judgement: inout Judgement) {
+        let (index, cost) = (charge.counter, charge.cost)
+        guard judgement.batch.limits.isShadow(index) else {
             judgement.used[index] += calls * cost
             return
         }
@@ -97,12 +91,12 @@ extension ServiceLimiter {
 
     /// A request that a counter refused, but for its first calls: it waits when it may, else it is answered.
     private mutating func refuse(
-        _ request: LimitRequest, from first: Int, sequence: UInt64, place: Int, _ decided: LimitVerdict.Run,
+        _ request: LimitRequest, from first: Int, sequence: UInt64, place: Int, _ decided: LimitVerdict.Decision,
         _ judgement: inout Judgement, into settlements: inout [Settlement]
     ) {
         let index = decided.binding
-        let counter = judgement.batch.counters[index]
-        let definition = judgement.batch.definitions[counter.definition]
+        let counter = judgement.batch.limits.counters[index]
+        let definition = judgement.batch.limits.definitions[counter.definition]
         // What can never be granted is said of the limits as they are now: a reload may have made room for it.
         guard judgement.isCurrent || request.cost <= definition.capacity else {
             judgement.again.append((request, sequence))
@@ -118,15 +112,14 @@ extension ServiceLimiter {
         }
         let isFirst = !judgement.hasRefused(index)
         judgement.refused(by: index)
-        let retryAt = judgement.now.advanced(byMicroseconds: decided.retryAfterMicroseconds)
         let isSatisfiable = request.cost <= definition.capacity
-        let id = RefusalMemory.CounterID(definition: counter.definition, subject: counter.subject)
+        let id = RefusalMemory.CounterID(definition: counter.definition, subject: counter.name)
         // The least that is known of those who wait before it.
-        var refusal = RefusalMemory.Refusal(
-            cost: request.cost, holdsForMore: definition.algorithm == .fixed, limit: Self.bound(of: index, judgement),
-            remaining: remaining, until: retryAt, retryAt: retryAt,
-            wholeAt: judgement.now.advanced(byMilliseconds: judged.resetAfter), releaseAt: retryAt)
-        var earliest = retryAt
+        let refusal = RefusalMemory.Refusal(
+            cost: request.cost, of: definition, limit: Self.bound(of: index, judgement), remaining: remaining,
+            retryAfterMicroseconds: decided.retryAfterMicroseconds, resetAfter: judged.resetAfter,
+            sentAt: judgement.sentAt, now: judgement.now)
+        var earliest = refusal.retryAt
         // What costs more than this sidecar's share has no turn here.
         var mayWait = isSatisfiable && request.cost <= judged.capacity
         mayWait = mayWait && hasPlace(for: request)
@@ -134,16 +127,15 @@ extension ServiceLimiter {
             let ahead = (judgement.ahead[index] ?? 0)
             if isFirst || ahead == 0 {
                 let isAwaited = mayWait && request.deadline != nil
-                remember(&refusal, of: id, index, isFirst: isFirst, isAwaited: isAwaited, decided, judgement)
+                remember(refusal, of: id, index, isFirst: isFirst, isAwaited: isAwaited, judgement)
             }
             if let known = refusals[id] {
-                earliest = max(retryAt, known.earliest(for: request.cost, ahead: ahead, of: definition))
+                earliest = max(earliest, known.earliest(for: request.cost, ahead: ahead, of: definition))
             }
         }
         if mayWait, let deadline = request.deadline, earliest <= deadline {
             guard judgement.isCurrent else {
-                arrived.append(request)
-                arrivedSequences.append(sequence)
+                arrived.append(request, sequence: sequence)
                 return
             }
             judgement.ahead[index] = (judgement.ahead[index] ?? 0) + request.cost
@@ -151,25 +143,23 @@ extension ServiceLimiter {
             return
         }
         var answer = LimitAnswer(
-            retryAfter: LimitAnswer.neverSatisfiable, limit: Self.bound(of: index, judgement), remaining: remaining,
+            .neverPossible, limit: Self.bound(of: index, judgement), remaining: remaining,
             resetAfter: 0, limitName: definition.name)
         if isSatisfiable {
             let wait = Self.wait(until: earliest, now: judgement.now)
-            answer.retryAfter = wait
+            answer.outcome = .refused(retryAfter: wait)
             answer.resetAfter = max(wait, judged.resetAfter)
         }
         settlements.append(Settlement(id: request.id, answer: answer, place: place, calls: first..<request.count))
     }
 
     private mutating func remember(
-        _ refusal: inout RefusalMemory.Refusal, of id: RefusalMemory.CounterID, _ index: Int, isFirst: Bool, isAwaited: Bool,
-        _ decided: LimitVerdict.Run, _ judgement: Judgement
+        _ refusal: RefusalMemory.Refusal, of id: RefusalMemory.CounterID, _ index: Int, isFirst: Bool, isAwaited: Bool,
+        _ judgement: Judgement
     ) {
+        var refusal = refusal
         let definition = definitions[id.definition]
         let hasGranted = judgement.used[index] > judgement.verdict.counters[index].count
-        // Redis tells the end of a fixed window in whole milliseconds, and the key is gone in the one after it.
-        let slack: Int64 = refusal.holdsForMore ? 1000 : 0
-        refusal.until = judgement.sentAt.advanced(byMicroseconds: decided.retryAfterMicroseconds - slack)
         if let known = refusals[id] {
             refusal.waiters = known.waiters
             refusal.costAhead = known.costAhead
@@ -182,17 +172,17 @@ extension ServiceLimiter {
         let delay = TurnSharing.delay(of: definition, rounds: refusal.rounds, sidecars: judgement.sidecars)
         refusal.releaseAt = refusal.retryAt.advanced(byMicroseconds: delay)
         // Whose turn comes soon after does not ask twice.
-        if refusal.releaseAt > judgement.holdsUntil.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds / 4) {
-            refusal.releaseAt = judgement.holdsUntil
+        let holdsUntil = judgement.now.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds)
+        if refusal.releaseAt > holdsUntil.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds / 4) {
+            refusal.releaseAt = holdsUntil
         }
-        refusal.until = min(refusal.until, judgement.holdsUntil)
         refusals.remember(refusal, of: id, isAwaited: isAwaited, now: judgement.now)
     }
 
     /// What the batch changed for those who watch, and for those who wait.
     private mutating func note(_ judgement: Judgement) {
         let areRefusalsKnown = !refusals.isEmpty
-        for (index, counter) in judgement.batch.counters.enumerated() {
+        for (index, counter) in judgement.batch.limits.counters.enumerated() {
             let judged = judgement.verdict.counters[index]
             let after = judgement.used[index]
             let isRefused = judgement.hasRefused(index)
@@ -200,22 +190,18 @@ extension ServiceLimiter {
                 counter, before: judged.count, after: after, capacity: judged.capacity, excess: judged.excess,
                 isRefused: isRefused, now: judgement.now)
             if areRefusalsKnown, !isRefused, after > judged.count {
-                refusals.granted(by: RefusalMemory.CounterID(definition: counter.definition, subject: counter.subject))
+                refusals.granted(by: RefusalMemory.CounterID(definition: counter.definition, subject: counter.name))
             }
         }
     }
 
     /// Calls came while others were refused: what is now known holds for them, and they stand behind those who wait.
     private mutating func reconsiderArrivals(now: Instant, into settlements: inout [Settlement]) {
-        let pending = zip(arrived.requests, arrivedSequences)
-        arrived = emptyBatch
-        arrivedSequences.removeAll(keepingCapacity: true)
-        for (request, sequence) in pending {
+        for (request, sequence) in removeArrivals().calls {
             // Those who came after it are not before it.
             let isFirst = !waiting.isEmpty && waiting.allSatisfy { $0.sequence > sequence }
             guard !isFirst, let known = knownRefusal(of: request, now: now) else {
-                arrived.append(request)
-                arrivedSequences.append(sequence)
+                arrived.append(request, sequence: sequence)
                 continue
             }
             if let deadline = request.deadline, known.until <= deadline, hasPlace(for: request) {
@@ -229,18 +215,19 @@ extension ServiceLimiter {
 
     /// The bound that callers are told of: of a `gcra` limit its limit, not what it grants at once.
     private static func bound(of index: Int, _ judgement: Judgement) -> Int64 {
-        let definition = judgement.batch.definitions[judgement.batch.counters[index].definition]
+        let definition = judgement.batch.limits.definition(of: index)
         if case .gcra = definition.algorithm { return definition.limit }
         return judgement.verdict.counters[index].capacity
     }
 
     /// The counter with the least left; of equals, the one that stays so for longest. A shadow only when there is no other.
-    private static func tightest(of wide: Range<Int>, and narrow: Range<Int>, _ judgement: Judgement) -> Int {
-        if narrow.isEmpty && wide.count == 1 { return wide.lowerBound }
+    private static func tightest(of charges: Range<Int>, _ judgement: Judgement) -> Int {
+        if charges.count == 1 { return judgement.batch.limits.charges[charges.lowerBound].counter }
+        let limits = judgement.batch.limits
         var best: (index: Int, isShadow: Bool, left: Int64)?
         func consider(_ index: Int) {
             let counter = judgement.verdict.counters[index]
-            let isShadow = judgement.batch.definitions[judgement.batch.counters[index].definition].isShadow
+            let isShadow = limits.isShadow(index)
             let left = counter.capacity - judgement.used[index]
             if let best {
                 guard best.isShadow || !isShadow else { return }
@@ -250,8 +237,7 @@ extension ServiceLimiter {
             }
             best = (index, isShadow, left)
         }
-        for index in wide { consider(index) }
-        for index in narrow { consider(index) }
+        for charge in limits.charges[charges] { consider(charge.counter) }
         return best?.index ?? 0
     }
 }

@@ -40,12 +40,11 @@ package struct ServiceLimiter: Sendable {
     /// The limits that may refuse somebody.
     private let binding: [BindingLimit]
     /// What waits for the next batch.
-    var arrived: LimitBatch
-    var arrivedSequences: [UInt64] = []
+    var arrived: ServiceBatch
     /// In the order of arrival.
     var waiting: Deque<Waiter> = []
     private var waitingSubjects = SubjectTally()
-    var inFlight: [(batch: LimitBatch, sequences: [UInt64])] = []
+    private var inFlight: [ServiceBatch] = []
     private var batchCount: UInt64 = 0
     var refusals = RefusalMemory()
     var windowEnds = WindowEnds()
@@ -59,7 +58,7 @@ package struct ServiceLimiter: Sendable {
         perSubject = definitions.indices.filter { definitions[$0].isPerSubject }
         binding = definitions.indices.filter { !definitions[$0].isShadow }
             .map { BindingLimit(definition: $0, isPerSubject: definitions[$0].isPerSubject) }
-        arrived = LimitBatch(definitions: definitions, serviceWide: serviceWide, perSubject: perSubject)
+        arrived = ServiceBatch(definitions: definitions, wide: serviceWide, narrow: perSubject)
         notices = LimitNotices(definitions: definitions)
     }
 
@@ -68,8 +67,8 @@ package struct ServiceLimiter: Sendable {
     /// one; what is quick to judge waits instead, and grows.
     package var mayFlush: Bool {
         guard let last = inFlight.last else { return true }
-        return inFlight.count < Self.mostInFlight && arrived.runs.count >= Self.worthFollowing && !arrived.hasWaiters
-            && waiting.isEmpty && !last.batch.hasWaiters
+        return inFlight.count < Self.mostInFlight && arrived.limits.runs.count >= Self.worthFollowing
+            && !arrived.hasWaiters && waiting.isEmpty && !last.hasWaiters
     }
     private static let mostInFlight = 2
     private static let worthFollowing = 64
@@ -91,39 +90,37 @@ package struct ServiceLimiter: Sendable {
             }
             return .answered(known.answer)
         }
-        arrived.append(request)
-        arrivedSequences.append(takeSequence())
+        arrived.append(request, sequence: takeSequence())
         return .queued
     }
 
     /// The calls to be judged next, oldest first; `nil` unless `mayFlush`, or when there is nothing to ask.
-    package mutating func nextBatch(now: Instant, sidecars: Int = 1) -> LimitBatch? {
+    package mutating func nextBatch(now: Instant, sidecars: Int = 1) -> ServiceBatch? {
         guard mayFlush else { return nil }
         var batch = arrived
-        var sequences = arrivedSequences
         if waiting.isEmpty {
             guard !batch.isEmpty else { return nil }
-            arrived = batch.successor()
-            arrivedSequences.removeAll(keepingCapacity: true)
+            arrived = batch.successor(of: emptyBatch)
         } else {
-            (batch, sequences) = joinedByWaiters(now: now, sidecars: sidecars)
+            batch = joinedByWaiters(now: now, sidecars: sidecars)
             guard !batch.isEmpty else { return nil }
         }
-        if batch.isFull { (batch, sequences) = firstPart(of: batch, sequences) }
+        if batch.limits.isFull { batch = firstPart(of: batch) }
         batch.note(windowEnds)
         batchCount += 1
         batch.number = batchCount
-        inFlight.append((batch, sequences))
+        inFlight.append(batch)
         return batch
     }
 
     /// A batch under way has no verdict: its calls are for the caller to answer.
-    package mutating func abandon(_ batch: LimitBatch) { _ = takeFromFlight(batch) }
+    package mutating func abandon(_ batch: ServiceBatch) { _ = removeFromFlight(batch) }
 
-    /// In which order its calls came; `nil`: it is not under way.
-    mutating func takeFromFlight(_ batch: LimitBatch) -> [UInt64]? {
-        guard let place = inFlight.firstIndex(where: { $0.batch.number == batch.number }) else { return nil }
-        return inFlight.remove(at: place).sequences
+    /// Returns `false` if the batch is not under way.
+    mutating func removeFromFlight(_ batch: ServiceBatch) -> Bool {
+        guard let index = inFlight.firstIndex(where: { $0.number == batch.number }) else { return false }
+        inFlight.remove(at: index)
+        return true
     }
 
     /// When `nextBatch` and `expire` want to be called next because of those who wait; `nil`: nobody waits.
@@ -186,11 +183,8 @@ package struct ServiceLimiter: Sendable {
         next.inFlight = inFlight
         next.batchCount = batchCount
         next.nextSequence = nextSequence
-        let pending = waiting.map { ($0.request, $0.sequence) } + Array(zip(arrived.requests, arrivedSequences))
-        for (request, sequence) in pending {
-            next.arrived.append(request)
-            next.arrivedSequences.append(sequence)
-        }
+        for waiter in waiting { next.arrived.append(waiter.request, sequence: waiter.sequence) }
+        for (request, sequence) in arrived.calls { next.arrived.append(request, sequence: sequence) }
         return next
     }
 }
@@ -198,8 +192,14 @@ package struct ServiceLimiter: Sendable {
 // MARK: - The queue
 
 extension ServiceLimiter {
-    var emptyBatch: LimitBatch {
-        LimitBatch(definitions: definitions, serviceWide: serviceWide, perSubject: perSubject)
+    private var emptyBatch: ServiceBatch {
+        ServiceBatch(definitions: definitions, wide: serviceWide, narrow: perSubject)
+    }
+
+    /// Returns the calls that have arrived, and leaves none.
+    mutating func removeArrivals() -> ServiceBatch {
+        defer { arrived = emptyBatch }
+        return arrived
     }
 
     private mutating func takeSequence() -> UInt64 {
@@ -235,25 +235,20 @@ extension ServiceLimiter {
 
     /// These are judged with the next batch, before those who came since.
     mutating func putBack(_ requests: [(request: LimitRequest, sequence: UInt64)]) {
-        let newcomers = zip(arrived.requests, arrivedSequences)
-        arrived = emptyBatch
-        arrivedSequences.removeAll(keepingCapacity: true)
-        for (request, sequence) in requests + Array(newcomers) {
-            arrived.append(request)
-            arrivedSequences.append(sequence)
-        }
+        let newcomers = removeArrivals()
+        for (request, sequence) in requests { arrived.append(request, sequence: sequence) }
+        for (request, sequence) in newcomers.calls { arrived.append(request, sequence: sequence) }
     }
 
     /// What one batch may hold; the rest is put back. O(requests).
-    private mutating func firstPart(of batch: LimitBatch, _ sequences: [UInt64]) -> (LimitBatch, [UInt64]) {
+    private mutating func firstPart(of batch: ServiceBatch) -> ServiceBatch {
         var part = emptyBatch
-        for request in batch.requests {
-            guard !part.isFull else { break }
-            part.append(request)
+        for (request, sequence) in batch.calls {
+            guard !part.limits.isFull else { break }
+            part.append(request, sequence: sequence)
         }
-        let count = part.requests.count
-        putBack(zip(batch.requests[count...], sequences[count...]).map { (request: $0, sequence: $1) })
-        return (part, Array(sequences[..<count]))
+        putBack(batch.calls.dropFirst(part.requests.count).map { (request: $0, sequence: $1) })
+        return part
     }
 
     /// Calls to which no limit applies any more since the limits changed: for the caller to answer. O(1) with a service-wide
@@ -261,18 +256,15 @@ extension ServiceLimiter {
     package mutating func removeUnlimited() -> [LimitRequest] {
         func isUnlimited(_ request: LimitRequest) -> Bool { perSubject.isEmpty || request.subject == nil }
         guard serviceWide.isEmpty, arrived.requests.contains(where: isUnlimited) else { return [] }
-        let all = zip(arrived.requests, arrivedSequences).map { (request: $0, sequence: $1) }
-        arrived = emptyBatch
-        arrivedSequences.removeAll()
-        putBack(all.filter { !isUnlimited($0.request) })
-        return all.map(\.request).filter(isUnlimited)
+        let all = removeArrivals()
+        for (request, sequence) in all.calls where !isUnlimited(request) { arrived.append(request, sequence: sequence) }
+        return all.requests.filter(isUnlimited)
     }
 
     /// Takes those whose counter may have room again out of the queue, a part of it at a time when other sidecars want their
     /// share, and puts them before the newcomers; those who would overtake somebody stay. O(waiting and arrived).
-    private mutating func joinedByWaiters(now: Instant, sidecars: Int) -> (LimitBatch, [UInt64]) {
+    private mutating func joinedByWaiters(now: Instant, sidecars: Int) -> ServiceBatch {
         var batch = emptyBatch
-        var sequences: [UInt64] = []
         var resting: Deque<Waiter> = []
         var released: [RefusalMemory.CounterID: Int64] = [:]
         var paused: Set<RefusalMemory.CounterID> = []
@@ -293,29 +285,24 @@ extension ServiceLimiter {
                 released[waiter.binding] = cost
             }
             leave(waiter)
-            batch.append(waiter.request)
-            sequences.append(waiter.sequence)
+            batch.append(waiter.request, sequence: waiter.sequence)
         }
         waiting = resting
         for counter in paused {
             let pause = TurnSharing.pause(of: definitions[counter.definition], sidecars: sidecars)
             refusals.pause(counter, until: now.advanced(byMicroseconds: pause))
         }
-        let newcomers = zip(arrived.requests, arrivedSequences)
-        arrived = emptyBatch
-        arrivedSequences.removeAll(keepingCapacity: true)
+        let newcomers = removeArrivals()
         var first: [RefusalMemory.CounterID: UInt64] = [:]
         for waiter in waiting { first[waiter.binding] = min(first[waiter.binding] ?? .max, waiter.sequence) }
-        for (request, sequence) in newcomers {
+        for (request, sequence) in newcomers.calls {
             if standsBehindWaiters(request, sequence, first: first) {
-                arrived.append(request)
-                arrivedSequences.append(sequence)
+                arrived.append(request, sequence: sequence)
             } else {
-                batch.append(request)
-                sequences.append(sequence)
+                batch.append(request, sequence: sequence)
             }
         }
-        return (batch, sequences)
+        return batch
     }
 
     /// - Parameter first: who came first of those who wait, for each counter.
@@ -344,15 +331,11 @@ extension ServiceLimiter {
             guard request.cost > definition.capacity, !definition.isShadow, !definition.isPerSubject || hasSubject else {
                 continue
             }
-            return neverSatisfiable(by: index, remaining: definition.capacity)
+            return LimitAnswer(
+                .neverPossible, limit: definition.limit, remaining: definition.capacity, resetAfter: 0,
+                limitName: definition.name)
         }
         return nil
-    }
-
-    func neverSatisfiable(by index: Int, remaining: Int64) -> LimitAnswer {
-        LimitAnswer(
-            retryAfter: LimitAnswer.neverSatisfiable, limit: definitions[index].limit, remaining: remaining, resetAfter: 0,
-            limitName: definitions[index].name)
     }
 
     /// The refusal that holds for longest.
@@ -380,7 +363,7 @@ extension ServiceLimiter {
     ) -> LimitAnswer {
         let wait = Self.wait(until: until, now: now)
         return LimitAnswer(
-            retryAfter: wait, limit: refusal.limit, remaining: refusal.remaining,
+            .refused(retryAfter: wait), limit: refusal.limit, remaining: refusal.remaining,
             resetAfter: max(wait, refusal.wholeAt.millisecondsRoundedUp(since: now)),
             limitName: definitions[counter.definition].name)
     }
@@ -390,7 +373,7 @@ extension ServiceLimiter {
         let definition = definitions[waiter.binding.definition]
         guard let refusal = refusals[waiter.binding] else {
             return LimitAnswer(
-                retryAfter: 1, limit: definition.limit, remaining: 0, resetAfter: 1, limitName: definition.name)
+                .refused(retryAfter: 1), limit: definition.limit, remaining: 0, resetAfter: 1, limitName: definition.name)
         }
         let until = refusal.earliest(for: waiter.request.cost, ahead: refusal.costAhead, of: definition)
         return answer(for: refusal, of: waiter.binding, until: until, now: now)

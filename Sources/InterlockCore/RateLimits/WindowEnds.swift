@@ -18,7 +18,7 @@ struct WindowEnds: Sendable {
     subscript(counter: LimitBatch.Counter) -> Int64 { ends[Self.key(of: counter)] ?? 0 }
 
     private static func key(of counter: LimitBatch.Counter) -> Key {
-        Key(definition: counter.definition, subject: counter.subject.map { ExactText($0).hashValue } ?? 0)
+        Key(definition: counter.definition, subject: counter.name.map { ExactText($0).hashValue } ?? 0)
     }
 
     /// What a verdict tells of the windows that were there, and were not known.

@@ -29,7 +29,7 @@ struct CheckRoutes {
         let now = calls.now()
         if let problem = Self.refusal(by: calls, of: reference, named: service, now: now) { throw problem }
         guard calls.hasLimits(reference) else {
-            let pass = LimitAnswer(retryAfter: nil, limit: 0, remaining: 0, resetAfter: 0, limitName: nil)
+            let pass = LimitAnswer.unlimited
             reply(.object(pass.members))
             return
         }

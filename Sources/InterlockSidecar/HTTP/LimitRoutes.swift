@@ -119,7 +119,7 @@ extension HTTPProblem {
 
     /// With all that is known of the limit that binds.
     static func limited(_ decision: LimitAnswer, _ fields: RateLimitFields, service: String, mayWait: Bool) -> HTTPProblem {
-        var problem = limited(service: service, retryAfter: decision.retryAfter ?? 0, mayWait: mayWait)
+        var problem = limited(service: service, retryAfter: decision.reportedRetryAfter, mayWait: mayWait)
         problem.members.merge(decision.object) { known, _ in known }
         fields.add(to: &problem.headers)
         return problem

@@ -9,7 +9,7 @@ struct RateLimitFields {
 
     init(_ decision: LimitAnswer, limits: [LimitDefinition], hasSubject: Bool) {
         // A refused caller is told when there is room again, and never a later time than by `Retry-After`.
-        let time = decision.retryAfter.map { max(0, $0) } ?? decision.resetAfter
+        let time = decision.isTaken ? decision.resetAfter : max(0, decision.reportedRetryAfter)
         let isShadow = limits.contains { $0.isShadow && $0.name == decision.limitName }
         current = (isShadow ? nil : decision.limitName).map { name in
             var bytes: [UInt8] = []

@@ -56,7 +56,7 @@ extension LimitAnswer {
             "name": limitName.map(JSONValue.text) ?? .null,
             "remaining": .integer(remaining),
             "reset_after_ms": .integer(resetAfter),
-            "retry_after_ms": .integer(retryAfter ?? -1),
+            "retry_after_ms": .integer(reportedRetryAfter),
         ]
     }
 

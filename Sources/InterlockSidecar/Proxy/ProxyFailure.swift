@@ -187,6 +187,7 @@ extension HTTPProblem {
         let fitting = candidates.filter { $0.windowMilliseconds >= retryAfter }
         let limit = (fitting.isEmpty ? candidates : fitting).min { $0.windowMilliseconds < $1.windowMilliseconds }
         return LimitAnswer(
-            retryAfter: retryAfter, limit: limit?.limit ?? 0, remaining: 0, resetAfter: retryAfter, limitName: limit?.name)
+            .refused(retryAfter: retryAfter), limit: limit?.limit ?? 0, remaining: 0, resetAfter: retryAfter,
+            limitName: limit?.name)
     }
 }

@@ -137,7 +137,7 @@ extension RESPWriter {
         let head = start..<buffer.count
         integer(answer.remaining)
         let next = buffer.count
-        integer(answer.retryAfter ?? -1)
+        integer(answer.reportedRetryAfter)
         integer(answer.resetAfter)
         let tail = next..<buffer.count
         for call in 1..<max(1, count) {
@@ -153,7 +153,7 @@ extension RESPWriter {
         integer(answer.isTaken ? 0 : 1)
         integer(answer.limit)
         integer(answer.remaining)
-        integer(answer.retryAfter ?? -1)
+        integer(answer.reportedRetryAfter)
         integer(answer.resetAfter)
         bulkOrNull(answer.limitName)
     }
@@ -179,7 +179,7 @@ extension RESPWriter {
         bulk("remaining")
         integer(answer.remaining)
         bulk("retry_after_ms")
-        integer(answer.retryAfter ?? -1)
+        integer(answer.reportedRetryAfter)
         bulk("reset_after_ms")
         integer(answer.resetAfter)
     }
