@@ -29,7 +29,8 @@ struct GiveBackScript: ScriptCommand {
 }
 
 extension ServiceBatch {
-    /// What so many calls of the request at `place` took, to be given back; empty when Redis was not asked.
+    /// Returns the amounts that `calls` calls of the request at `place` took, to be given back; empty if Redis did not
+    /// decide.
     package func shares(
         ofRequestAt place: Int, calls: Int, by verdict: LimitVerdict, service: String, keys: KeySpace
     ) -> [TakenShare] {
@@ -37,7 +38,7 @@ extension ServiceBatch {
         return counters(ofRequestAt: place).compactMap { index in
             let counter = limits.counters[index]
             let judged = verdict.counters[index]
-            // Which of the calls a shadow had no room for is not known.
+            // The script does not report which calls a full shadow limit left uncounted.
             guard judged.excess == 0 else { return nil }
             let limit = limits.definitions[counter.definition]
             return TakenShare(

@@ -1,11 +1,11 @@
-/// Whole numbers as the scripts' `cmsgpack` has them: one MessagePack array. A batch's numbers travel so as one argument and
-/// one reply, which costs both sides a fraction of as many arguments and elements.
+/// Whole numbers in the format of the scripts' `cmsgpack`: one MessagePack array. A batch's numbers form one argument
+/// and one reply, which costs both sides a fraction of as many arguments and elements.
 /// https://github.com/msgpack/msgpack/blob/master/spec.md
 struct PackedNumbers {
     private static let array32: UInt8 = 0xDD
     private static let headerLength = 5
 
-    /// The array as it is sent.
+    /// The encoded array.
     var bytes: [UInt8] {
         var bytes = storage
         for place in 0..<4 { bytes[1 + place] = UInt8(truncatingIfNeeded: count >> UInt32(24 - 8 * place)) }
@@ -44,12 +44,12 @@ struct PackedNumbers {
 struct PackedNumberReader {
     private let bytes: [UInt8]
     private var place: Int
-    /// How many follow still.
+    /// The number of elements left.
     private var left: Int
 
     var isAtEnd: Bool { left == 0 && place == bytes.count }
 
-    /// `nil`: it is no array.
+    /// Returns `nil` if `bytes` does not begin with an array.
     init?(_ bytes: [UInt8]) {
         guard let first = bytes.first else { return nil }
         switch first {
@@ -61,7 +61,7 @@ struct PackedNumberReader {
         self.bytes = bytes
     }
 
-    /// `nil`: what comes next is no whole number.
+    /// Returns the next number; `nil` if the next element is not a whole number.
     mutating func next() -> Int64? {
         guard left > 0, place < bytes.count else { return nil }
         left -= 1

@@ -85,7 +85,7 @@ struct TakeScript: ScriptCommand {
         return verdict
     }
 
-    /// Returns `nil` if the numbers are no verdict on this batch.
+    /// Returns `nil` if the numbers are not a verdict on this batch.
     private func verdict(_ numbers: inout PackedNumberReader) -> LimitVerdict? {
         guard let time = numbers.next(), let areAllGranted = numbers.next() else { return nil }
         var verdict = LimitVerdict(timeMicroseconds: time, counters: [])
@@ -118,7 +118,7 @@ struct TakeScript: ScriptCommand {
 }
 
 extension LimitAlgorithm {
-    /// What the scripts call it.
+    /// The algorithm's number in the scripts.
     var scriptNumber: Int {
         switch self {
         case .fixed: 0

@@ -5,15 +5,15 @@
 -- ARGV  whole numbers in MessagePack, which costs a fraction of as many arguments
 --       1 the number of limits that apply to all requests, the number of limits per subject;
 --         for each limit: algorithm (0 fixed, 1 sliding, 2 gcra, 3 aligned), capacity, limit, window in ms, shadow (1
---         or 0); a time in ms of Redis' clock; for each counter, the end of its fixed window in ms after that time, from 1
---         (0: unknown); for each counter, the total cost requested from it
+--         or 0); a base time in ms of Redis' clock; for each counter, the end of its fixed window in ms, where 1 is the
+--         base time (0: unknown); for each counter, the total cost requested from it
 
 local batch = cmsgpack.unpack(ARGV[1])
 local wide, narrow = batch[1], batch[2]
 local floor, call = math.floor, redis.call
 local clock = call('TIME')
 local time = clock[1] * 1000000 + clock[2]
--- The index of the ends' base time: the counters' ends follow it, and then what is asked of each counter.
+-- The index of the base time. The counters' ends follow it, and then the cost requested from each counter.
 local ends = 3 + 5 * (wide + narrow)
 local base = batch[ends] - 2 - floor(time / 1000)
 local asked = ends + #KEYS
@@ -28,8 +28,8 @@ else
   end)
 end
 
--- For each counter: the index of its limit in the batch, and what earlier calls took. `ttl` has the ms left of fixed
--- windows, `opened` the other counters. The last ms still counts: a window ends one ms later.
+-- For each counter: the index of its limit in the batch, and its usage before this batch. `ttl` holds the ms left of
+-- fixed windows, `opened` the other counters. The last ms still counts: a window ends one ms later.
 local limit, before, ttl, opened = {}, {}, {}, {}
 local is_room_for_all = true
 local d = -2
@@ -45,8 +45,8 @@ for k = 1, #KEYS do
     local last = window > 1 and window - 1 or 1
     local left = last
     if taken > 0 then
-      -- A window does not change its end. If it was deleted and began again meanwhile, the caller gives an earlier end
-      -- until that end has passed.
+      -- The end of a window does not change. If the key was deleted and its window began again, the caller passes the
+      -- end of the deleted window until that end has passed.
       left = batch[ends + k] + base
       if batch[ends + k] == 0 or left <= 0 or left > last then
         left = call('PTTL', KEYS[k])
@@ -74,7 +74,7 @@ for k = 1, #KEYS do
   if taken + batch[asked + k] > batch[d + 1] then is_room_for_all = false end
 end
 
--- In how many microseconds counter `k` would grant `cost`, if `used` is taken of it now and nobody else takes of it.
+-- Returns the microseconds until counter `k` can grant `cost`, if its usage is now `used` and no other call takes any.
 local function wait_for(k, used, cost)
   local capacity = batch[limit[k] + 1]
   if ttl[k] then return (ttl[k] + 1) * 1000 end

@@ -1,12 +1,12 @@
 -- needs: batch
--- Updates the counters of an evaluated batch, and packs the reply.
+-- Updates the counters of an evaluated batch and packs the reply.
 
--- With `used`, brings each counter to that value; without it, takes everything requested. `details` are what the script
--- adds to the reply: first, for each counter, how many calls its shadow would refuse.
+-- With `used`, sets each counter to that usage; without it, takes everything requested. `details` is what the script
+-- adds to the reply: first, for each counter, the number of calls that its shadow limit would refuse.
 --
--- Returns whole numbers in MessagePack: time in microseconds; whether every call was granted, shadow limits included (1 or 0);
--- for each counter, what was taken before, and ms until the limit is full again after this; unless every call was granted,
--- the details.
+-- Returns whole numbers in MessagePack: the time in microseconds; 1 if every call was granted, shadow limits included,
+-- otherwise 0; for each counter, its usage before the batch, and the ms until its full capacity is available again
+-- after it; unless every call was granted, the details.
 local function take_and_reply(used, details)
   local reply, length = {time, is_room_for_all and 1 or 0}, 2
   for k = 1, #KEYS do

@@ -3,20 +3,20 @@
 -- exactly what it grants.
 --
 -- KEYS  the counters: see `batch.lua`
--- ARGV  1 the limits, and what is asked of each counter: see `batch.lua`
+-- ARGV  1 the limits, and the cost requested from each counter: see `batch.lua`
 --       2 in MessagePack: the mode (0: a request takes from all its counters or from none, 1: from each independently,
 --         2: as 1, and refused requests also count); for each run of equal requests: count, waits (1 or 0), number of
---         charges; for each charge: the counter's number from 0, the cost (less than 0: a refund)
+--         charges; for each charge: the counter's index from 0, the cost (less than 0: a refund)
 --       3 only if any charge is a refund
--- Reply see `reply.lua`; for each run, 1 if each charge had room for all its requests, else 0 and for each charge: how
---       many of the requests its counter had room for, and in how many microseconds it would have room for one more
+-- Reply see `reply.lua`; for each run: 1 if each charge had room for all its requests, otherwise 0 and for each charge:
+--       the number of requests that fit, and the microseconds until one more would fit
 --
 -- Guarantees:
 -- A request takes from all its limits or from none, unless the mode makes them independent.
 -- A fixed window never holds more than its limit, and ends one window after its first call.
 -- By the times in a sliding log, no closed window holds more than the limit.
 -- A gcra limit grants no more than its capacity at once, and no more than limit and burst in a window.
--- If refused requests count, they do up to `most_exact`. No more is refunded than was taken.
+-- Refused requests, if they count, count up to `most_exact`. A refund never exceeds what was taken.
 -- No later call overtakes one that waits for the same counter.
 -- Shadow limits refuse no request: they count granted requests up to their capacity.
 
@@ -24,8 +24,8 @@ if ARGV[3] then is_room_for_all = false end
 if is_room_for_all then return take_and_reply() end
 
 local max, min = math.max, math.min
--- Usage of each counter after this batch, how long it is blocked by requests that wait, and the reply's details of
--- shadows and runs.
+-- For each counter: its usage after this batch, and how long waiting requests block it. `details` is the part of the
+-- reply about shadow limits and runs.
 local capacity, used, shadow, blocked, details = {}, {}, {}, {}, {}
 for k = 1, #KEYS do
   capacity[k], used[k], details[k] = batch[limit[k] + 1], before[k], 0

@@ -1,4 +1,4 @@
-/// The requests of one domain that travel together.
+/// The requests of one domain that are evaluated together.
 package struct DescriptorBatch: Sendable {
     /// A request and the descriptors that the script decides.
     package struct Request: Sendable {
@@ -29,7 +29,7 @@ package struct DescriptorBatch: Sendable {
 
     package var isEmpty: Bool { requests.isEmpty }
 
-    /// Appends a request. Returns `false` if it does not fit and has to travel with the next batch.
+    /// Appends a request. Returns `false` if it does not fit and has to go into the next batch.
     mutating func append(_ request: Request) -> Bool {
         let plan = request.plan
         if plan == lastPlan {

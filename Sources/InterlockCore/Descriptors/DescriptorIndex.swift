@@ -1,11 +1,12 @@
-/// The rules of a domain, made ready to be found: a descriptor meets the rule that its entries lead to one by one, as deep as it has
-/// entries. The value itself comes before patterns, these in the order of the file, and they before a rule for any value; there is no
-/// way back from a rule that was chosen.
+/// The rules of a domain, indexed for lookup. A descriptor matches the rule that its entries lead to one by one, at the
+/// depth of its last entry. An exact value takes precedence over patterns, which apply in file order, and patterns over
+/// a rule for any value. There is no backtracking from a chosen rule.
 package struct DescriptorIndex: Sendable {
-    /// What a descriptor ends at. One of an index that has been replaced is still itself: what was decided by it can be told.
+    /// A rule at which a descriptor ends. It outlives its index, so decisions made before a reload can still be
+    /// reported.
     package final class Rule: Hashable, Sendable {
         package let rule: DescriptorRule
-        /// By which metrics and answers call it: `message_type=marketing,to_number`.
+        /// The rule's name in metrics and answers: `message_type=marketing,to_number`.
         package let path: String
 
         init(_ rule: DescriptorRule, path: String) {
@@ -13,7 +14,7 @@ package struct DescriptorIndex: Sendable {
             self.path = path
         }
 
-        /// In how many milliseconds what it has counted is forgotten; 0: it counts nothing.
+        /// The time after which the rule's counts are forgotten, in milliseconds; 0 if it counts nothing.
         package var windowMilliseconds: Int64 {
             if case .rate(let definition, _)? = rule.limit { definition.windowMilliseconds } else { 0 }
         }
@@ -23,10 +24,10 @@ package struct DescriptorIndex: Sendable {
         package func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
     }
 
-    /// What is known of a descriptor.
+    /// The rule and the counter of a descriptor.
     package struct Match: Sendable {
         package var rule: Rule
-        /// What stands for its entries in the key of its counter; empty when the rule counts nothing.
+        /// The part of the counter's key that stands for the entries; empty if the rule counts nothing.
         package var counter: String
     }
 
@@ -42,7 +43,7 @@ package struct DescriptorIndex: Sendable {
         var any: Int?
     }
 
-    /// Those that limit something, or say that nothing is limited, in the order of the file.
+    /// The rules with a limit, unlimited ones included, in file order.
     package private(set) var rules: [Rule] = []
     private var nodes: [Node] = [Node()]
 
@@ -70,7 +71,7 @@ package struct DescriptorIndex: Sendable {
         for next in rule.rules { add(next, below: node, path: path) }
     }
 
-    /// The rule that a descriptor meets; `nil`: none limits it. O(entries), and O(patterns) at each.
+    /// Returns the rule that a descriptor matches; `nil` if no rule limits it. O(entries), and O(patterns) at each.
     package func match(_ entries: some Collection<DescriptorEntry>) -> Match? {
         var node = 0
         var counter = CounterName()
@@ -81,8 +82,8 @@ package struct DescriptorIndex: Sendable {
         return match(at: node, counter)
     }
 
-    /// The rule that entries lead to which have no order, each with a key of its own: of several ways the first by their keys. O(entries²),
-    /// and O(entries) for each rule that some of them lead to in vain: no rule is met twice.
+    /// Returns the rule that unordered entries, each with a different key, lead to. If there are several ways, the
+    /// first in key order applies. O(entries²), plus O(entries) for each rule on a dead end: no rule is visited twice.
     package func match(unordered entries: [DescriptorEntry]) -> Match? {
         match(unordered: entries.sorted { $0.key < $1.key }, from: 0, CounterName())
     }
@@ -99,7 +100,7 @@ package struct DescriptorIndex: Sendable {
         return nil
     }
 
-    /// - Returns: the node that an entry leads to; `nil`, and the counter's name is as it was: to none.
+    /// - Returns: the node that an entry leads to; `nil` if there is none, which leaves the counter's name unchanged.
     private func step(from node: Int, by entry: DescriptorEntry, _ counter: inout CounterName) -> Int? {
         guard let branch = nodes[node].branches[ExactText(entry.key)] else { return nil }
         var counted = entry.value
@@ -125,7 +126,7 @@ package struct DescriptorIndex: Sendable {
 }
 
 extension DescriptorEntry {
-    /// Reads what `CounterName` writes, `key=value,key=value`; `nil`: it is none.
+    /// Parses `key=value,key=value` as `CounterName` writes it; returns `nil` if the text is invalid.
     package static func list(_ text: String) -> [DescriptorEntry]? {
         var entries: [DescriptorEntry] = []
         for part in text.utf8.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false) {
@@ -153,10 +154,10 @@ extension DescriptorEntry {
     }
 }
 
-/// The part of a counter's key that stands for a descriptor's entries: `message_type=marketing,to_number=2061111111`. No two descriptors
-/// share one: what would be taken for something else is written as in a URL.
+/// The part of a counter's key that stands for a descriptor's entries: `message_type=marketing,to_number=2061111111`.
+/// Ambiguous characters are percent-encoded as in a URL, so no two descriptors have the same text.
 package struct CounterName: Sendable {
-    /// A longer one ends in a digest of all of it.
+    /// The most bytes before a name is cut and ends in a digest of the whole.
     package static let longest = 400
 
     private var bytes: [UInt8] = []

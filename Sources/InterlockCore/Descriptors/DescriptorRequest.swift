@@ -1,11 +1,11 @@
-/// One descriptor of a request, and how much it asks for.
+/// One descriptor of a request, with its cost.
 package struct DescriptorAsk: Hashable, Sendable {
-    /// A limit that the asker brings along, in place of that of the rule.
+    /// A limit that the caller supplies in place of the rule's limit.
     package struct Override: Hashable, Sendable {
-        /// 0: nothing passes.
+        /// 0 lets nothing pass.
         package var limit: Int64
         package var window: Duration
-        /// What the limit is called in the counter's key: its window, `1m`.
+        /// The limit's name in the counter's key: its window, `1m`.
         package var name: String
 
         package init(limit: Int64, window: Duration, name: String) {
@@ -16,7 +16,7 @@ package struct DescriptorAsk: Hashable, Sendable {
     }
 
     package var entries: [DescriptorEntry]
-    /// How much to take; 0 looks without taking, less than 0 gives back.
+    /// The amount to take; 0 only reads, and a negative cost is a refund.
     package var cost: Int64
     package var override: Override?
 
@@ -27,10 +27,10 @@ package struct DescriptorAsk: Hashable, Sendable {
     }
 }
 
-/// What was decided about one descriptor.
+/// The decision about one descriptor.
 package struct DescriptorStatus: Hashable, Sendable {
     package enum Bound: Hashable, Sendable {
-        /// No rule is for it, or one that does not hold.
+        /// No rule matches, or another rule of the request replaces the matching one.
         case none
         case unlimited
         case limited(limit: Int64, window: Duration)
@@ -38,18 +38,18 @@ package struct DescriptorStatus: Hashable, Sendable {
 
     package var isOverLimit: Bool
     package var bound: Bound
-    /// `nil`: no rule is for it.
+    /// The matching rule; `nil` if no rule matches.
     package var rule: DescriptorIndex.Rule?
-    /// What can be taken still.
+    /// The amount that is left.
     package var remaining: Int64
-    /// Milliseconds until all of it can be taken again, or until a window that has not begun would end; 0: nothing is taken of a limit
-    /// without such windows, or it was not looked at.
+    /// Milliseconds until the full limit is available again, or until a window that has not begun would end. 0 if
+    /// nothing is taken from a limit without such windows, or if the counter was not read.
     package var resetAfter: Int64
-    /// The milliseconds until the cost fits, if no other call takes any; `nil` if it was taken, or that is not known.
+    /// Milliseconds until the cost fits if no other call takes any; `nil` if it was taken, or if the wait is unknown.
     package var retryAfter: Int64?
-    /// A shadow's rule would have refused it.
+    /// Whether a shadow limit would have refused the descriptor.
     package var isShadowRefusal = false
-    /// The limit is a shadow: it is not reported to callers, since it binds none of them.
+    /// Whether the limit is a shadow. Callers are not shown a shadow limit, since it refuses no request.
     package var isShadow: Bool
 
     package init(isOverLimit: Bool, bound: Bound, rule: DescriptorIndex.Rule?, remaining: Int64 = 0, resetAfter: Int64 = 0) {
@@ -62,23 +62,23 @@ package struct DescriptorStatus: Hashable, Sendable {
     }
 }
 
-/// What was decided about a request.
+/// The decision about a request.
 package struct DescriptorAnswer: Hashable, Sendable {
-    /// Why a request is refused.
+    /// The reason for a refusal.
     package enum Cause: String, Sendable {
         /// A limit is reached.
         case limit
-        /// Redis is away, or late, and this sidecar's share of a limit is used up.
+        /// Redis is unreachable or late, and this sidecar's quota of a limit is used up.
         case local
-        /// Redis is away, or late, and the domain lets nothing pass then: of what is left nothing is known.
+        /// Redis is unreachable or late, and the domain refuses everything in that case. The amount left is unknown.
         case redis
     }
 
-    /// It is over one of its limits that refuse.
+    /// Whether the request is over a limit that refuses it.
     package var isOverLimit: Bool
-    /// Of each descriptor in turn.
+    /// The status of each descriptor, in order.
     package var statuses: [DescriptorStatus]
-    /// How it was decided: if it is refused, why.
+    /// The reason, if the request is refused.
     package var cause: Cause
 
     package init(isOverLimit: Bool, statuses: [DescriptorStatus], cause: Cause = .limit) {
@@ -89,8 +89,8 @@ package struct DescriptorAnswer: Hashable, Sendable {
 }
 
 extension DescriptorAnswer {
-    /// The descriptor whose limit binds: one that is over it, else the one with the least left; `nil`: none is limited. A shadow binds
-    /// nobody.
+    /// The status of the descriptor whose limit binds: one over its limit, otherwise the one with the least left; `nil`
+    /// if none is limited. Shadow limits never bind.
     package var binding: DescriptorStatus? {
         var found: DescriptorStatus?
         for status in statuses {
@@ -106,11 +106,11 @@ extension DescriptorAnswer {
     }
 }
 
-/// A request's descriptors, each with the rule it meets.
+/// A request's descriptors, each with the rule that it matches.
 package struct DescriptorPlan: Hashable, Sendable {
-    /// A descriptor that there is something to take for.
+    /// The amount that a descriptor takes from its counter.
     package struct Charge: Hashable, Sendable {
-        /// Its counter's name; with the limit's, it is the counter's key.
+        /// The counter's name; together with the limit's name, it forms the counter's key.
         package var counter: ExactText
         package var limit: LimitDefinition
         package var isAligned: Bool
@@ -118,9 +118,9 @@ package struct DescriptorPlan: Hashable, Sendable {
     }
 
     package struct Item: Hashable, Sendable {
-        /// What is answered when it is not asked about.
+        /// The answer if the script does not decide the descriptor.
         package var status: DescriptorStatus
-        /// `nil`: it is not asked about.
+        /// `nil` if the script does not decide the descriptor.
         package var charge: Charge?
     }
 

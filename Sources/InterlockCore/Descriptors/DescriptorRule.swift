@@ -1,6 +1,7 @@
-/// One entry of a rate limit descriptor, as Envoy sends it: `(remote_address, 10.0.0.1)`. Texts are compared byte by byte.
+/// One entry of a rate limit descriptor, as Envoy sends it: `(remote_address, 10.0.0.1)`. Keys and values are compared
+/// byte by byte.
 package struct DescriptorEntry: Hashable, Sendable {
-    /// Of one descriptor, or of one bucket of quotas.
+    /// The most entries of one descriptor, or of one quota bucket.
     package static let most = 64
 
     package var key: String
@@ -21,10 +22,10 @@ package struct DescriptorEntry: Hashable, Sendable {
     }
 }
 
-/// What the values of an entry may be that a rule is for: a text in which each `*` stands for any number of characters, none included.
+/// The values that a rule matches: a text in which each `*` matches any number of characters, including zero.
 package struct DescriptorPattern: Hashable, Sendable {
     package let text: String
-    /// What stands before, between and behind the stars; one part: there is no star.
+    /// The texts before, between and after the stars; a single part if there is no star.
     private let parts: [[UInt8]]
 
     package init(_ text: String) {
@@ -34,7 +35,7 @@ package struct DescriptorPattern: Hashable, Sendable {
 
     package var hasStars: Bool { parts.count > 1 }
 
-    /// O(length of the value × parts): each part is looked for once, behind the one before it.
+    /// Returns whether the pattern matches `value`. O(length of the value × parts).
     package func matches(_ value: String) -> Bool {
         var rest = Substring(value).utf8
         guard hasStars else { return rest.elementsEqual(parts[0]) }
@@ -48,7 +49,7 @@ package struct DescriptorPattern: Hashable, Sendable {
         return rest.count >= last.count && rest.suffix(last.count).elementsEqual(last)
     }
 
-    /// Where the first `part` in `text` ends; `nil`: it has none.
+    /// Returns the index after the first `part` in `text`; `nil` if `text` does not contain it.
     private static func firstEnd(of part: [UInt8], in text: Substring.UTF8View) -> Substring.Index? {
         var start = text.startIndex
         while start < text.endIndex {
@@ -64,13 +65,13 @@ extension DescriptorPattern: DigestedSetting {
     package var digestedParts: Parts { [("text", text), ("parts", parts)] }
 }
 
-/// What a rule does with the descriptors that end at it.
+/// The limit of the descriptors that end at a rule.
 package enum DescriptorLimit: Hashable, Sendable {
-    /// They pass and are counted in the metrics only.
+    /// All descriptors pass and are counted only in the metrics.
     case unlimited
-    /// None of them passes. The window is what callers are told; there is no counter.
+    /// No descriptor passes. The window is only shown to callers; there is no counter.
     case blocked(window: Duration)
-    /// At most so many pass in each window. Its name is the last part of the counters' keys.
+    /// A limited number of descriptors pass in each window. The limit's name is the last part of the counters' keys.
     case rate(LimitDefinition, isAligned: Bool)
 
     /// The window of a limit of 0 that names none.
@@ -89,22 +90,24 @@ extension DescriptorLimit: DigestedSetting {
     package var digestedText: String { "unlimited" }
 }
 
-/// A rule of a domain: which entry it is for, what holds for the descriptors that end with that entry, and the rules for the next one.
+/// A rule of a domain: the entry it matches, the limit of descriptors that end with that entry, and the rules for the
+/// next entry.
 package struct DescriptorRule: Hashable, Sendable {
     package var key: String
-    /// `nil`: any value. Without a star the one value it is; a rule for it comes before those with stars, and these before that for any.
+    /// The value to match; `nil` for any value. A value without stars takes precedence over patterns, and patterns over
+    /// any value.
     package var value: DescriptorPattern?
-    /// `nil`: descriptors that end here are not limited.
+    /// The limit of descriptors that end here; `nil` if they are not limited.
     package var limit: DescriptorLimit?
-    /// By which other rules replace it, and answers name it; `nil`: it has none.
+    /// The name that answers report and by which other rules replace this one.
     package var name: String?
-    /// The names of rules that do not hold for a request which this one holds for.
+    /// The names of rules that do not apply to a request that this rule matches.
     package var replaces: [String] = []
-    /// It counts and reports what it would refuse, and refuses nobody.
+    /// Whether the rule only counts and reports what it would refuse. It then refuses no request.
     package var isShadow = false
-    /// All values that its pattern matches have one count together.
+    /// Whether all values that the pattern matches have one count together.
     package var sharesCount = false
-    /// Its metrics tell the values apart.
+    /// Whether the rule's metrics distinguish the values.
     package var hasDetailedMetrics = false
     package var rules: [DescriptorRule] = []
 
@@ -126,31 +129,32 @@ extension DescriptorRule: DigestedSetting {
     }
 }
 
-/// The domains of Envoy's rate limit service, and how long an answer about one may take.
+/// The domains of Envoy's rate limit service, and the time limit of its answers.
 package struct DomainSettings: Hashable, Sendable {
     package static let timeouts: ClosedRange<Duration> = .milliseconds(1) ... .seconds(60)
 
     package var definitions: [RateLimitDomain] = []
-    /// Without Redis' answer until then each domain does as when it is away. Envoy waits for 20 ms unless it is told otherwise.
+    /// The time after which a domain acts as if Redis were unreachable. Envoy waits 20 ms by default.
     package var timeout = Duration.milliseconds(15)
 
     package init() {}
 }
 
-/// A domain of Envoy's rate limit service: the rules that its descriptors are held against.
+/// A domain of Envoy's rate limit service, with the rules for its descriptors.
 package struct RateLimitDomain: Hashable, Sendable {
     package var name: String
     package var rules: [DescriptorRule]
-    /// Each descriptor of a request takes for itself, also when another one is refused. By default a request takes from all its limits
-    /// or from none.
+    /// Whether each descriptor of a request takes independently, even if another one is refused. By default, a request
+    /// takes from all its limits or from none.
     package var isIndependent = false
-    /// What is refused counts all the same, as the reference does it: it sees to it that a window once full stays so.
+    /// Whether refused requests also count, as in the reference implementation, so that a full window stays full.
     package var countsRefused = false
-    /// Nobody is refused; what would be is counted.
+    /// Whether the domain refuses no request and only counts what it would refuse.
     package var isShadow = false
-    /// What is answered while Redis cannot be reached, or is not heard of in time.
+    /// The behavior while Redis is unreachable or does not answer in time.
     package var whenRedisIsDown = OutagePolicy.local
-    /// So many descriptors have counters of their own, at least 1: of those beyond, all that end at one rule share one.
+    /// The most descriptors that have counters of their own, at least 1. Beyond that, all descriptors that end at one
+    /// rule have one counter together.
     package var maximumCounters = 100_000
 
     package init(name: String, rules: [DescriptorRule] = []) {
@@ -168,7 +172,7 @@ extension RateLimitDomain: DigestedSetting {
         ]
     }
 
-    /// By which sidecars find out that they run with different rules of a domain, as with `ServiceDefinition.digest`.
+    /// The digest by which sidecars detect that their rules of a domain differ, like `ServiceDefinition.digest`.
     package var digest: String {
         TextDigest.of(digestedLines(except: Self.unset) + Self.lines(of: rules, at: ""))
     }

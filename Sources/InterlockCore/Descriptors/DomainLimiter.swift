@@ -1,20 +1,20 @@
 internal import DequeModule
 
-/// The limits of one domain within one sidecar: which requests travel together, and what is already known. Nobody waits here: whoever
-/// asks for a decision has milliseconds to hear it.
+/// The limits of one domain in one sidecar. Groups requests into batches and remembers refusals. No request waits for a
+/// limit: its client expects the decision within milliseconds.
 ///
-/// One batch is under way, and a second one follows it where there is work enough for both. The caller asks `nextBatch` at the end of
-/// its tick, has the script judge it, and hands the verdict to `settle`.
+/// Usually one batch is under way; a second may follow it if it is large enough to be worth it. The caller calls
+/// `nextBatch` at the end of its tick, has the script evaluate the batch, and passes the verdict to `settle`.
 package struct DomainLimiter: Sendable {
-    /// What the caller is to do with a request that just came.
+    /// The result of admitting a request.
     package enum Admission: Sendable {
-        /// Known without Redis.
+        /// Answered without Redis.
         case answered(DescriptorAnswer)
-        /// It travels with the next batch.
+        /// The request is part of the next batch.
         case queued
     }
 
-    /// What became of one request of a batch.
+    /// The answer to one request.
     package struct Settlement: Sendable {
         package var id: Int
         package var answer: DescriptorAnswer
@@ -25,7 +25,8 @@ package struct DomainLimiter: Sendable {
 
     package let domain: RateLimitDomain
     package let index: DescriptorIndex
-    /// By how long their counters last at most, in milliseconds: what counts for a second is not remembered for a month.
+    /// The known counters, by the longest time that they last, in milliseconds. A counter of one second is not
+    /// remembered for a month.
     private var subjects: [Int64: SubjectBook] = [:]
     private var refusals = RefusalMemory()
     private var arrived: Deque<DescriptorBatch.Request> = []
@@ -37,7 +38,7 @@ package struct DomainLimiter: Sendable {
         index = DescriptorIndex(domain.rules)
     }
 
-    /// How many descriptors have counters of their own.
+    /// Returns the number of descriptors that have counters of their own.
     package func countersKnown(now: Instant) -> Int {
         subjects.reduce(0) { $0 + $1.value.count(windowMilliseconds: $1.key, now: now) }
     }
@@ -48,7 +49,8 @@ package struct DomainLimiter: Sendable {
         inFlight.isEmpty || (inFlight.count < Self.mostInFlight && arrived.count >= Self.worthFollowing)
     }
 
-    /// The domain's rules changed: what is remembered no longer holds. Requests that travel are judged by the rules they came under.
+    /// Returns the limiter for changed rules. Refusals and known counters are forgotten; admitted requests keep the
+    /// rules they arrived under.
     package func redefined(_ domain: RateLimitDomain) -> DomainLimiter {
         var next = DomainLimiter(domain: domain)
         next.arrived = arrived
@@ -59,12 +61,12 @@ package struct DomainLimiter: Sendable {
 
     // MARK: Requests
 
-    /// A request arrives. O(entries of its descriptors).
+    /// Admits a request. O(entries of its descriptors).
     package mutating func admit(_ asks: [DescriptorAsk], id: Int, now: Instant) -> Admission {
         var plan = DescriptorPlan(items: asks.map { item(for: $0, now: now) })
         dropReplaced(&plan, of: asks)
         let isRefused = plan.items.contains { $0.status.isOverLimit }
-        // What is known to be refused takes nothing of the others.
+        // A request that is known to be refused takes nothing from its other limits.
         if isRefused, !domain.isIndependent { for place in plan.items.indices { plan.items[place].charge = nil } }
         guard plan.asks else { return .answered(answer(plan.items.map(\.status))) }
         arrived.append(DescriptorBatch.Request(id: id, plan: plan, at: now))
@@ -86,7 +88,8 @@ package struct DomainLimiter: Sendable {
         }
     }
 
-    /// The asker's own limit counts as the rule's would, and where there is none as the domain's rules do by default.
+    /// Applies the caller's own limit. It counts by the algorithm of the rule's limit or, without one, by the domain's
+    /// default.
     private mutating func item(
         for ask: DescriptorAsk, override: DescriptorAsk.Override, _ match: DescriptorIndex.Match?, now: Instant
     ) -> DescriptorPlan.Item {
@@ -109,7 +112,7 @@ package struct DomainLimiter: Sendable {
         return item(for: ask, counter: counter, limit, isAligned, rule: match?.rule, isShadow: false, now: now)
     }
 
-    /// The retry time of a limit of 0: a day, however short the window is.
+    /// Returns the item of a limit of 0. Its reset time is at least a day, however short the window is.
     private func blocked(rule: DescriptorIndex.Rule?, isShadow: Bool, window: Duration, cost: Int64) -> DescriptorPlan.Item {
         var status = DescriptorStatus(
             isOverLimit: cost > 0 && !isShadow, bound: .limited(limit: 0, window: window), rule: rule,
@@ -154,22 +157,24 @@ package struct DomainLimiter: Sendable {
             charge: .init(counter: ExactText(counter), limit: limit, isAligned: isAligned, cost: ask.cost))
     }
 
-    /// In how many milliseconds its counters have lapsed: doublings of its window, for askers bring limits of all sizes.
+    /// Returns a time by which the limit's counters have lapsed, in milliseconds. It doubles the window, because
+    /// callers bring limits of all sizes and each distinct time has its own `SubjectBook`.
     private static func span(of limit: LimitDefinition) -> Int64 {
         var span = limit.windowMilliseconds
         while span < limit.memoryMilliseconds { span *= 2 }
         return span
     }
 
-    /// With all that a limit is: what was known of another one, which a reload has replaced, says nothing of this one.
+    /// Returns an ID made of all properties of the limit. After a reload, a refusal by the old limit does not apply to
+    /// the new one.
     private static func counterID(_ counter: String, _ limit: LimitDefinition, isAligned: Bool) -> RefusalMemory.CounterID {
         let algorithm = isAligned ? "aligned" : limit.algorithm.name.rawValue
         return RefusalMemory.CounterID(
             definition: Int(limit.limit), subject: "\(counter):\(limit.name):\(algorithm):\(limit.capacity)")
     }
 
-    /// A rule that another one of the request replaces does not hold. In whose place the asker's own limit is replaces none, and is not
-    /// replaced.
+    /// Drops the rules that another rule of the request replaces. A rule under a caller's own limit neither replaces
+    /// another nor is replaced.
     private func dropReplaced(_ plan: inout DescriptorPlan, of asks: [DescriptorAsk]) {
         guard plan.items.contains(where: { $0.status.rule?.rule.replaces.isEmpty == false }) else { return }
         let rules = zip(asks, plan.items).map { ask, item in ask.override == nil ? item.status.rule?.rule : nil }
@@ -188,15 +193,15 @@ package struct DomainLimiter: Sendable {
 
     // MARK: Batches
 
-    /// The requests to be judged next, oldest first; `nil` unless `mayFlush`, or when there is nothing to ask.
+    /// Returns the requests to evaluate next, oldest first; `nil` unless `mayFlush`, or if there are none to send.
     package mutating func nextBatch() -> DescriptorBatch? {
         guard mayFlush, let batch = batchOfArrivals(until: nil) else { return nil }
         inFlight.append(batch)
         return batch
     }
 
-    /// The first of those who are not asked about yet, as many as fit together.
-    /// - Parameter end: only those who came until then.
+    /// Removes and returns the oldest requests that were not sent yet, as many as fit into one batch.
+    /// - Parameter end: the latest arrival to include; `nil` for all.
     private mutating func batchOfArrivals(until end: Instant?) -> DescriptorBatch? {
         var batch = DescriptorBatch(mode: domain.countsRefused ? .always : domain.isIndependent ? .apart : .together)
         let taken =
@@ -211,11 +216,11 @@ package struct DomainLimiter: Sendable {
         return batch
     }
 
-    /// When the oldest request came that has no answer; `nil`: there is none.
+    /// The arrival time of the oldest unanswered request; `nil` if all are answered.
     package var oldest: Instant? { inFlight.first { !$0.isOverdue }?.requests.first?.at ?? arrived.first?.at }
 
-    /// Requests that came until `end` and have no answer: whoever asked cannot wait. Those that are under way stay so, that Redis is not
-    /// asked for more than it answers; what it says of them comes too late.
+    /// Returns the unanswered requests that arrived by `end`: their clients cannot wait longer. Those under way stay
+    /// under way, so that Redis is not sent more than it can answer, and their verdicts are too late.
     package mutating func removeOverdue(until end: Instant) -> [DescriptorBatch] {
         var overdue: [DescriptorBatch] = []
         for place in inFlight.indices where !inFlight[place].isOverdue {
@@ -227,19 +232,19 @@ package struct DomainLimiter: Sendable {
         return overdue
     }
 
-    /// A batch under way is so no more. `false`: its requests have been answered.
+    /// Ends a batch under way. Returns `false` if its requests have already been answered.
     package mutating func end(_ batch: DescriptorBatch) -> Bool {
         guard let place = inFlight.firstIndex(where: { $0.number == batch.number }) else { return false }
         return !inFlight.remove(at: place).isOverdue
     }
 
-    /// Redis has been away: what was refused may now be granted.
+    /// Forgets refusals after Redis was unreachable: refused requests may now be granted.
     package mutating func forgetRefusals() { refusals.forgetAll() }
 
-    /// The verdict on a batch: an answer for each of its requests, in order.
+    /// Applies the verdict on a batch: appends an answer for each of its requests, in order.
     /// - Parameters:
-    ///   - cause: why this verdict refuses.
-    ///   - sentAt: before the batch was sent.
+    ///   - cause: the cause of this verdict's refusals.
+    ///   - sentAt: a time before the batch was sent.
     package mutating func settle(
         _ verdict: LimitVerdict, of batch: DescriptorBatch, cause: DescriptorAnswer.Cause = .limit, sentAt: Instant,
         now: Instant, into settlements: inout [Settlement]
@@ -297,7 +302,7 @@ package struct DomainLimiter: Sendable {
                 let counter = batch.charges[index].counter
                 let fit = fits[index - charges.lowerBound]
                 let isShadow = batch.isShadow(counter)
-                // Each descriptor has a charge of its own: the second one of a counter finds less room.
+                // Each descriptor has its own charge: the second one of a counter finds less room.
                 if batch.mode != .together { count(index, batch, &used) }
                 // If a request needs all its counters, only the fullest one refuses it.
                 let isOver = number >= fit && (batch.mode != .together || isShadow || fit == granted)
@@ -331,7 +336,7 @@ package struct DomainLimiter: Sendable {
                     continue
                 }
                 let judged = verdict.counters[charge.counter]
-                // A counter with room left did not refuse: another one of the request did.
+                // A counter with room left did not refuse; another counter of the request did.
                 let isFull = judged.capacity - used[charge.counter] < charge.cost
                 guard fit.count < run.count, isFull, !limit.isShadow else { continue }
                 refusals.remember(

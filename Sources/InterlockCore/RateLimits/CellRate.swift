@@ -1,8 +1,8 @@
-/// The shape of the generic cell rate algorithm (ITU-T I.371, as redis-cell keeps it): at most `capacity` units at once, and
-/// one more every window ÷ limit, which is kept exact: whole microseconds and limit-ths of one.
+/// The parameters of the generic cell rate algorithm (ITU-T I.371, as in redis-cell): at most `capacity` units at once,
+/// and one more every window ÷ limit. That interval is exact: whole microseconds plus limit-ths of one.
 package struct CellRate: Hashable, Sendable {
-    /// How long it may take until `capacity` units are there again, in microseconds: a hundred years. With today's time added
-    /// it stays below 2⁵³, up to which Redis' scripts count exactly.
+    /// The longest allowed time until `capacity` units are available again, in microseconds: a hundred years. Added to
+    /// the current time, it stays below 2⁵³, up to which Redis' scripts count exactly.
     package static let longestFillMicroseconds: Int64 = 100 * 366 * 86_400 * 1_000_000
 
     package let limit: Int64
@@ -15,14 +15,14 @@ package struct CellRate: Hashable, Sendable {
         self.capacity = capacity
     }
 
-    /// Whether its arithmetic is exact in a script.
+    /// Whether a script can compute with this rate exactly.
     package var isExact: Bool {
         let (high, low) = capacity.multipliedFullWidth(by: windowMicroseconds)
         let (mostHigh, mostLow) = Self.longestFillMicroseconds.multipliedFullWidth(by: limit)
         return (high, low) <= (mostHigh, mostLow)
     }
 
-    /// A time: whole microseconds and limit-ths of one.
+    /// A time: `whole` microseconds plus `part` limit-ths of one.
     struct Time: Hashable, Comparable, Sendable {
         var whole: Int64
         var part: Int64
@@ -33,7 +33,7 @@ package struct CellRate: Hashable, Sendable {
         static func < (left: Time, right: Time) -> Bool { (left.whole, left.part) < (right.whole, right.part) }
     }
 
-    /// What `units` take up. Saturates.
+    /// Returns the time of `units`. Saturates.
     func time(of units: Int64) -> Time {
         let (steps, rest) = windowMicroseconds.quotientAndRemainder(dividingBy: limit)
         let (whole, overflow) = units.multipliedReportingOverflow(by: steps)
@@ -55,11 +55,12 @@ package struct CellRate: Hashable, Sendable {
             ? Time(whole: left.whole - right.whole - 1, part: parts + limit) : Time(whole: left.whole - right.whole, part: parts)
     }
 
-    /// How many units a backlog of `time` is, begun ones included; `capacity + 1` for any above the capacity.
+    /// Returns the number of units in a backlog of `time`, partial ones included; `capacity + 1` for any backlog above
+    /// the capacity.
     func units(in time: Time) -> Int64 {
         guard time > Time(whole: 0, part: 0) else { return 0 }
         guard time <= self.time(of: capacity) else { return capacity + 1 }
-        // The least number whose time is not shorter. O(log capacity).
+        // Finds the smallest number whose time is not shorter. O(log capacity).
         var low: Int64 = 0
         var high = capacity
         while low < high {
@@ -70,10 +71,11 @@ package struct CellRate: Hashable, Sendable {
     }
 }
 
-/// What was taken of a `CellRate`, as its theoretical arrival time.
+/// The usage of a `CellRate`, stored as its theoretical arrival time.
 struct CellBucket: Sendable {
     let rate: CellRate
-    /// When all of it is there again, in microseconds of the caller's clock; `nil`: it is.
+    /// The time at which all units are available again, in microseconds of the caller's clock; `nil` before the first
+    /// take.
     private var fullAt: CellRate.Time?
 
     init(rate: CellRate) {
@@ -85,7 +87,7 @@ struct CellBucket: Sendable {
         return max(fullAt ?? present, present)
     }
 
-    /// The units that are taken, begun ones included.
+    /// Returns the number of taken units, partial ones included.
     func taken(now: Int64) -> Int64 {
         rate.units(in: rate.difference(arrival(now: now), CellRate.Time(whole: now, part: 0)))
     }
@@ -94,28 +96,29 @@ struct CellBucket: Sendable {
         fullAt = rate.sum(arrival(now: now), rate.time(of: units))
     }
 
-    /// In how many microseconds no more than `units` will be taken.
+    /// Returns the microseconds until at most `units` are taken.
     func wait(until units: Int64, now: Int64) -> Int64 {
         let due = rate.difference(arrival(now: now), rate.time(of: max(0, units)))
         return max(0, due.roundedUp - now)
     }
 }
 
-/// A request to take from a rate that the caller names with each call, as `CL.THROTTLE` of redis-cell does.
+/// A request to take from a rate that the caller specifies in each call, like `CL.THROTTLE` of redis-cell.
 package struct ThrottleRequest: Hashable, Sendable {
     package static let bursts: ClosedRange<Int64> = 0...LimitDefinition.largestBurst
     package static let counts: ClosedRange<Int64> = 1...LimitDefinition.largestSmoothLimit
-    /// In seconds: up to a year.
+    /// The allowed periods in seconds: up to a year.
     package static let periods: ClosedRange<Int64> = 1...(366 * 86_400)
     package static let quantities: ClosedRange<Int64> = 0...LimitRequest.costs.upperBound
 
     package let key: ResourceName
     package let rate: CellRate
-    /// How much is taken; 0 only looks.
+    /// The amount to take; 0 only reads.
     package let quantity: Int64
 
-    /// At most `maximumBurst` + 1 at once, and `count` in each `period` seconds; each within its bounds.
-    /// - Returns: `nil`: it would take more than a hundred years until the burst is there again.
+    /// Creates a request for at most `maximumBurst` + 1 at once, and `count` in each `period` seconds. Each argument
+    /// must be in its range.
+    /// - Returns: `nil` if the burst would take more than a hundred years to refill.
     package init?(key: ResourceName, maximumBurst: Int64, count: Int64, period: Int64, quantity: Int64 = 1) {
         precondition(Self.bursts.contains(maximumBurst) && Self.counts.contains(count), "out of bounds")
         precondition(Self.periods.contains(period) && Self.quantities.contains(quantity), "out of bounds")
@@ -126,16 +129,16 @@ package struct ThrottleRequest: Hashable, Sendable {
     }
 }
 
-/// What redis-cell answers.
+/// The reply of redis-cell.
 package struct ThrottleAnswer: Hashable, Sendable {
     package var isLimited: Bool
-    /// The most at once.
+    /// The most that can be taken at once.
     package var limit: Int64
-    /// What is left of it.
+    /// The amount that is left.
     package var remaining: Int64
-    /// When the same call could be granted, in seconds rounded up; -1 when it was, and when it never can be.
+    /// Seconds until the same call could be granted, rounded up; -1 if it was granted or never can be.
     package var retryAfterSeconds: Int64
-    /// When all of it is there again, in seconds rounded up.
+    /// Seconds until the full limit is available again, rounded up.
     package var resetAfterSeconds: Int64
 
     package init(isLimited: Bool, limit: Int64, remaining: Int64, retryAfterSeconds: Int64, resetAfterSeconds: Int64) {

@@ -11,9 +11,9 @@ package struct LimitAnswer: Hashable, Sendable {
     package var outcome: Outcome
     /// The amount that the binding limit allows.
     package var limit: Int64
-    /// The part of the binding window that is left.
+    /// The amount that is left in the binding window.
     package var remaining: Int64
-    /// Milliseconds until the binding window is whole again.
+    /// Milliseconds until the binding window has its full capacity again.
     package var resetAfter: Int64
     /// The name of the binding limit at the time of the decision; `nil` if no limit binds. A reload may have removed it
     /// since.

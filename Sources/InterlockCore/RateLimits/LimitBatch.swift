@@ -21,7 +21,7 @@ package struct LimitBatch: Sendable {
         package var isAligned = false
         /// The end of its fixed window, in ms of Redis' clock; 0: unknown.
         package var endsAt: Int64 = 0
-        /// The total cost that all requests ask of it, refunds excluded.
+        /// The total cost that all requests take from it, refunds excluded.
         package var asked: Int64 = 0
     }
 
@@ -31,16 +31,16 @@ package struct LimitBatch: Sendable {
         package var cost: Int64
     }
 
-    /// Requests in a row that ask for the same.
+    /// Consecutive equal requests.
     package struct Run: Equatable, Sendable {
         package var count: Int
         package var charges: Range<Int>
-        /// Whether they wait if they are refused. Later requests then cannot take from the counters that refused them.
+        /// Whether refused requests wait. Later requests then cannot take from the counters that refused them.
         package var waits = false
     }
 
-    /// Bounds for a batch, because Redis serves no other client while it evaluates one: a larger batch would take longer
-    /// than some tens of milliseconds.
+    /// Limits of a batch. Redis serves no other client during an evaluation, and a larger batch would take longer than
+    /// some tens of milliseconds.
     static let mostCounters = 2000
     static let mostCharges = 8000
 
@@ -51,7 +51,7 @@ package struct LimitBatch: Sendable {
     package private(set) var order: [Int]
     /// The number of definitions in `order` that apply to every request.
     package private(set) var wideCount: Int
-    /// In the order of the script's keys.
+    /// The counters in the order of the script's keys.
     package private(set) var counters: [Counter]
     /// The charges of all runs, one run after the other.
     package private(set) var charges: [Charge] = []

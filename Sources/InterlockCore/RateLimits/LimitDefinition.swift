@@ -1,15 +1,15 @@
-/// How a limit counts.
+/// The algorithm by which a limit counts.
 public enum LimitAlgorithm: Hashable, Sendable {
-    /// A counter that its first call sets up and that is gone a window later. Cheapest; across an edge between two windows
-    /// up to twice the limit can pass.
+    /// A counter that starts with its first call and expires one window later. The cheapest algorithm; up to twice the
+    /// limit can pass across the boundary of two windows.
     case fixed
-    /// A log of what was granted: in no window of that length, wherever it begins, more than the limit.
+    /// A log of grants: no window of that length, wherever it begins, holds more than the limit.
     case sliding
-    /// Evenly spaced calls, with `burst` of them ahead of their time: the generic cell rate algorithm of ITU-T I.371, as
-    /// redis-cell keeps it. In no window more than the limit and the burst.
+    /// Evenly spaced calls, of which `burst` may come early: the generic cell rate algorithm of ITU-T I.371, as in
+    /// redis-cell. No window holds more than the limit plus the burst.
     case gcra(burst: Int64)
 
-    /// As the configuration spells it.
+    /// The names used in the configuration.
     package enum Name: String, CaseIterable, Sendable {
         case fixed, sliding, gcra
     }
@@ -32,32 +32,33 @@ extension LimitAlgorithm: DigestedSetting {
 
 /// One limit of a service: at most `limit` calls (or cost) in each window.
 public struct LimitDefinition: Hashable, Sendable {
-    /// The most that any limit may allow.
+    /// The largest allowed limit.
     public static let largestLimit: Int64 = 1_000_000_000_000_000
-    /// The most that a `sliding` limit may allow in its window: each grant is remembered for as long.
+    /// The largest `sliding` limit: each grant is remembered for one window.
     public static let largestSlidingLimit: Int64 = 10_000
-    /// The most of a `gcra` limit and of its burst: beyond, its arithmetic would not be exact.
+    /// The largest `gcra` limit: beyond it, the arithmetic would not be exact.
     public static let largestSmoothLimit: Int64 = 1_000_000_000
     /// The largest `burst` of a `gcra` limit.
     public static let largestBurst: Int64 = 1_000_000
 
-    /// The part of the counter's key that names this limit; unique within the service. By default its window: `1s`. It has
-    /// neither a colon nor a tilde, so that no limit's key can be another's key with a subject or a suffix.
+    /// The part of the counter's key that names this limit; unique within the service. The default is its window: `1s`.
+    /// It contains no colon or tilde, so no limit's key can equal another limit's key with a subject or a suffix.
     public var name: String
     /// The most that is granted in one window, 1 or more.
     public var limit: Int64
     /// The window's length.
     public var window: Duration
-    /// How it counts.
+    /// The algorithm by which the limit counts.
     public var algorithm: LimitAlgorithm
-    /// Whether each subject has a count of its own; such a limit binds only calls that name a subject.
+    /// Whether each subject has its own count. Such a limit applies only to calls that name a subject.
     public var isPerSubject: Bool
-    /// It counts and reports what it would refuse, and refuses nobody.
+    /// Whether the limit only counts and reports what it would refuse. It then refuses no call.
     public var isShadow: Bool
-    /// A call that names no subject is refused as invalid, not let pass uncounted. For a limit that counts per subject.
+    /// Whether a call without a subject is refused as invalid instead of passing uncounted. For limits that count per
+    /// subject.
     public var requiresSubject: Bool
 
-    /// A limit; it is checked when a configuration is made of it.
+    /// Creates a limit. A configuration validates its limits.
     public init(
         name: String, limit: Int64, window: Duration, algorithm: LimitAlgorithm = .fixed, isPerSubject: Bool = false,
         isShadow: Bool = false, requiresSubject: Bool = false
@@ -74,14 +75,14 @@ public struct LimitDefinition: Hashable, Sendable {
     /// The window's length in milliseconds.
     package var windowMilliseconds: Int64 { window.wholeMilliseconds }
 
-    /// In how many milliseconds nothing counts any more of what was granted: the window, or of `gcra` the time of all that can be granted at
-    /// once where that is longer.
+    /// The time after which no grant counts, in milliseconds: the window, or for `gcra` the refill time of the capacity
+    /// if that is longer.
     package var memoryMilliseconds: Int64 {
         guard case .gcra = algorithm else { return windowMilliseconds }
         return max(windowMilliseconds, cellRate.time(of: capacity).whole / 1000 + 1)
     }
 
-    /// What can be granted at one instant when nothing was granted for long; a higher cost can never be granted.
+    /// The most that can be granted at once after a long idle time; a higher cost can never be granted.
     package var capacity: Int64 {
         if case .gcra(let burst) = algorithm { burst + 1 } else { limit }
     }
@@ -91,8 +92,8 @@ public struct LimitDefinition: Hashable, Sendable {
         CellRate(limit: limit, windowMicroseconds: windowMilliseconds * 1000, capacity: capacity)
     }
 
-    /// The least time in which `cost` can be granted when none is left, in microseconds: for `gcra` a call's own time for
-    /// each, else a window for each limit of it that is begun, but for the first.
+    /// Returns the least time in which `cost` can be granted when nothing is left, in microseconds: for `gcra` the time
+    /// of its units, otherwise one window for each started multiple of the limit after the first.
     func leastTime(toGrant cost: Int64) -> Int64 {
         if case .gcra = algorithm { return cellRate.time(of: max(0, cost)).whole }
         let (time, overflow) = ((max(1, cost) - 1) / limit).multipliedReportingOverflow(by: windowMilliseconds * 1000)
@@ -109,11 +110,11 @@ extension LimitDefinition: DigestedSetting {
     }
 }
 
-/// What a service does when a limit is reached, besides refusing the call.
+/// The behavior of a service at a limit, besides refusing the call.
 public struct LimitPolicy: Hashable, Sendable {
-    /// What becomes of a call at the limit.
+    /// The handling of a call at the limit.
     public enum Action: String, CaseIterable, Sendable {
-        /// A guarded proxy call waits for its turn; a call by `TAKE` or `PERMIT` is refused at once unless it said `WAIT`.
+        /// A guarded proxy call waits for its turn. `TAKE` and `PERMIT` are refused at once unless they say `WAIT`.
         case wait
         /// The call is refused.
         case deny
@@ -121,16 +122,17 @@ public struct LimitPolicy: Hashable, Sendable {
         case trip
     }
 
-    /// What becomes of a call at the limit.
+    /// The handling of a call at the limit.
     public var action: Action
-    /// For how long a trip by the limit opens the breaker: a random time between these two.
+    /// The range of the random time for which a trip by the limit opens the breaker.
     public var pause: ClosedRange<Duration>
-    /// For how long a guarded call waits for its turn, at a limit and for a free place, before it is refused.
+    /// The time for which a guarded call waits for its turn at a limit and for a free slot before it is refused.
     public var patience: Duration
-    /// The most calls that may wait for a turn in this sidecar, for this service; and as many for a free place.
+    /// The most calls of this service that may wait for a turn in this sidecar; the same number may wait for a free
+    /// slot.
     public var maximumWaiting: Int
 
-    /// A policy; what is left out has its default.
+    /// Creates a policy.
     public init(
         action: Action = .deny,
         pause: ClosedRange<Duration> = .seconds(2) ... .seconds(3),
@@ -152,9 +154,9 @@ extension LimitPolicy: DigestedSetting {
 
 extension LimitPolicy.Action: DigestedSetting {}
 
-/// What a service's limits and breaker do while Redis cannot be reached.
+/// The behavior of a service's limits and breaker while Redis is unreachable.
 public enum OutagePolicy: String, CaseIterable, Hashable, Sendable {
-    /// This sidecar grants its own share: limit ÷ sidecars.
+    /// This sidecar grants its own quota: limit ÷ sidecars.
     case local
     /// Everything is granted.
     case allow

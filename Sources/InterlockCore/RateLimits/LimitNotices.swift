@@ -1,8 +1,8 @@
-/// What is to be told of a service's limits: each kind once for each limit and window, however many calls and subjects
-/// there are.
+/// The notices about a service's limits: one of each kind per limit and window, however many calls and subjects there
+/// are.
 package struct LimitNotices: Sendable {
     package enum Kind: CaseIterable, Sendable {
-        /// Four fifths of the capacity were reached.
+        /// Usage reached four fifths of the capacity.
         case near
         /// A call was refused.
         case reached
@@ -10,21 +10,20 @@ package struct LimitNotices: Sendable {
         case shadow
     }
 
-    /// One of them.
     package struct Notice: Equatable, Sendable {
         package var kind: Kind
         package var definition: Int
         package var subject: String?
-        /// What was taken when it happened.
+        /// The usage at that time.
         package var used: Int64
         package var capacity: Int64
     }
 
-    /// The least time between two of a kind, in milliseconds.
+    /// The shortest pause between two notices of a kind, in milliseconds.
     private static let leastPause: Int64 = 1000
 
     private let definitions: [LimitDefinition]
-    /// For each kind and definition, when it may be told again.
+    /// For each kind and definition, the time from which the next notice may be given.
     private var quietUntil: [Instant]
     private(set) var pending: [Notice] = []
 
@@ -33,14 +32,14 @@ package struct LimitNotices: Sendable {
         quietUntil = Array(repeating: Instant(nanoseconds: .min), count: definitions.count * Kind.allCases.count)
     }
 
-    /// What there is to tell of a counter that a batch was judged with.
+    /// Adds the notices that follow from an evaluated batch for one of its counters.
     mutating func judged(
         _ counter: LimitBatch.Counter, before: Int64, after: Int64, capacity: Int64, excess: Int64, isRefused: Bool, now: Instant
     ) {
         func notice(_ kind: Kind) -> Notice {
             Notice(kind: kind, definition: counter.definition, subject: counter.name, used: after, capacity: capacity)
         }
-        // Of a single place there is nothing near to its being taken.
+        // A capacity of 1 has no state between empty and full.
         if capacity > 1, Self.isNear(after, capacity), !Self.isNear(before, capacity) { add(notice(.near), now: now) }
         if isRefused { add(notice(.reached), now: now) }
         if excess > 0 { add(notice(.shadow), now: now) }

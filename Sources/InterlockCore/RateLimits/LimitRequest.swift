@@ -1,17 +1,18 @@
-/// A call that asks for its share of a service's limits.
+/// A request to take from a service's limits, for one or more equal calls.
 package struct LimitRequest: Equatable, Sendable {
-    /// What one call may cost: the costs of all calls that can wait or travel together fit into 64 bits.
+    /// The allowed cost of one call. The costs of all calls that can wait together or fit into one batch fit into 64
+    /// bits.
     package static let costs: ClosedRange<Int64> = 1...1_000_000_000_000
 
-    /// The caller's own mark; comes back with the answer.
+    /// The caller's identifier, returned with the answer.
     package var id: Int
-    /// For how many equal calls it stands; more than one only without a deadline.
+    /// The number of equal calls; more than one only without a deadline.
     package var count: Int
-    /// How much each call takes, 1 or more.
+    /// The cost of each call, 1 or more.
     package var cost: Int64
-    /// Whom it counts for in the per-subject limits; `nil`: they do not bind it.
+    /// The subject (a tenant) for per-subject limits; `nil` if they do not apply.
     package var subject: String?
-    /// Until when it is willing to wait for its turn; `nil`: not at all.
+    /// The time until which the call may wait for its turn; `nil` if it does not wait.
     package var deadline: Instant?
 
     package init(id: Int, count: Int = 1, cost: Int64 = 1, subject: String? = nil, deadline: Instant? = nil) {

@@ -1,36 +1,37 @@
-/// Judges batches while Redis is away, by this sidecar's share of each limit, under the same rules as the script.
+/// Evaluates batches while Redis is unreachable, under the same rules as the script, by this sidecar's quota of each
+/// limit.
 package struct LocalCounters: Sendable {
-    /// A limit is known by its name: what it has granted counts on when it is configured anew.
+    /// Limits are identified by name, so usage survives a change of the limit.
     private struct CounterID: Hashable {
         var limit: String
         var subject: ExactText?
     }
 
-    /// So many, unless another number is said.
+    /// The default number of per-subject counters.
     package static let capacity = 4096
-    /// Those are told to look again after so many milliseconds.
+    /// The retry time of subjects beyond the capacity, in milliseconds.
     private static let retryMilliseconds: Int64 = 1000
-    /// The least time between two looks for counters that count nothing any more, in milliseconds.
+    /// The shortest pause between two sweeps for lapsed counters, in milliseconds.
     private static let leastSweepPause: Int64 = 100
 
     private var shares: [CounterID: LocalShare] = [:]
     private var subjectCount = 0
-    /// The most counters of subjects that are kept; further subjects are refused for the time being.
+    /// The most per-subject counters. Further subjects are refused until a sweep frees one.
     private let capacity: Int
     private var nextSweepAt = Instant(nanoseconds: .min)
-    /// Until when something that was taken may still count.
+    /// The time until which any grant may still count.
     private var countsUntil = Instant(nanoseconds: .min)
 
     package init(capacity: Int = Self.capacity) {
         self.capacity = capacity
     }
 
-    /// Whether nothing that was granted counts any more. Until then they are kept although Redis is back: it may go again, and
-    /// nobody gets a share twice in a window.
+    /// Returns whether all grants have lapsed. Until then the counters outlive an outage: Redis may fail again, and no
+    /// quota may be granted twice in a window.
     package func mayBeForgotten(at now: Instant) -> Bool { countsUntil <= now }
 
-    /// Decides a batch as `take.lua` does. Refunds are left to Redis, which has the counters that they belong to.
-    /// - Parameter sidecars: the number of sidecars that divide the limits, as far as is known now.
+    /// Evaluates a batch as `take.lua` does. Ignores refunds, since their counters are in Redis.
+    /// - Parameter sidecars: the number of sidecars known to divide the limits.
     package mutating func judge(_ batch: LimitBatch, sidecars: Int = 1, now: Instant) -> LimitVerdict {
         var opened = open(batch, sidecars: sidecars, now: now)
         // The wait for each counter that a waiting request found full: no later request may overtake it.
@@ -64,10 +65,10 @@ package struct LocalCounters: Sendable {
         return LimitVerdict(timeMicroseconds: 0, counters: close(opened, now: now), fits: fits)
     }
 
-    /// The counters of a batch while it is judged.
+    /// The counters of a batch during its evaluation.
     private struct Opened {
         var ids: [CounterID]
-        /// What is judged is kept only when it grants something. `nil`: there is no place for another subject.
+        /// The quota of each counter, kept only if it grants something; `nil` if there is no room for another subject.
         var shares: [LocalShare?]
         var counters: [LimitVerdict.Counter]
         private(set) var room: [Int64]
@@ -76,7 +77,7 @@ package struct LocalCounters: Sendable {
             self.ids = ids
             self.shares = shares
             counters = shares.map { share in
-                // One that finds no room has nothing to give.
+                // A subject without a counter has no capacity.
                 guard var share else {
                     return LimitVerdict.Counter(count: 0, capacity: 0, resetAfter: LocalCounters.retryMilliseconds)
                 }
@@ -85,7 +86,7 @@ package struct LocalCounters: Sendable {
             room = counters.map { $0.capacity - $0.count }
         }
 
-        /// The number of requests, of `count`, for which the counter of `charge` has room.
+        /// Returns how many of `count` requests fit into the counter of `charge`.
         func fit(_ charge: LimitBatch.Charge, of count: Int) -> Int {
             charge.cost > 0 ? Int(max(0, min(Int64(count), room[charge.counter] / charge.cost))) : count
         }
@@ -96,7 +97,7 @@ package struct LocalCounters: Sendable {
             shares[index]?.take(cost, now: now)
         }
 
-        /// In how many microseconds there will be room for so much.
+        /// Returns the microseconds until `cost` fits.
         mutating func wait(for cost: Int64, from index: Int, now: Instant) -> Int64 {
             max(1, shares[index]?.retryAfterMicroseconds(cost: cost, now: now) ?? counters[index].resetAfter * 1000)
         }
@@ -113,8 +114,7 @@ package struct LocalCounters: Sendable {
         return Opened(ids: ids, shares: shares, now: now)
     }
 
-    /// Keeps what was granted.
-    /// - Returns: what there is to tell of the counters.
+    /// Keeps the quotas that granted something. Returns the counters for the verdict.
     private mutating func close(_ opened: Opened, now: Instant) -> [LimitVerdict.Counter] {
         var counters = opened.counters
         for index in opened.shares.indices {
@@ -127,7 +127,8 @@ package struct LocalCounters: Sendable {
         return counters
     }
 
-    /// The share of a counter, of the limit and the fleet as they are now; `nil`: there is no room for another subject.
+    /// Returns a counter's quota of the current limit in the current fleet; `nil` if there is no room for another
+    /// subject.
     private mutating func share(of definition: LimitDefinition, _ id: CounterID, sidecars: Int, now: Instant) -> LocalShare? {
         if let known = shares[id] { return known.redefined(by: definition, sidecars: sidecars, now: now) }
         guard id.subject == nil || subjectCount < capacity || sweep(now: now) else { return nil }
@@ -139,7 +140,7 @@ package struct LocalCounters: Sendable {
         countsUntil = max(countsUntil, now.advanced(byMilliseconds: share.memoryMilliseconds(now: now)))
     }
 
-    /// Drops the counters that count nothing any more. `true`: there is room.
+    /// Drops lapsed counters. Returns whether there is room for another subject.
     private mutating func sweep(now: Instant) -> Bool {
         guard nextSweepAt <= now else { return false }
         nextSweepAt = now.advanced(byMilliseconds: Self.leastSweepPause)

@@ -1,12 +1,13 @@
-/// One limit while Redis is away: this sidecar's share of it, counted here by the limit's own algorithm.
+/// One limit while Redis is unreachable: this sidecar's quota, counted here by the limit's own algorithm.
 ///
-/// The share is the limit divided by the sidecars that may be counting too. When that is less than one call a window, one
-/// call is granted in as many windows as it takes, so that the fleet as a whole stays within the limit over time. Of a `gcra`
-/// limit each sidecar has its part of the burst, one call at least, and refills it that many times slower.
+/// The quota is the limit divided by the number of sidecars that may be counting too. If that is less than one call per
+/// window, one call is granted per as many windows as needed, so that the fleet as a whole stays within the limit over
+/// time. For `gcra`, each sidecar has its part of the burst, at least one call, and its refill time is multiplied by
+/// the number of sidecars.
 package struct LocalShare: Sendable {
-    /// What may be granted at once, 1 or more.
+    /// The most that can be granted at once, 1 or more.
     package let capacity: Int64
-    /// The period in milliseconds: the window, or several when the share is less than one.
+    /// The period in milliseconds: the window, or longer if the quota is less than one call per window.
     package let period: Int64
     private let definition: LimitDefinition
     private let sidecars: Int
@@ -39,7 +40,7 @@ package struct LocalShare: Sendable {
         }
     }
 
-    /// The share of the limit as it is now, among as many as there are now: what was taken of the one before counts on.
+    /// Returns the quota of a changed limit or fleet. Earlier usage still counts.
     func redefined(by new: LimitDefinition, sidecars: Int, now: Instant) -> LocalShare {
         guard new != definition || sidecars != self.sidecars else { return self }
         var next = LocalShare(of: new, sidecars: sidecars)
@@ -53,7 +54,7 @@ package struct LocalShare: Sendable {
         return next
     }
 
-    /// What is taken at present.
+    /// Returns the current usage.
     package mutating func taken(now: Instant) -> Int64 {
         roll(now: now)
         return switch state {
@@ -63,7 +64,8 @@ package struct LocalShare: Sendable {
         }
     }
 
-    /// Milliseconds until all of it can be taken again; of a fixed window that has not begun, its length.
+    /// Returns the milliseconds until the full quota is available again; for a fixed window that has not begun, its
+    /// length.
     package mutating func resetAfter(now: Instant) -> Int64 {
         roll(now: now)
         switch state {
@@ -71,15 +73,14 @@ package struct LocalShare: Sendable {
             guard let startedAt else { return period }
             return startedAt.advanced(byMilliseconds: period).millisecondsRoundedUp(since: now)
         case .sliding(let log):
-            // An answer is read a microsecond later at the earliest.
+            // Callers read an answer at least one microsecond later.
             return (log.wait(untilFreed: log.total, now: now.microseconds) + 998) / 1000
         case .cells(let bucket):
             return (bucket.wait(until: 0, now: now.microseconds) + 999) / 1000
         }
     }
 
-    /// In how many microseconds `cost` could be taken, if nothing else is taken; what costs more than the share is told to
-    /// look again a period later.
+    /// Returns the microseconds until `cost` fits if nothing else is taken; for a cost above the quota, one period.
     package mutating func retryAfterMicroseconds(cost: Int64, now: Instant) -> Int64 {
         guard cost <= capacity else { return period * 1000 }
         return switch state {
@@ -89,7 +90,7 @@ package struct LocalShare: Sendable {
         }
     }
 
-    /// Counts what was granted.
+    /// Counts a grant.
     package mutating func take(_ cost: Int64, now: Instant) {
         roll(now: now)
         switch state {
@@ -104,7 +105,7 @@ package struct LocalShare: Sendable {
         }
     }
 
-    /// For how many milliseconds at most what is taken now goes on to count.
+    /// Returns the longest time that current usage still counts, in milliseconds.
     func memoryMilliseconds(now: Instant) -> Int64 {
         switch state {
         case .fixed, .sliding: period

@@ -1,5 +1,6 @@
-/// Refusals whose end is known, so that they need no Redis until then, for a second at most: a counter may be given something
-/// back, deleted or lost meanwhile, and nobody tells. Bounded: what does not fit is simply asked again.
+/// Refusals whose end is known, so that calls can be refused without Redis. Each is trusted for one second at most:
+/// meanwhile a counter may be refunded, deleted or lost without notice. Bounded: if a refusal does not fit, calls at
+/// its counter go to Redis.
 struct RefusalMemory: Sendable {
     struct CounterID: Hashable, Sendable {
         var definition: Int
@@ -12,29 +13,30 @@ struct RefusalMemory: Sendable {
     }
 
     struct Refusal: Sendable {
-        /// This cost was refused.
+        /// The cost that was refused.
         var cost: Int64
-        /// A higher one has to wait as long: so it is with fixed windows. With other algorithms each cost has a time of its own.
+        /// Whether a higher cost waits equally long, as in fixed windows. With other algorithms each cost has its own
+        /// wait.
         var holdsForMore: Bool
-        /// What callers were told of as the limit: that of the definition, or this sidecar's share of it.
+        /// The limit that callers were shown: that of the definition, or this sidecar's quota.
         var limit: Int64
-        /// What was left.
+        /// The amount that was left.
         var remaining: Int64
-        /// Until when it holds for certain.
+        /// The time until which the refusal certainly holds.
         var until: Instant
-        /// When a caller who comes with the same cost cannot be too early.
+        /// The time at which a call of the same cost is certainly not too early.
         var retryAt: Instant
-        /// When all of the limit can be taken again.
+        /// The time at which the full capacity is available again.
         var wholeAt: Instant
-        /// When those who wait here may ask; see `TurnSharing`.
+        /// The time at which the waiting calls may ask; see `TurnSharing`.
         var releaseAt: Instant
-        /// How many of this sidecar's calls wait for this counter: nobody overtakes them.
+        /// The number of this sidecar's calls that wait for this counter. No other call overtakes them.
         var waiters = 0
-        /// What these cost together.
+        /// The total cost of the waiting calls.
         var costAhead: Int64 = 0
-        /// How often it was refused since it last granted something here.
+        /// The number of refusals since the counter last granted something here.
         var rounds = 0
-        /// It granted something since it was last refused.
+        /// Whether the counter granted something since its last refusal.
         var hasGranted = false
 
         /// A refusal as a verdict reports it.
@@ -57,8 +59,8 @@ struct RefusalMemory: Sendable {
             until = min(certain, now.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds))
         }
 
-        /// The earliest moment in which `cost` could be granted after all that waits here: a lower bound, as other sidecars
-        /// take too.
+        /// Returns a lower bound on the time at which `cost` can be granted after everything that waits here. Other
+        /// sidecars may take from the limit first.
         func earliest(for cost: Int64, ahead: Int64, of definition: LimitDefinition) -> Instant {
             guard ahead > 0 else { return retryAt }
             if case .gcra = definition.algorithm {
@@ -68,25 +70,25 @@ struct RefusalMemory: Sendable {
         }
     }
 
-    /// For how long a refusal is relied on at most, in milliseconds.
+    /// The longest time that a refusal is trusted, in milliseconds.
     static let relianceMilliseconds: Int64 = 1000
-    /// The most subjects' counters that are remembered without anybody waiting for them.
+    /// The number of refusals beyond which only awaited ones and those of service-wide limits are added.
     static let capacity = 4096
-    /// For how many milliseconds one that holds no more is kept at least.
+    /// The time after which a lookup drops an expired refusal, in milliseconds.
     private static let afterlife: Int64 = 1000
-    /// The least time between two looks for those that hold no more, in milliseconds.
+    /// The shortest pause between two sweeps for expired refusals, in milliseconds.
     private static let leastSweepPause: Int64 = 100
     private static let past = Instant(nanoseconds: .min)
 
     private var refusals: [CounterID: Refusal] = [:]
-    /// When it may next be looked for those that hold no more: not for each new one of very many.
+    /// The earliest time of the next sweep. Without it, each of very many new refusals would trigger one.
     private var nextSweepAt = RefusalMemory.past
 
     var isEmpty: Bool { refusals.isEmpty }
 
     subscript(counter: CounterID) -> Refusal? { refusals[counter] }
 
-    /// What holds for `cost` at `now`, and until when at least, if a refusal does.
+    /// Returns the refusal that applies to `cost` at `now`, if any, and a lower bound on its end.
     mutating func refusal(
         of counter: CounterID, definition: LimitDefinition, cost: Int64, now: Instant
     ) -> (refusal: Refusal, until: Instant)? {
@@ -96,7 +98,7 @@ struct RefusalMemory: Sendable {
             return earliest > now ? (refusal, earliest) : nil
         }
         guard refusal.until > now else {
-            // Those who waited may be on their way: how often they went without is still of use.
+            // Former waiters may be in a batch under way, which still needs `rounds`.
             if refusal.until.advanced(byMilliseconds: Self.afterlife) <= now { refusals[counter] = nil }
             return nil
         }
@@ -104,8 +106,8 @@ struct RefusalMemory: Sendable {
         return (refusal, refusal.retryAt)
     }
 
-    /// - Parameter isAwaited: somebody is about to wait for it. Those who wait are bounded by themselves, and so are the limits
-    ///   that are the whole service's: subjects take no place of theirs.
+    /// - Parameter isAwaited: a call is about to wait for the counter. The queue bounds the awaited refusals, and the
+    ///   configuration those of service-wide limits, so both bypass the capacity.
     mutating func remember(_ refusal: Refusal, of counter: CounterID, isAwaited: Bool, now: Instant) {
         if refusals[counter] == nil, refusals.count >= Self.capacity {
             if nextSweepAt <= now {
@@ -124,22 +126,22 @@ struct RefusalMemory: Sendable {
         refusals[counter] = refusal
     }
 
-    /// Something was taken from the counter.
+    /// Notes that the counter granted something.
     mutating func granted(by counter: CounterID) {
         refusals[counter]?.hasGranted = true
     }
 
-    /// Those who wait here do not ask before `instant`.
+    /// Delays the waiting calls until `instant`.
     mutating func pause(_ counter: CounterID, until instant: Instant) {
         refusals[counter]?.releaseAt = instant
     }
 
-    /// Those who wait here may ask at once.
+    /// Lets the waiting calls ask at once.
     mutating func release(_ counter: CounterID) {
         refusals[counter]?.releaseAt = Self.past
     }
 
-    /// A give-back made room: the refusal no longer holds.
+    /// Ends a refusal, for example after a refund. Waiting calls may ask at once.
     mutating func forget(_ counter: CounterID) {
         guard var refusal = refusals[counter] else { return }
         guard refusal.waiters > 0 else { return refusals[counter] = nil }
@@ -147,7 +149,7 @@ struct RefusalMemory: Sendable {
         refusals[counter] = refusal
     }
 
-    /// Nothing that was known need be so any more.
+    /// Ends all refusals.
     mutating func forgetAll() {
         for counter in refusals.keys { forget(counter) }
     }

@@ -1,4 +1,4 @@
-/// The calls of one service that travel together.
+/// The calls of one service that are evaluated together.
 package struct ServiceBatch: Sendable {
     package private(set) var limits: LimitBatch
     package private(set) var requests: [LimitRequest] = []
@@ -20,8 +20,8 @@ package struct ServiceBatch: Sendable {
 
     package var isEmpty: Bool { requests.isEmpty }
 
-    /// Returns an empty batch of the same limits with room for as much as this one holds: the next is likely to be as
-    /// large.
+    /// Returns an empty batch of the same limits, with room for as much as this one holds: the next batch is likely to
+    /// be as large.
     func successor(of empty: ServiceBatch) -> ServiceBatch {
         var next = empty
         next.limits.reserveCapacity(of: limits)
@@ -54,7 +54,7 @@ package struct ServiceBatch: Sendable {
         return number
     }
 
-    /// Reads an entry that is created if it is missing: one lookup.
+    /// Reads an entry, which is created if missing: one lookup.
     private static func value(_ entry: inout Int) -> Int { entry }
 
     private func counters(ofSubject number: Int) -> Range<Int> {

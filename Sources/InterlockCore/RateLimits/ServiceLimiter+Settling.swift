@@ -1,18 +1,20 @@
 extension ServiceLimiter {
-    /// What is needed while the verdict on one batch is taken in.
+    /// The state while the verdict on one batch is applied.
     private struct Judgement {
         let batch: ServiceBatch
         let verdict: LimitVerdict
         let sentAt: Instant
         let now: Instant
         let sidecars: Int
-        /// `false`: a reload came meanwhile. The verdict stands, but says nothing of the new limits.
+        /// Whether the batch has the current limits. After a reload its verdict is still valid, but says nothing about
+        /// the new limits.
         let isCurrent: Bool
-        /// What is taken of each counter, after the calls that were settled.
+        /// The usage of each counter after the calls handled so far.
         var used: [Int64]
-        /// Of each counter that refused something: what those cost who wait for it since; `nil`: it refused nothing.
+        /// For each counter, the total cost of the calls that wait for it since it refused one; `nil` if it refused
+        /// none. Empty until a counter refuses a call.
         var ahead: [Int64?] = []
-        /// Calls that are to be judged again.
+        /// The calls to evaluate again.
         var again: [(request: LimitRequest, sequence: UInt64)] = []
 
         mutating func refused(by counter: Int) {
@@ -23,9 +25,10 @@ extension ServiceLimiter {
         func hasRefused(_ counter: Int) -> Bool { !ahead.isEmpty && ahead[counter] != nil }
     }
 
-    /// The verdict on a batch under way: appends an answer for each call that has one; the others wait on.
+    /// Applies the verdict on a batch under way: appends a settlement for each answered call. The other calls keep
+    /// waiting.
     /// - Parameters:
-    ///   - sentAt: before the batch was sent.
+    ///   - sentAt: a time before the batch was sent.
     package mutating func settle(
         _ verdict: LimitVerdict, of batch: ServiceBatch, sentAt: Instant, now: Instant, sidecars: Int = 1,
         into settlements: inout [Settlement]
@@ -66,7 +69,7 @@ extension ServiceLimiter {
         if !judgement.ahead.isEmpty, hasArrivals { reconsiderArrivals(now: now, into: &settlements) }
     }
 
-    /// Counts the first calls of a request as granted; the answer to the first of them.
+    /// Counts the first calls of a request as granted. Returns the answer to the first of them.
     private func grant(_ calls: Int, _ charges: Range<Int>, _ judgement: inout Judgement) -> LimitAnswer {
         for charge in judgement.batch.limits.charges[charges] { take(Int64(calls), charge, &judgement) }
         let tightest = Self.tightest(of: charges, judgement)
@@ -89,7 +92,8 @@ extension ServiceLimiter {
         judgement.used[index] += min(calls, room / cost) * cost
     }
 
-    /// A request that a counter refused, but for its first calls: it waits when it may, else it is answered.
+    /// Handles the calls of a request from `first` on, which a counter refused: they wait if they may, and are answered
+    /// otherwise.
     private mutating func refuse(
         _ request: LimitRequest, from first: Int, sequence: UInt64, place: Int, _ decided: LimitVerdict.Decision,
         _ judgement: inout Judgement, into settlements: inout [Settlement]
@@ -97,15 +101,15 @@ extension ServiceLimiter {
         let index = decided.binding
         let counter = judgement.batch.limits.counters[index]
         let definition = judgement.batch.limits.definitions[counter.definition]
-        // What can never be granted is said of the limits as they are now: a reload may have made room for it.
+        // A cost above the old capacity is evaluated again, since a reload may have raised the limit.
         guard judgement.isCurrent || request.cost <= definition.capacity else {
             judgement.again.append((request, sequence))
             return
         }
         let judged = judgement.verdict.counters[index]
         let remaining = max(0, judged.capacity - judgement.used[index])
-        // There was room: it was refused for the sake of somebody before it who waits. Is nobody waiting here after all, it
-        // is judged again.
+        // The counter had room, so an earlier waiting call blocked this one. If no local call is waiting, re-evaluate
+        // it.
         if remaining >= request.cost, (judgement.hasRefused(index) ? judgement.ahead[index] ?? 0 : 0) == 0, first == 0 {
             judgement.again.append((request, sequence))
             return
@@ -114,13 +118,13 @@ extension ServiceLimiter {
         judgement.refused(by: index)
         let isSatisfiable = request.cost <= definition.capacity
         let id = RefusalMemory.CounterID(definition: counter.definition, subject: counter.name)
-        // The least that is known of those who wait before it.
+        // A lower bound: the calls that wait ahead are added below.
         let refusal = RefusalMemory.Refusal(
             cost: request.cost, of: definition, limit: Self.bound(of: index, judgement), remaining: remaining,
             retryAfterMicroseconds: decided.retryAfterMicroseconds, resetAfter: judged.resetAfter,
             sentAt: judgement.sentAt, now: judgement.now)
         var earliest = refusal.retryAt
-        // What costs more than this sidecar's share has no turn here.
+        // A call that costs more than this sidecar's quota can never be granted here.
         var mayWait = isSatisfiable && request.cost <= judged.capacity
         mayWait = mayWait && hasPlace(for: request)
         if judgement.isCurrent, isSatisfiable {
@@ -171,7 +175,7 @@ extension ServiceLimiter {
         }
         let delay = TurnSharing.delay(of: definition, rounds: refusal.rounds, sidecars: judgement.sidecars)
         refusal.releaseAt = refusal.retryAt.advanced(byMicroseconds: delay)
-        // Whose turn comes soon after does not ask twice.
+        // Waiting calls ask again at `holdsUntil`, unless their turn comes shortly after it: then they ask only once.
         let holdsUntil = judgement.now.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds)
         if refusal.releaseAt > holdsUntil.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds / 4) {
             refusal.releaseAt = holdsUntil
@@ -179,7 +183,7 @@ extension ServiceLimiter {
         refusals.remember(refusal, of: id, isAwaited: isAwaited, now: judgement.now)
     }
 
-    /// What the batch changed for those who watch, and for those who wait.
+    /// Updates notices and remembered refusals after a batch.
     private mutating func note(_ judgement: Judgement) {
         let areRefusalsKnown = !refusals.isEmpty
         for (index, counter) in judgement.batch.limits.counters.enumerated() {
@@ -195,10 +199,10 @@ extension ServiceLimiter {
         }
     }
 
-    /// Calls came while others were refused: what is now known holds for them, and they stand behind those who wait.
+    /// Applies the refusals to calls that arrived meanwhile: each one waits behind earlier calls or is refused.
     private mutating func reconsiderArrivals(now: Instant, into settlements: inout [Settlement]) {
         for (request, sequence) in removeArrivals().calls {
-            // Those who came after it are not before it.
+            // A call that precedes every waiting call is not behind any of them.
             let isFirst = !waiting.isEmpty && waiting.allSatisfy { $0.sequence > sequence }
             guard !isFirst, let known = knownRefusal(of: request, now: now) else {
                 arrived.append(request, sequence: sequence)
@@ -213,14 +217,15 @@ extension ServiceLimiter {
         }
     }
 
-    /// The bound that callers are told of: of a `gcra` limit its limit, not what it grants at once.
+    /// Returns the limit that callers are shown: for `gcra` its limit, not its capacity at once.
     private static func bound(of index: Int, _ judgement: Judgement) -> Int64 {
         let definition = judgement.batch.limits.definition(of: index)
         if case .gcra = definition.algorithm { return definition.limit }
         return judgement.verdict.counters[index].capacity
     }
 
-    /// The counter with the least left; of equals, the one that stays so for longest. A shadow only when there is no other.
+    /// Returns the counter with the least left; among equals, the one that recovers last. A shadow limit is chosen only
+    /// if there is no other.
     private static func tightest(of charges: Range<Int>, _ judgement: Judgement) -> Int {
         if charges.count == 1 { return judgement.batch.limits.charges[charges.lowerBound].counter }
         let limits = judgement.batch.limits
@@ -243,18 +248,18 @@ extension ServiceLimiter {
 }
 
 extension ServiceLimiter {
-    /// What became of the calls of a request, or of some of them.
+    /// The result for some or all calls of a request.
     package struct Settlement: Equatable, Sendable {
         package var id: Int
         /// The answer to the first of these calls.
         package var answer: LimitAnswer
-        /// Its place in the batch; `nil`: it did not travel.
+        /// The request's index in the batch; `nil` if it was not sent.
         package var place: Int?
-        /// Which of the request's calls these are.
+        /// The indices of these calls among those of the request.
         package var calls: Range<Int>
-        /// No other settlement of the request follows.
+        /// Whether this is the request's last settlement.
         package var isLast: Bool
-        /// How much less each further call leaves than the one before it.
+        /// The amount by which each further call reduces what is left.
         package var step: Int64
 
         package init(

@@ -1,22 +1,22 @@
 internal import DequeModule
 
-/// The limits of one service within one sidecar: which calls travel together, who waits, and what is already known.
+/// The limits of one service in one sidecar. Groups calls into batches, queues calls that wait, and remembers refusals.
 ///
-/// One batch is under way; a second one follows it where both are work enough for Redis, and nobody in them waits. Calls that arrive
-/// meanwhile form the next one; a call that waits for its turn is never overtaken by a later one that needs the same counter. The caller
-/// asks `nextBatch` at the end of its tick, has the script judge it, and hands the verdict to `settle`.
+/// Usually one batch is under way. A second may follow it if it is large enough to be worth it and no call waits. Calls
+/// that arrive meanwhile form the next batch. No call overtakes a waiting call that needs the same counter. The caller
+/// calls `nextBatch` at the end of its tick, has the script evaluate the batch, and passes the verdict to `settle`.
 ///
-/// Where `sidecars` is asked for, it is how many of the fleet may be at the same limits; see `TurnSharing`.
+/// `sidecars` parameters take the number of sidecars that may be at the same limits; see `TurnSharing`.
 package struct ServiceLimiter: Sendable {
-    /// What the caller is to do with a call that just came.
+    /// The result of admitting a call.
     package enum Admission: Equatable, Sendable {
-        /// Known without Redis.
+        /// Answered without Redis.
         case answered(LimitAnswer)
-        /// It travels with the next batch.
+        /// The call is part of the next batch.
         case queued
-        /// It waits for its turn, and would be told this if it did not; see `nextWakeUp`.
+        /// The call waits for its turn; see `nextWakeUp`. The answer is the refusal that it would otherwise receive.
         case waiting(LimitAnswer)
-        /// No limit of the service applies to it: there is nothing to take from.
+        /// No limit of the service applies to the call.
         case unlimited
     }
 
@@ -29,7 +29,7 @@ package struct ServiceLimiter: Sendable {
         var request: LimitRequest
         var deadline: Instant
         var binding: RefusalMemory.CounterID
-        /// Its place in the order of arrival.
+        /// The position in the order of arrival.
         var sequence: UInt64
     }
 
@@ -37,9 +37,9 @@ package struct ServiceLimiter: Sendable {
     package let maximumWaiting: Int
     let serviceWide: [Int]
     let perSubject: [Int]
-    /// The limits that may refuse somebody.
+    /// The limits that may refuse a call.
     private let binding: [BindingLimit]
-    /// What waits for the next batch.
+    /// The calls for the next batch.
     var arrived: ServiceBatch
     /// In the order of arrival.
     var waiting: Deque<Waiter> = []
@@ -63,8 +63,8 @@ package struct ServiceLimiter: Sendable {
     }
 
     package var waitingCount: Int { waiting.count }
-    /// Whether the next batch need not wait for the verdict on the one before it. While Redis judges that, this sidecar makes the next
-    /// one; what is quick to judge waits instead, and grows.
+    /// Whether a batch may be sent now. A second batch may follow one under way only if it is large and no call waits:
+    /// a small one waits for the verdict and grows meanwhile.
     package var mayFlush: Bool {
         guard let last = inFlight.last else { return true }
         return inFlight.count < Self.mostInFlight && arrived.limits.runs.count >= Self.worthFollowing
@@ -72,13 +72,13 @@ package struct ServiceLimiter: Sendable {
     }
     private static let mostInFlight = 2
     private static let worthFollowing = 64
-    /// Calls that came travel with the next batch.
+    /// Whether any calls have arrived for the next batch.
     package var hasArrivals: Bool { !arrived.isEmpty }
-    /// So many requests are still to be asked about that answering them keeps everybody else waiting for half a millisecond.
+    /// Whether so many requests have arrived that answering them would delay all other calls by half a millisecond.
     package var isBackedUp: Bool { arrived.requests.count >= Self.backlog }
     private static let backlog = 96
 
-    /// A call arrives. O(limits of the service).
+    /// Admits a call. O(limits of the service).
     package mutating func admit(_ request: LimitRequest, now: Instant) -> Admission {
         let hasSubject = request.subject != nil && !perSubject.isEmpty
         guard !serviceWide.isEmpty || hasSubject else { return .unlimited }
@@ -94,7 +94,7 @@ package struct ServiceLimiter: Sendable {
         return .queued
     }
 
-    /// The calls to be judged next, oldest first; `nil` unless `mayFlush`, or when there is nothing to ask.
+    /// Returns the calls to evaluate next, oldest first; `nil` unless `mayFlush`, or if no call is ready.
     package mutating func nextBatch(now: Instant, sidecars: Int = 1) -> ServiceBatch? {
         guard mayFlush else { return nil }
         var batch = arrived
@@ -113,7 +113,7 @@ package struct ServiceLimiter: Sendable {
         return batch
     }
 
-    /// A batch under way has no verdict: its calls are for the caller to answer.
+    /// Removes a batch that gets no verdict. The caller answers its calls.
     package mutating func abandon(_ batch: ServiceBatch) { _ = removeFromFlight(batch) }
 
     /// Returns `false` if the batch is not under way.
@@ -123,13 +123,13 @@ package struct ServiceLimiter: Sendable {
         return true
     }
 
-    /// When `nextBatch` and `expire` want to be called next because of those who wait; `nil`: nobody waits.
+    /// Returns the next time to call `nextBatch` and `expire` for the waiting calls; `nil` if no call waits.
     /// O(waiting).
     package func nextWakeUp(now: Instant) -> Instant? {
         waiting.map { min($0.deadline, refusals[$0.binding]?.releaseAt ?? now) }.min()
     }
 
-    /// Answers those whose wait is over. O(waiting).
+    /// Answers the waiting calls whose deadline has passed. O(waiting).
     package mutating func expire(now: Instant, into settlements: inout [Settlement]) {
         guard waiting.contains(where: { $0.deadline <= now }) else { return }
         let leaving = waiting.filter { $0.deadline <= now }
@@ -145,7 +145,8 @@ package struct ServiceLimiter: Sendable {
         releaseThoseBehind(left)
     }
 
-    /// A caller left. `false`: it is not waiting here; its answer is on the way.
+    /// Removes a waiting call whose caller left. Returns `false` if the call is not waiting here: its answer is on the
+    /// way.
     package mutating func remove(_ id: Int) -> Bool {
         guard let index = waiting.firstIndex(where: { $0.request.id == id }) else { return false }
         let waiter = waiting.remove(at: index)
@@ -154,30 +155,32 @@ package struct ServiceLimiter: Sendable {
         return true
     }
 
-    /// Everyone who waits leaves: their marks, for the caller to answer.
+    /// Removes all waiting calls. Returns their IDs, for the caller to answer.
     package mutating func removeWaiting() -> [Int] {
         defer { waiting.removeAll() }
         for waiter in waiting { leave(waiter) }
         return waiting.map(\.request.id)
     }
 
-    /// Something was given back to a limit: what was refused may now be granted.
+    /// Forgets refusals by a counter after a refund: calls that it refused may now be granted.
     package mutating func gaveBack(definition: Int, subject: String?) {
         refusals.forget(RefusalMemory.CounterID(definition: definition, subject: subject))
     }
 
-    /// Redis has been away: what was refused may now be granted, and windows may have been lost with their ends.
+    /// Forgets refusals and window ends after Redis was unreachable: refused calls may now be granted, and windows may
+    /// have been lost with their ends.
     package mutating func forgetRefusals() {
         refusals.forgetAll()
         windowEnds = WindowEnds()
     }
 
-    /// What there is to tell of the limits since this was last asked.
+    /// Removes and returns the notices since the last call.
     package mutating func removeNotices() -> [LimitNotices.Notice] {
         notices.pending.isEmpty ? [] : notices.removePending()
     }
 
-    /// The service's limits changed: what is remembered no longer holds, and those who wait are judged anew, in order.
+    /// Returns the limiter for changed limits. Refusals and window ends are forgotten, and waiting calls are evaluated
+    /// again, in order.
     package func redefined(definitions: [LimitDefinition], maximumWaiting: Int) -> ServiceLimiter {
         var next = ServiceLimiter(definitions: definitions, maximumWaiting: maximumWaiting)
         next.inFlight = inFlight
@@ -196,7 +199,7 @@ extension ServiceLimiter {
         ServiceBatch(definitions: definitions, wide: serviceWide, narrow: perSubject)
     }
 
-    /// Returns the calls that have arrived, and leaves none.
+    /// Removes and returns the calls that have arrived.
     mutating func removeArrivals() -> ServiceBatch {
         defer { arrived = emptyBatch }
         return arrived
@@ -207,12 +210,12 @@ extension ServiceLimiter {
         return nextSequence
     }
 
-    /// Whether one more may wait.
+    /// Returns whether one more call may wait.
     func hasPlace(for request: LimitRequest) -> Bool {
         waiting.count < maximumWaiting && waitingSubjects.hasRoom(for: request.subject, of: maximumWaiting)
     }
 
-    /// Keeps `waiting` in order of arrival. O(1) for a newcomer.
+    /// Inserts a waiter in order of arrival. O(1) for the newest.
     mutating func insert(_ waiter: Waiter) {
         waitingSubjects.add(waiter.request.subject)
         refusals.changeWaiters(of: waiter.binding, by: 1, cost: waiter.request.cost)
@@ -226,21 +229,22 @@ extension ServiceLimiter {
         refusals.changeWaiters(of: waiter.binding, by: -1, cost: waiter.request.cost)
     }
 
-    /// Calls of up to these costs left the queue: there may be room for smaller ones that stood behind them. O(waiting).
+    /// Lets a counter's waiting calls ask at once if one of them costs less than the departed calls: it may fit now.
+    /// O(waiting).
     private mutating func releaseThoseBehind(_ left: [RefusalMemory.CounterID: Int64]) {
         for waiter in waiting {
             if let cost = left[waiter.binding], waiter.request.cost < cost { refusals.release(waiter.binding) }
         }
     }
 
-    /// These are judged with the next batch, before those who came since.
+    /// Puts requests into the next batch, before later arrivals.
     mutating func putBack(_ requests: [(request: LimitRequest, sequence: UInt64)]) {
         let newcomers = removeArrivals()
         for (request, sequence) in requests { arrived.append(request, sequence: sequence) }
         for (request, sequence) in newcomers.calls { arrived.append(request, sequence: sequence) }
     }
 
-    /// What one batch may hold; the rest is put back. O(requests).
+    /// Returns as many calls as fit into one batch and puts the rest back. O(requests).
     private mutating func firstPart(of batch: ServiceBatch) -> ServiceBatch {
         var part = emptyBatch
         for (request, sequence) in batch.calls {
@@ -251,8 +255,8 @@ extension ServiceLimiter {
         return part
     }
 
-    /// Calls to which no limit applies any more since the limits changed: for the caller to answer. O(1) with a service-wide
-    /// limit, else O(arrived).
+    /// Removes and returns the calls to which no limit applies after the limits changed. The caller answers them. O(1)
+    /// with a service-wide limit, otherwise O(arrived).
     package mutating func removeUnlimited() -> [LimitRequest] {
         func isUnlimited(_ request: LimitRequest) -> Bool { perSubject.isEmpty || request.subject == nil }
         guard serviceWide.isEmpty, arrived.requests.contains(where: isUnlimited) else { return [] }
@@ -261,8 +265,9 @@ extension ServiceLimiter {
         return all.requests.filter(isUnlimited)
     }
 
-    /// Takes those whose counter may have room again out of the queue, a part of it at a time when other sidecars want their
-    /// share, and puts them before the newcomers; those who would overtake somebody stay. O(waiting and arrived).
+    /// Returns the waiting calls whose counter may have room again, followed by the arrivals that overtake no waiting
+    /// call. With several sidecars, each counter's calls ask for one part of its capacity at a time; see `TurnSharing`.
+    /// O(waiting and arrived).
     private mutating func joinedByWaiters(now: Instant, sidecars: Int) -> ServiceBatch {
         var batch = emptyBatch
         var resting: Deque<Waiter> = []
@@ -305,7 +310,7 @@ extension ServiceLimiter {
         return batch
     }
 
-    /// - Parameter first: who came first of those who wait, for each counter.
+    /// - Parameter first: the sequence of the first waiting call of each counter.
     private func standsBehindWaiters(
         _ request: LimitRequest, _ sequence: UInt64, first: [RefusalMemory.CounterID: UInt64]
     ) -> Bool {
@@ -315,7 +320,7 @@ extension ServiceLimiter {
             }
     }
 
-    /// The counter of a limit that may refuse `request`; `nil`: it does not bind it.
+    /// Returns the counter of a limit that may refuse `request`; `nil` if the limit does not apply to it.
     private func counter(of limit: BindingLimit, for request: LimitRequest) -> RefusalMemory.CounterID? {
         guard limit.isPerSubject else { return RefusalMemory.CounterID(definition: limit.definition, subject: nil) }
         return request.subject.map { RefusalMemory.CounterID(definition: limit.definition, subject: $0) }
@@ -338,7 +343,7 @@ extension ServiceLimiter {
         return nil
     }
 
-    /// The refusal that holds for longest.
+    /// Returns the known refusal that holds longest.
     mutating func knownRefusal(
         of request: LimitRequest, now: Instant
     ) -> (counter: RefusalMemory.CounterID, until: Instant, answer: LimitAnswer)? {
@@ -352,8 +357,8 @@ extension ServiceLimiter {
         return found.map { ($0.counter, $0.until, answer(for: $0.refusal, of: $0.counter, until: $0.until, now: now)) }
     }
 
-    /// The time that a caller has to wait, in milliseconds. An answer is read a microsecond later at the earliest: a window of a second, its
-    /// last microsecond included, is told as a second.
+    /// Returns the time that a caller has to wait, in milliseconds. Callers read an answer at least one microsecond
+    /// later, so a window of one second and its last microsecond is reported as one second.
     static func wait(until instant: Instant, now: Instant) -> Int64 {
         max(1, instant.millisecondsRoundedUp(since: now.advanced(byMicroseconds: 1)))
     }
@@ -368,7 +373,7 @@ extension ServiceLimiter {
             limitName: definitions[counter.definition].name)
     }
 
-    /// What somebody would be told who comes now, behind all who wait still.
+    /// Returns the answer to a call that would arrive now, behind all calls that still wait.
     private func answerOnLeaving(_ waiter: Waiter, now: Instant) -> LimitAnswer {
         let definition = definitions[waiter.binding.definition]
         guard let refusal = refusals[waiter.binding] else {

@@ -1,7 +1,7 @@
 internal import DequeModule
 
-/// What was granted in a sliding window, on this sidecar's own clock. Bounded: grants that are close together share an entry,
-/// which counts until the last of them would.
+/// The grants of a sliding window, by this sidecar's own clock. Bounded: grants that are close together form one entry,
+/// which counts until the newest of them expires.
 struct SlidingLog: Sendable {
     private struct Entry: Sendable {
         var firstAt: Int64
@@ -9,7 +9,7 @@ struct SlidingLog: Sendable {
         var cost: Int64
     }
 
-    /// The most entries, but for one.
+    /// One less than the most entries.
     private static let resolution: Int64 = 256
 
     private(set) var windowMicroseconds: Int64
@@ -20,14 +20,14 @@ struct SlidingLog: Sendable {
         self.windowMicroseconds = windowMicroseconds
     }
 
-    /// The same grants, which count for as long.
+    /// Returns a log of the same grants with another window.
     func lasting(microseconds: Int64) -> SlidingLog {
         var log = self
         log.windowMicroseconds = microseconds
         return log
     }
 
-    /// Forgets what counts no more. Amortised O(1).
+    /// Drops expired entries. Amortized O(1).
     mutating func trim(now: Int64) {
         while let oldest = entries.first, oldest.lastAt < now - windowMicroseconds {
             total -= oldest.cost
@@ -45,7 +45,7 @@ struct SlidingLog: Sendable {
         }
     }
 
-    /// In how many microseconds `cost` of what counts now will count no more. O(entries).
+    /// Returns the microseconds until `cost` of the current total has expired. O(entries).
     func wait(untilFreed cost: Int64, now: Int64) -> Int64 {
         guard cost > 0 else { return 0 }
         var freed: Int64 = 0

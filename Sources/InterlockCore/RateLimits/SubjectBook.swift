@@ -1,13 +1,14 @@
-/// The subjects of one service that have counters of their own, at most so many: whoever makes them up fills neither Redis nor this
-/// process. The rest are counted together.
+/// The subjects (tenants) of one service that have counters of their own, at most `capacity`. All others are counted
+/// together, so made-up subjects cannot fill Redis or this process.
 ///
-/// A subject is forgotten when it was not seen for one to two windows: its counters have lapsed by then. Kept are digests of 64
-/// bits; of two subjects that share one, each is known when the other is.
+/// A subject is forgotten after one to two windows without a call; its counters have lapsed by then. The book stores
+/// 64-bit digests: if two subjects have the same digest, each is known when the other is.
 package struct SubjectBook: Sendable {
-    /// The subject that all are counted as who find no place.
+    /// The subject that counts all subjects beyond the capacity.
     package static let crowd = "~crowd"
 
-    /// The name under which a caller's subject is counted. One that is called as the crowd is has one more tilde: it takes nothing of theirs.
+    /// Returns the name under which a caller's subject is counted. A subject with the name of the crowd gets one more
+    /// tilde, so that it takes nothing from the crowd.
     package static func counted(_ subject: String) -> String {
         guard subject.utf8.first == UInt8(ascii: "~"), subject.hasSuffix(crowd) else { return subject }
         return subject.utf8.dropLast(crowd.utf8.count).allSatisfy { $0 == UInt8(ascii: "~") } ? "~" + subject : subject
@@ -15,7 +16,7 @@ package struct SubjectBook: Sendable {
 
     package var capacity: Int
     private var current: Set<Int> = []
-    /// Those of the span before who were not seen since.
+    /// The subjects of the previous window that were not seen since.
     private var former: Set<Int> = []
     private var turn = Instant(nanoseconds: .min)
 
@@ -25,18 +26,18 @@ package struct SubjectBook: Sendable {
 
     package var count: Int { current.count + former.count }
 
-    /// How many are known at `now`: also when nobody asks, subjects are forgotten.
-    /// - Parameter window: as of `takeIn`.
+    /// Returns the number of subjects known at `now`. Subjects are forgotten even without calls.
+    /// - Parameter window: see `takeIn`.
     package func count(windowMilliseconds window: Int64, now: Instant) -> Int {
         guard turn <= now else { return count }
         return turn.advanced(byMilliseconds: window) <= now ? 0 : current.count
     }
 
-    /// Takes a subject in, if there is a place. `false`: there is none.
-    /// - Parameter window: within which each limit forgets, in milliseconds.
+    /// Adds a subject if there is room. Returns `false` otherwise.
+    /// - Parameter window: the time within which every limit forgets, in milliseconds.
     package mutating func takeIn(_ subject: String, windowMilliseconds window: Int64, now: Instant) -> Bool {
         if turn <= now {
-            // Who was not seen for a whole window more is forgotten as well.
+            // After another whole window, the current subjects are forgotten as well.
             former = turn.advanced(byMilliseconds: window) <= now ? [] : current
             current = []
             turn = now.advanced(byMilliseconds: window)
@@ -48,7 +49,7 @@ package struct SubjectBook: Sendable {
         return true
     }
 
-    /// Whether `takeIn` would find a place for it.
+    /// Returns whether `takeIn` would accept the subject.
     package func hasPlace(for subject: String) -> Bool {
         guard count >= capacity else { return true }
         let digest = ExactText(subject).hashValue
@@ -56,14 +57,16 @@ package struct SubjectBook: Sendable {
     }
 }
 
-/// How many of those who wait each subject has: a quarter of the places at most, for others wait there too.
+/// The number of waiting calls of each subject. A subject may use at most a quarter of the queue, which leaves room for
+/// others.
 struct SubjectTally: Sendable {
-    /// One subject's calls take this part of the places.
+    /// The part of the queue that one subject may use is 1/`share`.
     static let share = 4
 
     private var counts: [ExactText: Int] = [:]
 
-    /// Whether one more of this subject may wait where there are so many places. `nil`: it has none, and no bound of its own.
+    /// Returns whether one more call of the subject may wait in a queue of `capacity`. Calls without a subject have no
+    /// limit of their own.
     func hasRoom(for subject: String?, of capacity: Int) -> Bool {
         guard let subject, let own = counts[ExactText(subject)] else { return true }
         return own < max(1, capacity / Self.share)
