@@ -238,6 +238,19 @@ struct LimitTests {
         }
     }
 
+    @Test("a refused call leaves a counter that was set below zero as it is")
+    func negativeCounter() async throws {
+        let limits = ["a", "b"].map { LimitDefinition(name: $0, limit: 10, window: .seconds(60)) }
+        try await Fleet.run(services: [Self.service(limits)]) { fleet in
+            let sidecar = fleet.sidecars[0]
+            _ = try await sidecar.take(service: "catalog")
+            try await fleet.cli("SET", "interlock:rate:{catalog}:a", "-5", "KEEPTTL")
+            try await fleet.cli("SET", "interlock:rate:{catalog}:b", "10", "KEEPTTL")
+            #expect(try await !sidecar.take(service: "catalog").isTaken)
+            #expect(try await fleet.cli("GET", "interlock:rate:{catalog}:a").text == "-5")
+        }
+    }
+
     @Test("what is known of a window's end neither keeps a deleted counter nor leaves one without an end")
     func knownEnd() async throws {
         let limit = LimitDefinition(name: "short", limit: 1_000_000, window: .milliseconds(300))

@@ -129,22 +129,35 @@ struct ProjectScripts {
         var numbers = [2, 1]
         let algorithms = (0..<3).map { _ in random.number(0...2) }
         for algorithm in algorithms { numbers += [algorithm, 5, 5, 1000, chance(20) ? 1 : 0] }
-        var runs: [Int] = []
+        var runs = [pick([0, 0, 0, 1, 2])]
         var asked = [0, 0, 0, 0]
+        var hasRefunds = false
         for _ in 0...random.number(0...2) {
-            let (count, cost, group) = (random.number(1...4), random.number(1...3), random.number(0...2))
-            runs += [count, cost, random.number(0...1), group]
-            for counter in [0, 1] + (group > 0 ? [1 + group] : []) { asked[counter] += count * cost }
+            let (count, group) = (random.number(1...4), random.number(0...2))
+            let counters = [0, 1] + (group > 0 ? [1 + group] : [])
+            runs += [count, random.number(0...1), counters.count]
+            for counter in counters {
+                let cost = chance(10) ? random.number(-2...0) : random.number(1...3)
+                runs += [counter, cost]
+                if cost < 0 { hasRefunds = true } else { asked[counter] += count * cost }
+            }
         }
         // When windows end is not known.
         numbers += [0, 0, 0, 0, 0] + asked
         let keys = ["rate:\(algorithms[0])", "rate:\(algorithms[1])b", "rate:\(algorithms[2]):x", "rate:\(algorithms[2]):y"]
-        return Call(script: sources["take"] ?? [], keys: keys, arguments: [Self.packed(numbers), Self.packed(runs)])
+        let arguments = [Self.packed(numbers), Self.packed(runs)] + (hasRefunds ? [[UInt8(ascii: "1")]] : [])
+        return Call(script: sources["take"] ?? [], keys: keys, arguments: arguments)
     }
 
     private static func packed(_ numbers: [Int]) -> [UInt8] {
         var bytes: [UInt8] = [0xdc, UInt8(numbers.count >> 8), UInt8(numbers.count & 0xff)]
-        for number in numbers { bytes += number < 128 ? [UInt8(number)] : [0xcd, UInt8(number >> 8), UInt8(number & 0xff)] }
+        for number in numbers {
+            switch number {
+            case ..<0: bytes += [0xd0, UInt8(bitPattern: Int8(number))]
+            case ..<128: bytes.append(UInt8(number))
+            default: bytes += [0xcd, UInt8(number >> 8), UInt8(number & 0xff)]
+            }
+        }
         return bytes
     }
 

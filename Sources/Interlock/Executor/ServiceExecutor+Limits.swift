@@ -187,8 +187,8 @@ extension ServiceExecutor {
         var limitedFor: Int64?
         var granted: Int64 = 0
         for run in batch.limits.runs where !verdict.fits.isEmpty {
+            guard let cost = batch.limits.charges[run.charges].first?.cost else { continue }
             let decided = verdict.decision(on: run, of: batch.limits)
-            let cost = batch.limits.charges[run.charges.lowerBound].cost
             granted += Int64(decided.granted) * cost
             guard decided.granted < run.count else { continue }
             areAllGranted = false

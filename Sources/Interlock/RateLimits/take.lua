@@ -24,63 +24,74 @@ if ARGV[3] then is_room_for_all = false end
 if is_room_for_all then return take_and_reply() end
 
 local max, min = math.max, math.min
--- For each counter: its usage after this batch, and how long waiting requests block it. `details` is the part of the
--- reply about shadow limits and runs.
+-- Usage of each counter after this batch, how long it is blocked by requests that wait, and the reply's details of
+-- shadows and runs.
 local capacity, used, shadow, blocked, details = {}, {}, {}, {}, {}
 for k = 1, #KEYS do
   capacity[k], used[k], details[k] = batch[limit[k] + 1], before[k], 0
   shadow[k] = batch[limit[k] + 4] == 1
 end
 
-local function take(k, amount) used[k] = max(0, min(used[k] + amount, max(before[k], most_exact))) end
+-- Counts up to `most_exact`. A refund stops at 0. A counter that was written by hand may be beyond either.
+local function take(k, amount)
+  local total = used[k] + amount
+  if total > most_exact then
+    total = max(used[k], most_exact)
+  elseif amount < 0 and total < 0 then
+    total = min(used[k], 0)
+  end
+  used[k] = total
+end
+
+local function wait_after(k, cost) return max(1, wait_for(k, used[k], min(cost, capacity[k])), blocked[k] or 0) end
 
 local runs = cmsgpack.unpack(ARGV[2])
 local mode, r, length = runs[1], 2, #KEYS
--- The number of requests that fit into a charge, and the wait for one more, by the charge's index in `runs`.
+-- For each charge of a run: how many requests fit, and the wait for one more.
 local fits, wait = {}, {}
-
--- Notes how long one more request has to wait for the charge at `c`.
-local function note_wait(c, k, cost, count)
-  wait[c] = 0
-  if fits[c] < count then wait[c] = max(1, wait_for(k, used[k], min(cost, capacity[k])), blocked[k] or 0) end
-end
-
 while r <= #runs do
-  local count, waits, first, last = runs[r], runs[r + 1] == 1, r + 3, r + 2 + 2 * runs[r + 2]
+  local count, waits, charges, c = runs[r], runs[r + 1] == 1, runs[r + 2], r + 3
   local granted, fewest = count, count
-  for c = first, last, 2 do
+  for i = 1, charges do
     local k, cost, fit = runs[c] + 1, runs[c + 1], count
+    c = c + 2
     if blocked[k] then
       fit = 0
     elseif cost > 0 then
-      fit = max(0, min(count, floor((capacity[k] - used[k]) / cost)))
+      local room = capacity[k] - used[k]
+      if room < cost then fit = 0 elseif room < cost * count then fit = floor(room / cost) end
     elseif cost == 0 and used[k] > capacity[k] then
       fit = 0
     end
-    fits[c] = fit
+    fits[i], wait[i] = fit, 0
     if fit < fewest then fewest = fit end
     if mode > 0 then
-      take(k, cost * (mode == 2 and count or fit))
-      note_wait(c, k, cost, count)
+      local taken = mode == 2 and count or fit
+      if taken > 0 then take(k, cost * taken) end
+      if fit < count then wait[i] = wait_after(k, cost) end
     elseif fit < granted and not shadow[k] then
       granted = fit
     end
   end
-  length = length + 1
+  length, c = length + 1, r + 3
   details[length] = fewest == count and 1 or 0
-  for c = first, last, 2 do
-    local k, cost = runs[c] + 1, runs[c + 1]
+  for i = 1, charges do
+    local k, cost, fit = runs[c] + 1, runs[c + 1], fits[i]
+    c = c + 2
     if mode == 0 then
-      take(k, cost * (shadow[k] and min(granted, fits[c]) or granted))
-      note_wait(c, k, cost, count)
-      if waits and fits[c] == granted and granted < count and not shadow[k] then blocked[k] = wait[c] end
+      local taken = shadow[k] and fit < granted and fit or granted
+      if taken > 0 then take(k, cost * taken) end
+      if fit < count then
+        wait[i] = wait_after(k, cost)
+        if waits and fit == granted and not shadow[k] then blocked[k] = wait[i] end
+      end
     end
-    if shadow[k] then details[k] = details[k] + max(0, granted - fits[c]) end
+    if fit < granted then details[k] = details[k] + granted - fit end
     if fewest < count then
-      details[length + 1], details[length + 2] = fits[c], wait[c]
+      details[length + 1], details[length + 2] = fit, wait[i]
       length = length + 2
     end
   end
-  r = last + 1
+  r = c
 end
 return take_and_reply(used, details)

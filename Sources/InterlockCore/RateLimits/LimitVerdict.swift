@@ -80,9 +80,13 @@ package struct LimitVerdict: Equatable, Sendable {
         }
         guard decision.granted < run.count else { return decision }
         for index in run.charges where fits[index].count == decision.granted {
-            let (counter, wait) = (batch.charges[index].counter, fits[index].retryAfterMicroseconds)
-            guard wait > decision.retryAfterMicroseconds, !batch.isShadow(counter) else { continue }
-            (decision.binding, decision.retryAfterMicroseconds) = (counter, wait)
+            let (charge, wait) = (batch.charges[index], fits[index].retryAfterMicroseconds)
+            guard !batch.isShadow(charge.counter) else { continue }
+            // A limit that can never grant the cost binds, however soon another one has room.
+            let isPossible = charge.cost <= batch.definitions[batch.counters[charge.counter].definition].capacity
+            guard wait > decision.retryAfterMicroseconds || !isPossible else { continue }
+            (decision.binding, decision.retryAfterMicroseconds) = (charge.counter, wait)
+            if !isPossible { break }
         }
         return decision
     }

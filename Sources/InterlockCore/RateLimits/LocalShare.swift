@@ -42,11 +42,13 @@ package struct LocalShare: Sendable {
 
     /// Returns the quota of a changed limit or fleet. Earlier usage still counts.
     func redefined(by new: LimitDefinition, sidecars: Int, now: Instant) -> LocalShare {
-        guard new != definition || sidecars != self.sidecars else { return self }
+        var known = definition
+        known.isShadow = new.isShadow
+        guard new != known || sidecars != self.sidecars else { return self }
         var next = LocalShare(of: new, sidecars: sidecars)
-        var known = self
-        let taken = known.taken(now: now)
-        switch (known.state, next.state) {
+        var former = self
+        let taken = former.taken(now: now)
+        switch (former.state, next.state) {
         case (.fixed(let startedAt, let count), .fixed): next.state = .fixed(startedAt: startedAt, count: count)
         case (.sliding(let log), .sliding): next.state = .sliding(log.lasting(microseconds: next.period * 1000))
         default: if taken > 0 { next.take(taken, now: now) }

@@ -48,7 +48,7 @@ extension ServiceLimiter {
                 callsLeft -= request.count
                 grantsLeft -= granted
                 if granted > 0 {
-                    let answer = grant(granted, run.charges, &judgement)
+                    let answer = grant(granted, cost: request.cost, run.charges, &judgement)
                     settlements.append(
                         Settlement(
                             id: request.id, answer: answer, place: place, calls: 0..<granted,
@@ -70,11 +70,13 @@ extension ServiceLimiter {
     }
 
     /// Counts the first calls of a request as granted. Returns the answer to the first of them.
-    private func grant(_ calls: Int, _ charges: Range<Int>, _ judgement: inout Judgement) -> LimitAnswer {
+    private func grant(
+        _ calls: Int, cost: Int64, _ charges: Range<Int>, _ judgement: inout Judgement
+    ) -> LimitAnswer {
         for charge in judgement.batch.limits.charges[charges] { take(Int64(calls), charge, &judgement) }
         let tightest = Self.tightest(of: charges, judgement)
         let counter = judgement.verdict.counters[tightest]
-        let others = judgement.batch.limits.charges[charges.lowerBound].cost * Int64(calls - 1)
+        let others = cost * Int64(calls - 1)
         return LimitAnswer(
             .taken, limit: Self.bound(of: tightest, judgement),
             remaining: max(0, counter.capacity - judgement.used[tightest] + others),

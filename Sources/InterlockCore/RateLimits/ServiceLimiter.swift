@@ -39,6 +39,8 @@ package struct ServiceLimiter: Sendable {
     let perSubject: [Int]
     /// The limits that may refuse a call.
     private let binding: [BindingLimit]
+    /// The batch that new ones start from.
+    private let emptyBatch: ServiceBatch
     /// The calls for the next batch.
     var arrived: ServiceBatch
     /// In the order of arrival.
@@ -58,7 +60,8 @@ package struct ServiceLimiter: Sendable {
         perSubject = definitions.indices.filter { definitions[$0].isPerSubject }
         binding = definitions.indices.filter { !definitions[$0].isShadow }
             .map { BindingLimit(definition: $0, isPerSubject: definitions[$0].isPerSubject) }
-        arrived = ServiceBatch(definitions: definitions, wide: serviceWide, narrow: perSubject)
+        emptyBatch = ServiceBatch(definitions: definitions, wide: serviceWide, narrow: perSubject)
+        arrived = emptyBatch
         notices = LimitNotices(definitions: definitions)
     }
 
@@ -195,9 +198,6 @@ package struct ServiceLimiter: Sendable {
 // MARK: - The queue
 
 extension ServiceLimiter {
-    private var emptyBatch: ServiceBatch {
-        ServiceBatch(definitions: definitions, wide: serviceWide, narrow: perSubject)
-    }
 
     /// Removes and returns the calls that have arrived.
     mutating func removeArrivals() -> ServiceBatch {
