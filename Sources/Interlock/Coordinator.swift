@@ -28,7 +28,7 @@ public actor Coordinator: Service {
 
     let configuration: InterlockConfiguration
     let calls: CoordinatorCalls
-    let subscriptions: EventSubscriptions
+    private let subscriptions: EventSubscriptions
     private let subscriber: any RedisListener
     private let watch: KeyWatch
     /// Apart from the runtime's when granted locks wait for replicas.
@@ -133,6 +133,9 @@ public actor Coordinator: Service {
     /// In the order of their names: what is done for each is done in the same order everywhere.
     private var guarded: [GuardedService] { calls.servicesInOrder }
 
+    /// Events of the fleet.
+    public nonisolated var events: Events { Events(subscriptions) }
+
     // MARK: Life
 
     /// Runs until graceful shutdown.
@@ -159,9 +162,15 @@ public actor Coordinator: Service {
             guard let keys else { return locks.keysChanged() }
             for key in keys { locks.keyChanged(key) }
         }
-        subscriber.onSubscribed = { [weak self] in self?.assumeIsolated { $0.readInTurn() } }
+        subscriber.onSubscribed = { [weak self, subscriptions] in
+            subscriptions.note(.following)
+            self?.assumeIsolated { $0.readInTurn() }
+        }
         subscriber.onHearingInvalidations = { [watch] in watch.tell($0, at: $1) }
-        subscriber.onDown = { [watch] in watch.tell(nil, at: $1) }
+        subscriber.onDown = { [watch, subscriptions, weak subscriber] error, server in
+            watch.tell(nil, at: server)
+            if subscriber?.isFollowing == false { subscriptions.note(.interrupted(InterlockError(error))) }
+        }
         watch.onTracking = { [unowned locks = calls.locks, topology = runtime.topology] server in
             locks.keysChanged { topology.serves($0, at: server) }
         }

@@ -1,3 +1,4 @@
+internal import CoreMetrics
 internal import Hiredis
 package import InterlockCore
 internal import NIOCore
@@ -57,7 +58,8 @@ package final class CoordinatorCalls {
         runtime: CoordinatorRuntime, configuration: InterlockConfiguration, lockPipeline: any RedisSender, watch: KeyWatch
     ) {
         self.runtime = runtime
-        feed = EventFeed(subscriptions: EventSubscriptions(dropped: runtime.metrics.eventsDropped))
+        let dropped = runtime.metrics.eventsDropped
+        feed = EventFeed(subscriptions: EventSubscriptions { dropped.increment() })
         longestWait = configuration.locks.maximumWait.wholeMilliseconds
         let scripts = LockScripts(configuration.locks, isOnCluster: runtime.keys.isOnCluster)
         locks = LockCoordinator(

@@ -39,6 +39,11 @@ public actor SidecarClient: Service {
     private var idle: [OwnConnection] = []
     /// How many calls wait.
     private var waiting = 0
+    nonisolated let subscriptions = EventSubscriptions()
+    /// The connection for events; `nil`: there are no subscriptions.
+    private var following: NIOLoopBound<SidecarSubscription>?
+    /// The task that asks for the events' channel; `nil`: it has ended.
+    private var beginning: Task<Void, Never>?
     private var isClosed = false
 
     /// Connections that are kept for the next call that waits, and for how long.
@@ -63,6 +68,14 @@ public actor SidecarClient: Service {
         self.eventLoop = eventLoop
         self.logger = logger
         shared = SidecarConnection(configuration, eventLoop: eventLoop, logger: logger)
+        subscriptions.whenCountChanges { [weak self] in
+            eventLoop.execute { [weak self] in self?.assumeIsolated { $0.subscriptionsChanged() } }
+        }
+    }
+
+    deinit {
+        subscriptions.finish()
+        if let following { eventLoop.execute { following.value.close() } }
     }
 
     /// Runs `body` with a connected client, and closes the client whatever happens.
@@ -115,6 +128,8 @@ public actor SidecarClient: Service {
     /// Ends all connections of this client. What is in flight fails; the sidecar releases linked leases.
     public func close() async {
         isClosed = true
+        subscriptions.finish()
+        subscriptionsChanged()
         attempted(.failure(closed))
         for connection in ownConnections.values { connection.close() }
         // Closing cannot fail: the future is completed by this side alone.
@@ -130,6 +145,61 @@ public actor SidecarClient: Service {
         connecting = []
         for continuation in attempt { continuation.resume(with: result) }
     }
+
+    // MARK: Events
+
+    /// Events of the fleet. Their connection is made with the first subscription, made again when it is lost, and closed
+    /// with the last.
+    public nonisolated var events: Events { Events(subscriptions) }
+
+    private func subscriptionsChanged() {
+        if subscriptions.count == 0 {
+            beginning?.cancel()
+            beginning = nil
+            // Its end is no interruption.
+            following?.value.onDown = nil
+            following?.value.close()
+            following = nil
+            subscriptions.note(nil)
+        } else if following == nil, beginning == nil {
+            beginning = Task { [weak self] in
+                while await self?.follow() == false {
+                    try? await Task.sleep(for: Self.followingDelay)
+                }
+            }
+        }
+    }
+
+    /// Subscribes to the fleet's channel.
+    /// - Returns: `false` if the sidecar did not name the channel. Later losses of the connection are repaired by the
+    ///   subscription itself.
+    private func follow() async -> Bool {
+        var channel = configuration.eventChannel
+        do {
+            if channel == nil { channel = try await status().eventChannel }
+        } catch {
+            guard !Task.isCancelled else { return true }
+            if let error = error as? InterlockError { subscriptions.note(.interrupted(error)) }
+            return false
+        }
+        guard !Task.isCancelled else { return true }
+        let subscription = SidecarSubscription(
+            configuration, channel: channel ?? Self.usualEventChannel, eventLoop: eventLoop, logger: logger)
+        subscription.onFollowing = { [subscriptions] in subscriptions.note(.following) }
+        subscription.onDown = { [subscriptions] error in subscriptions.note(.interrupted(error)) }
+        subscription.onEvent = { [subscriptions] json in
+            if let event = ReceivedEvent(json) { subscriptions.publish(.event(event)) }
+        }
+        following = NIOLoopBound(subscription, eventLoop: eventLoop)
+        beginning = nil
+        subscription.start()
+        return true
+    }
+
+    /// The channel of sidecars of 0.1.0, which do not name it, if they have no `redis.prefix`.
+    private static let usualEventChannel = "interlock:events"
+    /// The pause before the sidecar is asked for the channel again.
+    private static let followingDelay = Duration.seconds(1)
 
     // MARK: About the sidecar
 

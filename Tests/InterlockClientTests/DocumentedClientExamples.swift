@@ -81,22 +81,15 @@ struct DocumentedClientExamples {
         return decision.isTaken
     }
 
-    /// - Returns: the state of the first breaker that changes. Of other things, as of a sidecar that comes, there are events too.
-    func watch(_ client: SidecarClient, following: () -> Void) async throws -> String? {
+    /// - Returns: the state of the first breaker that changes.
+    func watch(_ client: SidecarClient, following: () -> Void) async -> BreakerSnapshot.State? {
         // snippet: events
-        struct Fields: Decodable {
-            var type: String
-            var state: String?
+        let changes = client.events.breakers.subscribe()
+        for await connection in client.events.connection where connection == .following {
+            following()  // read the state now: from here on nothing is missed
+            break
         }
-        for await element in try await client.events() {
-            switch element {
-            case .following: following()  // read the state now: from here on nothing is missed
-            case .event(let event):
-                let fields = try event.decode(Fields.self)
-                if fields.type == "breaker" { return fields.state }
-            case .interrupted, .missed: break  // something was missed
-            }
-        }
+        for await event in changes { return event.breaker.state }
         // end
         return nil
     }

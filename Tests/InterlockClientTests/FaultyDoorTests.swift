@@ -195,18 +195,21 @@ struct FaultyDoorTests {
 
     @Test("a subscription that is cut is made again, and says that events were missed")
     func subscription() async throws {
-        try await Self.with(door: { command in
-            switch command.text[0] {
-            case "SUBSCRIBE":
-                let confirmation = Array("*3\r\n$9\r\nsubscribe\r\n$1\r\ne\r\n:1\r\n".utf8)
-                return command.connection == 0 ? .bytesThenClose(confirmation) : .bytes(confirmation)
-            default: return .text(":1\r\n")
+        try await Self.with(
+            change: { $0.eventChannel = "e" },
+            door: { command in
+                switch command.text[0] {
+                case "SUBSCRIBE":
+                    let confirmation = Array("*3\r\n$9\r\nsubscribe\r\n$1\r\ne\r\n:1\r\n".utf8)
+                    return command.connection == 0 ? .bytesThenClose(confirmation) : .bytes(confirmation)
+                default: return .text(":1\r\n")
+                }
             }
-        }) { client, _ in
-            var events = try await client.events(channel: "e").makeAsyncIterator()
-            #expect(await events.next() == .following)
-            guard case .interrupted = await events.next() else { return #expect(Bool(false), "not told of") }
-            #expect(await events.next() == .following)
+        ) { client, _ in
+            var connection = client.events.connection.makeAsyncIterator()
+            #expect(await connection.next() == .following)
+            guard case .interrupted = await connection.next() else { return #expect(Bool(false), "not told of") }
+            #expect(await connection.next() == .following)
         }
     }
 }

@@ -169,21 +169,19 @@ struct SidecarClientTests {
 
     @Test("events come from the channel that the sidecar names")
     func events() async throws {
-        struct Change: Decodable {
-            var type: String
-            var service: String?
-        }
         try await TestSidecar.withClient(prefix: "shop:") { client in
-            var events = try await client.events().makeAsyncIterator()
-            #expect(await events.next() == .following)
+            let events = client.events.breakers.subscribe()
+            var connection = client.events.connection.makeAsyncIterator()
+            #expect(await connection.next() == .following)
             try await client.breakers.force("catalog", to: .open)
-            while let element = await events.next() {
-                guard case .event(let event) = element, try event.decode(Change.self).type == "breaker" else { continue }
-                #expect(try event.decode(Change.self).service == "catalog")
-                break
+            #expect(await events.first { _ in true }?.service == "catalog")
+            var configuration = client.configuration
+            configuration.eventChannel = "other:events"
+            try await SidecarClient.withClient(configuration) { other in
+                var connection = other.events.connection.makeAsyncIterator()
+                let error: InterlockError? = if case .interrupted(let error) = await connection.next() { error } else { nil }
+                #expect(error?.code == .invalid)
             }
-            let error = await #expect(throws: InterlockError.self) { try await client.events(channel: "other:events") }
-            #expect(error?.code == .invalid)
         }
     }
 

@@ -7,7 +7,7 @@ struct EventMessageTests {
     private static let start = #"{"v":1,"origin":"a1","db":3,"at_ms":1795237271176,"#
 
     private static func event(_ rest: String) -> InterlockEvent<EventPayload>? {
-        InterlockEvent(json: Array((start + rest + "}").utf8))
+        ReceivedEvent(Array((start + rest + "}").utf8))?.event
     }
 
     @Test("a breaker's change is read with all it has")
@@ -67,10 +67,9 @@ struct EventMessageTests {
     @Test("an unknown type is passed on and not read")
     func unknownType() throws {
         let json = Self.start + #""type":"weather.changed","limit":5}"#
-        let message = try #require(EventMessage(Array(json.utf8)))
-        #expect(message.type == "weather.changed")
-        #expect(message.json == json)
-        #expect(InterlockEvent(json: Array(json.utf8)) == nil)
+        let received = try #require(ReceivedEvent(Array(json.utf8)))
+        #expect(received.message == EventMessage(type: "weather.changed", json: json))
+        #expect(received.event == nil)
     }
 
     @Test(
@@ -85,8 +84,7 @@ struct EventMessageTests {
             #"{"v":1,"type":"a\ndata: b","origin":"a1","db":0,"at_ms":1}"#, #"{"v":1,"type":"","origin":"a1","db":0,"at_ms":1}"#,
         ])
     func malformed(json: String) {
-        #expect(EventMessage(Array(json.utf8)) == nil)
-        #expect(InterlockEvent(json: Array(json.utf8)) == nil)
+        #expect(ReceivedEvent(Array(json.utf8)) == nil)
     }
 
     @Test("a message that is too long to be one of Interlock's is passed over")

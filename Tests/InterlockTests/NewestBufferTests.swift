@@ -1,4 +1,4 @@
-import Interlock
+import InterlockCore
 import Testing
 
 @Suite("A buffer that keeps the newest", .timeLimit(.minutes(1)))

@@ -9,6 +9,7 @@ import Testing
 struct WakeChannelsTests {
     private final class Listener: RedisListener {
         var heard: Set<String> = []
+        let isFollowing = false
         var onMessage: ((String, [UInt8]) -> Void)?
         var onInvalidated: (([String]?) -> Void)?
         var onSubscribed: (() -> Void)?

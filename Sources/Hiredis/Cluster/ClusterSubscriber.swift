@@ -32,6 +32,8 @@ package final class ClusterSubscriber: RedisListener {
         self.directory = directory
     }
 
+    package var isFollowing: Bool { ear.flatMap { servers[$0]?.isFollowing } ?? false }
+
     package func start() { directory.add(self) }
 
     package func close() -> EventLoopFuture<Void> {

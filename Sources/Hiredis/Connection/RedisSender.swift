@@ -77,6 +77,9 @@ package protocol RedisListener: AnyObject {
     /// Called when the connection to a server is lost, an attempt fails, or it refuses a subscription.
     var onDown: ((_ error: RedisError, _ server: RedisConfiguration.Address) -> Void)? { get set }
 
+    /// Whether all channels are subscribed.
+    var isFollowing: Bool { get }
+
     func start()
     func close() -> EventLoopFuture<Void>
 

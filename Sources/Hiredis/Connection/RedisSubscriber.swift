@@ -14,6 +14,8 @@ package final class RedisSubscriber: RedisListener {
     private let checkInterval: TimeAmount
     /// What was asked for and is not confirmed yet, in its order.
     private var requests: [Request] = []
+    /// Whether all channels are subscribed.
+    package private(set) var isFollowing = false
     /// The server answered the subscription with an error; it is asked again with the next check.
     private var isRefused = false
     private var check: Scheduled<Void>?
@@ -100,6 +102,7 @@ package final class RedisSubscriber: RedisListener {
             check?.cancel()
             check = nil
             clientID = nil
+            isFollowing = false
             onDown?(error, address)
         }
     }
@@ -115,6 +118,7 @@ package final class RedisSubscriber: RedisListener {
         let former = self.channels
         self.channels = channels
         isRefused = false
+        isFollowing = false
         guard let handler = link.handler else { return }
         if !former.isEmpty { request(.leave, ["UNSUBSCRIBE"] + former, by: handler) }
         if !channels.isEmpty { request(.channels, ["SUBSCRIBE"] + channels, by: handler) }
@@ -170,7 +174,10 @@ package final class RedisSubscriber: RedisListener {
         guard let place else { return false }
         requests[place].channels.removeAll { $0 == channel }
         guard requests[place].channels.isEmpty else { return true }
-        if requests.remove(at: place).kind == .channels { onSubscribed?() }
+        if requests.remove(at: place).kind == .channels {
+            isFollowing = true
+            onSubscribed?()
+        }
         return true
     }
 

@@ -1,5 +1,6 @@
 internal import CoreMetrics
 internal import Hiredis
+internal import InterlockCore
 internal import NIOCore
 
 /// Tells the fleet what this sidecar decides without a script that could tell it. Confined to the coordinator's event loop.

@@ -41,37 +41,41 @@ struct EventsCommand: AsyncParsableCommand {
         let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm)
         let channel = prefix.map { KeySpace(prefix: $0).events }
         let (types, isJSON) = (types, output.json)
-        try await sidecar.withClient("events") { client in
-            let events = try await client.events(channel: channel)
-            let address = client.configuration.address
-            await withTaskGroup(of: Void.self) { group in
+        try await sidecar.withClient("events", configured: { $0.eventChannel = channel }) { client in
+            try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask { for await _ in signals { return } }
-                group.addTask { await Self.print(events, of: types, from: address, asJSON: isJSON) }
-                _ = await group.next()
+                group.addTask { try await Self.print(of: types, from: client, asJSON: isJSON) }
+                _ = try await group.next()
                 group.cancelAll()
             }
         }
     }
 
+    /// The number of events that are kept for a slow terminal.
+    private static let capacity = 10_000
+
     /// Prints until the events end or the output is closed.
-    private static func print(
-        _ events: SidecarEvents, of types: [EventTypes], from address: SidecarAddress, asJSON: Bool
-    ) async {
-        for await element in events {
-            switch element {
-            case .following:
+    /// - Throws: `InterlockError` if the first attempt to follow the sidecar fails.
+    private static func print(of types: [EventTypes], from client: SidecarClient, asJSON: Bool) async throws {
+        let address = client.configuration.address
+        let events = client.events.news.subscribe(capacity: capacity)
+        var hasFollowed = false
+        var dropped: Int64 = 0
+        for await news in events {
+            let missed = events.dropped - dropped
+            if missed > 0 { Terminal.tell("interlock: missed \(missed) events: they came faster than they are printed") }
+            dropped += missed
+            switch news {
+            case .connection(.following):
+                hasFollowed = true
                 Terminal.tell("interlock: following the events of the sidecar at \(address)")
-            case .interrupted:
+            case .connection(.interrupted(let error)):
+                guard hasFollowed else { throw error }
                 Terminal.tell("interlock: lost the connection to the sidecar at \(address); events are missed until it is back")
-            case .missed(let count):
-                Terminal.tell("interlock: missed \(count) events: they came faster than they are printed")
-            case .event(let event):
-                guard let message = EventMessage(event.json),
-                    types.isEmpty || types.contains(where: { $0.includes(message.type) })
+            case .event(let received):
+                guard types.isEmpty || types.contains(where: { $0.includes(received.message.type) }),
+                    let line = asJSON ? JSONOutput.line(received.message.json) : received.event?.line
                 else { continue }
-                guard let line = asJSON ? JSONOutput.line(message.json) : InterlockEvent(json: event.json)?.line else {
-                    continue
-                }
                 guard await Terminal.showNext(line) else { return }
             }
         }

@@ -27,13 +27,18 @@ struct SidecarOptions: ParsableArguments {
     var allowPlaintext = false
 
     /// Connects, runs `body`, and closes the connection whatever happens.
-    /// - Parameter purpose: what is asked for, for messages: `lock acquire orders`.
+    /// - Parameters:
+    ///   - purpose: what is asked for, for messages: `lock acquire orders`.
+    ///   - configure: changes the client's configuration.
+    ///   - body: the calls.
     /// - Throws: `Failure` when no sidecar answers, when it refuses the login, and when a call of `body` fails; whatever else
     ///   `body` throws.
     func withClient<Result>(
-        _ purpose: String, _ body: (SidecarClient) async throws -> Result
+        _ purpose: String, configured configure: (inout SidecarClientConfiguration) -> Void = { _ in },
+        _ body: (SidecarClient) async throws -> Result
     ) async throws -> Result {
-        let configuration = try configuration()
+        var configuration = try configuration()
+        configure(&configuration)
         let client = SidecarClient(configuration)
         do {
             do {

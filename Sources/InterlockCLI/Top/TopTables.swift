@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Interlock
 import InterlockCommandLine
+import InterlockCore
 import InterlockSidecar
 
 /// One frame: what `LIVE.VIEW` answered, and when.
@@ -131,7 +132,7 @@ enum TopTables {
     static let events: [TopColumn] = [
         .text("TYPE") { row, _ in row["type"].text ?? "" },
         .text("EVENT") { row, _ in
-            guard let json = try? row.json(), let line = InterlockEvent<EventPayload>(json: Array(json))?.line else {
+            guard let json = try? row.json(), let line = ReceivedEvent(Array(json))?.event?.line else {
                 return time(row["at_ms"].integer)
             }
             return line

@@ -53,8 +53,8 @@ public struct SidecarClientConfiguration: Sendable {
     public var maximumInFlight = 1024
     /// The most calls that may wait for a lock or for a turn at one time; each has a connection of its own meanwhile.
     public var maximumWaiting = 256
-    /// The most events that are kept for a reader that is slower than they come.
-    public var eventBufferSize = 10_000
+    /// The channel of the fleet's events; `nil`: the sidecar is asked.
+    public var eventChannel: String?
 
     /// `nil`: what the system trusts.
     private var trustRoots: [NIOSSLCertificate]?

@@ -4,7 +4,7 @@ package import NIOCore
 
 /// A connection of its own that follows a sidecar's events, for callers on its event loop. It is kept up until `close`.
 ///
-/// Confined to its event loop: every member is called on it. `SidecarClient.events` is the same for everyone else.
+/// Confined to its event loop: every member is called on it. `SidecarClient.events` is for other callers.
 package final class SidecarSubscription {
     private let subscriber: RedisSubscriber
 

@@ -1,4 +1,5 @@
 internal import Interlock
+internal import InterlockCore
 internal import NIOHTTP1
 
 /// The fleet's events as they happen.

@@ -1,4 +1,4 @@
-internal import Interlock
+internal import InterlockCore
 internal import NIOCore
 internal import NIOHTTP1
 

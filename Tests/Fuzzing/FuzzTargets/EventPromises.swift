@@ -6,10 +6,10 @@ internal import Interlock
 /// event.
 enum EventPromises {
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
-        if let message = EventMessage(input) {
+        if let message = ReceivedEvent(input)?.message {
             try expect(Array(message.json.utf8) == input, "a message was read as \(message.json)")
             try expect(!message.type.utf8.contains { $0 <= 0x20 || $0 == 0x7F }, "the type of an event is \(message.type)")
-            try expect(EventMessage(Array(message.json.utf8)) == message, "read again, an event is another")
+            try expect(ReceivedEvent(Array(message.json.utf8))?.message == message, "read again, an event is another")
         }
         try checkQuoting(String(decoding: input, as: UTF8.self))
     }

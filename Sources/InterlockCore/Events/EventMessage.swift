@@ -1,5 +1,4 @@
 internal import FoundationEssentials
-internal import InterlockCore
 
 /// An event as it was published: one JSON object on one line, version 1.
 public struct EventMessage: Hashable, Sendable {
@@ -8,21 +7,15 @@ public struct EventMessage: Hashable, Sendable {
     /// The object, on one line.
     public let json: String
 
-    /// Longer messages are none of Interlock's.
+    /// The longest message in bytes; longer ones are ignored.
     static let longest = 64 << 10
 
-    init(type: String, json: String) {
+    package init(type: String, json: String) {
         self.type = type
         self.json = json
     }
 
-    /// Reads a message of the event channel; `nil` when it is of another version, or no event.
-    public init?(_ message: [UInt8]) {
-        guard let event = ReceivedEvent(message) else { return nil }
-        self = event.message
-    }
-
-    /// Types stand in lines of text, so they have nothing in them that ends one.
+    /// Returns whether `text` can be a type: it is written into lines of text, so it must not end one.
     static func isType(_ text: String) -> Bool {
         (1...64).contains(text.utf8.count)
             && text.utf8.allSatisfy { byte in
@@ -34,7 +27,7 @@ public struct EventMessage: Hashable, Sendable {
     }
 }
 
-/// What an event is about.
+/// The details of an event.
 package enum EventPayload: Hashable, Sendable {
     case breaker(BreakerEvent)
     case lock(LockEvent)
@@ -51,18 +44,18 @@ package enum EventPayload: Hashable, Sendable {
         }
     }
 
-    /// Every `type` that there is.
+    /// Every known `type`.
     package static var allTypes: [String] {
         [BreakerEvent.type] + LockEvent.Kind.allCases.map(\.rawValue) + LimitEvent.Kind.allCases.map(\.rawValue)
             + FleetEvent.Kind.allCases.map(\.rawValue)
     }
 }
 
-/// How an event is read from its JSON: what all have, then what its type has. Unknown fields are ignored.
+/// Decodes an event: the fields of all events, then those of its type. Ignores unknown fields.
 struct EventReading: Decodable {
     var type: String
     var database: Int
-    /// `nil`: the type is not known here.
+    /// `nil`: the type is unknown.
     var event: InterlockEvent<EventPayload>?
 
     private static let version = 1
@@ -133,24 +126,24 @@ struct EventReading: Decodable {
     }
 }
 
-/// A message of the event channel, read once for all who follow.
-struct ReceivedEvent: Sendable {
-    /// As it was published.
-    var message: EventMessage
-    /// The Redis database it happened in.
-    var database: Int
-    /// What it says; `nil`: its type is not known here.
-    var event: InterlockEvent<EventPayload>?
+/// A message of the event channel, decoded once for all subscribers.
+package struct ReceivedEvent: Sendable {
+    /// The published text.
+    package var message: EventMessage
+    /// The Redis database of the fleet.
+    package var database: Int
+    /// The decoded event; `nil`: its type is unknown.
+    package var event: InterlockEvent<EventPayload>?
 
-    init(message: EventMessage, event: InterlockEvent<EventPayload>) {
+    package init(message: EventMessage, event: InterlockEvent<EventPayload>) {
         self.message = message
         self.event = event
         database = event.database
     }
 
-    /// `nil` when the message is of another version, lacks what its type has, or is no event at all.
-    init?(_ payload: [UInt8]) {
-        // JSON's decoder would also take UTF-16, and what is passed on would be another text than what was read.
+    /// `nil` if the message has another version, lacks a field of its type, or is not JSON.
+    package init?(_ payload: [UInt8]) {
+        // JSONDecoder also accepts UTF-16, and the text that is passed on would differ from the decoded one.
         guard payload.count <= EventMessage.longest, !payload.contains(where: { $0 < 0x20 && $0 != UInt8(ascii: "\t") }),
             let json = String(validating: payload, as: UTF8.self),
             let reading = try? JSONDecoder().decode(EventReading.self, from: Data(payload))

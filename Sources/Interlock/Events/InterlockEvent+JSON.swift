@@ -1,0 +1,24 @@
+internal import InterlockCore
+
+extension LockEvent {
+    /// The message about a broken lock, before and after Redis' time.
+    static func broken(_ lock: String, by: String, origin: String, database: Int) -> (start: String, end: String) {
+        let start =
+            #"{"v":1,"type":"\#(Kind.broken.rawValue)","origin":\#(JSONText.quoted(origin)),"db":\#(database),"#
+            + #""lock":\#(JSONText.quoted(lock)),"by":\#(JSONText.quoted(by)),"at_ms":"#
+        return (start, "}")
+    }
+}
+
+extension LimitEvent {
+    /// The event's JSON up to the value of `at_ms`, which is its last field.
+    func json(origin: String, database: Int) -> String {
+        var fields = [
+            #""v":1"#, #""type":"\#(kind.rawValue)""#, #""origin":"# + JSONText.quoted(origin), #""db":\#(database)"#,
+            #""service":"# + JSONText.quoted(service), #""limit":"# + JSONText.quoted(limit),
+        ]
+        if let subject { fields.append(#""subject":"# + JSONText.quoted(subject)) }
+        fields += [#""used":\#(used)"#, #""capacity":\#(capacity)"#, #""at_ms":"#]
+        return "{" + fields.joined(separator: ",")
+    }
+}

@@ -1,0 +1,42 @@
+/// Events of one kind, for `for await`. Each iteration is a subscription of its own.
+///
+/// A subscription begins when `makeAsyncIterator` or `subscribe` returns. It keeps the events that the coordinator or the
+/// client receives from then on, up to its capacity.
+public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
+    /// The sequence never throws.
+    public typealias Failure = Never
+
+    /// The number of events that are kept for a subscriber without a capacity of its own.
+    public static var standardCapacity: Int { 256 }
+    /// The capacities that a subscriber may have.
+    public static var capacities: ClosedRange<Int> { 1...65_536 }
+
+    private let subscriptions: EventSubscriptions
+    private let select: @Sendable (EventNews) -> Element?
+
+    init(_ subscriptions: EventSubscriptions, select: @escaping @Sendable (EventNews) -> Element?) {
+        self.subscriptions = subscriptions
+        self.select = select
+    }
+
+    /// Begins a subscription.
+    /// - Parameter capacity: the number of events that are kept for a slow subscriber, 1 to 65,536; the nearest of these
+    ///   is used. When there are more, the oldest are dropped and counted.
+    public func subscribe(capacity: Int = standardCapacity) -> EventSubscription<Element> {
+        let range = Self.capacities
+        let buffer = NewestBuffer<Element>(capacity: Swift.min(Swift.max(capacity, range.lowerBound), range.upperBound))
+        return EventSubscription(buffer: buffer, registration: subscriptions.add(buffer, select: select))
+    }
+
+    /// Begins a subscription whose events share a buffer with other elements.
+    package func subscribe<Signal: Sendable>(
+        into buffer: NewestBuffer<Signal>, as signal: @escaping @Sendable (Element) -> Signal
+    ) -> EventRegistration {
+        subscriptions.add(buffer) { [select] in select($0).map(signal) }
+    }
+
+    /// Begins a subscription with the standard capacity, and reads it.
+    public func makeAsyncIterator() -> EventSubscription<Element>.Iterator {
+        subscribe().makeAsyncIterator()
+    }
+}

@@ -1,0 +1,174 @@
+internal import Synchronization
+
+/// The state of the connection that events arrive over.
+public enum EventConnection: Hashable, Sendable {
+    /// Every event arrives from here on, while the connection lasts. Read the state now.
+    case following
+    /// The connection is lost, or could not be made. Events are missed until the next `following`.
+    case interrupted(InterlockError)
+}
+
+/// A piece of news for subscriptions.
+package enum EventNews: Sendable {
+    case event(ReceivedEvent)
+    case connection(EventConnection)
+
+    var received: ReceivedEvent? {
+        if case .event(let event) = self { event } else { nil }
+    }
+}
+
+/// The subscriptions to the events of a coordinator or a client. On any thread: a subscriber does not wait for an event
+/// loop, so that nothing is missed between the call and its return.
+package final class EventSubscriptions: Sendable {
+    /// The destination of one subscription's events.
+    private struct Sink: Sendable {
+        /// Returns `false` if an older event was dropped.
+        var push: @Sendable (EventNews) -> Bool
+        var finish: @Sendable () -> Void
+    }
+
+    private struct State {
+        var sinks: [UInt64: Sink] = [:]
+        var lastID: UInt64 = 0
+        var isFinished = false
+        /// `nil`: nobody has tried to connect.
+        var connection: EventConnection?
+        var onChange: (@Sendable () -> Void)?
+    }
+
+    private let state = Mutex(State())
+    private let onDrop: @Sendable () -> Void
+
+    /// - Parameter onDrop: called for each event that was dropped because its subscriber was slower.
+    package init(onDrop: @escaping @Sendable () -> Void = {}) {
+        self.onDrop = onDrop
+    }
+
+    package var count: Int { state.withLock { $0.sinks.count } }
+
+    /// Calls `body` after each change of `count`, on any thread.
+    package func whenCountChanges(_ body: @escaping @Sendable () -> Void) {
+        state.withLock { $0.onChange = body }
+    }
+
+    /// Passes what `select` makes of all news to `buffer`, the state of the connection first, until the registration ends
+    /// or `finish` is called. The buffer is finished then.
+    func add<Element: Sendable>(
+        _ buffer: NewestBuffer<Element>, select: @escaping @Sendable (EventNews) -> Element?
+    ) -> EventRegistration {
+        let sink = Sink(
+            push: { news in select(news).map { buffer.push($0) } ?? true },
+            finish: { buffer.finish() })
+        let (id, onChange) = state.withLock { state -> (UInt64?, (@Sendable () -> Void)?) in
+            guard !state.isFinished else { return (nil, nil) }
+            if let connection = state.connection { _ = sink.push(.connection(connection)) }
+            state.lastID += 1
+            state.sinks[state.lastID] = sink
+            return (state.lastID, state.onChange)
+        }
+        guard let id else {
+            buffer.finish()
+            return EventRegistration {}
+        }
+        onChange?()
+        return EventRegistration { [self] in
+            let onChange = state.withLock { $0.sinks.removeValue(forKey: id) == nil ? nil : $0.onChange }
+            buffer.finish()
+            onChange?()
+        }
+    }
+
+    package func publish(_ news: EventNews) {
+        let sinks = state.withLock { $0.sinks }
+        for sink in sinks.values where !sink.push(news) { onDrop() }
+    }
+
+    /// Notes the state of the connection and publishes it. One interruption is published once, however many attempts to
+    /// connect fail.
+    /// - Parameter connection: `nil`: nobody needs a connection.
+    package func note(_ connection: EventConnection?) {
+        let isNews = state.withLock { state in
+            defer { state.connection = connection }
+            if case .interrupted = connection, case .interrupted = state.connection { return false }
+            return true
+        }
+        if let connection, isNews { publish(.connection(connection)) }
+    }
+
+    /// Ends all subscriptions.
+    package func finish() {
+        let sinks = state.withLock { state in
+            state.isFinished = true
+            defer { state.sinks = [:] }
+            return state.sinks
+        }
+        for sink in sinks.values { sink.finish() }
+    }
+}
+
+/// A subscription to events of one kind, read with `for await`.
+///
+/// It ends with `cancel`, when it and its iterators are dropped, when a task that waits for its next event is cancelled,
+/// and when the coordinator stops or the client closes. The kept events can still be read then, unless the task was
+/// cancelled. Iterators share its events: each event goes to one of them.
+public struct EventSubscription<Element: Sendable>: AsyncSequence, Sendable {
+    /// The sequence never throws.
+    public typealias Failure = Never
+
+    private let buffer: NewestBuffer<Element>
+    private let registration: EventRegistration
+
+    init(buffer: NewestBuffer<Element>, registration: EventRegistration) {
+        self.buffer = buffer
+        self.registration = registration
+    }
+
+    /// The largest number of events that are kept.
+    public var capacity: Int { buffer.capacity }
+
+    /// The number of events that were dropped because they were not read in time.
+    public var dropped: Int64 { buffer.dropped }
+
+    /// Ends the subscription.
+    public func cancel() {
+        registration.end()
+    }
+
+    /// Makes one more reader of this subscription. Each event goes to one of them.
+    public func makeAsyncIterator() -> Iterator {
+        Iterator(subscription: self)
+    }
+
+    /// A reader of the subscription.
+    public struct Iterator: AsyncIteratorProtocol {
+        fileprivate let subscription: EventSubscription
+
+        /// The next event, as soon as there is one; `nil`: the subscription has ended.
+        public mutating func next(isolation actor: isolated (any Actor)? = #isolation) async -> Element? {
+            guard let element = await subscription.buffer.next() else {
+                subscription.registration.end()
+                return nil
+            }
+            return element
+        }
+    }
+}
+
+/// A registration of a subscriber. It ends with `end`, and when it is dropped.
+package final class EventRegistration: Sendable {
+    private let onEnd: @Sendable () -> Void
+
+    /// - Parameter onEnd: may be called more than once, on any thread.
+    init(onEnd: @escaping @Sendable () -> Void) {
+        self.onEnd = onEnd
+    }
+
+    deinit {
+        onEnd()
+    }
+
+    package func end() {
+        onEnd()
+    }
+}

@@ -1,0 +1,54 @@
+/// Events of the fleet: `coordinator.events`, or `client.events` of a sidecar's client.
+///
+/// Events are hints: those that are published without a connection are missed. Subscribe first, then read the state, and
+/// read it again after each `EventConnection.following`.
+public struct Events: Sendable {
+    private let subscriptions: EventSubscriptions
+
+    package init(_ subscriptions: EventSubscriptions) {
+        self.subscriptions = subscriptions
+    }
+
+    /// Changes of breakers.
+    public var breakers: EventSequence<InterlockEvent<BreakerEvent>> {
+        payloads { if case .breaker(let payload) = $0 { payload } else { nil } }
+    }
+
+    /// Changes of locks besides grants and releases.
+    public var locks: EventSequence<InterlockEvent<LockEvent>> {
+        payloads { if case .lock(let payload) = $0 { payload } else { nil } }
+    }
+
+    /// Limits that are nearly used up, reached, or would have refused a call. A coordinator's own arrive also while Redis
+    /// is unreachable.
+    public var limits: EventSequence<InterlockEvent<LimitEvent>> {
+        payloads { if case .limit(let payload) = $0 { payload } else { nil } }
+    }
+
+    /// Sidecars that join and leave.
+    public var fleet: EventSequence<InterlockEvent<FleetEvent>> {
+        payloads { if case .fleet(let payload) = $0 { payload } else { nil } }
+    }
+
+    /// All events as they were published, to be passed on. Includes types that this version does not know.
+    public var json: EventSequence<EventMessage> {
+        EventSequence(subscriptions) { $0.received?.message }
+    }
+
+    /// Changes of the connection that events arrive over; the first element is its present state, once there is one.
+    public var connection: EventSequence<EventConnection> {
+        EventSequence(subscriptions) { if case .connection(let connection) = $0 { connection } else { nil } }
+    }
+
+    /// Events and changes of the connection, in order.
+    package var news: EventSequence<EventNews> { EventSequence(subscriptions) { $0 } }
+
+    /// The number of subscriptions.
+    package var subscriptionCount: Int { subscriptions.count }
+
+    private func payloads<Payload>(
+        _ select: @escaping @Sendable (EventPayload) -> Payload?
+    ) -> EventSequence<InterlockEvent<Payload>> {
+        EventSequence(subscriptions) { $0.received?.event?.narrowed(select) }
+    }
+}

@@ -1,0 +1,104 @@
+internal import DequeModule
+internal import Synchronization
+
+/// A buffer between a producer and a consumer that may be slower. When it is full, the oldest element is dropped.
+///
+/// Neither side blocks the other, on any thread. Several consumers take turns.
+package final class NewestBuffer<Element: Sendable>: Sendable {
+    private struct State {
+        var elements = Deque<Element>()
+        var consumers = Deque<CheckedContinuation<Element?, Never>>()
+        var dropped: Int64 = 0
+        var isFinished = false
+    }
+
+    /// The outcome of a push.
+    private enum Addition {
+        case kept
+        case handedTo(CheckedContinuation<Element?, Never>)
+        case keptForTheOldest
+        case refused
+    }
+
+    package let capacity: Int
+    private let state = Mutex(State())
+
+    /// - Parameter capacity: the most elements that are kept, at least one.
+    package init(capacity: Int) {
+        precondition(capacity > 0, "a buffer keeps something")
+        self.capacity = capacity
+    }
+
+    /// The number of elements dropped so far.
+    package var dropped: Int64 { state.withLock { $0.dropped } }
+
+    /// Adds an element; does nothing once the buffer is finished.
+    /// - Returns: `false` if the oldest element was dropped.
+    @discardableResult
+    package func push(_ element: Element) -> Bool {
+        let addition = state.withLock { state in
+            if state.isFinished { return Addition.refused }
+            if let consumer = state.consumers.popFirst() { return .handedTo(consumer) }
+            state.elements.append(element)
+            guard state.elements.count > capacity else { return .kept }
+            state.elements.removeFirst()
+            state.dropped += 1
+            return .keptForTheOldest
+        }
+        switch addition {
+        case .handedTo(let consumer): consumer.resume(returning: element)
+        case .keptForTheOldest: return false
+        case .kept, .refused: break
+        }
+        return true
+    }
+
+    /// Adds an element unless others are waiting to be read.
+    package func pushIfEmpty(_ element: Element) {
+        let consumer = state.withLock { state -> CheckedContinuation<Element?, Never>? in
+            guard !state.isFinished, state.elements.isEmpty else { return nil }
+            if let consumer = state.consumers.popFirst() { return consumer }
+            state.elements.append(element)
+            return nil
+        }
+        consumer?.resume(returning: element)
+    }
+
+    /// Refuses further elements. The kept ones can still be read.
+    package func finish() {
+        end(discarding: false)
+    }
+
+    /// Refuses further elements, and drops the kept ones.
+    package func cancel() {
+        end(discarding: true)
+    }
+
+    private func end(discarding: Bool) {
+        let consumers = state.withLock { state in
+            state.isFinished = true
+            if discarding { state.elements = [] }
+            defer { state.consumers = [] }
+            return state.consumers
+        }
+        for consumer in consumers { consumer.resume(returning: nil) }
+    }
+
+    /// Returns the oldest element as soon as there is one; `nil` once the buffer is finished and empty. Cancelling the
+    /// task cancels the buffer.
+    package func next() async -> Element? {
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { consumer in
+                let element: Element?? = state.withLock { state in
+                    if let element = state.elements.popFirst() { return .some(element) }
+                    if state.isFinished { return .some(nil) }
+                    state.consumers.append(consumer)
+                    return nil
+                }
+                if let element { consumer.resume(returning: element) }
+            }
+        } onCancel: {
+            cancel()
+        }
+    }
+}
