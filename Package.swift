@@ -149,7 +149,8 @@ let package = Package(
             swiftSettings: houseRules
         ),
         .target(
-            name: "InterlockProcesses", dependencies: ["Hiredis", nioCore, nioLocks, nioPosix, nioSSL, subprocess],
+            name: "InterlockProcesses",
+            dependencies: ["InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, nioSSL, subprocess],
             swiftSettings: houseRules),
         .target(name: "InterlockJudge", dependencies: ["InterlockCore", deque], swiftSettings: houseRules),
         .target(

@@ -37,13 +37,10 @@ public func withCoordinator<Result>(
     let coordinator = Coordinator(configuration, logger: logger)
     await coordinator.start()
     await coordinator.untilReady(atMost: .seconds(5))
-    do {
+    return try await attempt {
         try Task.checkCancellation()
-        let result = try await body(coordinator)
+        return try await body(coordinator)
+    } finally: {
         await coordinator.stop()
-        return result
-    } catch {
-        await coordinator.stop()
-        throw error
     }
 }

@@ -38,16 +38,12 @@ public struct Services: Sendable {
             _ = isolation
             let permit = try await permit(service, cost: cost, subject: subject, patience: patience)
             let begun = coordinator.clock.now()
-            let result: Result<Value, any Error>
-            do {
-                result = .success(
-                    try await ProgramSpan.within("upstream", kind: .client, of: service) { _ in
-                        _ = isolation
-                        return try await operation()
-                    })
-            } catch {
-                result = .failure(error)
-            }
+            let result = await Result(awaiting: {
+                try await ProgramSpan.within("upstream", kind: .client, of: service, isolation: isolation) { _ in
+                    _ = isolation
+                    return try await operation()
+                }
+            })
             let latency = Duration.nanoseconds(coordinator.clock.now().nanoseconds - begun.nanoseconds)
             var report = judge(result)
             if report.latency == nil { report.latency = latency }

@@ -71,12 +71,7 @@ final class TypedWorkRecord<Value: Sendable>: WorkRecord {
     }
 
     func perform(begin: @escaping @Sendable () -> Void) async {
-        let outcome: Result<Value, any Error>
-        do {
-            outcome = .success(try await operation(begin))
-        } catch {
-            outcome = .failure(error)
-        }
+        let outcome = await Result(awaiting: { try await operation(begin) })
         progress.withLockedValue { $0.outcome = outcome }
     }
 

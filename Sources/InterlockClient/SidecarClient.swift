@@ -84,14 +84,11 @@ public actor SidecarClient: Service {
         _ configuration: SidecarClientConfiguration, _ body: (SidecarClient) async throws -> Result
     ) async throws -> Result {
         let client = SidecarClient(configuration)
-        do {
+        return try await attempt {
             try await client.connect()
-            let result = try await body(client)
+            return try await body(client)
+        } finally: {
             await client.close()
-            return result
-        } catch {
-            await client.close()
-            throw error
         }
     }
 

@@ -31,12 +31,7 @@ public struct SidecarServices: Sendable {
         let permit = try await permit(
             UpstreamCallRequest(service: service, cost: Int64(cost), subject: subject, wait: patience))
         let begun = ContinuousClock.now
-        let result: Result<Value, any Error>
-        do {
-            result = .success(try await operation())
-        } catch {
-            result = .failure(error)
-        }
+        let result = await Result(awaiting: operation)
         let latency = ContinuousClock.now - begun
         var report = judge(result)
         if report.latency == nil { report.latency = latency }

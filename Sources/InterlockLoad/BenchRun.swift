@@ -64,14 +64,11 @@ package struct BenchRun: Sendable {
         tell: @escaping @Sendable (String) -> Void = { _ in }, progress: @escaping @Sendable (LoadProgress) -> Void = { _ in }
     ) async throws -> RunReport {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
-        let result: Result<RunReport, any Error>
-        do {
-            result = .success(try await run(on: group, tell, progress))
-        } catch {
-            result = .failure(error)
+        return try await attempt {
+            try await run(on: group, tell, progress)
+        } finally: {
+            try? await group.shutdownGracefully()
         }
-        try? await group.shutdownGracefully()
-        return try result.get()
     }
 
     private func run(
@@ -126,14 +123,11 @@ package struct BenchRun: Sendable {
         let load = try LoadRun(plan: patient, eventLoop: loop, recorder: recorder)
         let (beginnings, begun) = AsyncStream.makeStream(of: Void.self)
         async let breaking = breakThings(faults, after: beginnings, load, recorder, tell)
-        let outcome: LoadOutcome
-        do {
-            outcome = try await load.run(progress: progress) { begun.yield() }
-        } catch {
+        let outcome = try await attempt {
+            try await load.run(progress: progress) { begun.yield() }
+        } finally: {
             begun.finish()
-            throw error
         }
-        begun.finish()
         let broken = await breaking
         let check = await recorder.finish()
         try await log?.close(at: check?.end)

@@ -1,5 +1,6 @@
 internal import Glibc
 package import Hiredis
+internal import InterlockCore
 
 /// How a primary of Redis is lost.
 package enum PrimaryLoss: String, Hashable, Sendable, Codable, CaseIterable {
@@ -248,27 +249,23 @@ extension ClusterFleet {
     private func all(_ commands: [[String]], at member: Member) async throws -> [RedisReply] {
         let client = RedisClient(configuration: member.server.configuration)
         try await client.connect()
-        let replies: Result<[RedisReply], any Error>
-        do {
-            replies = .success(
-                try await withThrowingTaskGroup(of: (Int, RedisReply).self) { group in
-                    for (number, words) in commands.enumerated() {
-                        group.addTask { (number, try await client.send(AnyCommand(words))) }
+        return try await attempt {
+            try await withThrowingTaskGroup(of: (Int, RedisReply).self) { group in
+                for (number, words) in commands.enumerated() {
+                    group.addTask { (number, try await client.send(AnyCommand(words))) }
+                }
+                var replies = [RedisReply](repeating: .null, count: commands.count)
+                for try await (number, reply) in group {
+                    if case .error(let error) = reply {
+                        throw RedisServerError(
+                            reason: "\(commands[number].joined(separator: " ")): \(error)", log: await logs)
                     }
-                    var replies = [RedisReply](repeating: .null, count: commands.count)
-                    for try await (number, reply) in group {
-                        if case .error(let error) = reply {
-                            throw RedisServerError(
-                                reason: "\(commands[number].joined(separator: " ")): \(error)", log: await logs)
-                        }
-                        replies[number] = reply
-                    }
-                    return replies
-                })
-        } catch {
-            replies = .failure(error)
+                    replies[number] = reply
+                }
+                return replies
+            }
+        } finally: {
+            await client.close()
         }
-        await client.close()
-        return try replies.get()
     }
 }

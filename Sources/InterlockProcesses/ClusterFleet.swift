@@ -1,4 +1,5 @@
 package import Hiredis
+internal import InterlockCore
 
 /// A Redis Cluster: real servers in fresh folders, on free ports of 127.0.0.1. They end with this process.
 package actor ClusterFleet {
@@ -53,14 +54,12 @@ package actor ClusterFleet {
         primaries: Int = 3, replicas: Int = 0, arguments: [String] = [], _ body: (ClusterFleet) async throws -> Result
     ) async throws -> Result {
         let fleet = try await start(primaries: primaries, replicas: replicas, arguments: arguments)
-        do {
-            let result = try await body(fleet)
-            await fleet.remove()
-            return result
-        } catch {
+        return try await attempt {
+            try await body(fleet)
+        } onError: { error in
             print("The logs of a cluster whose test failed with \(error):\n\(await fleet.logs)")
+        } finally: {
             await fleet.remove()
-            throw error
         }
     }
 

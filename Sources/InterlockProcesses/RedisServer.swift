@@ -1,5 +1,6 @@
 internal import Glibc
 package import Hiredis
+internal import InterlockCore
 
 /// A test's own `redis-server`: in a fresh folder, on a Unix socket and by default also on a free TCP port of 127.0.0.1. It saves
 /// nothing by itself and ends with the test process.
@@ -90,14 +91,12 @@ package actor RedisServer {
         _ body: (RedisServer) async throws -> Result
     ) async throws -> Result {
         let server = try await start(arguments: arguments, listener: listener, environment: environment)
-        do {
-            let result = try await body(server)
-            await server.remove()
-            return result
-        } catch {
+        return try await attempt {
+            try await body(server)
+        } onError: { error in
             print("The log of redis-server in \(server.folder), whose test failed with \(error):\n\(await server.log)")
+        } finally: {
             await server.remove()
-            throw error
         }
     }
 
@@ -148,17 +147,15 @@ package actor RedisServer {
     /// - Throws: `DeadlineExceeded` or `RedisError`.
     package func untilItTracks(_ count: Int) async throws {
         let client = RedisClient(configuration: configuration)
-        do {
+        try await attempt {
             try await client.connect()
             try await eventually("Redis tells \(count) connections of the next change to a key") {
                 let report = try await client.send(AnyCommand(["INFO", "stats"])).text ?? ""
                 return report.split(separator: "\r\n").contains("tracking_total_items:\(count)")
             }
-        } catch {
+        } finally: {
             await client.close()
-            throw error
         }
-        await client.close()
     }
 
     /// Ends the server and deletes its folder.
@@ -197,37 +194,33 @@ package actor RedisServer {
         probe.reconnectDelay = .milliseconds(2) ... .milliseconds(50)
         let client = RedisClient(configuration: probe)
         do {
-            try await eventually(within: .seconds(20), "redis-server serves") {
-                do {
-                    try await client.connect()
-                    return true
-                } catch let error as RedisError {
-                    if case .server(let condition) = error.code { return condition != .loading }
-                    guard launched.isRunning else {
-                        throw RedisServerError(reason: "redis-server ended as soon as it was started", log: launched.log)
+            try await attempt {
+                try await eventually(within: .seconds(20), "redis-server serves") {
+                    do {
+                        try await client.connect()
+                        return true
+                    } catch let error as RedisError {
+                        if case .server(let condition) = error.code { return condition != .loading }
+                        guard launched.isRunning else {
+                            throw RedisServerError(reason: "redis-server ended as soon as it was started", log: launched.log)
+                        }
+                        return false
                     }
-                    return false
                 }
+            } finally: {
+                await client.close()
             }
-            await client.close()
         } catch let error as DeadlineExceeded {
-            await client.close()
             throw RedisServerError(reason: error.description, log: launched.log)
-        } catch {
-            await client.close()
-            throw error
         }
     }
 
     private func save() async throws {
         let client = RedisClient(configuration: configuration)
-        let outcome: Result<RedisReply, any Error>
-        do {
+        let outcome = await Result(awaiting: {
             try await client.connect()
-            outcome = .success(try await client.send(AnyCommand(["SAVE"]), timeout: .seconds(20)))
-        } catch {
-            outcome = .failure(error)
-        }
+            return try await client.send(AnyCommand(["SAVE"]), timeout: .seconds(20))
+        })
         await client.close()
         guard case .success(.status("OK")) = outcome else {
             throw RedisServerError(reason: "redis-server could not save its data: \(outcome)", log: log)

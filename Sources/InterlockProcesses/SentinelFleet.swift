@@ -1,6 +1,7 @@
 internal import FoundationEssentials
 internal import Glibc
 package import Hiredis
+internal import InterlockCore
 
 /// A primary, its replicas, and Sentinels that watch them: real servers in fresh folders, on free ports of 127.0.0.1. They end with
 /// this process.
@@ -88,14 +89,12 @@ package actor SentinelFleet {
         _ body: (SentinelFleet) async throws -> Result
     ) async throws -> Result {
         let fleet = try await start(replicas: replicas, sentinels: sentinels, usesTLS: usesTLS, arguments: arguments)
-        do {
-            let result = try await body(fleet)
-            await fleet.remove()
-            return result
-        } catch {
+        return try await attempt {
+            try await body(fleet)
+        } onError: { error in
             print("The logs of a fleet whose test failed with \(error):\n\(await fleet.logs)")
+        } finally: {
             await fleet.remove()
-            throw error
         }
     }
 
@@ -314,14 +313,11 @@ extension RedisClient {
     /// The answer of a server to one command, over a connection of its own.
     package static func ask(_ words: [String], at configuration: RedisConfiguration) async throws -> RedisReply {
         let client = RedisClient(configuration: configuration)
-        do {
+        return try await attempt {
             try await client.connect()
-            let reply = try await client.send(AnyCommand(words))
+            return try await client.send(AnyCommand(words))
+        } finally: {
             await client.close()
-            return reply
-        } catch {
-            await client.close()
-            throw error
         }
     }
 }

@@ -1,4 +1,5 @@
 package import Hiredis
+internal import InterlockCore
 internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOPosix
@@ -41,13 +42,10 @@ package final class MisbehavingRedis: Sendable {
     ) async throws -> Result {
         let server = MisbehavingRedis(answersLogin: answersLogin, script: script)
         try await server.listen()
-        do {
-            let result = try await body(server)
+        return try await attempt {
+            try await body(server)
+        } finally: {
             await server.close()
-            return result
-        } catch {
-            await server.close()
-            throw error
         }
     }
 

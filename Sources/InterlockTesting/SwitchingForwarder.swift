@@ -1,3 +1,4 @@
+internal import InterlockCore
 internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOPosix
@@ -27,13 +28,10 @@ package final class SwitchingForwarder: Sendable {
     ) async throws -> Result {
         let forwarder = SwitchingForwarder(target: target)
         try await forwarder.listen()
-        do {
-            let result = try await body(forwarder)
+        return try await attempt {
+            try await body(forwarder)
+        } finally: {
             await forwarder.close()
-            return result
-        } catch {
-            await forwarder.close()
-            throw error
         }
     }
 

@@ -1,6 +1,7 @@
 import ArgumentParser
 import InterlockClient
 import InterlockCommandLine
+import InterlockCore
 import InterlockSidecar
 
 /// How a command finds its sidecar.
@@ -41,17 +42,17 @@ struct SidecarOptions: ParsableArguments {
         configure(&configuration)
         let client = SidecarClient(configuration)
         do {
-            do {
-                try await client.connect()
-            } catch let error as InterlockError {
-                throw Failure(error, connectingTo: configuration.address)
+            return try await attempt {
+                do {
+                    try await client.connect()
+                } catch let error as InterlockError {
+                    throw Failure(error, connectingTo: configuration.address)
+                }
+                return try await body(client)
+            } finally: {
+                await client.close()
             }
-            let result = try await body(client)
-            await client.close()
-            return result
-        } catch {
-            await client.close()
-            guard let error = error as? InterlockError else { throw error }
+        } catch let error as InterlockError {
             throw Failure(error, asking: purpose, at: configuration.address)
         }
     }

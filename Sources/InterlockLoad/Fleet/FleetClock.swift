@@ -1,5 +1,6 @@
 internal import Glibc
 internal import Hiredis
+internal import InterlockCore
 internal import InterlockProcesses
 
 /// The wall clock of a fleet's Redis, moved by libfaketime.
@@ -26,24 +27,22 @@ actor FleetClock {
         offset += seconds
         try clock.show(secondsBesideTrueTime: offset)
         let client = RedisClient(configuration: redis)
-        let outcome: Result<Void, any Error>
         do {
-            try await client.connect()
-            try await eventually(within: Self.timeout, "Redis' clock shows \(offset) s beside the true time") {
-                let before = Self.trueTime()
-                let shown = try await Self.time(of: client)
-                let after = Self.trueTime()
-                let range = before + Double(offset) - Self.tolerance...after + Double(offset) + Self.tolerance
-                return range.contains(shown)
+            try await attempt {
+                try await client.connect()
+                try await eventually(within: Self.timeout, "Redis' clock shows \(offset) s beside the true time") {
+                    let before = Self.trueTime()
+                    let shown = try await Self.time(of: client)
+                    let after = Self.trueTime()
+                    let range = before + Double(offset) - Self.tolerance...after + Double(offset) + Self.tolerance
+                    return range.contains(shown)
+                }
+            } finally: {
+                await client.close()
             }
-            outcome = .success(())
         } catch let error as DeadlineExceeded {
-            outcome = .failure(FleetError(error.description))
-        } catch {
-            outcome = .failure(error)
+            throw FleetError(error.description)
         }
-        await client.close()
-        try outcome.get()
     }
 
     private static func trueTime() -> Double {

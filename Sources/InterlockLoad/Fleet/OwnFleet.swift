@@ -1,6 +1,7 @@
 internal import FoundationEssentials
 package import Hiredis
 internal import InterlockClient
+internal import InterlockCore
 package import InterlockJudge
 internal import InterlockProcesses
 
@@ -53,19 +54,16 @@ package final class OwnFleet: Sendable {
         _ settings: FleetSettings, onFailure: (String) -> Void = { _ in }, _ body: (OwnFleet) async throws -> Result
     ) async throws -> Result {
         let parts = Parts()
-        do {
+        return try await attempt {
             let fleet = try await start(settings, parts)
             do {
-                let result = try await body(fleet)
-                await parts.end()
-                return result
+                return try await body(fleet)
             } catch {
                 onFailure(await fleet.logs)
                 throw error
             }
-        } catch {
+        } finally: {
             await parts.end()
-            throw error
         }
     }
 

@@ -1,5 +1,6 @@
 internal import Glibc
 internal import InterlockClient
+internal import InterlockCore
 internal import InterlockProcesses
 internal import NIOConcurrencyHelpers
 
@@ -79,26 +80,24 @@ actor OwnSidecar {
         var door = SidecarEndpoint.door(at: .tcp(host: "127.0.0.1", port: respPort))
         door.connectTimeout = .seconds(10)
         let client = SidecarClient(door)
-        let outcome: Result<Void, any Error>
         do {
-            try await eventually(within: Self.timeout, "sidecar \(number) answers") {
-                do {
-                    // A login ends with a PING.
-                    try await client.connect()
-                    return true
-                } catch let error as InterlockError {
-                    // To ask for a key is an answer.
-                    return error.isAnswer
+            try await attempt {
+                try await eventually(within: Self.timeout, "sidecar \(number) answers") {
+                    do {
+                        // A login ends with a PING.
+                        try await client.connect()
+                        return true
+                    } catch let error as InterlockError {
+                        // To ask for a key is an answer.
+                        return error.isAnswer
+                    }
                 }
+            } finally: {
+                await client.close()
             }
-            outcome = .success(())
         } catch let error as DeadlineExceeded {
-            outcome = .failure(FleetError(error.description, log: log))
-        } catch {
-            outcome = .failure(error)
+            throw FleetError(error.description, log: log)
         }
-        await client.close()
-        try outcome.get()
     }
 
     /// SIGCONT.
@@ -117,12 +116,8 @@ func finishing<Value: Sendable>(
 ) async throws -> Value {
     let outcome = NIOLockedValueBox<Result<Value, any Error>?>(nil)
     Task {
-        do {
-            let value = try await work()
-            outcome.withLockedValue { $0 = .success(value) }
-        } catch {
-            outcome.withLockedValue { $0 = .failure(error) }
-        }
+        let result = await Result(awaiting: work)
+        outcome.withLockedValue { $0 = result }
     }
     do {
         try await eventually(within: limit, expectation) { outcome.withLockedValue { $0 != nil } }

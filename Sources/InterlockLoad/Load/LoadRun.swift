@@ -51,17 +51,14 @@ package actor LoadRun {
     ) async throws -> LoadOutcome {
         precondition(engine.phase == .connecting && connecting == 0, "a run runs once")
         return try await withTaskCancellationHandler {
-            do {
+            try await attempt {
                 try FileDescriptors.provide(for: engine.plan.clients + Self.otherDescriptors)
                 try engine.openProxy()
                 try await connect()
-            } catch {
+                return await drive(begun, progress)
+            } finally: {
                 await close()
-                throw error
             }
-            let outcome = await drive(begun, progress)
-            await close()
-            return outcome
         } onCancel: {
             eventLoop.execute { self.assumeIsolated { $0.stop() } }
         }
