@@ -3,18 +3,25 @@ internal import InterlockCore
 internal import Logging
 
 /// Reviews keep this sidecar's count and history of leases in line with what others do to them.
-extension LockCoordinator {
+protocol LeaseReviewer: AnyObject {
+    var runtime: CoordinatorRuntime { get }
+    var leases: LeaseTable { get }
+    /// The time of the next review of listed leases; `nil` while none is listed.
+    var nextReview: Deadlines.Entry? { get set }
+
+    /// Asks Redis about the leases that are due.
+    func review()
+}
+
+extension LeaseReviewer {
     /// Schedules the next review after a lease was listed.
     func planReview() {
         guard nextReview == nil else { return }
         scheduleReview(at: runtime.time.now().advanced(byMilliseconds: LeaseTable.reviewMilliseconds))
     }
 
-    /// Handles another sidecar's report of a broken lock. The lock may have been granted again, so Redis is asked.
-    func broken(_ name: String) {
-        keeper.broken(name)
-        guard leases.suspect(name) else { return }
-        // Collect the other reports of this tick.
+    /// Schedules a review with the end of this tick, to collect the other reports of the tick.
+    func reviewSoon() {
         nextReview?.cancel()
         scheduleReview(at: runtime.time.now())
     }
@@ -26,8 +33,16 @@ extension LockCoordinator {
             if !leases.isEmpty { planReview() }
         }
     }
+}
 
-    private func review() {
+extension LockCoordinator: LeaseReviewer {
+    /// Handles another sidecar's report of a broken lock. The lock may have been granted again, so Redis is asked.
+    func broken(_ name: String) {
+        keeper.broken(name)
+        if leases.suspect(name) { reviewSoon() }
+    }
+
+    func review() {
         let sentAt = runtime.time.now()
         let due = leases.due(now: sentAt) { keeper.follows($0.name, token: $0.token) }
         let size = runtime.keys.isOnCluster ? 1 : Self.mostAtOnce

@@ -35,7 +35,6 @@ final class LockCoordinator {
     static let leftoverCapacity = 10_000
     /// The time of the next attempt for them; Redis' return brings it forward.
     var leftoverRetry: Deadlines.Entry?
-    /// The time of the next review of listed leases; `nil` while none is listed.
     var nextReview: Deadlines.Entry?
     /// The semaphores and requested sizes that were already logged as differing. Bounded.
     var misfits: Set<String> = []

@@ -3,7 +3,7 @@ internal import Hiredis
 internal import InterlockCore
 internal import Logging
 
-extension QuorumLocks {
+extension QuorumLocks: LeaseReviewer {
     // MARK: Renew, release, break
 
     /// Extends a lease on all servers; a majority must still have it. Restores it on servers that have lost it.
@@ -98,27 +98,11 @@ extension QuorumLocks {
 
     // MARK: Reviews
 
-    /// Schedules the next review after a lease was listed.
-    func planReview() {
-        guard nextReview == nil else { return }
-        scheduleReview(at: runtime.time.now().advanced(byMilliseconds: LeaseTable.reviewMilliseconds))
-    }
-
     func broken(_ name: String) {
-        guard leases.suspect(name) else { return }
-        nextReview?.cancel()
-        scheduleReview(at: runtime.time.now())
+        if leases.suspect(name) { reviewSoon() }
     }
 
-    private func scheduleReview(at instant: Instant) {
-        nextReview = runtime.deadlines.schedule(at: instant) { [unowned self] in
-            nextReview = nil
-            review()
-            if !leases.isEmpty { planReview() }
-        }
-    }
-
-    private func review() {
+    func review() {
         let sentAt = runtime.time.now()
         for lease in leases.due(now: sentAt, isFollowed: { _ in false }) {
             let script = QuorumInspectScript(keys: runtime.keys, name: lease.name)

@@ -57,7 +57,6 @@ final class QuorumLocks: LockProvider {
     private var alike: [AskedFor: [WaiterID]] = [:]
     private var waiters: [WaiterID: Waiter] = [:]
     private var lastID: WaiterID = 0
-    /// The time of the next review of listed leases; `nil` while none is listed.
     var nextReview: Deadlines.Entry?
 
     /// It does nothing before `start`.
