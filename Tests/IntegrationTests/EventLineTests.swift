@@ -25,13 +25,15 @@ struct EventLineTests {
 
     @Test("a breaker's change, with why, until when and by whom")
     func breakers() {
-        let open = BreakerSnapshot(
-            state: .open, cause: "probe", untilMilliseconds: 1_795_237_273_782, by: "b2", reason: "status 503")
+        let open = BreakerSnapshot(state: .open) {
+            ($0.cause, $0.by, $0.reason, $0.untilMilliseconds) = ("probe", "b2", "status 503", 1_795_237_273_782)
+        }
         #expect(
             Self.line(.breaker(BreakerEvent(service: "catalog", breaker: open)))
                 == "2026-11-21T05:01:11.176Z  breaker catalog: open (probe, status 503, until 2026-11-21T05:01:13.782Z, by b2)")
-        let forced = BreakerSnapshot(
-            state: .closed, cause: "forced", by: "ops", forced: .disabled, forcedUntilMilliseconds: 1_795_237_273_782)
+        let forced = BreakerSnapshot {
+            ($0.cause, $0.by, $0.forced, $0.forcedUntilMilliseconds) = ("forced", "ops", .disabled, 1_795_237_273_782)
+        }
         #expect(
             Self.line(.breaker(BreakerEvent(service: "catalog", breaker: forced)))
                 == "2026-11-21T05:01:11.176Z  breaker catalog: closed (forced disabled, until 2026-11-21T05:01:13.782Z, by ops)")

@@ -9,7 +9,9 @@ struct BreakerDecisionTests {
     private func snapshot(
         _ state: BreakerSnapshot.State, generation: Int64, until: Int64 = 0, forced: BreakerSnapshot.Forced? = nil
     ) -> BreakerSnapshot {
-        BreakerSnapshot(state: state, cause: "failures", untilMilliseconds: until, generation: generation, forced: forced)
+        BreakerSnapshot(state: state, generation: generation) {
+            ($0.cause, $0.untilMilliseconds, $0.forced) = ("failures", until, forced)
+        }
     }
 
     @Test("each state admits, refuses or asks for a trial")
@@ -91,7 +93,8 @@ struct BreakerDecisionTests {
     func tripsAfterForced() {
         var breaker = Breaker(settings: BreakerSettings(minimumCalls: 2))
         breaker.apply(
-            BreakerSnapshot(generation: 1, forced: .disabled, forcedUntilMilliseconds: 100), redisTime: 0, receivedAt: now)
+            BreakerSnapshot(generation: 1) { ($0.forced, $0.forcedUntilMilliseconds) = (.disabled, 100) }, redisTime: 0,
+            receivedAt: now)
         let later = now.advanced(byMilliseconds: 200)
         for _ in 0..<2 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 1, now: later) }
         let cause = breaker.judgeAlone(now: later)
@@ -190,7 +193,7 @@ struct BreakerDecisionTests {
         var breaker = Breaker(settings: byReporters)
         // What the fleet has seen does not count.
         breaker.apply(
-            BreakerSnapshot(generation: 1, failureRate: 1, calls: 100), redisTime: 0, receivedAt: now)
+            BreakerSnapshot(generation: 1) { ($0.failureRate, $0.calls) = (1, 100) }, redisTime: 0, receivedAt: now)
         var actions: [Breaker.ReportAction] = []
         for _ in 0..<6 { actions.append(breaker.record(.error, latencyMilliseconds: nil, generation: 1, now: now)) }
         #expect(actions == [.sendAt(now), .none, .none, .vote(.failures), .none, .none])

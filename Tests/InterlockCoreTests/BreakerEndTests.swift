@@ -9,7 +9,9 @@ struct BreakerEndTests {
     private func after(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
 
     private func open(until: Int64, since: Int64 = 1000, cause: BreakerCause = .failures) -> BreakerSnapshot {
-        BreakerSnapshot(state: .open, cause: cause.rawValue, sinceMilliseconds: since, untilMilliseconds: until, generation: 1)
+        BreakerSnapshot(state: .open, generation: 1) {
+            ($0.cause, $0.sinceMilliseconds, $0.untilMilliseconds) = (cause.rawValue, since, until)
+        }
     }
 
     /// Opened by this sidecar for a minute, when Redis' clock said 1000 ms.
@@ -84,8 +86,9 @@ struct BreakerEndTests {
     @Test("a forced state ends when its time is over by the sidecar's clock", arguments: [3_600_000, -300_000] as [Int64])
     func forced(step: Int64) {
         var breaker = Breaker(settings: BreakerSettings())
-        let forced = BreakerSnapshot(
-            state: .open, sinceMilliseconds: 1000, generation: 1, forced: .open, forcedUntilMilliseconds: 601_000)
+        let forced = BreakerSnapshot(state: .open, generation: 1) {
+            ($0.sinceMilliseconds, $0.forced, $0.forcedUntilMilliseconds) = (1000, .open, 601_000)
+        }
         breaker.apply(forced, redisTime: 1000, sentAt: start, receivedAt: start)
         breaker.apply(forced, redisTime: 6000 + step, sentAt: after(5000), receivedAt: after(5000))
         #expect(breaker.forced(now: after(599_000)) == .open)

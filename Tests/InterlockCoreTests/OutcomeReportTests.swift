@@ -38,7 +38,7 @@ struct OutcomeReportTests {
         _ = record(&breaker, .error, at: now)
         _ = breaker.takeUnsent(now: now)
         _ = end(&breaker, at: now)
-        breaker.apply(BreakerSnapshot(failureRate: 1, calls: 1), redisTime: 0, receivedAt: now)
+        breaker.apply(BreakerSnapshot { ($0.failureRate, $0.calls) = (1, 1) }, redisTime: 0, receivedAt: now)
         let actions = (0..<3).map { _ in record(&breaker, .error, at: now) }
         #expect(actions.last == .sendNow)
     }
@@ -53,7 +53,7 @@ struct OutcomeReportTests {
         _ = breaker.takeUnsent(now: now)
         let actions = (0..<2).map { _ in record(&breaker, .error, at: now) }
         #expect(actions == [.none, .sendNext])
-        breaker.apply(BreakerSnapshot(failureRate: 1, calls: 1, consecutive: 1), redisTime: 0, receivedAt: now)
+        breaker.apply(BreakerSnapshot { ($0.failureRate, $0.calls, $0.consecutive) = (1, 1, 1) }, redisTime: 0, receivedAt: now)
         let afterwards = end(&breaker, at: now)
         #expect(afterwards == .sendNow)
     }
@@ -64,8 +64,8 @@ struct OutcomeReportTests {
         inARow.consecutiveFailures = 5
         inARow.minimumCalls = 1000
         for (settings, known) in [
-            (settings, BreakerSnapshot(generation: 1, failureRate: 0.66, calls: 3)),
-            (inARow, BreakerSnapshot(generation: 1, failureRate: 0.66, calls: 3, consecutive: 4)),
+            (settings, BreakerSnapshot(generation: 1) { ($0.failureRate, $0.calls) = (0.66, 3) }),
+            (inARow, BreakerSnapshot(generation: 1) { ($0.failureRate, $0.calls, $0.consecutive) = (0.66, 3, 4) }),
         ] {
             var breaker = Breaker(settings: settings)
             breaker.apply(known, redisTime: 0, receivedAt: now)
@@ -78,7 +78,7 @@ struct OutcomeReportTests {
     func noStorm() {
         var breaker = Breaker(settings: settings)
         // The sidecar rounds to one half; Redis does not round and does not trip.
-        breaker.apply(BreakerSnapshot(generation: 1, failureRate: 0.5, calls: 100), redisTime: 0, receivedAt: now)
+        breaker.apply(BreakerSnapshot(generation: 1) { ($0.failureRate, $0.calls) = (0.5, 100) }, redisTime: 0, receivedAt: now)
         var reports = 0
         var due: Instant?
         // 50,000 outcomes in a second.
@@ -150,9 +150,9 @@ struct OutcomeReportTests {
     func impossibleNumbers() {
         var breaker = Breaker(settings: settings)
         breaker.apply(
-            BreakerSnapshot(state: .open, untilMilliseconds: .max, generation: 1), redisTime: .min, receivedAt: now)
+            BreakerSnapshot(state: .open, generation: 1) { $0.untilMilliseconds = .max }, redisTime: .min, receivedAt: now)
         #expect(breaker.openUntil == .distantFuture)
-        breaker.apply(BreakerSnapshot(generation: 2, failureRate: .nan, calls: .max), redisTime: 0, receivedAt: now)
+        breaker.apply(BreakerSnapshot(generation: 2) { ($0.failureRate, $0.calls) = (.nan, .max) }, redisTime: 0, receivedAt: now)
         let action = record(&breaker, .error, at: now)
         #expect(action != .none)
     }
@@ -165,7 +165,7 @@ struct OutcomeReportTests {
         #expect(ofAnother == .none)
         #expect(ignored == .none)
         breaker.apply(
-            BreakerSnapshot(state: .open, untilMilliseconds: 100, generation: 1), redisTime: 0, receivedAt: now)
+            BreakerSnapshot(state: .open, generation: 1) { $0.untilMilliseconds = 100 }, redisTime: 0, receivedAt: now)
         let whileOpen = breaker.record(.ok, latencyMilliseconds: nil, generation: 1, now: now)
         #expect(whileOpen == .none)
         let sums = breaker.takeUnsent(now: now)

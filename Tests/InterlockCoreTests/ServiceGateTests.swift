@@ -68,7 +68,7 @@ private final class Desk {
 
     func apply(_ state: BreakerSnapshot.State, cause: String = "failures", generation: Int64) {
         gate.breaker.apply(
-            BreakerSnapshot(state: state, cause: cause, generation: generation), redisTime: 0, receivedAt: now)
+            BreakerSnapshot(state: state, generation: generation) { $0.cause = cause }, redisTime: 0, receivedAt: now)
     }
 
     /// Describes the steps, except alarms, which only say when to ask again.

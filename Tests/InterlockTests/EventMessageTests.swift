@@ -25,9 +25,11 @@ struct EventMessageTests {
                 == .breaker(
                     BreakerEvent(
                         service: "catalog",
-                        breaker: BreakerSnapshot(
-                            state: .halfOpen, cause: "failures", sinceMilliseconds: 5, untilMilliseconds: 6,
-                            generation: 1_795_237_271_176_594, trips: 2, failureRate: 0.5, slowRate: 0.25, calls: 20, by: "b2"))))
+                        breaker: BreakerSnapshot(state: .halfOpen, generation: 1_795_237_271_176_594) {
+                            ($0.cause, $0.by) = ("failures", "b2")
+                            ($0.sinceMilliseconds, $0.untilMilliseconds, $0.trips, $0.calls) = (5, 6, 2, 20)
+                            ($0.failureRate, $0.slowRate) = (0.5, 0.25)
+                        })))
     }
 
     @Test("a breaker's change that has only what a change must have is read")

@@ -47,8 +47,10 @@ extension NamedCommand {
         encodeArguments(into: &encoder)
     }
 
+    private var name: String { Self.words.joined(separator: " ") }
+
     /// The error for a reply that does not have the command's shape.
-    func unexpected(_ reply: RedisReply) -> RedisError { reply.unexpected(for: Self.words.joined(separator: " ")) }
+    func unexpected(_ reply: RedisReply) -> RedisError { reply.unexpected(for: name) }
 }
 
 extension NamedCommand where Reply == Void {
@@ -59,15 +61,13 @@ extension NamedCommand where Reply == Void {
 
 extension NamedCommand where Reply == Int64 {
     package func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
-        guard let number = reply.integer else { throw unexpected(reply) }
-        return number
+        try reply.integer(for: name)
     }
 }
 
 extension NamedCommand where Reply == Bool {
     package func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
-        guard let number = reply.integer else { throw unexpected(reply) }
-        return number == 1
+        try reply.integer(for: name) == 1
     }
 }
 
@@ -133,6 +133,14 @@ extension ScriptCommand {
         encoder.append(keyCount)
         encodeArguments(into: &encoder)
     }
+}
+
+extension ScriptCommand where Reply == Int64 {
+    package func decode(_ reply: RedisReply) throws(RedisError) -> Int64 { try reply.integer(for: script.name) }
+}
+
+extension ScriptCommand where Reply == Bool {
+    package func decode(_ reply: RedisReply) throws(RedisError) -> Bool { try reply.integer(for: script.name) == 1 }
 }
 
 /// Any command by its words, for tools that pass on what a person typed; its reply is handed out as it came.

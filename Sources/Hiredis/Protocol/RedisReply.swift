@@ -36,14 +36,29 @@ extension RedisReply {
         if case .array(let elements) = self { elements } else { nil }
     }
 
+    /// Returns the number of a reply to `command`.
+    package func integer(for command: String) throws(RedisError) -> Int64 {
+        guard let integer else { throw unexpected(for: command) }
+        return integer
+    }
+
+    /// Decodes each element of a reply to `command`.
+    package func elements<Element>(
+        for command: String, _ decode: (RedisReply) -> Element?
+    ) throws(RedisError) -> [Element] {
+        let elements = array.map { $0.compactMap(decode) }
+        guard let elements, elements.count == array?.count else { throw unexpected(for: command) }
+        return elements
+    }
+
     /// Fails as a reply that `command` cannot have.
     package func unexpected(for command: String) -> RedisError {
         if case .error(let error) = self { return error }
         return RedisError(.unexpectedReply, "\(command): Redis replied with an unexpected \(kind)")
     }
 
-    /// The names and values that an array has by turns; `nil` if the reply is no array.
-    var fields: [String: String]? {
+    /// The alternating names and values of an array; `nil` if the reply is not an array.
+    package var fields: [String: String]? {
         guard let array else { return nil }
         var fields: [String: String] = [:]
         for index in stride(from: 0, to: array.count - 1, by: 2) {

@@ -59,12 +59,8 @@ struct BreakerScript: ScriptCommand {
 
     func decode(_ reply: RedisReply) throws(RedisError) -> BreakerReply {
         guard let parts = reply.array, parts.count == 3, let result = parts[0].integer, let time = parts[1].integer,
-            let flat = parts[2].array
+            let fields = parts[2].fields
         else { throw reply.unexpected(for: script.name) }
-        var fields: [String: String] = [:]
-        for index in stride(from: 0, to: flat.count - 1, by: 2) {
-            if let name = flat[index].text, let value = flat[index + 1].text { fields[name] = value }
-        }
         return BreakerReply(isDone: result == 1, redisTime: time, snapshot: BreakerSnapshot(hash: fields))
     }
 
@@ -178,26 +174,13 @@ package struct BreakerReply: Hashable, Sendable {
 }
 
 extension BreakerSnapshot {
-    /// From the fields of the hash; what is missing has its default.
+    /// Reads the fields of the hash. A missing field is empty or 0.
     package init(hash: [String: String]) {
-        func number(_ name: String) -> Int64 { hash[name].flatMap(Int64.init) ?? 0 }
-        func share(_ name: String) -> Double { hash[name].flatMap(Double.init) ?? 0 }
+        // The hash names times without their unit.
         self.init(
-            state: hash["state"].flatMap(State.init) ?? .closed,
-            cause: hash["cause"] ?? "",
-            sinceMilliseconds: number("since"),
-            untilMilliseconds: number("until"),
-            generation: number("generation"),
-            trips: number("trips"),
-            failureRate: share("failure_rate"),
-            slowRate: share("slow_rate"),
-            calls: number("calls"),
-            by: hash["by"] ?? "",
-            forced: hash["forced"].flatMap(Forced.init),
-            forcedUntilMilliseconds: number("forced_until"),
-            reason: hash["reason"] ?? "",
-            streak: number("streak"),
-            consecutive: number("consecutive"))
+            state: hash["state"].flatMap(State.init) ?? .closed, text: { hash[$0] },
+            number: { hash[$0.hasSuffix("_ms") ? String($0.dropLast(3)) : $0].flatMap(Int64.init) },
+            share: { hash[$0].flatMap(Double.init) })
     }
 
     /// The fields as they stand in the hash, to restore it.

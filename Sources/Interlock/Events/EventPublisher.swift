@@ -41,8 +41,10 @@ final class EventPublisher {
     }
 }
 
-/// See `publish.lua`.
+/// See `publish.lua`. The reply is the time of the event, in milliseconds of the Unix epoch.
 struct PublishScript: ScriptCommand {
+    typealias Reply = Int64
+
     static let source = RedisScript(library: "publish")
 
     var channel: String
@@ -55,11 +57,5 @@ struct PublishScript: ScriptCommand {
     func encodeArguments(into encoder: inout CommandEncoder) {
         encoder.append(channel)
         encoder.append(start)
-    }
-
-    /// When it was published, in milliseconds of the Unix epoch.
-    func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
-        guard let time = reply.integer else { throw reply.unexpected(for: script.name) }
-        return time
     }
 }

@@ -347,8 +347,7 @@ struct ReleaseScript: ScriptCommand {
         switch (kind, parts.count) {
         case (1, 2): return .released(isFirst: parts[1].integer == 1)
         case (2, 3):
-            guard let fence = parts[1].integer else { throw reply.unexpected(for: script.name) }
-            return .passedOn(fence: fence, beginsTurn: parts[2].integer == 1)
+            return .passedOn(fence: try parts[1].integer(for: script.name), beginsTurn: parts[2].integer == 1)
         default: throw reply.unexpected(for: script.name)
         }
     }
@@ -356,6 +355,8 @@ struct ReleaseScript: ScriptCommand {
 
 /// See `share-release.lua`.
 struct ShareReleaseScript: ScriptCommand {
+    typealias Reply = Bool
+
     var keys: LockKeys
     var token: String
     var sidecar: String
@@ -371,11 +372,6 @@ struct ShareReleaseScript: ScriptCommand {
         encoder.append(keys.space.wakePrefix)
         encoder.append(sidecar)
         if let fence { encoder.append(fence) }
-    }
-
-    func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
-        guard let number = reply.integer else { throw reply.unexpected(for: script.name) }
-        return number == 1
     }
 }
 
@@ -396,12 +392,14 @@ struct LeaveScript: ScriptCommand {
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) {
-        guard reply.integer != nil else { throw reply.unexpected(for: script.name) }
+        _ = try reply.integer(for: script.name)
     }
 }
 
 /// See `break.lua`.
 struct BreakScript: ScriptCommand {
+    typealias Reply = Bool
+
     var keys: LockKeys
     var by: String
     /// The fence of the grant to end; `nil` ends the current one.
@@ -420,11 +418,6 @@ struct BreakScript: ScriptCommand {
         encoder.append(event.start)
         encoder.append(event.end)
         encoder.append(fence.map { "\($0)" } ?? "")
-    }
-
-    func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
-        guard let number = reply.integer else { throw reply.unexpected(for: script.name) }
-        return number == 1
     }
 }
 

@@ -11,12 +11,7 @@ extension BreakerStatus {
             service: service, state: state,
             fleet: BreakerSnapshot(
                 state: fields.text("fleet_state").flatMap(BreakerSnapshot.State.init) ?? state,
-                cause: fields.text("cause") ?? "", sinceMilliseconds: fields.integer("since_ms") ?? 0,
-                untilMilliseconds: fields.integer("until_ms") ?? 0, generation: fields.integer("generation") ?? 0,
-                trips: fields.integer("trips") ?? 0, failureRate: fields.number("failure_rate") ?? 0,
-                slowRate: fields.number("slow_rate") ?? 0, calls: fields.integer("calls") ?? 0,
-                by: fields.text("by") ?? "", forced: fields.text("forced").flatMap(BreakerSnapshot.Forced.init),
-                forcedUntilMilliseconds: fields.integer("forced_until_ms") ?? 0, reason: fields.text("reason") ?? ""))
+                text: fields.text, number: fields.integer, share: fields.number))
         ownCause = fields.text("own_cause")
         probe = fields.reply("probe").flatMap { ProbeStatus($0) }
     }
@@ -57,10 +52,7 @@ enum BreakerCalls {
         }
 
         func decode(_ reply: RedisReply) throws(RedisError) -> [BreakerStatus] {
-            guard let elements = reply.array else { throw reply.unexpected(for: "BREAKER.LIST") }
-            let breakers = elements.compactMap { BreakerStatus($0) }
-            guard breakers.count == elements.count else { throw reply.unexpected(for: "BREAKER.LIST") }
-            return breakers
+            try reply.elements(for: "BREAKER.LIST") { BreakerStatus($0) }
         }
     }
 

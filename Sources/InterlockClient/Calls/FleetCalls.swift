@@ -21,10 +21,7 @@ enum FleetCalls {
         }
 
         func decode(_ reply: RedisReply) throws(RedisError) -> [FleetMember] {
-            guard let elements = reply.array else { throw reply.unexpected(for: "FLEET.LIST") }
-            let members = elements.compactMap { FleetMember($0) }
-            guard members.count == elements.count else { throw reply.unexpected(for: "FLEET.LIST") }
-            return members
+            try reply.elements(for: "FLEET.LIST") { FleetMember($0) }
         }
     }
 }

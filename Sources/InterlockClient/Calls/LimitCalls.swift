@@ -124,10 +124,7 @@ package enum LimitCalls {
         }
 
         func decode(_ reply: RedisReply) throws(RedisError) -> [LimitStanding] {
-            guard let elements = reply.array else { throw reply.unexpected(for: "LIMIT.LIST") }
-            let standings = elements.compactMap { LimitStanding($0) }
-            guard standings.count == elements.count else { throw reply.unexpected(for: "LIMIT.LIST") }
-            return standings
+            try reply.elements(for: "LIMIT.LIST") { LimitStanding($0) }
         }
     }
 }

@@ -179,8 +179,7 @@ package enum LockCalls {
 
         package func decode(_ reply: RedisReply) throws(RedisError) -> Duration? {
             if case .null = reply { return nil }
-            guard case .integer(let valid) = reply else { throw reply.unexpected(for: "LOCK.RENEW") }
-            return .milliseconds(valid)
+            return .milliseconds(try reply.integer(for: "LOCK.RENEW"))
         }
     }
 
@@ -204,8 +203,7 @@ package enum LockCalls {
         }
 
         package func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
-            guard case .integer(let count) = reply else { throw reply.unexpected(for: "LOCK.RELEASE") }
-            return count == 1
+            try reply.integer(for: "LOCK.RELEASE") == 1
         }
     }
 
@@ -221,8 +219,7 @@ package enum LockCalls {
         }
 
         func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
-            guard case .integer(let count) = reply else { throw reply.unexpected(for: "LOCK.BREAK") }
-            return count == 1
+            try reply.integer(for: "LOCK.BREAK") == 1
         }
     }
 

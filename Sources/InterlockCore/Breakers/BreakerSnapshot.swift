@@ -46,57 +46,61 @@ public struct BreakerSnapshot: Hashable, Sendable {
     }
 
     /// What it does with calls.
-    public var state: State
+    public var state = State.closed
     /// Why it is in this state: the raw value of a `BreakerCause`; empty: never changed.
-    public var cause: String
+    public var cause = ""
     /// Since when, in milliseconds of the Unix epoch by Redis' clock.
-    package var sinceMilliseconds: Int64
+    package var sinceMilliseconds: Int64 = 0
     /// When an open breaker half-opens, in milliseconds of the Unix epoch by Redis' clock; 0: it does not by itself.
-    package var untilMilliseconds: Int64
+    package var untilMilliseconds: Int64 = 0
     /// Rises with every change of state.
-    public var generation: Int64
+    public var generation: Int64 = 0
     /// How often it opened.
-    public var trips: Int64
+    public var trips: Int64 = 0
     /// The share of failed calls in the window at the last report, 0…1.
-    public var failureRate: Double
+    public var failureRate: Double = 0
     /// The share of slow calls in the window at the last report, 0…1.
-    public var slowRate: Double
+    public var slowRate: Double = 0
     /// Calls in the window at the last report.
-    public var calls: Int64
+    public var calls: Int64 = 0
     /// Who made the change: a sidecar's ID, with the API key's name when a person did.
-    public var by: String
+    public var by = ""
     /// What an operator forced; `nil`: nothing.
     public var forced: Forced?
     /// When the forced state ends, in milliseconds of the Unix epoch by Redis' clock; 0: not by itself.
-    package var forcedUntilMilliseconds: Int64
+    package var forcedUntilMilliseconds: Int64 = 0
     /// In words for people: an operator's, or of the probe that failed; may be empty.
-    public var reason: String
+    public var reason = ""
     /// How often it opened since it was last closed: what the open time grows by.
-    public var streak: Int64
+    public var streak: Int64 = 0
     /// How many failures the fleet has seen in a row, at the last report.
-    public var consecutive: Int64
+    public var consecutive: Int64 = 0
 
-    package init(
-        state: State = .closed, cause: String = "", sinceMilliseconds: Int64 = 0, untilMilliseconds: Int64 = 0,
-        generation: Int64 = 0, trips: Int64 = 0, failureRate: Double = 0, slowRate: Double = 0, calls: Int64 = 0,
-        by: String = "", forced: Forced? = nil, forcedUntilMilliseconds: Int64 = 0, reason: String = "",
-        streak: Int64 = 0, consecutive: Int64 = 0
-    ) {
+    package init(state: State = .closed, generation: Int64 = 0, _ fill: (inout BreakerSnapshot) -> Void = { _ in }) {
         self.state = state
-        self.cause = cause
-        self.sinceMilliseconds = sinceMilliseconds
-        self.untilMilliseconds = untilMilliseconds
         self.generation = generation
-        self.trips = trips
-        self.failureRate = failureRate
-        self.slowRate = slowRate
-        self.calls = calls
-        self.by = by
-        self.forced = forced
-        self.forcedUntilMilliseconds = forcedUntilMilliseconds
-        self.reason = reason
-        self.streak = streak
-        self.consecutive = consecutive
+        fill(&self)
+    }
+
+    /// Reads the fields of an event or a reply by their names. A missing field is empty or 0.
+    package init(
+        state: State, text: (String) throws -> String?, number: (String) throws -> Int64?, share: (String) throws -> Double?
+    ) rethrows {
+        self.state = state
+        cause = try text("cause") ?? ""
+        sinceMilliseconds = try number("since_ms") ?? 0
+        untilMilliseconds = try number("until_ms") ?? 0
+        generation = try number("generation") ?? 0
+        trips = try number("trips") ?? 0
+        failureRate = try share("failure_rate") ?? 0
+        slowRate = try share("slow_rate") ?? 0
+        calls = try number("calls") ?? 0
+        by = try text("by") ?? ""
+        forced = try text("forced").flatMap(Forced.init)
+        forcedUntilMilliseconds = try number("forced_until_ms") ?? 0
+        reason = try text("reason") ?? ""
+        streak = try number("streak") ?? 0
+        consecutive = try number("consecutive") ?? 0
     }
 
     /// The time of the last change, by Redis' clock; `nil`: the breaker never changed.

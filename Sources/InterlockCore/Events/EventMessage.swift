@@ -114,15 +114,12 @@ struct EventReading: Decodable {
         guard let state = BreakerSnapshot.State(rawValue: try fields.decode(String.self, forKey: .state)) else {
             throw DecodingError.dataCorruptedError(forKey: .state, in: fields, debugDescription: "not a breaker's state")
         }
-        func number(_ field: Field) throws -> Int64 { try fields.decodeIfPresent(Int64.self, forKey: field) ?? 0 }
-        func share(_ field: Field) throws -> Double { try fields.decodeIfPresent(Double.self, forKey: field) ?? 0 }
-        func text(_ field: Field) throws -> String { try fields.decodeIfPresent(String.self, forKey: field) ?? "" }
-        return BreakerSnapshot(
-            state: state, cause: try text(.cause), sinceMilliseconds: try number(.since_ms),
-            untilMilliseconds: try number(.until_ms), generation: try fields.decode(Int64.self, forKey: .generation),
-            trips: try number(.trips), failureRate: try share(.failure_rate), slowRate: try share(.slow_rate),
-            calls: try number(.calls), by: try text(.by), forced: BreakerSnapshot.Forced(rawValue: try text(.forced)),
-            forcedUntilMilliseconds: try number(.forced_until_ms), reason: try text(.reason), streak: try number(.streak))
+        func value<Value: Decodable>(_ name: String) throws -> Value? {
+            try Field(rawValue: name).flatMap { try fields.decodeIfPresent(Value.self, forKey: $0) }
+        }
+        _ = try fields.decode(Int64.self, forKey: .generation)
+        return try BreakerSnapshot(
+            state: state, text: { try value($0) }, number: { try value($0) }, share: { try value($0) })
     }
 }
 

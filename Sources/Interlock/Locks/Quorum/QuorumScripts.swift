@@ -71,17 +71,18 @@ struct QuorumFenceScript: ScriptCommand {
     }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Outcome {
-        guard let number = reply.integer else { throw reply.unexpected(for: "quorum-fence.lua") }
-        switch number {
-        case ..<0: return .occupied
-        case 0: return .missing
-        default: return .recorded(number)
+        switch try reply.integer(for: script.name) {
+        case ..<0: .occupied
+        case 0: .missing
+        case let number: .recorded(number)
         }
     }
 }
 
 /// See `quorum-release.lua`.
 struct QuorumReleaseScript: ScriptCommand {
+    typealias Reply = Bool
+
     static let source = RedisScript(library: "quorum-release")
 
     var keys: KeySpace
@@ -108,11 +109,6 @@ struct QuorumReleaseScript: ScriptCommand {
         case .recorded(let fence)?: encoder.append(fence)
         case nil: break
         }
-    }
-
-    func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
-        guard let number = reply.integer else { throw reply.unexpected(for: "quorum-release.lua") }
-        return number == 1
     }
 }
 
@@ -144,8 +140,10 @@ struct QuorumRenewScript: ScriptCommand {
     }
 }
 
-/// See `quorum-break.lua`.
+/// See `quorum-break.lua`. The reply is the server's time in milliseconds of the Unix epoch; 0: there is no lease.
 struct QuorumBreakScript: ScriptCommand {
+    typealias Reply = Int64
+
     static let source = RedisScript(library: "quorum-break")
 
     var keys: KeySpace
@@ -159,12 +157,6 @@ struct QuorumBreakScript: ScriptCommand {
     func encodeArguments(into encoder: inout CommandEncoder) {
         encoder.append(keys.lock(name))
         encoder.append(token ?? "")
-    }
-
-    /// The server's time in milliseconds of the Unix epoch; 0: there is no lease.
-    func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
-        guard let number = reply.integer else { throw reply.unexpected(for: "quorum-break.lua") }
-        return number
     }
 }
 
@@ -197,21 +189,17 @@ struct QuorumInspectScript: ScriptCommand {
     }
 }
 
-/// `PUBLISH channel message`.
-struct PublishMessage: RedisCommand {
+/// `PUBLISH channel message`. The reply is the number of receivers.
+struct PublishMessage: NamedCommand {
+    typealias Reply = Int64
+    static let words = ["PUBLISH"]
+
     var channel: String
     var message: String
 
-    func encode(into encoder: inout CommandEncoder) {
-        encoder.append("PUBLISH")
+    func encodeArguments(into encoder: inout CommandEncoder) {
         encoder.append(channel)
         encoder.append(message)
-    }
-
-    /// How many heard it.
-    func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
-        guard let count = reply.integer else { throw reply.unexpected(for: "PUBLISH") }
-        return count
     }
 }
 
