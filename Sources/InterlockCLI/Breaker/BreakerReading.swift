@@ -1,141 +1,74 @@
 import ArgumentParser
 import InterlockCommandLine
 import InterlockCore
+import InterlockSidecar
 
 /// A breaker as a sidecar sees it.
 struct BreakerReading: Answer, Sendable {
-    var service: String
-    /// As this sidecar acts.
-    var state: String
-    /// As the fleet shares it.
-    var fleetState: String
-    /// Why; empty: it never changed.
-    var cause: String
-    /// In the Unix epoch, by Redis' clock; 0: never changed.
-    var sinceMilliseconds: Int64
-    /// When an open breaker half-opens; 0: not by itself.
-    var untilMilliseconds: Int64
-    var generation: Int64
-    var failureRate: Double
-    var slowRate: Double
-    var calls: Int64
-    var trips: Int64
-    /// What an operator forced; `nil`: nothing.
-    var forced: String?
-    /// When the forced state ends; 0: not by itself.
-    var forcedUntilMilliseconds: Int64
-    /// In words; may be empty.
-    var reason: String
-    /// The sidecar that made the last change, and the API key's name when a person did.
-    var by: String
-    /// Why the sidecar is open for itself alone; `nil`: it is not.
-    var ownCause: String?
-    /// `nil`: the service is not probed.
-    var probe: Probe?
-
-    /// What the sidecar knows of the service's probes.
-    struct Probe: Encodable, Sendable {
-        /// `elected`, `another`, `all`, `alone` or `undecided`.
-        var prober: String
-        /// `good`, `bad` or `unjudged`; `nil`: this sidecar has made no probe. So below.
-        var finding: String?
-        var reason: String?
-        var atMilliseconds: Int64?
-        var durationMilliseconds: Int64?
-        /// In a row, up to the last.
-        var failures: Int64
-        var successes: Int64
-
-        private enum CodingKeys: String, CodingKey {
-            case prober, finding, reason, failures, successes
-            case atMilliseconds = "at_ms"
-            case durationMilliseconds = "duration_ms"
-        }
-
-        init(_ probe: ProbeStatus) {
-            prober = probe.prober
-            finding = probe.finding
-            reason = probe.reason
-            atMilliseconds = probe.atMilliseconds
-            durationMilliseconds = probe.duration?.wholeMilliseconds
-            failures = probe.failures
-            successes = probe.successes
-        }
-
-        /// In one line: `bad in 12ms, 3 in a row: status 503, expected 200..399`.
-        var summary: String {
-            let who =
-                switch prober {
-                case "another": "another sidecar probes"
-                case "undecided": "who probes is being decided"
-                default: "this sidecar probes"
-                }
-            guard let finding, prober != "another" else { return who }
-            // What could not be judged ends no row, and belongs to none.
-            let row = finding == "bad" ? failures : finding == "good" ? successes : 0
-            let count = row > 1 ? ", \(row) in a row" : ""
-            let took = durationMilliseconds.map { " in \(ReadableText.span(milliseconds: $0))" } ?? ""
-            return "\(finding)\(took)\(count)\(reason.map { ": \($0)" } ?? "")"
-        }
-    }
-
-    private enum CodingKeys: String, CodingKey {
-        case service, state, cause, generation, calls, trips, forced, reason, by, probe
-        case forcedUntilMilliseconds = "forced_until_ms"
-        case ownCause = "own_cause"
-        case fleetState = "fleet_state"
-        case sinceMilliseconds = "since_ms"
-        case untilMilliseconds = "until_ms"
-        case failureRate = "failure_rate"
-        case slowRate = "slow_rate"
-    }
+    let status: BreakerStatus
 
     init(_ status: BreakerStatus) {
-        let breaker = status.fleet
-        service = status.service
-        state = status.state.rawValue
-        fleetState = breaker.state.rawValue
-        cause = breaker.cause
-        sinceMilliseconds = breaker.sinceMilliseconds
-        untilMilliseconds = breaker.untilMilliseconds
-        generation = breaker.generation
-        failureRate = breaker.failureRate
-        slowRate = breaker.slowRate
-        calls = breaker.calls
-        trips = breaker.trips
-        forced = breaker.forced?.rawValue
-        forcedUntilMilliseconds = breaker.forcedUntilMilliseconds
-        reason = breaker.reason
-        by = breaker.by
-        ownCause = status.ownCause
-        probe = status.probe.map { Probe($0) }
+        self.status = status
     }
 
+    var json: JSONValue {
+        JSONValue.object(ServiceReply.members(status, probe: nil)).adding("probe", status.probe?.json).withoutNulls
+    }
+
+    func encode(to encoder: any Encoder) throws { try json.encode(to: encoder) }
+
     var table: String {
-        Table([
-            "service": service,
-            "state": state,
-            "in the fleet": fleetState,
+        let fleet = status.fleet
+        return Table([
+            "service": status.service,
+            "state": status.state.rawValue,
+            "in the fleet": fleet.state.rawValue,
             "forced": forcedWords,
-            "cause": cause,
-            "reason": reason,
-            "by": by,
-            "alone": ownCause ?? "no",
-            "probe": probe?.summary ?? "none",
-            "since": ReadableText.moment(epochMilliseconds: sinceMilliseconds),
-            "until": ReadableText.moment(epochMilliseconds: untilMilliseconds),
-            "calls": "\(calls)",
-            "failed": ReadableText.percentage(failureRate),
-            "slow": ReadableText.percentage(slowRate),
-            "trips": "\(trips)",
-            "generation": "\(generation)",
+            "cause": fleet.cause,
+            "reason": fleet.reason,
+            "by": fleet.by,
+            "alone": status.ownCause ?? "no",
+            "probe": status.probe?.summary ?? "none",
+            "since": ReadableText.moment(epochMilliseconds: fleet.sinceMilliseconds),
+            "until": ReadableText.moment(epochMilliseconds: fleet.untilMilliseconds),
+            "calls": "\(fleet.calls)",
+            "failed": ReadableText.percentage(fleet.failureRate),
+            "slow": ReadableText.percentage(fleet.slowRate),
+            "trips": "\(fleet.trips)",
+            "generation": "\(fleet.generation)",
         ]).text
     }
 
     private var forcedWords: String {
-        guard let forced else { return "no" }
-        guard forcedUntilMilliseconds > 0 else { return forced }
-        return "\(forced) until \(ReadableText.moment(epochMilliseconds: forcedUntilMilliseconds))"
+        guard let forced = status.fleet.forced?.rawValue else { return "no" }
+        let end = ReadableText.moment(epochMilliseconds: max(0, status.fleet.forcedUntilMilliseconds))
+        return end.isEmpty ? forced : "\(forced) until \(end)"
+    }
+}
+
+extension ProbeStatus {
+    fileprivate var json: JSONValue {
+        .object([
+            "prober": .text(prober), "finding": JSONValue(finding), "reason": JSONValue(reason),
+            "at_ms": JSONValue(atMilliseconds), "duration_ms": JSONValue(duration?.wholeMilliseconds),
+            "failures": .integer(failures), "successes": .integer(successes),
+        ])
+    }
+
+    /// In one line: `bad in 12ms, 3 in a row: status 503, expected 200..399`.
+    var summary: String {
+        let who =
+            switch prober {
+            case "another": "another sidecar probes"
+            case "undecided": "who probes is being decided"
+            default: "this sidecar probes"
+            }
+        guard let finding, prober != "another" else { return who }
+        // What could not be judged ends no row, and belongs to none.
+        let row = finding == "bad" ? failures : finding == "good" ? successes : 0
+        let count = row > 1 ? ", \(row) in a row" : ""
+        let took = duration.map { " in \(ReadableText.span(milliseconds: $0.wholeMilliseconds))" } ?? ""
+        return "\(finding)\(took)\(count)\(reason.map { ": \($0)" } ?? "")"
     }
 }
 
@@ -146,10 +79,11 @@ struct BreakerListing: Answer {
     var table: String {
         var table = Table(["SERVICE", "STATE", "FLEET", "FORCED", "CAUSE", "CALLS", "FAILED", "SLOW", "TRIPS", "SINCE"])
         for breaker in services {
+            let (status, fleet) = (breaker.status, breaker.status.fleet)
             table.add([
-                breaker.service, breaker.state, breaker.fleetState, breaker.forced ?? "", breaker.cause, "\(breaker.calls)",
-                ReadableText.percentage(breaker.failureRate), ReadableText.percentage(breaker.slowRate), "\(breaker.trips)",
-                ReadableText.moment(epochMilliseconds: breaker.sinceMilliseconds),
+                status.service, status.state.rawValue, fleet.state.rawValue, fleet.forced?.rawValue ?? "", fleet.cause,
+                "\(fleet.calls)", ReadableText.percentage(fleet.failureRate), ReadableText.percentage(fleet.slowRate),
+                "\(fleet.trips)", ReadableText.moment(epochMilliseconds: fleet.sinceMilliseconds),
             ])
         }
         return table.text

@@ -59,7 +59,7 @@ extension LimitCommand {
             }
             let reading = LimitReading(limit, of: service)
             try Terminal.show(reading, asJSON: output.json)
-            guard reading.isLimited else { return }
+            guard !limit.isTaken else { return }
             guard limit.retryAfter != nil else {
                 // An older sidecar, which does not say so itself.
                 throw Failure(

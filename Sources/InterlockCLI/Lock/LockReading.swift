@@ -2,76 +2,25 @@ import ArgumentParser
 import InterlockClient
 import InterlockCommandLine
 import InterlockCore
+import InterlockSidecar
 
 /// A lock as anybody may see it, without its token.
 struct LockReading: Answer, Sendable {
-    var name: String
-    /// The holder's label, or `foreign`; `nil`: not held.
-    var label: String?
-    /// `nil`: none was granted within a day.
-    var fence: Int64?
-    /// -1: no expiry; 0: not held.
-    var ttlMilliseconds: Int64
-    /// `exclusive`, `shared` or `permits`; `nil`: not held.
-    var mode: String?
-    /// A semaphore's places.
-    var permits: Int?
-    /// How many hold it.
-    var holders: Int
-    var leases: [Holder]
-    var waiters: Int
-    var queue: [WaitingSidecar]
-
-    private enum CodingKeys: String, CodingKey {
-        case name, label, fence, mode, permits, holders, leases, waiters, queue
-        case ttlMilliseconds = "ttl_ms"
-    }
-
-    /// One of those who hold it.
-    struct Holder: Encodable, Sendable {
-        var label: String
-        var fence: Int64?
-        /// -1: no expiry.
-        var ttlMilliseconds: Int64
-
-        private enum CodingKeys: String, CodingKey {
-            case label, fence
-            case ttlMilliseconds = "ttl_ms"
-        }
-    }
-
-    /// One of those in which callers wait.
-    struct WaitingSidecar: Encodable, Sendable {
-        var sidecar: String
-        /// `nil`: it has not told.
-        var waiters: Int?
-
-        private enum CodingKeys: String, CodingKey { case sidecar, waiters }
-
-        func encode(to encoder: any Encoder) throws {
-            var container = encoder.container(keyedBy: CodingKeys.self)
-            try container.encode(sidecar, forKey: .sidecar)
-            try container.encode(waiters, forKey: .waiters)
-        }
-    }
+    let lock: LockInformation
 
     init(_ lock: LockInformation) {
-        name = lock.name
-        label = lock.label
-        fence = lock.fence
-        ttlMilliseconds = lock.ttlMilliseconds
-        mode = lock.mode?.word
-        permits = lock.mode?.permits
-        holders = lock.holders
-        leases = lock.leases.map {
-            Holder(label: $0.label, fence: $0.fence, ttlMilliseconds: $0.ttlMilliseconds)
-        }
-        waiters = lock.waiters
-        queue = lock.queue.map { WaitingSidecar(sidecar: $0.id, waiters: $0.waiters) }
+        self.lock = lock
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var members = LockReply.members(lock)
+        let queue = members.removeValue(forKey: "queue")
+        // A sidecar that has not reported its waiters is null, unlike other missing values.
+        try JSONValue.object(members).withoutNulls.adding("queue", queue).encode(to: encoder)
     }
 
     /// What is left of the lease, as text.
-    var timeLeft: String { label == nil ? "" : Self.timeLeft(ttlMilliseconds) }
+    var timeLeft: String { lock.label == nil ? "" : Self.timeLeft(lock.ttlMilliseconds) }
 
     private static func timeLeft(_ milliseconds: Int64) -> String {
         milliseconds < 0 ? "no expiry" : ReadableText.span(milliseconds: milliseconds)
@@ -79,39 +28,42 @@ struct LockReading: Answer, Sendable {
 
     /// How many hold it and how: `1`, `2 readers`, `2 of 3`.
     var holdersText: String {
-        switch (mode, permits) {
-        case (_, let places?): "\(holders) of \(places)"
-        case ("shared", _): "\(holders) \(holders == 1 ? "reader" : "readers")"
-        default: "\(holders)"
+        switch lock.mode {
+        case .permits(let places): "\(lock.holders) of \(places)"
+        case .shared: "\(lock.holders) \(lock.holders == 1 ? "reader" : "readers")"
+        case .exclusive, nil: "\(lock.holders)"
         }
     }
 
     var table: String {
         let overview = Table([
-            "lock": name,
-            "label": label ?? "not held",
+            "lock": lock.name,
+            "label": lock.label ?? "not held",
             "time left": timeLeft,
             "holders": holdersText,
-            "fence": fence.map { "\($0)" } ?? "",
-            "waiting": "\(waiters)",
+            "fence": fence,
+            "waiting": "\(lock.waiters)",
         ]).text
         return ([overview] + [leaseTable, queueTable].compactMap(\.self)).joined(separator: "\n\n")
     }
 
+    /// The lock's fence; empty: none within a day.
+    var fence: String { lock.fence.map { "\($0)" } ?? "" }
+
     private var leaseTable: String? {
-        guard mode != "exclusive", !leases.isEmpty else { return nil }
+        guard lock.mode != .exclusive, !lock.leases.isEmpty else { return nil }
         var table = Table(["LABEL", "FENCE", "TIME LEFT"])
-        for lease in leases {
+        for lease in lock.leases {
             table.add([lease.label, lease.fence.map { "\($0)" } ?? "", Self.timeLeft(lease.ttlMilliseconds)])
         }
         return table.text
     }
 
     private var queueTable: String? {
-        guard !queue.isEmpty else { return nil }
+        guard !lock.queue.isEmpty else { return nil }
         var table = Table(["TURN", "SIDECAR", "WAITING"])
-        for (turn, entry) in queue.enumerated() {
-            table.add(["\(turn + 1)", entry.sidecar, entry.waiters.map { "\($0)" } ?? "unknown"])
+        for (turn, entry) in lock.queue.enumerated() {
+            table.add(["\(turn + 1)", entry.id, entry.waiters.map { "\($0)" } ?? "unknown"])
         }
         return table.text
     }
@@ -133,9 +85,10 @@ struct LockListing: Answer {
 
     var table: String {
         var table = Table(["LOCK", "LABEL", "HOLDERS", "TIME LEFT", "FENCE", "WAITING"])
-        for lock in locks {
+        for reading in locks {
+            let lock = reading.lock
             table.add([
-                lock.name, lock.label ?? "", lock.holdersText, lock.timeLeft, lock.fence.map { "\($0)" } ?? "", "\(lock.waiters)",
+                lock.name, lock.label ?? "", reading.holdersText, reading.timeLeft, reading.fence, "\(lock.waiters)",
             ])
         }
         return table.text
@@ -148,11 +101,12 @@ struct GrantListing: Answer {
 
     var table: String {
         var table = Table(["LOCK", "LABEL", "MODE", "FENCE", "GRANTED", "WAITED", "ENDED"])
-        for grant in grants {
+        for reading in grants {
+            let (grant, mode) = (reading.grant, reading.grant.mode)
             table.add([
-                grant.name, grant.label, grant.permits.map { "\(grant.mode) \($0)" } ?? grant.mode, "\(grant.fence)",
+                grant.name, grant.label, mode.permits.map { "\(mode.word) \($0)" } ?? mode.word, "\(grant.fence)",
                 ReadableText.moment(epochMilliseconds: grant.grantedMilliseconds),
-                ReadableText.span(milliseconds: grant.waitedMilliseconds), grant.ending,
+                ReadableText.span(milliseconds: grant.waited.wholeMilliseconds), reading.ending,
             ])
         }
         return table.text
@@ -161,43 +115,25 @@ struct GrantListing: Answer {
 
 /// One of the last grants through a sidecar.
 struct GrantReading: Encodable, Sendable {
-    var name: String
-    var label: String
-    /// `exclusive`, `shared` or `permits`.
-    var mode: String
-    /// A semaphore's places.
-    var permits: Int?
-    var fence: Int64
-    var grantedMilliseconds: Int64
-    var waitedMilliseconds: Int64
-    /// `nil`: the lease is in force.
-    var endedMilliseconds: Int64?
-    /// `released`, `lost` or `lapsed`; `nil`: the lease is in force.
-    var end: String?
-
-    private enum CodingKeys: String, CodingKey {
-        case name, label, mode, permits, fence, end
-        case grantedMilliseconds = "granted_ms"
-        case waitedMilliseconds = "waited_ms"
-        case endedMilliseconds = "ended_ms"
-    }
+    let grant: SidecarGrant
 
     init(_ grant: SidecarGrant) {
-        name = grant.name
-        label = grant.label
-        mode = grant.mode.word
-        permits = grant.mode.permits
-        fence = grant.fence
-        grantedMilliseconds = grant.grantedMilliseconds
-        waitedMilliseconds = grant.waited.wholeMilliseconds
-        endedMilliseconds = grant.endedMilliseconds
-        end = grant.end
+        self.grant = grant
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        try JSONValue.object([
+            "name": .text(grant.name), "label": .text(grant.label), "mode": .text(grant.mode.word),
+            "permits": JSONValue(grant.mode.permits), "fence": .integer(grant.fence),
+            "granted_ms": .integer(grant.grantedMilliseconds), "waited_ms": .integer(grant.waited.wholeMilliseconds),
+            "ended_ms": JSONValue(grant.endedMilliseconds), "end": JSONValue(grant.end),
+        ]).withoutNulls.encode(to: encoder)
     }
 
     /// How it ended, and how long it was held: `released after 2.0s`.
     var ending: String {
-        guard let end, let endedMilliseconds else { return "held" }
-        return "\(end) after \(ReadableText.span(milliseconds: max(0, endedMilliseconds - grantedMilliseconds)))"
+        guard let end = grant.end, let ended = grant.endedMilliseconds else { return "held" }
+        return "\(end) after \(ReadableText.span(milliseconds: max(0, ended - grant.grantedMilliseconds)))"
     }
 }
 

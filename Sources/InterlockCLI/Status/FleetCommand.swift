@@ -2,6 +2,7 @@ import ArgumentParser
 import InterlockClient
 import InterlockCommandLine
 import InterlockCore
+import InterlockSidecar
 
 /// `interlock fleet`: the sidecars that share a Redis.
 struct FleetCommand: AsyncParsableCommand {
@@ -24,48 +25,37 @@ struct FleetCommand: AsyncParsableCommand {
 
     func run() async throws {
         let members = try await sidecar.withClient("fleet") { try await $0.fleet() }
-        try Terminal.show(FleetListing(sidecars: members.map { FleetListing.Sidecar($0) }), asJSON: output.json)
+        try Terminal.show(FleetListing(sidecars: members), asJSON: output.json)
     }
 }
 
 /// The live sidecars.
 struct FleetListing: Answer {
-    struct Sidecar: Encodable {
-        var id: String
-        /// Empty, or `nil`: an older sidecar, which does not say. So below.
-        var host: String
-        var process: Int64?
-        var version: String
-        var startedMilliseconds: Int64?
-        var configuration: String
-        var differing: [String]
+    var sidecars: [FleetMember]
 
-        private enum CodingKeys: String, CodingKey {
-            case id, host, version, configuration
-            case differing = "differs"
-            case process = "pid"
-            case startedMilliseconds = "started_ms"
-        }
-
-        init(_ member: FleetMember) {
-            id = member.id
-            host = member.host ?? ""
-            process = member.processID
-            version = member.version ?? ""
-            startedMilliseconds = member.startedMilliseconds
-            configuration = member.configuration ?? ""
-            differing = member.differing
-        }
+    private enum CodingKeys: CodingKey {
+        case sidecars
     }
 
-    var sidecars: [Sidecar]
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(sidecars.map(Self.json), forKey: .sidecars)
+    }
+
+    private static func json(_ member: FleetMember) -> JSONValue {
+        JSONValue.object([
+            "id": .text(member.id), "host": .text(member.host ?? ""), "pid": JSONValue(member.processID),
+            "version": .text(member.version ?? ""), "started_ms": JSONValue(member.startedMilliseconds),
+            "configuration": .text(member.configuration ?? ""), "differs": JSONValue(member.differing),
+        ]).withoutNulls
+    }
 
     var table: String {
         var table = Table(["ID", "HOST", "PID", "VERSION", "STARTED", "CONFIGURATION", "DIFFERS"])
         for sidecar in sidecars {
             table.add([
-                sidecar.id, sidecar.host, sidecar.process.map { "\($0)" } ?? "", sidecar.version,
-                ReadableText.moment(epochMilliseconds: sidecar.startedMilliseconds ?? 0), sidecar.configuration,
+                sidecar.id, sidecar.host ?? "", sidecar.processID.map { "\($0)" } ?? "", sidecar.version ?? "",
+                ReadableText.moment(epochMilliseconds: sidecar.startedMilliseconds ?? 0), sidecar.configuration ?? "",
                 sidecar.differing.joined(separator: ", "),
             ])
         }

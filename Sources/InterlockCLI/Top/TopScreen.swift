@@ -430,15 +430,6 @@ extension TopScreen {
     }
 }
 
-extension JSONValue {
-    /// The object with one more member.
-    fileprivate func adding(_ name: String, _ value: JSONValue?) -> JSONValue {
-        guard case .object(var members) = self else { return self }
-        members[name] = value
-        return .object(members)
-    }
-}
-
 extension String {
     fileprivate func padding(to width: Int, isRight: Bool = false) -> String {
         let space = String(repeating: " ", count: max(0, width - TopTerminal.width(self)))

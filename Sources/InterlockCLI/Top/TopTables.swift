@@ -42,10 +42,6 @@ extension Int64 {
     }
 }
 
-extension JSONValue {
-    subscript(name: String) -> JSONValue? { if case .object(let members) = self { members[name] } else { nil } }
-}
-
 /// A column of a table: its title, what stands in a row, and what rows are sorted by.
 struct TopColumn: Sendable {
     enum Order: Comparable {
@@ -168,10 +164,7 @@ enum TopTables {
         .time("WINDOW") { row, _ in row["window_ms"].integer },
         .number("REFUSED") { $0["refused"].integer },
         .time("ROOM IN") { row, _ in row["limited"].flag ? row["retry_after_ms"].integer : nil },
-        .text("KIND") { row, _ in
-            [row["algorithm"].text, row["per_subject"].flag ? "each subject" : nil, row["shadow"].flag ? "shadow" : nil]
-                .compactMap(\.self).joined(separator: ", ")
-        },
+        kind,
     ]
 
     static let domains: [TopColumn] = [
@@ -182,9 +175,7 @@ enum TopTables {
         .number("PASSED") { $0["ok"].integer },
         .number("REFUSED") { $0["over_limit"].integer },
         .number("SHADOW") { $0["shadow_refusals"].integer },
-        .text("KIND") { row, _ in
-            [row["algorithm"].text, row["shadow"].flag ? "shadow" : nil].compactMap(\.self).joined(separator: ", ")
-        },
+        kind,
     ]
 
     static let breakers: [TopColumn] = [services[0], services[1], services[8]]
@@ -195,6 +186,11 @@ enum TopTables {
         .text("WHY") { row, _ in breakerWhy(row) },
         .share("FAILED", "failure_rate"), .share("SLOW", "slow_rate"),
     ]
+
+    private static let kind = TopColumn.text("KIND") { row, _ in
+        [row["algorithm"].text, row["per_subject"].flag ? "each subject" : nil, row["shadow"].flag ? "shadow" : nil]
+            .compactMap(\.self).joined(separator: ", ")
+    }
 
     private static let remaining = TopColumn(
         title: "REMAINING", isNumber: true,

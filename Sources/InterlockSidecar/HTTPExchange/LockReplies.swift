@@ -1,4 +1,5 @@
 internal import Interlock
+package import InterlockCore
 
 extension Lease {
     /// As JSON.
@@ -37,9 +38,9 @@ struct LossReply: Encodable {
     }
 }
 
-/// What anybody may know of a lock; never the token.
-enum LockReply {
-    static func members(_ information: LockInformation) -> [String: JSONValue] {
+/// The public description of a lock, without tokens.
+package enum LockReply {
+    package static func members(_ information: LockInformation) -> [String: JSONValue] {
         let leases = information.leases.map { lease in
             JSONValue.object([
                 "label": .text(lease.label), "fence": lease.fence.map(JSONValue.integer) ?? .null,

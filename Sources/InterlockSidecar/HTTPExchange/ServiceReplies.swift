@@ -1,9 +1,9 @@
 internal import Interlock
-internal import InterlockCore
+package import InterlockCore
 
 /// A service's breaker, under the names that `BREAKER.STATE` uses.
-enum ServiceReply {
-    static func members(_ status: BreakerStatus, probe: ProbeReading?) -> [String: JSONValue] {
+package enum ServiceReply {
+    package static func members(_ status: BreakerStatus, probe: ProbeReading?) -> [String: JSONValue] {
         let own: [String: JSONValue] = [
             "service": .text(status.service),
             "state": .text(status.state.rawValue),
@@ -66,7 +66,7 @@ extension LimitAnswer {
 
 extension LimitStanding {
     /// As JSON.
-    var members: [String: JSONValue] {
+    package var members: [String: JSONValue] {
         let own: [String: JSONValue] = [
             "algorithm": .text(algorithm),
             "window_ms": .integer(window.wholeMilliseconds),
