@@ -104,29 +104,17 @@ extension Coordinator {
 
     /// What is known of a lock; `nil`: nobody holds it or waits for it.
     package nonisolated func inspectLock(_ name: ResourceName) async throws -> LockInformation? {
-        let answer: Result<LockInformation?, InterlockError> = try await cancellable {
-            $0.inspectLock(name, completion: $1)
-            return nil
-        }
-        return try answer.get()
+        try await result { $0.inspectLock(name, completion: $1) }
     }
 
     /// What is known of each of these locks, in its place; `nil`: nobody holds it or waits for it.
     package nonisolated func inspectLocks(_ names: [ResourceName]) async throws -> [LockInformation?] {
-        let answer: Result<[LockInformation?], InterlockError> = try await cancellable { calls, completion in
-            calls.inspectLocks(names) { completion($0) }
-            return nil
-        }
-        return try answer.get()
+        try await result { calls, completion in calls.inspectLocks(names) { completion($0) } }
     }
 
     /// One step through the locks that are held.
     package nonisolated func listLocks(cursor: String, matching glob: String, count: Int) async throws -> LockPage {
-        let answer: Result<LockPage, InterlockError> = try await cancellable {
-            $0.listLocks(cursor: cursor, matching: glob, count: count, completion: $1)
-            return nil
-        }
-        return try answer.get()
+        try await result { $0.listLocks(cursor: cursor, matching: glob, count: count, completion: $1) }
     }
 
     /// Takes `cost` from all limits of a service that apply, or from none.
@@ -177,20 +165,12 @@ extension Coordinator {
 
     /// Where each limit stands that applies to a call; takes nothing.
     package nonisolated func listLimits(service: String, subject: String?) async throws -> [LimitStanding] {
-        let answer: Result<[LimitStanding], InterlockError> = try await cancellable {
-            $0.listLimits(service: service, subject: subject, completion: $1)
-            return nil
-        }
-        return try answer.get()
+        try await result { $0.listLimits(service: service, subject: subject, completion: $1) }
     }
 
     /// Takes from a rate that the caller names, as `CL.THROTTLE` of redis-cell does.
     package nonisolated func throttle(_ request: ThrottleRequest) async throws -> ThrottleAnswer {
-        let answer: Result<ThrottleAnswer, InterlockError> = try await cancellable {
-            $0.throttle(request, completion: $1)
-            return nil
-        }
-        return try answer.get()
+        try await result { $0.throttle(request, completion: $1) }
     }
 
     /// Asks breaker and limits of a service in one step.
@@ -218,11 +198,7 @@ extension Coordinator {
     package nonisolated func reportPermit(
         service: String, permit: PermitID, _ report: OutcomeReport
     ) async throws -> BreakerSnapshot.State {
-        let answer: Result<BreakerSnapshot.State, InterlockError> = try await cancellable {
-            $0.reportPermit(service: service, permit: permit, report, completion: $1)
-            return nil
-        }
-        return try answer.get()
+        try await result { $0.reportPermit(service: service, permit: permit, report, completion: $1) }
     }
 
     /// Forces a breaker's state for the whole fleet; `nil`: back to automatic, closed.
@@ -233,22 +209,16 @@ extension Coordinator {
         service: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil, reason: String = "",
         by: String
     ) async throws -> BreakerStatus {
-        let answer: Result<BreakerStatus, InterlockError> = try await cancellable {
+        try await result {
             $0.forceBreaker(
                 service: service, to: state, forMilliseconds: milliseconds, reason: reason, by: by, completion: $1)
-            return nil
         }
-        return try answer.get()
     }
 
     /// Tells a service's breaker what its outage monitor has found. See `CoordinatorCalls.reportOutage`.
     /// - Returns: the breaker's state after it.
     package nonisolated func reportOutage(service: String, _ finding: OutageFinding) async throws -> BreakerSnapshot.State {
-        let answer: Result<BreakerSnapshot.State, InterlockError> = try await cancellable {
-            $0.reportOutage(service: service, finding, completion: $1)
-            return nil
-        }
-        return try answer.get()
+        try await result { $0.reportOutage(service: service, finding, completion: $1) }
     }
 
     /// A service's breaker as this sidecar sees it. No Redis.
@@ -327,6 +297,16 @@ extension Coordinator {
         } onCancel: {
             onEventLoop { waiter.cancel($0.calls) }
         }
+    }
+
+    /// Makes a call that answers with a result. Cancellation leaves the call under way.
+    private nonisolated func result<Value: Sendable>(
+        _ call: @escaping @Sendable (CoordinatorCalls, Completion<Result<Value, InterlockError>>) -> Void
+    ) async throws -> Value {
+        try await cancellable { calls, completion in
+            call(calls, completion)
+            return nil
+        }.get()
     }
 
     /// Makes a call that is carried out even when its task is cancelled; its answer comes within `redis.timeout`.

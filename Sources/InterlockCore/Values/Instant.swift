@@ -24,20 +24,20 @@ package struct Instant: Hashable, Comparable, Codable, Sendable {
     /// The instant `milliseconds` later; saturates at `distantFuture`.
     @inlinable
     package func advanced(byMilliseconds milliseconds: Int64) -> Instant {
-        let (delta, overflow) = milliseconds.multipliedReportingOverflow(by: 1_000_000)
-        guard !overflow else { return milliseconds > 0 ? .distantFuture : Instant(nanoseconds: .min) }
-        let (sum, sumOverflow) = nanoseconds.addingReportingOverflow(delta)
-        guard !sumOverflow else { return milliseconds > 0 ? .distantFuture : Instant(nanoseconds: .min) }
-        return Instant(nanoseconds: sum)
+        advanced(by: milliseconds, ofNanoseconds: 1_000_000)
     }
 
     /// The instant `microseconds` later; saturates at `distantFuture`.
     @inlinable
     package func advanced(byMicroseconds microseconds: Int64) -> Instant {
-        let (delta, overflow) = microseconds.multipliedReportingOverflow(by: 1000)
-        guard !overflow else { return microseconds > 0 ? .distantFuture : Instant(nanoseconds: .min) }
+        advanced(by: microseconds, ofNanoseconds: 1000)
+    }
+
+    @inlinable
+    package func advanced(by count: Int64, ofNanoseconds unit: Int64) -> Instant {
+        let (delta, overflow) = count.multipliedReportingOverflow(by: unit)
         let (sum, sumOverflow) = nanoseconds.addingReportingOverflow(delta)
-        guard !sumOverflow else { return microseconds > 0 ? .distantFuture : Instant(nanoseconds: .min) }
+        guard !overflow, !sumOverflow else { return count > 0 ? .distantFuture : Instant(nanoseconds: .min) }
         return Instant(nanoseconds: sum)
     }
 

@@ -103,25 +103,25 @@ struct PlotFrame: Hashable, Sendable {
     }
 
     private var sideTicks: Markup {
+        func tick(_ line: Double, _ baseline: Double, _ text: String) -> Markup {
+            """
+            <path class="grid" d="M\(Self.left) \(line)h\(Self.areaWidth)"/>\
+            <text x="\(Self.left - 8)" y="\(baseline)" text-anchor="end">\(text)</text>
+            """
+        }
         switch side {
         case .axis(let axis):
             var ticks: Markup = "<text class=\"label\" x=\"4\" y=\"\(labelLine)\">\(axis.label)</text>"
-            for tick in axis.ticks {
-                guard let place = y(tick) else { continue }
-                ticks += """
-                    <path class="grid" d="M\(Self.left) \(place)h\(Self.areaWidth)"/>\
-                    <text x="\(Self.left - 8)" y="\(place + 4)" text-anchor="end">\(axis.unit.tick(tick))</text>
-                    """
+            for value in axis.ticks {
+                guard let line = y(value) else { continue }
+                ticks += tick(line, line + 4, axis.unit.tick(value))
             }
             return ticks
         case .rows(let label, let rows):
             var ticks: Markup = "<text class=\"label\" x=\"4\" y=\"\(labelLine)\">\(label)</text>"
             var place = top
             for row in rows {
-                ticks += """
-                    <path class="grid" d="M\(Self.left) \(place)h\(Self.areaWidth)"/>\
-                    <text x="\(Self.left - 8)" y="\(place + row.height / 2 + 4)" text-anchor="end">\(row.name)</text>
-                    """
+                ticks += tick(place, place + row.height / 2 + 4, row.name)
                 place += row.height
             }
             return ticks

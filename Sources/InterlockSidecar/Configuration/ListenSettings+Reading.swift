@@ -150,7 +150,7 @@ extension APIKey {
         case (let elsewhere?, nil, nil) where isUnread: return unread(elsewhere, checkedVariableName)
         case (nil, let elsewhere?, nil) where isUnread: return unread(elsewhere) { $0 }
         case (let variable?, nil, nil): return secret(fromVariableNamedBy: variable, environment: environment)
-        case (nil, let file?, nil): return secret(fromFileAt: file)
+        case (nil, let file?, nil): return SecretFile.secret(namedBy: file, checkedBy: checkedSecret)
         case (nil, nil, let literal?): return literal.parsed(by: checkedSecret)
         case (nil, nil, nil):
             section.whole.refuse(
@@ -169,21 +169,6 @@ extension APIKey {
         guard let place = value.concealed().parsed(by: check) else { return nil }
         value.findings.variables.insert(place)
         return "unread:" + place
-    }
-
-    private static func secret(fromFileAt value: ConfigurationValue) -> String? {
-        guard let path = value.parsed(by: { $0 }) else { return nil }
-        do throws(SecretFile.Problem) {
-            let secret = try SecretFile(path: path).secret()
-            do {
-                return try checkedSecret(secret)
-            } catch {
-                value.refuse(error.message(got: "another value in the file"))
-            }
-        } catch {
-            value.refuse(error.description)
-        }
-        return nil
     }
 
     private static func secret(

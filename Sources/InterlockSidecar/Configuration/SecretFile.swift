@@ -37,6 +37,24 @@ struct SecretFile {
         return secret
     }
 
+    /// Reads the secret of the file that `value` names, and reports what is wrong with it.
+    static func secret(
+        namedBy value: ConfigurationValue, checkedBy check: (String) throws(ConfigurationExpectation) -> String
+    ) -> String? {
+        guard let path = value.parsed(by: { $0 }) else { return nil }
+        do throws(Problem) {
+            let secret = try SecretFile(path: path).secret()
+            do {
+                return try check(secret)
+            } catch {
+                value.refuse(error.message(got: "another value in the file"))
+            }
+        } catch {
+            value.refuse(error.description)
+        }
+        return nil
+    }
+
     private static func problem(_ code: Int32) -> Problem {
         switch code {
         case ENOENT, ENOTDIR: Problem(description: "there is no such file")

@@ -52,27 +52,14 @@ extension TracingSettings.Header {
         let file = section.value("value_file")?.concealed()
         let literal = section.value("value")?.concealed()
         switch (file, literal) {
-        case (let file?, nil): return section.whole.findings.readsSecrets ? value(fromFileAt: file) : file.parsed(by: { $0 })
+        case (let file?, nil):
+            guard section.whole.findings.readsSecrets else { return file.parsed(by: { $0 }) }
+            return SecretFile.secret(namedBy: file, checkedBy: checkedValue)
         case (nil, let literal?): return literal.parsed(by: checkedValue)
         default:
             section.whole.refuse("expected either value_file, the path of a file that holds the value, or value")
             return nil
         }
-    }
-
-    private static func value(fromFileAt file: ConfigurationValue) -> String? {
-        guard let path = file.parsed(by: { $0 }) else { return nil }
-        do throws(SecretFile.Problem) {
-            let secret = try SecretFile(path: path).secret()
-            do {
-                return try checkedValue(secret)
-            } catch {
-                file.refuse(error.message(got: "another value in the file"))
-            }
-        } catch {
-            file.refuse(error.description)
-        }
-        return nil
     }
 
     private static func checkedName(_ text: String) throws(ConfigurationExpectation) -> String {

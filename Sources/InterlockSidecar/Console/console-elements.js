@@ -181,7 +181,6 @@ function mode(lock) {
   return lock.permits ? `${lock.holders} of ${lock.permits} places` : lock.mode;
 }
 
-const ends = { released: "released", lost: "lost", lapsed: "lapsed" };
 
 function age(part) {
   if (!part) return "";

@@ -8,7 +8,7 @@ const grantColumns = [
   ["Mode", (grant) => (grant.permits ? `one of ${grant.permits} places` : grant.mode)],
   ["Waited", (grant) => span(grant.waited_ms), "number"],
   ["Held for", (grant) => span((grant.ended_ms ?? now()) - grant.granted_ms), "number"],
-  ["End", (grant) => (grant.end ? ends[grant.end] ?? grant.end : "in force")],
+  ["End", (grant) => grant.end ?? "in force"],
 ];
 const grantKey = (grant) => `${grant.name} ${grant.fence} ${grant.granted_ms}`;
 const eventColumns = [
