@@ -4,6 +4,8 @@
 case     No two paths differ in case only.
 circles  Inside a target, sibling folders depend one way. The files right in a target's own folder are its top layer:
          they may name types of its folders, its folders may not name theirs.
+homes    A type that two or more other files of Sources name is in the file of its name. Files of commands, scripts and
+         the like, whose names say so, keep theirs together. Holds in the targets in HOMED so far.
 names    No two top-level types have one name, in whichever targets they are.
 length   No file is longer than 700 lines.
 """
@@ -23,7 +25,9 @@ import swift
 TREES = ("Sources", "Tests", "Benchmarks")
 LONGEST_FILE = 700
 SHORT_FILE = 40
-CHECKS = ("case", "circles", "names", "length")
+CHECKS = ("case", "circles", "homes", "names", "length")
+HOMED = ("Sources/Hiredis", "Sources/Interlock", "Sources/InterlockCore")
+COLLECTION = re.compile(r"(Calls|Commands|Counters|Errors|Histograms|Messages|Replies|Routes|Scripts)(\+\w+)?$")
 LOOSE = "."
 """Stands for the files right in a folder, beside its sub-folders."""
 
@@ -123,6 +127,22 @@ class Tree:
         return [
             f"{name} is declared at {', '.join(places)}" for name, places in sorted(found.items()) if len(places) > 1
         ]
+
+    def types_away_from_home(self) -> list[str]:
+        users: dict[str, set[PurePosixPath]] = defaultdict(set)
+        for path, source in self.sources.items():
+            if path.parts[0] == "Sources":
+                for mention in source.mentions:
+                    users[mention.name].add(path)
+        found = []
+        for path, source in self.sources.items():
+            if str(PurePosixPath(*path.parts[:2])) not in HOMED or COLLECTION.search(path.stem):
+                continue
+            for declared in source.declarations:
+                others = len(users[declared.name] - {path})
+                if not declared.only_in_file and declared.name != path.stem.split("+")[0] and others > 1:
+                    found.append(f"{path}:{declared.line} declares {declared.name}, which {others} other files name")
+        return found
 
     def long_files(self) -> list[str]:
         return [
@@ -265,6 +285,7 @@ def main(arguments: Sequence[str]) -> int:
     checks: dict[str, Callable[[int], list[str]]] = {
         "case": lambda shown: same_but_for_case(paths),
         "circles": lambda shown: [circle.describe(shown) for circle in tree.circles()],
+        "homes": lambda shown: tree.types_away_from_home(),
         "names": lambda shown: tree.duplicate_names(),
         "length": lambda shown: tree.long_files(),
     }

@@ -145,6 +145,15 @@ class OtherCheckTests(unittest.TestCase):
             check.same_but_for_case(["a/B.swift", "a/b.swift"]), ["a/B.swift and a/b.swift differ in case only"]
         )
 
+    def test_a_type_that_two_other_files_name_is_in_the_file_of_its_name(self) -> None:
+        users = {f"Sources/Interlock/{name}.swift": "let a: Lock; let b: Take; let c: Lease" for name in ("A", "B")}
+        files = {
+            "Sources/Interlock/Door.swift": "struct Door {}\nstruct Lock {}\nprivate struct Take {}",
+            "Sources/Interlock/LockCommands.swift": "struct Lease {}",
+        }
+        found = tree(files | users, "Interlock").types_away_from_home()
+        self.assertEqual(found, ["Sources/Interlock/Door.swift:2 declares Lock, which 2 other files name"])
+
     def test_two_types_of_one_name_are_found_across_targets(self) -> None:
         files = {
             "Sources/House/Lock.swift": "struct Lock {}\nenum Door { struct Key {} }",

@@ -32,12 +32,12 @@ BUGS = [
     # Redis' clock may run faster than the holder's.
     Bug(
         "drift-not-taken-off",
-        "HeldLease.swift",
+        "LeaseValidity.swift",
         "        ttl / 100 + 2\n",
         "        0\n",
         TWO_HOLDERS,
     ),
-    Bug("quorum-of-half", "QuorumRound.swift", "{ servers / 2 + 1 }", "{ servers / 2 }", TWO_HOLDERS),
+    Bug("quorum-of-half", "QuorumTally.swift", "{ servers / 2 + 1 }", "{ servers / 2 }", TWO_HOLDERS),
     Bug(
         "quorum-waiter-tries-once",
         "QuorumLine.swift",
@@ -166,8 +166,8 @@ BUGS = [
     Bug(
         "share-kept-as-it-was",
         "LocalShare.swift",
-        "guard new != definition || sidecars != self.sidecars else { return self }",
-        "guard new != definition else { return self }",
+        "guard new != known || sidecars != self.sidecars else { return self }",
+        "guard new != known else { return self }",
         ("limits",),
         story="SimulationTests.LimitFaultTests/beganAlone\\(",
     ),

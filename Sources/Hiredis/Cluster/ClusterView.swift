@@ -1,35 +1,5 @@
 package import NIOCore
 
-/// Which primary serves which slot of a cluster, by the word of one server. A value without I/O.
-struct ClusterAnswer: Equatable, Sendable {
-    typealias Address = RedisConfiguration.Address
-
-    struct Claim: Equatable, Sendable {
-        var slots: ClosedRange<HashSlot>
-        var primary: Address
-        /// What the cluster calls the primary.
-        var id: String
-    }
-
-    var claims: [Claim]
-    /// Further servers that can be asked when no primary can.
-    var replicas: [Address] = []
-    /// The most that one primary has.
-    var mostReplicas = 0
-    /// What servers are called that are reached by number.
-    var names: [Address: String] = [:]
-    /// The epoch of each server's configuration, by its ID; of two that claim a slot the one of the higher epoch has it. Empty: the
-    /// server does not tell.
-    var epochs: [String: Int64] = [:]
-
-    /// How many slots are served by somebody.
-    var covered: Int { claims.reduce(0) { $0 + $1.slots.count } }
-}
-
-extension ClosedRange<HashSlot> {
-    fileprivate var count: Int { upperBound.number - lowerBound.number + 1 }
-}
-
 /// What is known of a cluster: which primary serves which slot. A value without I/O.
 ///
 /// Servers do not know everything at the same time: one that is cut off, or has not heard yet, goes on saying what it knew. Each

@@ -178,10 +178,3 @@ extension RedisConfiguration.Address: CustomStringConvertible {
         }
     }
 }
-
-/// What is wrong with a Redis URL. Never contains the URL itself, which may hold a password.
-package struct RedisURLError: Error, Hashable, Sendable, CustomStringConvertible {
-    package var reason: String
-
-    package var description: String { "the Redis URL cannot be used: \(reason)" }
-}

@@ -40,3 +40,7 @@ package struct HashSlot: Hashable, Comparable, Sendable, CustomStringConvertible
         }
     }
 }
+
+extension ClosedRange<HashSlot> {
+    var count: Int { upperBound.number - lowerBound.number + 1 }
+}

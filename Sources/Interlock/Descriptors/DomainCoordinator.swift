@@ -3,12 +3,6 @@ internal import Hiredis
 internal import InterlockCore
 internal import NIOCore
 
-/// What was decided about a request for a domain's limits.
-package enum DescriptorDecision: Sendable {
-    case decided(DescriptorAnswer)
-    case failed(InterlockError)
-}
-
 /// The domains of Envoy's rate limit service: sends what their limiters batch, and hands out what they decide, within the time that
 /// there is for an answer. Confined to the coordinator's event loop.
 final class DomainCoordinator {

@@ -98,30 +98,3 @@ struct GrantHistory {
         }
     }
 }
-
-/// How a grant ended.
-package enum GrantEnd: String, Sendable {
-    /// Its holder released it, or was not there any more to get it.
-    case released
-    /// Redis said that another has it, or nobody: it was broken, taken or deleted.
-    case lost
-    /// Its time was over, and nobody extended it through this sidecar.
-    case lapsed
-}
-
-/// One grant of a lock through this sidecar.
-package struct GrantRecord: Hashable, Sendable {
-    package var name: String
-    package var label: String
-    package var mode: LockMode
-    package var fence: Int64
-    /// By this host's clock, since 1970.
-    package var grantedMilliseconds: Int64
-    package var waitedMilliseconds: Int64
-    /// Until when its holder may rely on it, by this host's clock, since 1970.
-    package var promisedMilliseconds: Int64
-    /// By this host's clock, since 1970; `nil`: the lease is in force.
-    package var endedMilliseconds: Int64?
-    /// `nil`: the lease is in force.
-    package var end: GrantEnd?
-}

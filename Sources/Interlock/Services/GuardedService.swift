@@ -1,6 +1,6 @@
 internal import CoreMetrics
 internal import DequeModule
-package import InterlockCore
+internal import InterlockCore
 
 /// One configured service: the gate that decides its calls, and the state that the executor keeps for it.
 final class GuardedService {
@@ -116,14 +116,6 @@ extension ServiceDefinition {
     }
 }
 
-/// The answer to a request to take from a service's limits.
-package enum TakeAnswer: Sendable {
-    case decided(LimitAnswer)
-    /// The answer to the first of `count` calls that were made as one. Each further call leaves `step` less.
-    case decidedAlike(LimitAnswer, count: Int, step: Int64)
-    case failed(InterlockError)
-}
-
 /// Values under small integer keys that are used again. Insertion and removal are O(1) and do not allocate once warm.
 struct Slab<Value> {
     private var values: [Value?] = []
@@ -151,31 +143,6 @@ struct Slab<Value> {
         get { values.indices.contains(key) ? values[key] : nil }
         // A removed value stays removed.
         set { if values.indices.contains(key), values[key] != nil { values[key] = newValue } }
-    }
-}
-
-/// An amount taken from one counter, with what is needed to give it back.
-package struct TakenShare: Hashable, Sendable {
-    package var key: String
-    package var limit: LimitDefinition
-    /// The limit's index among the service's limits.
-    package var definition: Int
-    package var subject: String?
-    package var cost: Int64
-    /// The window that the amount was taken from, by Redis' clock. For a fixed window: its end, in milliseconds. For a
-    /// sliding window: the time of the take, in microseconds. For `gcra`: the time at which the limit has recovered the
-    /// amount by itself, in microseconds.
-    package var since: Int64
-
-    package init(
-        key: String, limit: LimitDefinition, definition: Int, subject: String?, cost: Int64, since: Int64
-    ) {
-        self.key = key
-        self.limit = limit
-        self.definition = definition
-        self.subject = subject
-        self.cost = cost
-        self.since = since
     }
 }
 

@@ -1,5 +1,3 @@
-public import FoundationEssentials
-
 /// A service's breaker as one sidecar, or one embedded coordinator, sees it.
 public struct BreakerStatus: Hashable, Sendable {
     /// The service's name.
@@ -22,38 +20,4 @@ public struct BreakerStatus: Hashable, Sendable {
         self.fleet = fleet
         self.ownCause = ownCause?.rawValue
     }
-}
-
-/// A sidecar's view of a service's probes. The results are those of the probes that this sidecar made.
-public struct ProbeStatus: Hashable, Sendable {
-    /// The prober: `elected` (this sidecar), `another`, `all`, `alone` (this sidecar, while Redis is unreachable), or
-    /// `undecided`.
-    public var prober: String
-    /// The finding of the last probe: `good`, `bad` or `unjudged`; `nil`: the sidecar has made none.
-    public var finding: String?
-    /// The reason that the last probe was not good; `nil`: it was good, or there was none.
-    public var reason: String?
-    /// The duration of the last probe.
-    public var duration: Duration?
-    /// The number of bad probes in a row, up to the last.
-    public var failures: Int64
-    /// The number of good probes in a row, up to the last.
-    public var successes: Int64
-    package var atMilliseconds: Int64?
-
-    package init(
-        prober: String, finding: String?, reason: String?, duration: Duration?, failures: Int64, successes: Int64,
-        atMilliseconds: Int64?
-    ) {
-        self.prober = prober
-        self.finding = finding
-        self.reason = reason
-        self.duration = duration
-        self.failures = failures
-        self.successes = successes
-        self.atMilliseconds = atMilliseconds
-    }
-
-    /// The end of the last probe, by the clock of the sidecar's host.
-    public var at: Date? { atMilliseconds.map { Date(epochMilliseconds: $0) } }
 }

@@ -70,44 +70,6 @@ extension ProbeSettings.Target: DigestedSetting {
 
 extension ProbeSettings.Origin: DigestedSetting {}
 
-/// What a good answer to an HTTP probe looks like: all that is said must hold.
-package struct ProbeExpectation: Hashable, Sendable {
-    /// What the body must have; judged on its first `inspectedBytes`.
-    package enum Body: Hashable, Sendable {
-        case contains(String)
-        /// The value at a path of JSON (RFC 9535's dots and brackets with names and numbers), as text.
-        case json(path: String, equals: String)
-    }
-
-    /// A header that must be there, with this value.
-    package struct Header: Hashable, Sendable {
-        package var name: String
-        package var value: String
-
-        package init(name: String, value: String) {
-            self.name = name
-            self.value = value
-        }
-    }
-
-    /// How much of a body is looked at.
-    package static let inspectedBytes = 64 * 1024
-
-    package var statuses: StatusSet
-    package var headers: [Header]
-    package var body: [Body]
-
-    package init(statuses: StatusSet = StatusSet(200...399), headers: [Header] = [], body: [Body] = []) {
-        self.statuses = statuses
-        self.headers = headers
-        self.body = body
-    }
-}
-
-extension ProbeExpectation: DigestedSetting {
-    package var digestedParts: Parts { [("statuses", statuses), ("headers", headers), ("body", body)] }
-}
-
 extension ProbeExpectation.Header: DigestedSetting {
     package var digestedParts: Parts { [("name", name), ("value", value)] }
 }
@@ -119,17 +81,4 @@ extension ProbeExpectation.Body: DigestedSetting {
         case .json(let path, let value): [("json.path", path), ("json.equals", value)]
         }
     }
-}
-
-/// What the outage monitor tells a service's breaker.
-package enum OutageFinding: Hashable, Sendable {
-    /// As many probes failed in a row as make an outage; said again with each further one. The reason is for people.
-    case down(reason: String)
-    /// The same, of one sidecar that probes for all: its own network may be at fault. It counts when another one suspects or seconds
-    /// it, or when there is no other.
-    case suspected(reason: String)
-    /// A bad probe, of too few in a row: it counts when another sidecar suspects an outage.
-    case seconded(reason: String)
-    /// As many probes were good in a row as end an outage.
-    case up
 }

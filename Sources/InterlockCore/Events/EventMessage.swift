@@ -27,30 +27,6 @@ public struct EventMessage: Hashable, Sendable {
     }
 }
 
-/// The details of an event.
-package enum EventPayload: Hashable, Sendable {
-    case breaker(BreakerEvent)
-    case lock(LockEvent)
-    case limit(LimitEvent)
-    case fleet(FleetEvent)
-
-    /// The `type` of the event's JSON.
-    package var type: String {
-        switch self {
-        case .breaker: BreakerEvent.type
-        case .lock(let event): event.kind.rawValue
-        case .limit(let event): event.kind.rawValue
-        case .fleet(let event): event.kind.rawValue
-        }
-    }
-
-    /// Every known `type`.
-    package static var allTypes: [String] {
-        [BreakerEvent.type] + LockEvent.Kind.allCases.map(\.rawValue) + LimitEvent.Kind.allCases.map(\.rawValue)
-            + FleetEvent.Kind.allCases.map(\.rawValue)
-    }
-}
-
 /// Decodes an event: the fields of all events, then those of its type. Ignores unknown fields.
 struct EventReading: Decodable {
     var type: String
@@ -120,33 +96,5 @@ struct EventReading: Decodable {
         _ = try fields.decode(Int64.self, forKey: .generation)
         return try BreakerSnapshot(
             state: state, text: { try value($0) }, number: { try value($0) }, share: { try value($0) })
-    }
-}
-
-/// A message of the event channel, decoded once for all subscribers.
-package struct ReceivedEvent: Sendable {
-    /// The published text.
-    package var message: EventMessage
-    /// The Redis database of the fleet.
-    package var database: Int
-    /// The decoded event; `nil`: its type is unknown.
-    package var event: InterlockEvent<EventPayload>?
-
-    package init(message: EventMessage, event: InterlockEvent<EventPayload>) {
-        self.message = message
-        self.event = event
-        database = event.database
-    }
-
-    /// `nil` if the message has another version, lacks a field of its type, or is not JSON.
-    package init?(_ payload: [UInt8]) {
-        // JSONDecoder also accepts UTF-16, and the text that is passed on would differ from the decoded one.
-        guard payload.count <= EventMessage.longest, !payload.contains(where: { $0 < 0x20 && $0 != UInt8(ascii: "\t") }),
-            let json = String(validating: payload, as: UTF8.self),
-            let reading = try? JSONDecoder().decode(EventReading.self, from: Data(payload))
-        else { return nil }
-        message = EventMessage(type: reading.type, json: json)
-        database = reading.database
-        event = reading.event
     }
 }

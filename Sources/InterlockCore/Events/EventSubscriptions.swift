@@ -1,23 +1,5 @@
 internal import Synchronization
 
-/// The state of the connection that events arrive over.
-public enum EventConnection: Hashable, Sendable {
-    /// Every event arrives from here on, while the connection lasts. Read the state now.
-    case following
-    /// The connection is lost, or could not be made. Events are missed until the next `following`.
-    case interrupted(InterlockError)
-}
-
-/// A piece of news for subscriptions.
-package enum EventNews: Sendable {
-    case event(ReceivedEvent)
-    case connection(EventConnection)
-
-    var received: ReceivedEvent? {
-        if case .event(let event) = self { event } else { nil }
-    }
-}
-
 /// The subscriptions to the events of a coordinator or a client. On any thread: a subscriber does not wait for an event
 /// loop, so that nothing is missed between the call and its return.
 package final class EventSubscriptions: Sendable {

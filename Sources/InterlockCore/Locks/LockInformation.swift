@@ -47,36 +47,3 @@ public struct LockInformation: Hashable, Sendable {
     /// Whether the lock's key has no time to live: other software holds it until it deletes the key.
     public var isEndless: Bool { ttlMilliseconds < 0 }
 }
-
-/// The public description of one lease of a lock. It never contains a token.
-public struct LeaseInformation: Hashable, Sendable {
-    /// The holder's label, or `foreign` for other software.
-    public var label: String
-    /// The lease's fence; `nil`: it has none, as with other software.
-    public var fence: Int64?
-    /// -1: without end.
-    package var ttlMilliseconds: Int64
-
-    package init(label: String, fence: Int64?, ttlMilliseconds: Int64) {
-        self.label = label
-        self.fence = fence
-        self.ttlMilliseconds = ttlMilliseconds
-    }
-
-    /// The time left; `nil`: the lease has no end.
-    public var remaining: Duration? { ttlMilliseconds < 0 ? nil : .milliseconds(ttlMilliseconds) }
-}
-
-/// A sidecar in which callers wait for a lock.
-public struct WaitingSidecar: Hashable, Sendable {
-    /// The sidecar's ID in the fleet.
-    public var id: String
-    /// The number of callers that wait in it, as it last reported; `nil`: it has not reported. Sidecars of 0.1.0 never
-    /// do.
-    public var waiters: Int?
-
-    package init(id: String, waiters: Int?) {
-        self.id = id
-        self.waiters = waiters
-    }
-}

@@ -63,15 +63,6 @@ extension LockSettings {
     package static let fences: ClosedRange<Duration> = .seconds(3600) ... .seconds(366 * 86_400)
 }
 
-/// A definition that no coordinator can work with. Says which it is, what was expected and what was there instead.
-package struct DefinitionError: Error, Equatable, Sendable, CustomStringConvertible {
-    package let description: String
-
-    init(_ description: String) {
-        self.description = description
-    }
-}
-
 extension [ServiceDefinition] {
     /// - Throws: `DefinitionError` for the first service that breaks a bound, or has another's name.
     package func check() throws(DefinitionError) {

@@ -1,0 +1,34 @@
+internal import Glibc
+
+/// A source of random numbers that can be handed around.
+package struct RandomSource: RandomNumberGenerator, Sendable {
+    private let fillBytes: @Sendable (UnsafeMutableRawBufferPointer) -> Void
+
+    /// - Parameter fill: puts evenly distributed bits into every byte of the buffer.
+    package init(fill: @escaping @Sendable (UnsafeMutableRawBufferPointer) -> Void) {
+        fillBytes = fill
+    }
+
+    /// The kernel's generator, whose numbers nobody can guess.
+    package static let system = RandomSource { bytes in
+        var filled = 0
+        while filled < bytes.count {
+            let count = min(bytes.count - filled, 256)
+            let result = getentropy(bytes.baseAddress.map { $0 + filled }, count)
+            // It fails only for a bad address or more than 256 bytes; neither can be.
+            precondition(result == 0, "the kernel's random generator failed")
+            filled += count
+        }
+    }
+
+    /// Fills a whole block at once, which costs the system's source few calls.
+    package func fill(_ block: inout [UInt64]) {
+        block.withUnsafeMutableBytes { fillBytes($0) }
+    }
+
+    package func next() -> UInt64 {
+        var bits: UInt64 = 0
+        withUnsafeMutableBytes(of: &bits) { fillBytes($0) }
+        return bits
+    }
+}

@@ -1,0 +1,22 @@
+/// The server behind one address at the moment. Confined to its event loop.
+final class ServerDirectory: RedisDirectory {
+    private let address: RedisConfiguration.Address
+    private let group: ServerGroup
+
+    init(address: RedisConfiguration.Address, environment: RedisEnvironment) {
+        self.address = address
+        group = ServerGroup(environment: environment)
+    }
+
+    var isEmpty: Bool { group.isEmpty }
+    var asksForRole: Bool { false }
+
+    func server() throws(RedisError) -> RedisConfiguration.Address? { address }
+    func add(_ follower: any RedisDirectoryFollower) { group.add(follower) }
+    func remove(_ follower: any RedisDirectoryFollower) { group.remove(follower) }
+    func reached(_ follower: any RedisDirectoryFollower, _ arrival: RedisArrival) { group.reached(follower, arrival) }
+
+    func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival) {
+        group.lost(follower, because: error, at: arrival)
+    }
+}

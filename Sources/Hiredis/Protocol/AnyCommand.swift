@@ -1,0 +1,17 @@
+internal import CLibMD
+
+/// Any command by its words, for tools that pass on what a person typed; its reply is handed out as it came.
+package struct AnyCommand: RedisCommand, Sendable {
+    package var arguments: [String]
+
+    package init(_ arguments: [String]) {
+        precondition(!arguments.isEmpty, "a command has a name")
+        self.arguments = arguments
+    }
+
+    package func encode(into encoder: inout CommandEncoder) {
+        for argument in arguments { encoder.append(argument) }
+    }
+
+    package func decode(_ reply: RedisReply) throws(RedisError) -> RedisReply { reply }
+}

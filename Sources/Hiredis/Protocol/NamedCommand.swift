@@ -1,0 +1,42 @@
+internal import CLibMD
+
+/// A command that begins with fixed words.
+package protocol NamedCommand: RedisCommand {
+    /// The command's name, in one word or two.
+    static var words: [String] { get }
+
+    /// Appends the arguments that follow the name and, where there is one, the key.
+    func encodeArguments(into encoder: inout CommandEncoder)
+}
+
+extension NamedCommand {
+    package func encodeArguments(into encoder: inout CommandEncoder) {}
+
+    package func encode(into encoder: inout CommandEncoder) {
+        for word in Self.words { encoder.append(word) }
+        encodeArguments(into: &encoder)
+    }
+
+    private var name: String { Self.words.joined(separator: " ") }
+
+    /// The error for a reply that does not have the command's shape.
+    func unexpected(_ reply: RedisReply) -> RedisError { reply.unexpected(for: name) }
+}
+
+extension NamedCommand where Reply == Void {
+    package func decode(_ reply: RedisReply) throws(RedisError) {
+        guard reply.text == "OK" else { throw unexpected(reply) }
+    }
+}
+
+extension NamedCommand where Reply == Int64 {
+    package func decode(_ reply: RedisReply) throws(RedisError) -> Int64 {
+        try reply.integer(for: name)
+    }
+}
+
+extension NamedCommand where Reply == Bool {
+    package func decode(_ reply: RedisReply) throws(RedisError) -> Bool {
+        try reply.integer(for: name) == 1
+    }
+}

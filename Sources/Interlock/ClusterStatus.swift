@@ -1,0 +1,37 @@
+internal import Hiredis
+internal import InterlockCore
+
+/// What a cluster looks like from this sidecar.
+package struct ClusterStatus: Hashable, Sendable {
+    /// A server that serves slots.
+    package struct Primary: Hashable, Sendable {
+        /// `host:port`.
+        package var address: String
+        package var slots: Int
+        package var isConnected: Bool
+    }
+
+    /// By how they are named first; none: no server has answered yet.
+    package var primaries: [Primary]
+    /// Of the last change that is known of; `nil`: no server has answered yet.
+    package var epoch: Int64?
+    /// How many of the 16,384 slots are served by somebody.
+    package var slotsCovered: Int
+    /// How often a primary left its slots to others since this sidecar started.
+    package var switches: Int
+    /// How long the last switch took, from the news to the moment at which every connection was there; `nil`: there was none.
+    package var lastSwitch: Duration?
+
+    init(_ directory: ClusterDirectory, connections: [RedisPipeline]) {
+        let map = directory.view
+        primaries = zip(map.primaries, map.shares).map { address, slots in
+            Primary(
+                address: "\(address)", slots: slots,
+                isConnected: connections.first { $0.address == address }?.isUp ?? false)
+        }
+        epoch = directory.view.isKnown ? directory.view.epoch : nil
+        slotsCovered = map.covered
+        switches = directory.switches
+        lastSwitch = directory.lastSwitch
+    }
+}

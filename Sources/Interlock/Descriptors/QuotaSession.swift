@@ -1,0 +1,235 @@
+internal import CoreMetrics
+internal import Hiredis
+internal import InterlockCore
+internal import NIOCore
+
+/// One data plane: what it has reported of its buckets, and what it is told. Confined to the coordinator's event loop.
+package final class QuotaSession {
+    private struct Bucket {
+        var needs = QuotaNeeds()
+        var reportedAt: Instant?
+        /// In milliseconds, since the report before; 0: there is none.
+        var elapsed: Int64 = 0
+        var requests: Int64 = 0
+        var busyAt: Instant
+        var hasShare = false
+        var isPlanned = false
+        /// The bytes of the bucket's keys and values.
+        var bytes = 0
+        /// The time until which Redis may have the bucket's key.
+        var keptUntil = Instant(nanoseconds: .min)
+    }
+
+    private static let longestBatch = 100
+    /// In one report: more than whatever is.
+    private static let mostRequests: Int64 = 1 << 40
+    private static let mostBatches = 2
+    /// A bucket that was asked for nothing for so long is forgotten.
+    private static let patienceMilliseconds: Int64 = 300_000
+
+    private let coordinator: QuotaCoordinator
+    let origin: QuotaCoordinator.Origin
+    let client: String
+    let dataPlane: String
+    private let tell: ([QuotaAction.Of]) -> Void
+    private var buckets: [[DescriptorEntry]: Bucket] = [:]
+    private var planned: [[DescriptorEntry]] = []
+    private var batchesUnderWay = 0
+    private var sweptAt = Instant(nanoseconds: 0)
+    private var isFlushPlanned = false
+    private var hasEnded = false
+
+    init(
+        _ coordinator: QuotaCoordinator, _ origin: QuotaCoordinator.Origin, client: String, dataPlane: String,
+        tell: @escaping ([QuotaAction.Of]) -> Void
+    ) {
+        self.coordinator = coordinator
+        self.origin = origin
+        self.client = client
+        self.dataPlane = dataPlane
+        self.tell = tell
+    }
+
+    private var domain: String { origin.domain }
+    var bucketCount: Int { buckets.count }
+
+    /// Takes a report; what follows from it is told soon.
+    package func report(_ usages: [QuotaUsage]) {
+        guard !hasEnded else { return }
+        let now = coordinator.runtime.time.now()
+        if sweptAt.advanced(byMilliseconds: Self.patienceMilliseconds / 10) <= now {
+            sweptAt = now
+            let oldest = now.advanced(byMilliseconds: -Self.patienceMilliseconds)
+            for (name, bucket) in buckets where !bucket.isPlanned && bucket.reportedAt ?? now <= oldest { drop(name, now: now) }
+        }
+        var unlimited: [QuotaAction.Of] = []
+        for usage in usages {
+            let name = usage.bucket.sorted { $0.key < $1.key }
+            guard coordinator.domains.match(unordered: name, in: domain) != nil else {
+                unlimited.append((name, .allow))
+                drop(name, now: now)
+                continue
+            }
+            guard var bucket = buckets[name] ?? newBucket(name, now: now) else {
+                coordinator.unassigned.increment()
+                continue
+            }
+            if let before = bucket.reportedAt { bucket.elapsed += now.millisecondsRoundedUp(since: before) }
+            bucket.requests = min(Self.mostRequests, bucket.requests + min(Self.mostRequests, usage.requests))
+            bucket.reportedAt = now
+            if usage.requests > 0 { bucket.busyAt = now }
+            if !bucket.isPlanned { planned.append(name) }
+            bucket.isPlanned = true
+            buckets[name] = bucket
+        }
+        if !unlimited.isEmpty { tell(unlimited) }
+        planFlush()
+    }
+
+    /// Returns a new bucket; `nil` if there is no room for it.
+    private func newBucket(_ name: [DescriptorEntry], now: Instant) -> Bucket? {
+        let bytes = name.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
+        guard let keptUntil = coordinator.budget.take(counted(name), bytes: bytes, of: client, now: now) else { return nil }
+        var bucket = Bucket(busyAt: now)
+        bucket.bytes = bytes
+        bucket.keptUntil = keptUntil
+        return bucket
+    }
+
+    private func drop(_ name: [DescriptorEntry], now: Instant) {
+        guard let bucket = buckets.removeValue(forKey: name) else { return }
+        giveBack(name, bucket, now: now)
+    }
+
+    private func giveBack(_ name: [DescriptorEntry], _ bucket: Bucket, now: Instant) {
+        coordinator.budget.giveBack(counted(name), bytes: bucket.bytes, of: client, until: bucket.keptUntil, now: now)
+    }
+
+    private func counted(_ name: [DescriptorEntry]) -> QuotaBudget.Bucket {
+        QuotaBudget.Bucket(dataPlane: dataPlane, digest: name.hashValue)
+    }
+
+    /// The stream is over.
+    package func end() {
+        guard !hasEnded else { return }
+        hasEnded = true
+        let now = coordinator.runtime.time.now()
+        for (name, bucket) in buckets { giveBack(name, bucket, now: now) }
+        buckets = [:]
+        planned = []
+        coordinator.ended(self)
+    }
+
+    private func planFlush() {
+        guard !isFlushPlanned, !planned.isEmpty, batchesUnderWay < Self.mostBatches else { return }
+        isFlushPlanned = true
+        coordinator.runtime.eventLoop.assumeIsolated().execute { [self] in
+            isFlushPlanned = false
+            flush()
+        }
+    }
+
+    private func flush() {
+        guard !hasEnded else { return }
+        let names = planned.prefix(Self.longestBatch)
+        planned.removeFirst(names.count)
+        let now = coordinator.runtime.time.now()
+        var known: [QuotaAction.Of] = []
+        var asked: [[DescriptorEntry]] = []
+        var batch: [QuotaScript.Bucket] = []
+        for name in names {
+            if let action = settled(name, now: now) {
+                known.append((name, action))
+            } else if let ask = ask(name, now: now) {
+                asked.append(name)
+                batch.append(ask)
+            }
+        }
+        if !known.isEmpty { tell(known) }
+        if !batch.isEmpty { send(batch, of: asked, at: now) }
+        planFlush()
+    }
+
+    /// What can be said without Redis; `nil`: it is to be asked.
+    private func settled(_ name: [DescriptorEntry], now: Instant) -> QuotaAction? {
+        guard let bucket = buckets[name] else { return nil }
+        buckets[name]?.isPlanned = false
+        if bucket.busyAt.advanced(byMilliseconds: Self.patienceMilliseconds) <= now {
+            drop(name, now: now)
+            return .abandon
+        }
+        guard let match = coordinator.domains.match(unordered: name, in: domain) else { return .allow }
+        switch match.rule.rule.limit {
+        case .rate: return nil
+        case .blocked: return .deny
+        case .unlimited, nil: return .allow
+        }
+    }
+
+    private func ask(_ name: [DescriptorEntry], now: Instant) -> QuotaScript.Bucket? {
+        guard var bucket = buckets[name], let match = coordinator.domains.match(unordered: name, in: domain),
+            case .rate(let limit, _)? = match.rule.rule.limit
+        else { return nil }
+        let rate = QuotaRate(limit)
+        bucket.needs.report(requests: bucket.requests, over: bucket.elapsed, of: rate)
+        (bucket.requests, bucket.elapsed) = (0, 0)
+        // Redis counts from the time of its answer, which may be late.
+        bucket.keptUntil = now.advanced(
+            byMilliseconds: QuotaCoordinator.keptMilliseconds + QuotaCoordinator.delayMilliseconds)
+        buckets[name] = bucket
+        var own = CounterName()
+        for entry in name { own.append(key: entry.key, value: entry.value) }
+        // Where several buckets share a count, this data plane has a part for each of them.
+        return QuotaScript.Bucket(
+            name: match.counter, limit: ":" + limit.name, dataPlane: dataPlane + "/" + TextDigest.of(own.text), rate: rate,
+            needs: bucket.needs.tokens(of: rate))
+    }
+
+    private func send(_ batch: [QuotaScript.Bucket], of names: [[DescriptorEntry]], at sentAt: Instant) {
+        guard coordinator.runtime.pipeline.isUp else { return answerAlone(names) }
+        batchesUnderWay += 1
+        let script = QuotaScript(
+            keys: coordinator.runtime.keys, domain: domain, keptMilliseconds: QuotaCoordinator.keptMilliseconds,
+            mostDataPlanes: QuotaCoordinator.mostDataPlanes, buckets: batch)
+        coordinator.runtime.pipeline.send(script) { [self] result in
+            batchesUnderWay -= 1
+            planFlush()
+            guard !hasEnded else { return }
+            switch result {
+            case .success(let shares):
+                let took = coordinator.runtime.time.now().millisecondsRoundedUp(since: sentAt)
+                // It would be used when it counts no more.
+                if took < QuotaCoordinator.delayMilliseconds / 2 { answer(names, batch, shares) } else { leaveUnassigned(names) }
+            case .failure(let error): if error.isUnavailability { answerAlone(names) } else { leaveUnassigned(names) }
+            }
+        }
+    }
+
+    private func answer(_ names: [[DescriptorEntry]], _ batch: [QuotaScript.Bucket], _ shares: [Int64]) {
+        var actions: [QuotaAction.Of] = []
+        for (place, name) in names.enumerated() {
+            guard let bucket = buckets[name] else { continue }
+            if shares[place] > 0 {
+                buckets[name]?.hasShare = true
+                actions.append((name, .share(shares[place], of: batch[place].rate)))
+            } else {
+                coordinator.unassigned.increment()
+                // It may go by what it was told on another stream, until that is over.
+                if bucket.hasShare { actions.append((name, .deny)) }
+            }
+        }
+        if !actions.isEmpty { tell(actions) }
+    }
+
+    /// Redis is away. What was assigned lasts for its time; nothing says what others have.
+    private func answerAlone(_ names: [[DescriptorEntry]]) {
+        switch coordinator.domains.policy(of: domain) {
+        case .allow: tell(names.map { ($0, .allow) })
+        case .deny: tell(names.map { ($0, .deny) })
+        case .local, nil: leaveUnassigned(names)
+        }
+    }
+
+    /// They are told nothing: what they have lasts for its time, and they report again.
+    private func leaveUnassigned(_ names: [[DescriptorEntry]]) { coordinator.unassigned.increment(by: names.count) }
+}

@@ -1,0 +1,17 @@
+internal import InterlockCore
+
+/// A request for several locks: all or none.
+package struct JointLockRequest: Sendable {
+    /// The most locks that one call acquires.
+    package static let most = 32
+
+    /// Each once. Leases are answered in this order.
+    package var names: [ResourceName]
+    /// What is asked for each of them; its name does not matter, its wait is for all together.
+    package var template: LockRequest
+
+    package init(names: [ResourceName], template: LockRequest) {
+        self.names = names
+        self.template = template
+    }
+}

@@ -1,0 +1,49 @@
+/// Reads the whole numbers of one MessagePack array in turn.
+struct PackedNumberReader {
+    private let bytes: [UInt8]
+    private var place: Int
+    /// The number of elements left.
+    private var left: Int
+
+    var isAtEnd: Bool { left == 0 && place == bytes.count }
+
+    /// Returns `nil` if `bytes` does not begin with an array.
+    init?(_ bytes: [UInt8]) {
+        guard let first = bytes.first else { return nil }
+        switch first {
+        case 0x90...0x9F: (left, place) = (Int(first & 0x0F), 1)
+        case 0xDC where bytes.count >= 3: (left, place) = (Int(bytes[1]) << 8 | Int(bytes[2]), 3)
+        case 0xDD where bytes.count >= 5: (left, place) = (bytes[1..<5].reduce(0) { $0 << 8 | Int($1) }, 5)
+        default: return nil
+        }
+        self.bytes = bytes
+    }
+
+    /// Returns the next number; `nil` if the next element is not a whole number.
+    mutating func next() -> Int64? {
+        guard left > 0, place < bytes.count else { return nil }
+        left -= 1
+        let type = bytes[place]
+        place += 1
+        return switch type {
+        case 0x00...0x7F: Int64(type)
+        case 0xE0...0xFF: Int64(Int8(bitPattern: type))
+        case 0xCC: bigEndian(1).map { Int64($0) }
+        case 0xCD: bigEndian(2).map { Int64($0) }
+        case 0xCE: bigEndian(4).map { Int64($0) }
+        case 0xCF, 0xD3: bigEndian(8).map { Int64(bitPattern: $0) }
+        case 0xD0: bigEndian(1).map { Int64(Int8(truncatingIfNeeded: $0)) }
+        case 0xD1: bigEndian(2).map { Int64(Int16(truncatingIfNeeded: $0)) }
+        case 0xD2: bigEndian(4).map { Int64(Int32(truncatingIfNeeded: $0)) }
+        default: nil
+        }
+    }
+
+    private mutating func bigEndian(_ length: Int) -> UInt64? {
+        guard place + length <= bytes.count else { return nil }
+        defer { place += length }
+        var number: UInt64 = 0
+        for offset in place..<(place + length) { number = number << 8 | UInt64(bytes[offset]) }
+        return number
+    }
+}

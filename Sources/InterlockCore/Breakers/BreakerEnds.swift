@@ -1,0 +1,26 @@
+/// How a sidecar knows the ends of a breaker's state, for the script.
+package struct BreakerEnds: Hashable, Sendable {
+    package struct End: Hashable, Sendable {
+        /// As it stands in Redis.
+        package var number: Int64
+        /// The number that should stand there; `nil`: the present one.
+        package var correction: Int64?
+        /// The end has come, by the sidecar's clock.
+        package var isOver: Bool
+
+        init?(_ end: SharedEnd, now: Instant) {
+            guard end.number > 0 else { return nil }
+            number = end.number
+            correction = end.correction
+            isOver = end.isOver(now: now)
+        }
+    }
+
+    package var open: End?
+    package var forced: End?
+
+    package init(open: End? = nil, forced: End? = nil) {
+        self.open = open
+        self.forced = forced
+    }
+}

@@ -1,0 +1,50 @@
+/// Outcomes of one service, added up in the order in which they came.
+package struct OutcomeSums: Hashable, Sendable {
+    package var calls: Int64
+    package var failures: Int64
+    package var slow: Int64
+    /// How many failures came after the last success.
+    package var trailingFailures: Int64
+
+    package init(calls: Int64 = 0, failures: Int64 = 0, slow: Int64 = 0, trailingFailures: Int64 = 0) {
+        self.calls = calls
+        self.failures = failures
+        self.slow = slow
+        self.trailingFailures = trailingFailures
+    }
+
+    package var isEmpty: Bool { calls == 0 }
+
+    /// Whether there is a success among them.
+    package var hasSuccess: Bool { calls > failures }
+
+    /// `later` came after these.
+    package func followed(by later: OutcomeSums) -> OutcomeSums {
+        OutcomeSums(
+            calls: calls &+ later.calls, failures: failures &+ later.failures, slow: slow &+ later.slow,
+            trailingFailures: later.hasSuccess ? later.trailingFailures : trailingFailures &+ later.failures)
+    }
+
+    /// One more call.
+    package mutating func add(isFailure: Bool, isSlow: Bool) {
+        calls &+= 1
+        if isSlow { slow &+= 1 }
+        if isFailure {
+            failures &+= 1
+            trailingFailures &+= 1
+        } else {
+            trailingFailures = 0
+        }
+    }
+
+    /// Why such sums trip a breaker with these settings; `nil`: they do not. The script applies the same rule to the
+    /// fleet's sums.
+    package func cause(by settings: BreakerSettings) -> BreakerCause? {
+        if calls >= Int64(settings.minimumCalls), calls > 0 {
+            if Double(failures) / Double(calls) >= settings.failureRate { return .failures }
+            if settings.slowCall != nil, Double(slow) / Double(calls) >= settings.slowRate { return .slow }
+        }
+        if let limit = settings.consecutiveFailures, trailingFailures >= Int64(limit) { return .consecutive }
+        return nil
+    }
+}

@@ -1,0 +1,40 @@
+/// The part of a counter's key that stands for a descriptor's entries: `message_type=marketing,to_number=2061111111`.
+/// Ambiguous characters are percent-encoded as in a URL, so no two descriptors have the same text.
+package struct CounterName: Sendable {
+    /// The most bytes before a name is cut and ends in a digest of the whole.
+    package static let longest = 400
+
+    private var bytes: [UInt8] = []
+
+    package init() {}
+
+    package mutating func append(key: String, value: String) {
+        if !bytes.isEmpty { bytes.append(UInt8(ascii: ",")) }
+        append(key, isKey: true)
+        bytes.append(UInt8(ascii: "="))
+        append(value, isKey: false)
+    }
+
+    private mutating func append(_ text: String, isKey: Bool) {
+        for byte in text.utf8 {
+            switch byte {
+            case UInt8(ascii: "=") where !isKey: bytes.append(byte)
+            case UInt8(ascii: "%"), UInt8(ascii: ","), UInt8(ascii: "="), UInt8(ascii: "~"), 0...0x20, 0x7F:
+                bytes.append(UInt8(ascii: "%"))
+                bytes.append(Self.digit(byte >> 4))
+                bytes.append(Self.digit(byte & 15))
+            default: bytes.append(byte)
+            }
+        }
+    }
+
+    private static func digit(_ number: UInt8) -> UInt8 {
+        number < 10 ? UInt8(ascii: "0") + number : UInt8(ascii: "A") + number - 10
+    }
+
+    package var text: String {
+        guard bytes.count > Self.longest else { return String(decoding: bytes, as: UTF8.self) }
+        let whole = String(decoding: bytes, as: UTF8.self)
+        return String(decoding: bytes.prefix(Self.longest - 20), as: UTF8.self) + "~" + TextDigest.of(whole)
+    }
+}

@@ -1,0 +1,15 @@
+/// A change of a breaker.
+public struct BreakerEvent: Hashable, Sendable {
+    /// The `type` of such an event in JSON.
+    package static let type = "breaker"
+
+    /// The service's name.
+    public var service: String
+    /// The breaker after the change.
+    public var breaker: BreakerSnapshot
+
+    package init(service: String, breaker: BreakerSnapshot) {
+        self.service = service
+        self.breaker = breaker
+    }
+}

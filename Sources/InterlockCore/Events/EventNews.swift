@@ -1,0 +1,9 @@
+/// A piece of news for subscriptions.
+package enum EventNews: Sendable {
+    case event(ReceivedEvent)
+    case connection(EventConnection)
+
+    var received: ReceivedEvent? {
+        if case .event(let event) = self { event } else { nil }
+    }
+}

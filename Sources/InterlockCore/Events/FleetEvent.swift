@@ -1,0 +1,20 @@
+/// A sidecar that joined or left the fleet. The fleet drops a sidecar that dies without an event.
+public struct FleetEvent: Hashable, Sendable {
+    /// Whether the sidecar joined or left.
+    public enum Kind: String, CaseIterable, Sendable {
+        /// It started.
+        case joined = "fleet.joined"
+        /// It was shut down.
+        case left = "fleet.left"
+    }
+
+    /// The kind of event.
+    public var kind: Kind
+    /// The sidecar's ID.
+    public var sidecar: String
+
+    package init(kind: Kind, sidecar: String) {
+        self.kind = kind
+        self.sidecar = sidecar
+    }
+}

@@ -1,0 +1,35 @@
+/// A limit that needs attention. A sidecar publishes each kind at most once per window of the limit, whatever the number
+/// of calls and subjects.
+public struct LimitEvent: Hashable, Sendable {
+    /// The kind of attention.
+    public enum Kind: String, CaseIterable, Sendable {
+        /// Four fifths of the window were granted.
+        case near = "limit.near"
+        /// A call was refused.
+        case reached = "limit.reached"
+        /// A shadow limit would have refused a call.
+        case shadow = "limit.shadow"
+    }
+
+    /// The kind of event.
+    public var kind: Kind
+    /// The service's name.
+    public var service: String
+    /// The limit's name.
+    public var limit: String
+    /// The subject of the count, for a limit per subject.
+    public var subject: String?
+    /// The count at the time of the event.
+    public var used: Int64
+    /// The limit's capacity.
+    public var capacity: Int64
+
+    package init(kind: Kind, service: String, limit: String, subject: String?, used: Int64, capacity: Int64) {
+        self.kind = kind
+        self.service = service
+        self.limit = limit
+        self.subject = subject
+        self.used = used
+        self.capacity = capacity
+    }
+}

@@ -1,0 +1,29 @@
+internal import FoundationEssentials
+
+/// A message of the event channel, decoded once for all subscribers.
+package struct ReceivedEvent: Sendable {
+    /// The published text.
+    package var message: EventMessage
+    /// The Redis database of the fleet.
+    package var database: Int
+    /// The decoded event; `nil`: its type is unknown.
+    package var event: InterlockEvent<EventPayload>?
+
+    package init(message: EventMessage, event: InterlockEvent<EventPayload>) {
+        self.message = message
+        self.event = event
+        database = event.database
+    }
+
+    /// `nil` if the message has another version, lacks a field of its type, or is not JSON.
+    package init?(_ payload: [UInt8]) {
+        // JSONDecoder also accepts UTF-16, and the text that is passed on would differ from the decoded one.
+        guard payload.count <= EventMessage.longest, !payload.contains(where: { $0 < 0x20 && $0 != UInt8(ascii: "\t") }),
+            let json = String(validating: payload, as: UTF8.self),
+            let reading = try? JSONDecoder().decode(EventReading.self, from: Data(payload))
+        else { return nil }
+        message = EventMessage(type: reading.type, json: json)
+        database = reading.database
+        event = reading.event
+    }
+}

@@ -1,0 +1,18 @@
+/// The public description of one lease of a lock. It never contains a token.
+public struct LeaseInformation: Hashable, Sendable {
+    /// The holder's label, or `foreign` for other software.
+    public var label: String
+    /// The lease's fence; `nil`: it has none, as with other software.
+    public var fence: Int64?
+    /// -1: without end.
+    package var ttlMilliseconds: Int64
+
+    package init(label: String, fence: Int64?, ttlMilliseconds: Int64) {
+        self.label = label
+        self.fence = fence
+        self.ttlMilliseconds = ttlMilliseconds
+    }
+
+    /// The time left; `nil`: the lease has no end.
+    public var remaining: Duration? { ttlMilliseconds < 0 ? nil : .milliseconds(ttlMilliseconds) }
+}

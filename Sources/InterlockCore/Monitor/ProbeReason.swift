@@ -1,0 +1,35 @@
+/// Why a probe was not good, for people: short, and of visible characters, whatever the service sent.
+package struct ProbeReason: Hashable, Sendable, CustomStringConvertible, ExpressibleByStringInterpolation {
+    /// The longest reason, in bytes of UTF-8.
+    package static let longest = 200
+
+    package let description: String
+
+    /// Cuts `text`, and puts a space for everything that is not visible.
+    package init(_ text: String) {
+        let ellipsis = "…"
+        var visible = ""
+        var bytes = 0
+        for character in text {
+            let shown = character.unicodeScalars.allSatisfy(Self.isVisible) ? character : " "
+            bytes += shown.utf8.count
+            guard bytes <= Self.longest - ellipsis.utf8.count else {
+                visible += ellipsis
+                break
+            }
+            visible.append(shown)
+        }
+        description = visible
+    }
+
+    package init(stringLiteral text: String) {
+        self.init(text)
+    }
+
+    private static func isVisible(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .privateUse, .unassigned: false
+        default: true
+        }
+    }
+}

@@ -1,0 +1,31 @@
+/// The algorithm by which a limit counts.
+public enum LimitAlgorithm: Hashable, Sendable {
+    /// A counter that starts with its first call and expires one window later. The cheapest algorithm; up to twice the
+    /// limit can pass across the boundary of two windows.
+    case fixed
+    /// A log of grants: no window of that length, wherever it begins, holds more than the limit.
+    case sliding
+    /// Evenly spaced calls, of which `burst` may come early: the generic cell rate algorithm of ITU-T I.371, as in
+    /// redis-cell. No window holds more than the limit plus the burst.
+    case gcra(burst: Int64)
+
+    /// The names used in the configuration.
+    package enum Name: String, CaseIterable, Sendable {
+        case fixed, sliding, gcra
+    }
+
+    package var name: Name {
+        switch self {
+        case .fixed: .fixed
+        case .sliding: .sliding
+        case .gcra: .gcra
+        }
+    }
+}
+
+extension LimitAlgorithm: DigestedSetting {
+    package var digestedParts: Parts {
+        if case .gcra(let burst) = self { [("gcra.burst", burst)] } else { [] }
+    }
+    package var digestedText: String { name.rawValue }
+}

@@ -1,0 +1,41 @@
+/// The behavior of a service at a limit, besides refusing the call.
+public struct LimitPolicy: Hashable, Sendable {
+    /// The handling of a call at the limit.
+    public enum Action: String, CaseIterable, Sendable {
+        /// A guarded proxy call waits for its turn. `TAKE` and `PERMIT` are refused at once unless they say `WAIT`.
+        case wait
+        /// The call is refused.
+        case deny
+        /// The call is refused and the breaker opens for the pause.
+        case trip
+    }
+
+    /// The handling of a call at the limit.
+    public var action: Action
+    /// The range of the random time for which a trip by the limit opens the breaker.
+    public var pause: ClosedRange<Duration>
+    /// The time for which a guarded call waits for its turn at a limit and for a free slot before it is refused.
+    public var patience: Duration
+    /// The most calls of this service that may wait for a turn in this sidecar; the same number may wait for a free
+    /// slot.
+    public var maximumWaiting: Int
+
+    /// Creates a policy.
+    public init(
+        action: Action = .deny,
+        pause: ClosedRange<Duration> = .seconds(2) ... .seconds(3),
+        patience: Duration = .seconds(5),
+        maximumWaiting: Int = 1000
+    ) {
+        self.action = action
+        self.pause = pause
+        self.patience = patience
+        self.maximumWaiting = maximumWaiting
+    }
+}
+
+extension LimitPolicy: DigestedSetting {
+    package var digestedParts: Parts {
+        [("action", action), ("pause", pause), ("patience", patience), ("maximumWaiting", maximumWaiting)]
+    }
+}

@@ -1,0 +1,24 @@
+/// The number of waiting calls of each subject. A subject may use at most a quarter of the queue, which leaves room for
+/// others.
+struct SubjectTally: Sendable {
+    /// The part of the queue that one subject may use is 1/`share`.
+    static let share = 4
+
+    private var counts: [ExactText: Int] = [:]
+
+    /// Returns whether one more call of the subject may wait in a queue of `capacity`. Calls without a subject have no
+    /// limit of their own.
+    func hasRoom(for subject: String?, of capacity: Int) -> Bool {
+        guard let subject, let own = counts[ExactText(subject)] else { return true }
+        return own < max(1, capacity / Self.share)
+    }
+
+    mutating func add(_ subject: String?) {
+        if let subject { counts[ExactText(subject), default: 0] += 1 }
+    }
+
+    mutating func remove(_ subject: String?) {
+        guard let subject = subject.map(ExactText.init), let own = counts[subject] else { return }
+        counts[subject] = own > 1 ? own - 1 : nil
+    }
+}

@@ -1,0 +1,27 @@
+/// A step that a service's gate asks its executor to take.
+package enum GateStep {
+    /// Call `proceed` for this call, which got a slot or was resumed after a pause.
+    case proceed(GateCall)
+    /// Ask Redis for a trial permit, and keep what the limits have granted meanwhile.
+    case askTrial(GateCall)
+    /// Ask the limits; `waitMilliseconds` is how long the call may wait in the limiter.
+    case askLimits(GateCall, waitMilliseconds: Int64)
+    /// Issue a permit.
+    case grant(GateCall)
+    /// Answer with a refusal; `retryAfter` is in milliseconds.
+    case refuse(GateCall, PermitAnswer.Reason, retryAfter: Int64)
+    /// Refuse as busy, because too many permits are unreported.
+    case refuseForUnreported(GateCall)
+    /// Answer that the service is no longer configured.
+    case failUnconfigured(GateCall)
+    /// Refund what the call has taken from the limits.
+    case refund(GateCall)
+    /// Return an unused trial permit of this generation to the fleet.
+    case returnTrial(PermitID, generation: Int64)
+    /// Close the breaker if only a limit keeps it half-open.
+    case closeAfterLimit
+    /// Call `slotsAreDue` at this time.
+    case wakeForSlots(at: Instant)
+    /// Call `reevaluatePause` at this time.
+    case wakeForPause(at: Instant)
+}
