@@ -99,20 +99,15 @@ enum ForcedState: String, CaseIterable, ExpressibleByArgument, Sendable {
     var forced: BreakerSnapshot.Forced? { self == .auto ? nil : BreakerSnapshot.Forced(rawValue: rawValue) }
 }
 
-extension BreakerReading {
-    /// Why a breaker is as it is, in the order in which people ask.
-    /// - Parameters:
-    ///   - ownCause: why one sidecar is open for itself alone.
-    ///   - until: when that is over by itself, in the Unix epoch; 0: it is not.
-    static func reasons(
-        forced: String?, cause: String, ownCause: String? = nil, reason: String, until: Int64, by: String
-    ) -> [String] {
-        var reasons: [String] = []
-        if let forced { reasons.append("forced \(forced)") } else if !cause.isEmpty { reasons.append(cause) }
-        if let ownCause { reasons.append("this sidecar alone: \(ownCause)") }
-        if !reason.isEmpty { reasons.append(reason) }
-        if until > 0 { reasons.append("until \(ReadableText.moment(epochMilliseconds: until))") }
-        if !by.isEmpty { reasons.append("by \(by)") }
-        return reasons
+extension BreakerSnapshot {
+    /// The reasons for a breaker's state, in the order in which people ask for them.
+    /// - Parameter ownCause: the cause of a sidecar that is open for itself alone.
+    func reasons(ownCause: String? = nil) -> String {
+        let end = forced == nil ? untilMilliseconds : forcedUntilMilliseconds
+        let reasons = [
+            forced.map { "forced \($0.rawValue)" } ?? cause, ownCause.map { "this sidecar alone: \($0)" } ?? "", reason,
+            end > 0 ? "until \(ReadableText.moment(epochMilliseconds: end))" : "", by.isEmpty ? "" : "by \(by)",
+        ]
+        return reasons.filter { !$0.isEmpty }.joined(separator: ", ")
     }
 }

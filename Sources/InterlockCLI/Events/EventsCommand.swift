@@ -108,7 +108,8 @@ extension InterlockEvent<EventPayload> {
     private var sentence: String {
         switch payload {
         case .breaker(let event):
-            "breaker \(event.service): \(event.breaker.state.rawValue)" + Self.reasons(of: event.breaker)
+            "breaker \(event.service): \(event.breaker.state.rawValue)"
+                + (event.breaker.reasons().isEmpty ? "" : " (\(event.breaker.reasons()))")
         case .lock(let event):
             switch event.kind {
             case .broken: "lock \(event.lock): broken" + (event.by.isEmpty ? "" : " by \(event.by)")
@@ -130,12 +131,5 @@ extension InterlockEvent<EventPayload> {
         case .reached: "reached"
         case .shadow: "would have refused a call"
         }
-    }
-
-    private static func reasons(of breaker: BreakerSnapshot) -> String {
-        let end = breaker.forced == nil ? breaker.untilMilliseconds : breaker.forcedUntilMilliseconds
-        let reasons = BreakerReading.reasons(
-            forced: breaker.forced?.rawValue, cause: breaker.cause, reason: breaker.reason, until: end, by: breaker.by)
-        return reasons.isEmpty ? "" : " (\(reasons.joined(separator: ", ")))"
     }
 }

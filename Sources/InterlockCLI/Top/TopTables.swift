@@ -236,12 +236,9 @@ enum TopTables {
     }
 
     static func breakerWhy(_ breaker: JSONValue) -> String {
-        let forced = breaker["forced"].text
-        return BreakerReading.reasons(
-            forced: forced, cause: breaker["cause"].text ?? "", ownCause: breaker["own_cause"].text,
-            reason: breaker["reason"].text ?? "",
-            until: breaker[forced == nil ? "until_ms" : "forced_until_ms"].integer ?? 0, by: breaker["by"].text ?? ""
-        ).joined(separator: ", ")
+        let snapshot = BreakerSnapshot(
+            state: .closed, text: { breaker[$0].text }, number: { breaker[$0].integer }, share: { breaker[$0].share })
+        return snapshot.reasons(ownCause: breaker["own_cause"].text)
     }
 
     static func probe(_ probe: JSONValue?, now: Int64) -> String {

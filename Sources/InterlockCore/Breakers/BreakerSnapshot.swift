@@ -46,9 +46,9 @@ public struct BreakerSnapshot: Hashable, Sendable {
     }
 
     /// What it does with calls.
-    public var state = State.closed
+    public var state: State = .closed
     /// Why it is in this state: the raw value of a `BreakerCause`; empty: never changed.
-    public var cause = ""
+    public var cause: String = ""
     /// Since when, in milliseconds of the Unix epoch by Redis' clock.
     package var sinceMilliseconds: Int64 = 0
     /// When an open breaker half-opens, in milliseconds of the Unix epoch by Redis' clock; 0: it does not by itself.
@@ -64,13 +64,13 @@ public struct BreakerSnapshot: Hashable, Sendable {
     /// Calls in the window at the last report.
     public var calls: Int64 = 0
     /// Who made the change: a sidecar's ID, with the API key's name when a person did.
-    public var by = ""
+    public var by: String = ""
     /// What an operator forced; `nil`: nothing.
     public var forced: Forced?
     /// When the forced state ends, in milliseconds of the Unix epoch by Redis' clock; 0: not by itself.
     package var forcedUntilMilliseconds: Int64 = 0
     /// In words for people: an operator's, or of the probe that failed; may be empty.
-    public var reason = ""
+    public var reason: String = ""
     /// How often it opened since it was last closed: what the open time grows by.
     public var streak: Int64 = 0
     /// How many failures the fleet has seen in a row, at the last report.
