@@ -11,34 +11,31 @@ extension HTMLReport {
         """
     }
 
+    private func line(
+        _ name: String, _ tone: PlotTone, isDashed: Bool = false, _ value: (TimelinePoint) -> Double
+    ) -> PlotLine {
+        PlotLine(
+            name: name, tone: tone, isDashed: isDashed,
+            points: report.timeline.map { .init(x: Double($0.second), y: value($0)) })
+    }
+
     private var latencies: LinePlot {
-        func line(_ name: String, _ tone: PlotTone, isDashed: Bool = false, _ latency: KeyPath<TimelinePoint, Double?>)
-            -> PlotLine
-        {
-            PlotLine(
-                name: name, tone: tone, isDashed: isDashed,
-                points: report.timeline.map { .init(x: Double($0.second), y: $0[keyPath: latency] ?? .nan) })
-        }
-        return LinePlot(
+        LinePlot(
             title: "Latency over time", summary: "Of all operations of each second, from when they were due.",
             x: .time, y: PlotLabel("latency", unit: .microseconds, scale: .logarithmic),
             lines: [
-                line("p50", .series(0), \.p50), line("p99", .series(1), \.p99), line("max", .reference, isDashed: true, \.max),
+                line("p50", .series(0)) { $0.p50 ?? .nan }, line("p99", .series(1)) { $0.p99 ?? .nan },
+                line("max", .reference, isDashed: true) { $0.max ?? .nan },
             ], bands: bands, xValues: span)
     }
 
     private var throughput: LinePlot {
-        func line(_ name: String, _ tone: PlotTone, isDashed: Bool = false, _ count: KeyPath<TimelinePoint, Int>) -> PlotLine {
-            PlotLine(
-                name: name, tone: tone, isDashed: isDashed,
-                points: report.timeline.map { .init(x: Double($0.second), y: Double($0[keyPath: count])) })
-        }
-        return LinePlot(
+        LinePlot(
             title: "Throughput", summary: "Operations of each second, all kinds together.",
             x: .time, y: PlotLabel("operations in a second", unit: .number),
             lines: [
-                line("offered", .reference, isDashed: true, \.offered), line("done", .series(0), \.done),
-                line("refused", .series(1), \.refused), line("failed or unknown", .alarm, \.failed),
+                line("offered", .reference, isDashed: true) { Double($0.offered) }, line("done", .series(0)) { Double($0.done) },
+                line("refused", .series(1)) { Double($0.refused) }, line("failed or unknown", .alarm) { Double($0.failed) },
             ], bands: bands, xValues: span)
     }
 

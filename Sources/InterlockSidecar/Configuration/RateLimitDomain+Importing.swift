@@ -76,11 +76,7 @@ extension DescriptorRule {
 
     /// - Parameter isDetailed: a rule that leads here shows the values in its metrics.
     fileprivate static func imported(_ value: ConfigurationValue, deep depth: Int, isDetailed: Bool) -> [DescriptorRule] {
-        guard depth <= DescriptorEntry.most else {
-            value.refuse("expected descriptors nested \(DescriptorEntry.most) deep at most")
-            return []
-        }
-        return siblings(value) { DescriptorRule(importing: $0, deep: depth, isDetailed: isDetailed) }
+        siblings(value, deep: depth) { DescriptorRule(importing: $0, deep: depth, isDetailed: isDetailed) }
     }
 
     private init?(importing value: ConfigurationValue, deep depth: Int, isDetailed: Bool) {

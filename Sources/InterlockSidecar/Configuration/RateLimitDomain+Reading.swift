@@ -84,15 +84,17 @@ extension DescriptorRule {
 
     /// - Parameter depth: how many entries lead to these.
     fileprivate static func list(_ value: ConfigurationValue, deep depth: Int) -> [DescriptorRule] {
+        siblings(value, deep: depth) { DescriptorRule(reading: $0, deep: depth) }
+    }
+
+    /// Rules of one list: two for the same entry would leave one without effect.
+    static func siblings(
+        _ value: ConfigurationValue, deep depth: Int, read: (ConfigurationValue) -> DescriptorRule?
+    ) -> [DescriptorRule] {
         guard depth <= DescriptorEntry.most else {
             value.refuse("expected descriptors nested \(DescriptorEntry.most) deep at most")
             return []
         }
-        return siblings(value) { DescriptorRule(reading: $0, deep: depth) }
-    }
-
-    /// Rules of one list: two for the same entry would leave one without effect.
-    static func siblings(_ value: ConfigurationValue, read: (ConfigurationValue) -> DescriptorRule?) -> [DescriptorRule] {
         var entries: Set<[ExactText?]> = []
         return value.list().compactMap { item in
             guard let rule = read(item) else { return nil }

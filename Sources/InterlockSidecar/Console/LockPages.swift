@@ -158,6 +158,11 @@ final class LockPages {
         return newest.mode == .exclusive ? updated(lock, by: newest) : updatedTogether(lock, by: grants, seenAt: seenAt)
     }
 
+    /// The members of a lock that nobody holds.
+    private static let free: [String: JSONValue] = [
+        "holders": .integer(0), "label": .null, "mode": .null, "ttl_ms": .integer(0), "leases": .list([]),
+    ]
+
     private static func integer(_ value: JSONValue?) -> Int64 {
         if case .integer(let number) = value { number } else { 0 }
     }
@@ -194,11 +199,7 @@ final class LockPages {
             guard endedAt >= integer(lock["at_ms"]) || isLater else { return lock }
             // Where others wait it was passed on; the next reading tells to whom.
             lock["at_ms"] = .integer(endedAt)
-            lock["holders"] = .integer(0)
-            lock["label"] = .null
-            lock["mode"] = .null
-            lock["ttl_ms"] = .integer(0)
-            lock["leases"] = .list([])
+            lock.merge(free) { $1 }
         }
         lock["fence"] = .integer(grant.fence)
         lock["permits"] = .null
@@ -227,10 +228,7 @@ final class LockPages {
             lock["ttl_ms"] = .integer(max(readUntil, come.map(\.promisedMilliseconds).max() ?? 0) - at)
             lock["at_ms"] = .integer(at)
         } else if holders == 0 {
-            lock["label"] = .null
-            lock["mode"] = .null
-            lock["ttl_ms"] = .integer(0)
-            lock["leases"] = .list([])
+            lock.merge(free) { $1 }
         }
         return lock
     }
