@@ -323,8 +323,8 @@ BUGS = [
     Bug(
         "ended-slice-forgets-its-client",
         "RESPConnection.swift",
-        "        isTurnAwaited = true\n        turn.later { [self] in\n",
-        "        isTurnAwaited = true\n        guard !turn.isRunning else { return }\n        turn.later { [self] in\n",
+        "        case .awaitSlice: turn.later { [self] in goOn() }\n",
+        "        case .awaitSlice: if !turn.isRunning { turn.later { [self] in goOn() } }\n",
         ("answers",),
     ),
     # ---- Redis as several servers
@@ -382,7 +382,7 @@ BUGS = [
     Bug(
         "linked-lease-outlives-its-connection",
         "RESPConnection.swift",
-        "        door.unfollow(followed.sorted { $0.key < $1.key }.map { ($0.key, $0.value && !isEndedHere) })\n",
+        "        door.unfollow(followed.sorted { $0.key < $1.key }.map { ($0.key, $0.value && machine.endedBy == .client) })\n",
         "        door.unfollow(followed.filter { !$0.value }.map { ($0.key, false) })\n",
         ("free-locks",),
     ),

@@ -43,7 +43,7 @@ extension RESPCommands {
             connection.reply(tag) { $0.simple("OK") }
         case .quit:
             connection.reply(tag) { $0.simple("OK") }
-            connection.closeAfterReplies(endedHere: false)
+            connection.closeAfterReplies(endedBy: .client)
         case .reset:
             connection.speaksRESP3 = false
             connection.session.caller = connection.door.access.anonymous

@@ -1,4 +1,3 @@
-internal import DequeModule
 internal import Interlock
 internal import InterlockCore
 internal import InterlockHTTP
@@ -6,97 +5,58 @@ internal import Logging
 internal import NIOCore
 internal import NIOTLS
 
-/// One client of the RESP door: parses its commands, has them carried out, and answers in their order.
+/// The connection of one RESP client: parses its commands, starts them, and writes their replies.
+/// `RESPServerStateMachine` decides when; this handler carries out its actions.
 ///
-/// Lives on the coordinator's event loop and enters it without a hop. Commands start without waiting for earlier answers;
-/// at most `longestPipeline` are pending, then reading pauses.
+/// Confined to the coordinator's event loop, which it calls without a hop. Commands start without waiting for earlier
+/// replies.
 final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     typealias InboundIn = ByteBuffer
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// A command whose answer is still to come, or waits for earlier ones.
-    private enum Slot {
-        case pending(PendingCall?)
-        case ready(ReplyBuffer)
-    }
-
-    /// The most commands of one connection that are pending.
-    static let longestPipeline = 1024
-    /// So many commands of one client may wait for a Redis that is busy; more may wait for something else.
-    private static let share = 16
-    /// Between two looks at whether it is still busy.
+    /// The pause before one more command is taken while Redis is busy.
     private static let reliefPause = TimeAmount.milliseconds(1)
-    /// With so many bytes of replies that wait for an earlier one, reading pauses.
-    static let mostWaiting = 1 << 20
-    /// The most that is kept for a client that does not read; then it is dropped.
-    static let longestOutput = 4 << 20
-    /// The most leases that are looked after for one client.
+    /// The most leases that are followed for one client.
     static let mostFollowed = 10_000
-    /// Replies are handed to the socket when they reach this size, and at the end of each tick.
+    /// The size at which the output is handed to the socket before the end of the tick.
     private static let flushThreshold = 64 << 10
-    /// How long a client whose bytes were refused may go on sending.
+    /// The longest time in which a refused client may still send.
     private static let longestLinger = TimeAmount.seconds(1)
     /// The commands between two reads of the clock: a cheap command takes a microsecond.
-    private static let commandsBetweenLooks = 8
+    private static let commandsPerClockRead = 8
     /// The number of arguments that cost as much as a command.
     private static let argumentsOfCommand = 16
 
-    // Whatever refers to a connection lets go of it when its client leaves. Nothing does so weakly: an object that has ever been
-    // referred to in that way is retained more slowly, which is a tenth of a command.
+    // Everything that refers to a connection releases it when the client leaves. No reference is weak: weak references
+    // slow down every retain of their object, by a tenth of a command.
     let door: RESPDoorContext
-    /// Answers to commands under way find their way back here by tag; one closure each for the whole connection. They
-    /// keep the connection, which lets go of them when its client leaves.
+    /// The closures that write replies, one for each kind and not for each command. They keep the connection alive
+    /// until its client leaves.
     private(set) var completions: RESPCompletions?
     private var context: ChannelHandlerContext?
     // Unchecked exclusivity is safe for these five: one event loop uses them, and no mutation calls back into them. The
     // checks cost a tenth of a command's time. Each line names its benchmark in Benchmarks/figures.
+    @exclusivity(unchecked) private var machine: RESPServerStateMachine  // PERMIT.ACQUIRE, open breaker (sidecar.py)
     @exclusivity(unchecked) private var parser = RESPRequestParser()  // PERMIT.ACQUIRE, open breaker (sidecar.py)
     @exclusivity(unchecked) private var input = ByteBuffer()  // PERMIT.ACQUIRE, open breaker (sidecar.py)
-    @exclusivity(unchecked) private var slots = Deque<Slot>()  // PERMIT.ACQUIRE, open breaker (sidecar.py)
     @exclusivity(unchecked) private var arrivals = CommandArrivals()  // PERMIT.ACQUIRE, open breaker (sidecar.py)
     @exclusivity(unchecked) private var takes = PlainTakes()  // LIMIT.TAKE, 1,000 keys (decisions.py)
     private var writer: RESPWriter
-    /// The bytes of the slots that are ready.
-    private var waitingBytes = 0
-    /// The tag of the first slot.
-    private var firstTag: UInt64 = 0
     /// The arrival time of the present commands. Waits and deadlines count from here, however long the slice was
     /// awaited.
     private(set) var now = Instant(nanoseconds: 0)
     let turn: ClientTurn
-    /// Whether commands are waiting for a later slice.
-    private var isTurnAwaited = false
     /// The commands left until the clock is read again.
-    private var commandsUntilLook = 0
-    /// Whether the client's input has ended. The connection closes when its commands have run.
-    private var isInputClosed = false
-    /// Whether the connection has closed, and its last commands run without replies.
-    private(set) var isUnread = false
+    private var commandsUntilClockRead = 0
     private var lastService: (name: [UInt8], version: Int, reference: ServiceReference)?
-    private var isReading = false
-    private var isReadCompleting = false
-    private var isFlushPlanned = false
-    private var isReadHeldBack = false
-    /// Looks again whether Redis is busy.
-    private var relief: Scheduled<Void>?
-    /// One more is read in any case: those under way may wait for what it gives back.
-    private var isRelieved = false
-    private var isWritable = true
-    /// No further command is taken; closes when all replies are written.
-    private var isClosing = false
-    /// It is this side that ends the connection: the client may still be at work.
-    private var isEndedHere = false
-    /// The leases that are looked after for this client, and whether they are linked to the connection.
+    /// The leases that are followed for this client, and whether they are linked to the connection.
     private var followed: [LeaseFollower: Bool] = [:]
     private var stall: Scheduled<Void>?
     private var login: Scheduled<Void>?
-    private let speaksTLS: Bool
-    /// Whether the client's bytes were malformed.
-    private var isRefused = false
     private var linger: Scheduled<Void>?
 
-    /// What the client has told of itself, and may do.
+    /// The client's statements about itself, and its rights.
     var session: RESPSession {
         didSet {
             guard session.caller != oldValue.caller else { return }
@@ -105,13 +65,13 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// - Parameter isSecured: `false`: a TLS handshake comes first.
+    /// - Parameter isSecured: `false` if a TLS handshake comes first.
     init(door: RESPDoorContext, isSecured: Bool) {
         self.door = door
+        machine = RESPServerStateMachine(isSecured ? .plain : .tls)
         writer = RESPWriter(speaksRESP3: false, countingIn: door.errors)
         session = RESPSession(id: door.nextConnectionID(), caller: door.access.anonymous, isSecured: isSecured)
         turn = ClientTurn(door.turns)
-        speaksTLS = !isSecured
     }
 
     var speaksRESP3: Bool {
@@ -121,83 +81,82 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     // MARK: Replies
 
-    /// Writes the reply to the command with this tag, or keeps it until those before it are written. `false`: the client
-    /// has left.
+    /// Writes the reply to the command with this tag, or keeps it until the earlier ones are written.
+    /// - Returns: `false` if the client has left.
     @discardableResult
     func reply(_ tag: UInt64, _ write: (RESPWriter) -> Void) -> Bool {
-        guard context != nil, tag >= firstTag else { return false }
-        guard tag == firstTag else {
+        switch machine.replies.position(of: tag) {
+        case .answered: return false
+        case .later:
             let apart = writer.another()
             write(apart)
-            slots[Int(tag - firstTag)] = .ready(apart.buffer)
-            waitingBytes += apart.buffer.count
-            return true
+            machine.replies.keep(apart.buffer, for: tag)
+        case .first:
+            write(writer)
+            machine.replies.removeFirst()
+            writeThoseReady()
         }
-        write(writer)
-        slots.removeFirst()
-        firstTag += 1
-        writeThoseReady()
         return true
     }
 
-    /// Writes the replies to `count` commands in a row at once, of which this tag is the first's. `false`: the client has
-    /// left.
+    /// Writes the replies to `count` consecutive commands at once, the first of which has this tag.
+    /// - Returns: `false` if the client has left.
     func reply(_ tag: UInt64, count: Int, _ write: (_ writer: RESPWriter, _ replies: Range<Int>) -> Void) -> Bool {
-        guard context != nil, tag >= firstTag else { return false }
-        guard tag == firstTag else {
-            for index in 0..<count { reply(tag + UInt64(index)) { write($0, index..<(index + 1)) } }
-            return true
+        switch machine.replies.position(of: tag) {
+        case .answered: return false
+        case .later: for index in 0..<count { reply(tag + UInt64(index)) { write($0, index..<(index + 1)) } }
+        case .first:
+            write(writer, 0..<count)
+            machine.replies.removeFirst(count)
+            writeThoseReady()
         }
-        write(writer, 0..<count)
-        slots.removeFirst(count)
-        firstTag += UInt64(count)
-        writeThoseReady()
         return true
     }
 
-    /// The replies that have waited for the one just written.
+    /// Writes the replies that waited for the one just written.
     private func writeThoseReady() {
-        while case .ready(let buffer) = slots.first {
-            writer.buffer.append(buffer)
-            waitingBytes -= buffer.count
-            slots.removeFirst()
-            firstTag += 1
-        }
+        while let reply = machine.replies.popReady() { writer.buffer.append(reply) }
         if !arrivals.isEmpty {
-            arrivals.answered(before: firstTag, now: door.commands.calls.now(), door.commands.times)
+            arrivals.answered(before: machine.replies.firstTag, now: door.commands.calls.now(), door.commands.times)
         }
         afterWriting()
     }
 
-    /// A command came, of this kind.
+    private func afterWriting() {
+        let action = machine.written(writer.buffer.count, input: input.readableBytes, mayWrite: turn.mayWrite())
+        if action != .none { perform(action) }
+    }
+
+    /// A command of this kind came.
     func came(_ command: Int, _ tag: UInt64) { arrivals.came(command, tag: tag, at: now) }
 
     /// The command with this tag, whose reply comes now, belongs to this trace.
     func traced(_ tag: UInt64, by trace: TraceContext) {
-        // One that was answered already would be kept for good.
-        if isOpen, tag >= firstTag { arrivals.traced(tag, by: trace) }
+        // The trace of an answered command would be kept forever.
+        if machine.replies.position(of: tag) != .answered { arrivals.traced(tag, by: trace) }
     }
 
-    /// Writes something that answers no command: what a subscription brings.
+    /// Writes a message that answers no command, such as an event.
     func push(_ write: (RESPWriter) -> Void) {
-        guard context != nil else { return }
+        guard isOpen else { return }
         write(writer)
         afterWriting()
     }
 
-    /// Remembers how to give up the command with this tag, if its client leaves first.
+    /// Notes the call to cancel if the client leaves before the reply to the command with this tag.
     func note(_ call: PendingCall?, for tag: UInt64) {
-        guard let call, context != nil, tag >= firstTag, case .pending = slots[Int(tag - firstTag)] else { return }
-        slots[Int(tag - firstTag)] = .pending(call)
+        if let call { machine.replies.note(call, for: tag) }
     }
 
-    var isOpen: Bool { context != nil }
+    var isOpen: Bool { machine.isOpen }
+    /// Whether the channel has closed, and the last commands run without replies.
+    var isUnread: Bool { machine.isUnread }
     var remoteAddress: SocketAddress? { context?.remoteAddress }
 
-    /// The client wants pushes: many take one that they did not ask for as the next command's reply.
+    /// Whether the client wants pushes. Many clients would take an unrequested one for the next reply.
     var isToldOfLosses: Bool { speaksRESP3 && (session.isToldOfLosses || session.follower != nil) }
 
-    /// - Throws: when as many leases are looked after as may be.
+    /// - Throws: if the limit of followed leases is reached.
     func mayFollow() throws(InterlockError) {
         guard followed.count < Self.mostFollowed else {
             throw InterlockError(
@@ -205,10 +164,9 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// Tells the client when it loses this lease; a linked one is extended for as long as the connection lives.
+    /// Reports the loss of this lease to the client. A linked lease is extended for as long as the connection lives.
     func follow(_ lease: Lease, isLinked: Bool) throws(InterlockError) {
-        guard isOpen else { return }
-        guard let completions else { return }
+        guard isOpen, let completions else { return }
         try mayFollow()
         let follower = try door.commands.calls.followLease(
             lease, isLinked: isLinked, client: self, onEnd: completions.leaseEnded
@@ -216,7 +174,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         followed[follower] = isLinked || followed[follower] ?? false
     }
 
-    /// Follows several leases, or none.
+    /// Follows all of these leases, or none.
     func follow(_ leases: [Lease], isLinked: Bool) throws(InterlockError) {
         let before = followed
         do throws(InterlockError) {
@@ -230,16 +188,16 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// A lease that was looked after is released or lost.
+    /// A followed lease is released or lost.
     func leaseEnded(_ end: LeaseEnd) {
         let wasLinked = followed.removeValue(forKey: end.follower) ?? false
         guard let loss = end.loss else { return }
         guard speaksRESP3 else {
-            // RESP2 has no other word for it. Who goes down with all its connections says so by that.
-            if wasLinked, loss != .shutdown, let context {
+            // RESP2 has no push to report the loss. A sidecar that goes down closes its connections anyway.
+            if wasLinked, loss != .shutdown, isOpen {
                 door.logger.log(.leaseLost, ["lock": "\(end.name)"])
-                // Not from within what tells of it, and behind what is answered already.
-                context.eventLoop.assumeIsolated().execute { [self] in closeAfterWhatIsWritten() }
+                // The reporting call must have returned, and its replies must be written.
+                turn.eventLoop.assumeIsolated().execute { [self] in perform(machine.closeBehindOutput()) }
             }
             return
         }
@@ -255,36 +213,16 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     /// Abandons all waits after the caller's key was removed, even if the client does not read.
     func revoke() {
         guard session.isSecured else { return }
-        isClosing = true
-        var abandoned: [PendingCall] = []
-        for index in slots.indices {
-            guard case .pending(let call?) = slots[index] else { continue }
-            slots[index] = .pending(nil)
-            abandoned.append(call)
-        }
-        // Cancelling a call may deliver replies, which remove slots.
-        for call in abandoned { door.cancel(call) }
-        closeAfterWhatIsWritten()
+        // Cancelling a call may deliver replies.
+        for call in machine.revoke() { door.cancel(call) }
+        perform(machine.closeBehindOutput())
     }
 
-    /// Makes room for another connection: this client is unknown.
+    /// Closes the connection of an unknown client to admit another one.
     func evict() { context?.channel.closeAtOnce() }
 
-    private func closeAfterWhatIsWritten() {
-        guard let context else { return }
-        isEndedHere = true
-        // Run the commands that arrived before the loss first.
-        if isTurnAwaited, !isClosing { return isInputClosed = true }
-        isClosing = true
-        context.writeAndFlush(takeWritten()).assumeIsolated().whenComplete { _ in context.close(promise: nil) }
-    }
-
     /// Takes no further command, and closes when everything is answered.
-    func closeAfterReplies(endedHere: Bool) {
-        isClosing = true
-        isEndedHere = endedHere
-        planFlush()
-    }
+    func closeAfterReplies(endedBy side: RESPServerStateMachine.Side) { perform(machine.closeAfterReplies(endedBy: side)) }
 
     /// Returns the service that argument `index` names. Clients mostly repeat the last one, so caching it saves making
     /// and hashing a string. Benchmark: "PERMIT.ACQUIRE, open breaker" in Benchmarks/figures/sidecar.py.
@@ -298,12 +236,12 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         return reference
     }
 
-    /// A plain `LIMIT.TAKE`: it is made together with those of the same service around it.
+    /// Takes from the limits of a service, in one call with the adjacent plain `LIMIT.TAKE` commands for it.
     func take(_ service: ServiceReference, tag: UInt64) {
         if let ended = takes.append(service, tag: tag) { submit(ended) }
     }
 
-    /// Makes the takes that were put together.
+    /// Makes the call for the adjacent takes.
     func submitTakes() {
         if let run = takes.remove() { submit(run) }
     }
@@ -315,74 +253,91 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             completion: completions.take(run.tag))
     }
 
-    private func afterWriting() {
-        guard let context else { return }
-        guard !isUnread else { return writer.buffer.removeAll() }
-        if writer.buffer.count > Self.longestOutput {
-            return drop(context)
-        }
-        // `takeAll` flushes between commands. If a write fails, NIO drains the socket at once, and the present command is still in
-        // `input`.
-        if isReading { return }
-        if slots.isEmpty, !isClosing, isWritable, turn.mayWrite() {
-            // Nothing else is under way that could share the write: the client may work on while others are answered.
+    // MARK: Actions
+
+    private func perform(_ action: RESPServerStateMachine.Action) {
+        guard action != .none, let context else { return }
+        switch action {
+        case .none, .take: break
+        case .awaitSlice: turn.later { [self] in goOn() }
+        case .planRelief: _ = after(Self.reliefPause) { [self] in perform(machine.reliefCame()) }
+        case .read: readFromSocket(context)
+        case .resume: resume()
+        case .planFlush: door.flushes.plan(self)
+        case .write:
             write(context)
-            if isReadHeldBack || input.readableBytes > 0 { planFlush() }
-        } else {
-            planFlush()
+            resume()
+        case .writeAndClose:
+            // NIO treats the channel as open until the read that found the end of its input has returned.
+            writeAll(context) { context.eventLoop.assumeIsolated().execute { context.close(promise: nil) } }
+        case .writeAndLinger: writeAll(context) { [self] in closeOutput(context) }
+        case .close:
+            write(context)
+            context.close(promise: nil)
+            // TLS waits for the client's goodbye.
+            if isOpen { readFromSocket(context) }
+        case .drop:
+            writer.buffer.removeAll()
+            context.close(promise: nil)
+        case .discard: writer.buffer.removeAll()
+        case .refuse:
+            let timeout = door.loginTimeout.nanoseconds / 1_000_000
+            refuse("NOAUTH", "no API key was shown within \(timeout) ms: AUTH key, or AUTH name key")
+        case .watchStall:
+            stall = after(door.stallTimeout) { [self] in
+                guard isOpen else { return }
+                door.logger.log(.clientStalled)
+                perform(machine.drop())
+            }
+        case .leave:
+            stall?.cancel()
+            login?.cancel()
+            turn.end()
+            perform(machine.awaitSlice())
+        case .end: end()
         }
     }
 
-    /// Hands over what is written, but for a client that does not read: what is kept for it here is bounded, what NIO keeps is not.
-    private func write(_ context: ChannelHandlerContext) {
-        guard writer.buffer.count > 0, isWritable else { return }
-        context.writeAndFlush(takeWritten(), promise: nil)
+    private func after(_ delay: TimeAmount, _ work: @escaping () -> Void) -> Scheduled<Void> {
+        turn.eventLoop.assumeIsolated().scheduleTask(in: delay, work)
     }
 
-    /// What is written, which is nobody else's from now on: the socket may take it at once, and ask for more.
-    private func takeWritten() -> NIOAny {
+    private func write(_ context: ChannelHandlerContext) {
+        guard writer.buffer.count > 0 else { return }
+        context.writeAndFlush(takeOutput(), promise: nil)
+    }
+
+    /// Waits until the socket has taken the last byte: closing earlier would drop it.
+    private func writeAll(_ context: ChannelHandlerContext, then next: @escaping () -> Void) {
+        context.writeAndFlush(takeOutput()).assumeIsolated().whenComplete { _ in next() }
+    }
+
+    /// Empties the output first: the socket may take it at once, and ask for more.
+    private func takeOutput() -> NIOAny {
         let bytes = writer.buffer.contents
         writer.buffer.removeAll()
         return wrapOutboundOut(bytes)
     }
 
-    private func planFlush() {
-        guard !isFlushPlanned, context != nil else { return }
-        isFlushPlanned = true
-        door.flushes.plan(self)
-    }
-
     func flush() { if turn.mayWrite() { flushNow() } else { turn.writeLater { [self] in flushNow() } } }
 
-    private func flushNow() {
-        isFlushPlanned = false
-        guard let context else { return }
-        if isClosing, slots.isEmpty {
-            // Closing drops what the socket has not taken yet: it waits for the last byte.
-            context.writeAndFlush(takeWritten()).assumeIsolated().whenComplete { [self] _ in closeBehindAnswer(context) }
-            return
-        }
-        write(context)
-        if isReadHeldBack || input.readableBytes > 0 { resume(context) }
-    }
+    private func flushNow() { perform(machine.flush()) }
 
-    /// Closes at once or, after malformed bytes, when the client has stopped sending: the system discards an answer if
-    /// the connection closes with unread bytes.
-    private func closeBehindAnswer(_ context: ChannelHandlerContext) {
-        guard isRefused, !speaksTLS, self.context != nil else {
-            guard isReadCompleting else { return context.close(promise: nil) }
-            // NIO goes on with the channel behind the read that found the end of its input, and takes it for open.
-            return context.eventLoop.assumeIsolated().execute { context.close(promise: nil) }
-        }
+    private func closeOutput(_ context: ChannelHandlerContext) {
+        guard isOpen else { return }
         context.close(mode: .output, promise: nil)
-        linger = context.eventLoop.assumeIsolated().scheduleTask(in: Self.longestLinger) { context.close(promise: nil) }
+        linger = after(Self.longestLinger) { context.close(promise: nil) }
     }
 
-    /// Who does not say who it is has little, and not for long: its place may be wanted by others.
+    private func readFromSocket(_ context: ChannelHandlerContext) {
+        if turn.mayRead() { context.read() } else { turn.readLater { [self] in self.context?.read() } }
+    }
+
+    /// Gives a client without a key small buffers and a deadline, because another client may need its slot.
     private func awaitLogin() {
         let isStranger = session.caller == nil
         parser.bounds = isStranger ? .beforeLogin : .usual
-        guard isStranger || !session.isSecured, let context else {
+        guard isStranger || !session.isSecured, isOpen else {
             login?.cancel()
             login = nil
             door.admitted(self)
@@ -390,109 +345,85 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
         guard login == nil else { return }
         door.awaitsLogin(self)
-        login = context.eventLoop.assumeIsolated().scheduleTask(in: door.loginTimeout) { [self] in
-            guard let context = self.context, !isClosing else { return }
-            guard session.isSecured else { return drop(context) }
-            refuse(
-                "NOAUTH",
-                "no API key was shown within \(door.loginTimeout.nanoseconds / 1_000_000) ms: AUTH key, or AUTH name key")
-            planFlush()
-        }
+        login = after(door.loginTimeout) { [self] in perform(machine.loginExpired(isSecured: session.isSecured)) }
     }
 
     // MARK: Commands
 
-    /// Runs commands while the slice lasts; the rest waits for the next one.
-    private func process(_ context: ChannelHandlerContext) {
-        guard turn.begin() else { return goOnLater() }
-        takeAll(context)
+    /// Takes commands if there is time for a slice now, or else later.
+    private func process() {
+        now = door.commands.calls.now()
+        if turn.begin() { takeAll() } else { perform(machine.awaitSlice()) }
     }
 
-    private func takeAll(_ context: ChannelHandlerContext) {
-        isReading = true
-        commandsUntilLook = Self.commandsBetweenLooks
-        while !isClosing, mayTakeMore, input.readableBytes > 0, takeOne(context) {
-            isRelieved = false
+    /// Takes commands while the slice lasts. The rest waits for the next one.
+    private func takeAll() {
+        machine.sliceBegins()
+        commandsUntilClockRead = Self.commandsPerClockRead
+        var isHeldBack = false
+        while input.readableBytes > 0 {
+            guard mayTake() else {
+                isHeldBack = true
+                break
+            }
+            guard takeOne() else { break }
             if writer.buffer.count >= Self.flushThreshold { flushNow() }
-            commandsUntilLook -= 1 + parser.arguments.count / Self.argumentsOfCommand
-            guard commandsUntilLook <= 0 else { continue }
-            commandsUntilLook = Self.commandsBetweenLooks
+            commandsUntilClockRead -= 1 + parser.arguments.count / Self.argumentsOfCommand
+            guard commandsUntilClockRead <= 0 else { continue }
+            commandsUntilClockRead = Self.commandsPerClockRead
             guard !turn.mayGoOn else { continue }
-            if !isClosing, mayTakeMore, input.readableBytes > 0 { goOnLater() }
+            if input.readableBytes > 0, mayTake() { perform(machine.awaitSlice()) }
             break
         }
         submitTakes()
-        isReading = false
+        // The takes may have made room. No reply resumes the commands of a client that sends no more.
+        if isHeldBack, machine.isInputEnded, input.readableBytes > 0, mayTake() { perform(machine.awaitSlice()) }
+        machine.sliceEnds()
+    }
+
+    @inline(__always)
+    private func mayTake() -> Bool {
+        let action = machine.nextCommand(isRedisBusy: door.commands.calls.isRedisBusy)
+        if action != .take { perform(action) }
+        return action == .take
     }
 
     /// Makes the loop read the clock after the present command, which may take long.
-    func isLong() { commandsUntilLook = 0 }
-
-    private func goOnLater() {
-        guard !isTurnAwaited else { return }
-        isTurnAwaited = true
-        turn.later { [self] in
-            isTurnAwaited = false
-            goOn()
-        }
-    }
+    func isLong() { commandsUntilClockRead = 0 }
 
     /// Continues in a new slice.
     private func goOn() {
-        guard let context else { return }
-        if !isClosing { takeAll(context) }
-        guard !isUnread else {
-            if !isTurnAwaited { end() }
-            return
+        if machine.sliceGranted() == .take { takeAll() }
+        perform(machine.sliceUsed())
+    }
+
+    /// Takes the commands received so far, then continues to read.
+    private func resume() {
+        var action = machine.resume(input: input.readableBytes, isRedisBusy: door.commands.calls.isRedisBusy)
+        if action == .take {
+            process()
+            turn.end()
+            if writer.buffer.count > 0 { perform(machine.planFlush()) }
+            action = machine.resumeReading(isRedisBusy: door.commands.calls.isRedisBusy)
         }
-        flushNow()
-        if isInputClosed, !isTurnAwaited { closeAtEnd(context) }
+        perform(action)
     }
 
-    /// Closes at the end of the client's input, after the replies that wait for their slice.
-    private func closeAtEnd(_ context: ChannelHandlerContext) {
-        write(context)
-        context.close(promise: nil)
-    }
-
-    private var mayTakeMore: Bool {
-        slots.count < Self.longestPipeline && waitingBytes < Self.mostWaiting && isWritable && !isOverShare
-    }
-
-    /// While Redis has much to do, no client adds to that beyond its share: the others' commands would wait behind.
-    private var isOverShare: Bool {
-        // A client that has left sends no more: what it has sent is carried out.
-        guard slots.count > Self.share, !isRelieved, !isInputClosed, !isUnread, door.commands.calls.isRedisBusy
-        else { return false }
-        if let context { planRelief(context) }
-        return true
-    }
-
-    private func planRelief(_ context: ChannelHandlerContext) {
-        guard relief == nil else { return }
-        relief = context.eventLoop.assumeIsolated().scheduleTask(in: Self.reliefPause) { [self] in
-            guard let context = self.context else { return }
-            relief = nil
-            isRelieved = true
-            if isClosing { context.read() } else { resume(context) }
-        }
-    }
-
-    /// `false`: more bytes are needed.
-    private func takeOne(_ context: ChannelHandlerContext) -> Bool {
+    /// - Returns: `false` if more bytes are needed, or the connection closes.
+    private func takeOne() -> Bool {
         let outcome = input.withUnsafeReadableBytes { bytes -> RESPRequestParser.Outcome in
             let outcome = parser.next(bytes)
             guard case .command(let length) = outcome else { return outcome }
-            let tag = firstTag + UInt64(slots.count)
-            slots.append(.pending(nil))
+            let tag = machine.commandParsed()
             if parser.unquoted.isEmpty {
                 door.commands.run(RESPRequest(bytes: bytes, arguments: parser.arguments), tag: tag, on: self)
             } else {
                 let (words, arguments) = (parser.unquoted, parser.arguments)
                 words.withUnsafeBytes { door.commands.run(RESPRequest(bytes: $0, arguments: arguments), tag: tag, on: self) }
             }
-            let repeats = takes.appendRepeats(of: tag, length: length, in: bytes, most: Self.longestPipeline - slots.count)
-            for _ in 0..<repeats { slots.append(.pending(nil)) }
+            let most = RESPServerStateMachine.longestPipeline - machine.replies.count
+            let repeats = takes.appendRepeats(of: tag, length: length, in: bytes, most: most)
+            for _ in 0..<repeats { _ = machine.replies.append() }
             arrivals.cameAgain(repeats)
             return .command(consumed: length * (1 + repeats))
         }
@@ -507,41 +438,35 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             return false
         case .http:
             door.logger.log(.httpAtRESP)
-            drop(context)
+            perform(machine.drop())
             return false
         }
     }
 
-    /// Answers in its turn with an error, and closes.
+    /// Answers with an error behind the earlier replies, and closes.
     private func refuse(_ word: String, _ message: String) {
-        let tag = firstTag + UInt64(slots.count)
-        slots.append(.pending(nil))
+        let tag = machine.refuse()
         input.clear()
-        isClosing = true
-        isEndedHere = true
-        isRefused = true
         reply(tag) { $0.error(word, message) }
     }
 
-    private func resume(_ context: ChannelHandlerContext) {
-        guard mayTakeMore, !isReading, !isTurnAwaited else { return }
-        if input.readableBytes > 0 {
-            now = door.commands.calls.now()
-            process(context)
-            turn.end()
-            if writer.buffer.count > 0 { planFlush() }
-        }
-        if isReadHeldBack, mayTakeMore, !isTurnAwaited {
-            isReadHeldBack = false
-            readFromSocket()
-        }
-    }
-
-    private func drop(_ context: ChannelHandlerContext) {
-        isClosing = true
-        isEndedHere = true
-        writer.buffer.removeAll()
-        context.close(promise: nil)
+    /// Releases everything, and cancels the calls that are pending.
+    private func end() {
+        turn.cancel()
+        turn.end()
+        let calls = machine.end()
+        context = nil
+        completions = nil
+        takes = PlainTakes()
+        stall?.cancel()
+        login?.cancel()
+        linger?.cancel()
+        door.disconnected(self)
+        for call in calls { door.cancel(call) }
+        door.unfollow(followed.sorted { $0.key < $1.key }.map { ($0.key, $0.value && machine.endedBy == .client) })
+        followed = [:]
+        if let follower = session.follower { door.unfollow(follower) }
+        session.follower = nil
     }
 }
 
@@ -558,7 +483,7 @@ extension RESPConnection {
     }
 
     func handlerRemoved(context: ChannelHandlerContext) {
-        ended()
+        perform(machine.closed(input: input.readableBytes))
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -566,108 +491,44 @@ extension RESPConnection {
             session.isSecured = true
             awaitLogin()
         }
-        if case ChannelEvent.inputClosed = event {
-            if isTurnAwaited || hasCommandsLeft {
-                isInputClosed = true
-                goOnLater()
-            } else {
-                closeAtEnd(context)
-            }
-        }
+        if case ChannelEvent.inputClosed = event { perform(machine.inputEnded(input: input.readableBytes)) }
         context.fireUserInboundEventTriggered(event)
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        guard !isClosing else { return }
+        let action = machine.bytesReceived()
+        guard action != .discard else { return }
         input.append(unread: unwrapInboundIn(data))
-        guard !isTurnAwaited, !isReading else { return }
-        now = door.commands.calls.now()
-        process(context)
+        if action == .take { process() }
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        isReadCompleting = true
-        if writer.buffer.count > 0 || isClosing { flushNow() }
-        isReadCompleting = false
+        if writer.buffer.count > 0 || machine.isClosing { flushNow() }
         turn.end()
         // The channel reuses its buffer once nothing references it.
         if input.readableBytes == 0 { input = ByteBuffer() }
     }
 
-    /// With automatic reading NIO asks for more after each read: not while this client has too much under way.
+    /// NIO asks for more after each read.
     func read(context: ChannelHandlerContext) {
-        // What comes now is thrown away, and only its end is of interest: who goes on sending is not read as fast as it can.
-        guard !isClosing else { return planRelief(context) }
-        guard mayTakeMore, !isTurnAwaited || input.readableBytes < ClientTurn.readAhead else { return isReadHeldBack = true }
-        readFromSocket()
-    }
-
-    private func readFromSocket() {
-        if turn.mayRead() { context?.read() } else { turn.readLater { [self] in self.context?.read() } }
+        perform(machine.readRequested(input: input.readableBytes, isRedisBusy: door.commands.calls.isRedisBusy))
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
-        isWritable = context.channel.isWritable
         stall?.cancel()
         stall = nil
-        if isWritable {
-            flushNow()
-            resume(context)
-        } else {
-            stall = context.eventLoop.assumeIsolated().scheduleTask(in: door.stallTimeout) { [self] in
-                guard let context = self.context else { return }
-                door.logger.log(.clientStalled)
-                drop(context)
-            }
-        }
+        perform(machine.writabilityChanged(context.channel.isWritable))
         context.fireChannelWritabilityChanged()
     }
 
     func channelInactive(context: ChannelHandlerContext) {
-        ended()
+        perform(machine.closed(input: input.readableBytes))
         context.fireChannelInactive()
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // The network has given the client up, which may be at work behind it. A reset is the client's own.
-        if PeerLiveness.isSilence(error) { isEndedHere = true }
+        // The system of a client that ends sends an end or a reset.
+        if PeerLiveness.isSilence(error) { machine.clientVanished() }
         context.close(promise: nil)
-    }
-
-    /// Handles the client's departure. Its earlier commands still run, as they would without a wait for the slice.
-    private func ended() {
-        guard context != nil else { return }
-        guard isTurnAwaited || hasCommandsLeft, !isClosing else { return end() }
-        isUnread = true
-        stall?.cancel()
-        login?.cancel()
-        turn.end()
-        goOnLater()
-    }
-
-    /// Whether it has sent commands that wait until Redis has less to do.
-    private var hasCommandsLeft: Bool { input.readableBytes > 0 && !isClosing && slots.count < Self.longestPipeline }
-
-    /// Abandons the client's waits.
-    private func end() {
-        turn.cancel()
-        turn.end()
-        self.context = nil
-        // What was read already and not taken is not taken any more.
-        isClosing = true
-        completions = nil
-        takes = PlainTakes()
-        stall?.cancel()
-        login?.cancel()
-        linger?.cancel()
-        relief?.cancel()
-        door.disconnected(self)
-        for case .pending(let call?) in slots { door.cancel(call) }
-        slots.removeAll()
-        waitingBytes = 0
-        door.unfollow(followed.sorted { $0.key < $1.key }.map { ($0.key, $0.value && !isEndedHere) })
-        followed = [:]
-        if let follower = session.follower { door.unfollow(follower) }
-        session.follower = nil
     }
 }

@@ -151,7 +151,7 @@ package final class RESPDoorContext: ListenerContext {
     package func goDown() {
         isGoingDown = true
         unfollowOrphans(orphans.count)
-        for (_, connection) in connections.sorted(by: { $0.key < $1.key }) { connection.closeAfterReplies(endedHere: true) }
+        for (_, connection) in connections.sorted(by: { $0.key < $1.key }) { connection.closeAfterReplies(endedBy: .sidecar) }
     }
 }
 

@@ -1,0 +1,346 @@
+package import Interlock
+
+/// The protocol of a connection to a RESP client: whether it takes commands, reads, writes and closes. Pure: takes
+/// events and returns actions, which `RESPConnection` carries out.
+///
+/// Commands run in slices of the event loop's time. Reading pauses while too much is pending, and resumes with a reply,
+/// a slice, a writable socket, or after a pause. Nothing is written after the connection has begun to close.
+package struct RESPServerStateMachine {
+    package enum Carrier { case plain, tls }
+
+    /// The side that ends the connection.
+    package enum Side { case client, sidecar }
+
+    package enum Action: Equatable {
+        case none
+        /// Take commands from the input.
+        case take
+        /// Report `sliceGranted` in a later slice.
+        case awaitSlice
+        /// Report `reliefCame` after a short pause.
+        case planRelief
+        case read
+        /// Report `resume`.
+        case resume
+        /// Report `flush` at the end of the tick.
+        case planFlush
+        /// Write the output, then report `resume`.
+        case write
+        /// Write the output, and close once the socket has taken it.
+        case writeAndClose
+        /// Write the output, then close only the output, and the rest after a while: a system that closes a connection
+        /// with unread bytes discards the last reply.
+        case writeAndLinger
+        /// Write the output, and close at once.
+        case close
+        /// Discard the output, and close at once.
+        case drop
+        /// Discard the output, or the bytes that came.
+        case discard
+        /// Refuse the client, which has not logged in.
+        case refuse
+        /// Report `drop` if the socket does not become writable for too long.
+        case watchStall
+        /// Stop the timers. The commands left run in a later slice.
+        case leave
+        /// Report `end`, and release everything.
+        case end
+    }
+
+    private enum Phase {
+        case taking
+        /// Takes no command, and closes behind the replies.
+        case closing
+        /// As `closing`, after bytes that violate the protocol.
+        case refused
+        /// Closes: the last bytes were handed to the socket, or dropped.
+        case ending
+        case over
+    }
+
+    private enum Reading {
+        case flowing
+        case heldBack
+        /// The connection closes with the awaited slice: the client sends no more, or is not heard any longer.
+        case ended
+        /// The channel has closed. The commands left run without replies.
+        case closed
+    }
+
+    /// The slice in which commands are taken.
+    private enum Slice { case none, running, awaited, runningAndAwaited }
+
+    /// The permission to take a command beyond the quota: pending ones may wait for what that command gives back.
+    private enum Relief { case none, planned, granted }
+
+    private enum Output {
+        case idle
+        case flushPlanned
+        /// The socket takes no more: the connection keeps the output, because its limit applies only here.
+        case blocked
+    }
+
+    /// The most commands of one connection that are pending.
+    package static let longestPipeline = 1024
+    /// The most commands of one connection that are pending while Redis is busy.
+    package static let quota = 16
+    /// The size of the kept replies at which reading pauses.
+    package static let mostWaiting = 1 << 20
+    /// The most bytes that are kept for a client that does not read.
+    package static let longestOutput = 4 << 20
+
+    private let carrier: Carrier
+    private var phase = Phase.taking
+    private var reading = Reading.flowing
+    private var slice = Slice.none
+    private var relief = Relief.none
+    private var output = Output.idle
+    package private(set) var endedBy = Side.client
+    package var replies = RESPReplyQueue()
+
+    package init(_ carrier: Carrier) {
+        self.carrier = carrier
+    }
+
+    /// Whether the client is still there, or has left commands that run.
+    var isOpen: Bool { phase != .over }
+    /// Whether the connection closes behind the replies.
+    var isClosing: Bool { phase == .closing || phase == .refused }
+    /// Whether the channel has closed, and the last commands run without replies.
+    var isUnread: Bool { reading == .closed }
+
+    private var isWritable: Bool { output != .blocked }
+    private var writes: Bool { reading != .closed && (phase == .taking || isClosing) }
+    private var isSliceAwaited: Bool { slice == .awaited || slice == .runningAndAwaited }
+}
+
+// MARK: - Commands
+
+extension RESPServerStateMachine {
+    package func bytesReceived() -> Action {
+        guard phase == .taking else { return .discard }
+        return slice == .none ? .take : .none
+    }
+
+    package mutating func sliceBegins() { slice = .running }
+
+    package mutating func sliceEnds() { slice = isSliceAwaited ? .awaited : .none }
+
+    /// Commands are left for a later slice.
+    package mutating func awaitSlice() -> Action {
+        guard !isSliceAwaited else { return .none }
+        slice = slice == .running ? .runningAndAwaited : .awaited
+        return .awaitSlice
+    }
+
+    /// The awaited slice has come. `sliceUsed` follows.
+    package mutating func sliceGranted() -> Action {
+        slice = .none
+        return phase == .taking ? .take : .none
+    }
+
+    package mutating func sliceUsed() -> Action {
+        guard reading == .closed, phase != .over else { return flush() }
+        return slice == .none ? .end : .none
+    }
+
+    /// - Returns: `take` if another command may be taken.
+    @inline(__always)
+    package mutating func nextCommand(isRedisBusy: @autoclosure () -> Bool) -> Action {
+        phase == .taking ? admit(isRedisBusy()) : .none
+    }
+
+    /// - Returns: the tag of the command.
+    @inline(__always)
+    package mutating func commandParsed() -> UInt64 {
+        if relief == .granted { relief = .none }
+        return replies.append()
+    }
+
+    @inline(__always)
+    private mutating func admit(_ isRedisBusy: @autoclosure () -> Bool) -> Action {
+        guard replies.count < Self.longestPipeline, replies.waitingBytes < Self.mostWaiting, isWritable else { return .none }
+        // A client that sends no more cannot add to the load: the commands that it has sent are carried out.
+        guard replies.count > Self.quota, reading == .flowing || reading == .heldBack, relief != .granted, isRedisBusy() else {
+            return .take
+        }
+        return planRelief()
+    }
+
+    private mutating func planRelief() -> Action {
+        guard relief != .planned else { return .none }
+        relief = .planned
+        return .planRelief
+    }
+}
+
+// MARK: - Reading
+
+extension RESPServerStateMachine {
+    /// The channel asks for a read.
+    /// - Parameter input: the size of the input.
+    package mutating func readRequested(input: Int, isRedisBusy: @autoclosure () -> Bool) -> Action {
+        guard reading != .closed, reading != .ended || phase == .ending else { return .none }
+        // The bytes would be discarded, and only their end matters: a client that goes on sending is read slowly.
+        guard phase == .taking else { return planRelief() }
+        reading = .heldBack
+        return isSliceAwaited && input >= ClientTurn.readAhead ? .none : readIfAdmitted(isRedisBusy())
+    }
+
+    package var isInputEnded: Bool { reading == .ended }
+
+    package mutating func reliefCame() -> Action {
+        relief = .granted
+        guard reading != .closed else { return .none }
+        return phase == .taking ? .resume : .read
+    }
+
+    /// A reason to wait is gone.
+    /// - Returns: `take`, after which `resumeReading` follows, or the action for reading.
+    package mutating func resume(input: Int, isRedisBusy: @autoclosure () -> Bool) -> Action {
+        guard phase == .taking, slice == .none, input > 0 else { return resumeReading(isRedisBusy: isRedisBusy()) }
+        return admit(isRedisBusy())
+    }
+
+    package mutating func resumeReading(isRedisBusy: @autoclosure () -> Bool) -> Action {
+        reading == .heldBack && slice == .none ? readIfAdmitted(isRedisBusy()) : .none
+    }
+
+    private mutating func readIfAdmitted(_ isRedisBusy: @autoclosure () -> Bool) -> Action {
+        let action = admit(isRedisBusy())
+        guard action == .take else { return action }
+        reading = .flowing
+        return .read
+    }
+}
+
+// MARK: - Writing
+
+extension RESPServerStateMachine {
+    /// Something was written to the output.
+    /// - Parameters:
+    ///   - size: the size of the output.
+    ///   - mayWrite: whether there is time for a write now.
+    @inline(__always)
+    package mutating func written(_ size: Int, input: Int, mayWrite: @autoclosure () -> Bool) -> Action {
+        guard writes else { return .discard }
+        guard size <= Self.longestOutput else { return drop() }
+        // The output is flushed between commands. A failed write makes NIO drain the socket at once, and the present
+        // command is still in the input.
+        guard slice == .none || slice == .awaited else { return .none }
+        // With nothing else under way, no other reply could go with this write.
+        guard replies.isEmpty, phase == .taking, isWritable, input == 0, reading != .heldBack, mayWrite() else {
+            return planFlush()
+        }
+        return .write
+    }
+
+    package mutating func planFlush() -> Action {
+        // A socket that becomes writable brings a flush of its own.
+        guard writes, output == .idle else { return .none }
+        output = .flushPlanned
+        return .planFlush
+    }
+
+    package mutating func flush() -> Action {
+        if output == .flushPlanned { output = .idle }
+        guard writes else { return .none }
+        if reading == .ended, slice == .none { return close() }
+        guard isClosing, replies.isEmpty else { return isWritable ? .write : .none }
+        defer { phase = .ending }
+        return phase == .refused && carrier == .plain ? .writeAndLinger : .writeAndClose
+    }
+
+    package mutating func writabilityChanged(_ isWritable: Bool) -> Action {
+        output = isWritable ? .idle : .blocked
+        return isWritable ? flush() : .watchStall
+    }
+}
+
+// MARK: - The end
+
+extension RESPServerStateMachine {
+    /// The client sends no more.
+    package mutating func inputEnded(input: Int) -> Action {
+        guard reading != .closed else { return .none }
+        guard phase != .ending, isSliceAwaited || hasCommandsLeft(input) else { return close() }
+        reading = .ended
+        return awaitSlice()
+    }
+
+    /// The client quits, or the sidecar goes down.
+    package mutating func closeAfterReplies(endedBy side: Side) -> Action {
+        endedBy = side
+        if phase == .taking { phase = .closing }
+        return planFlush()
+    }
+
+    /// The client violated the protocol, or did not log in.
+    /// - Returns: the tag of the error.
+    package mutating func refuse() -> UInt64 {
+        endedBy = .sidecar
+        phase = .refused
+        return replies.append()
+    }
+
+    package mutating func loginExpired(isSecured: Bool) -> Action {
+        guard phase == .taking, reading != .closed else { return .none }
+        return isSecured ? .refuse : drop()
+    }
+
+    /// The client's key was revoked. `closeBehindOutput` follows.
+    /// - Returns: the calls to cancel.
+    package mutating func revoke() -> [PendingCall] {
+        if phase == .taking { phase = .closing }
+        return replies.removeCalls()
+    }
+
+    /// The client lost a linked lease, or its key. After the loss of a lease, commands that wait for a slice run first.
+    package mutating func closeBehindOutput() -> Action {
+        endedBy = .sidecar
+        guard writes else { return .none }
+        if phase == .taking, isSliceAwaited {
+            reading = .ended
+            return .none
+        }
+        phase = .ending
+        return .writeAndClose
+    }
+
+    /// The client reads too little, or does not speak RESP.
+    package mutating func drop() -> Action {
+        guard phase != .over else { return .none }
+        endedBy = .sidecar
+        phase = .ending
+        return .drop
+    }
+
+    /// The network reports that the client is unreachable. It may still be at work.
+    package mutating func clientVanished() { endedBy = .sidecar }
+
+    /// The channel has closed. Commands received earlier still run, as they would without a wait for a slice.
+    package mutating func closed(input: Int) -> Action {
+        guard reading != .closed else { return .none }
+        guard phase == .taking, isSliceAwaited || hasCommandsLeft(input) else { return .end }
+        reading = .closed
+        return .leave
+    }
+
+    /// - Returns: the calls to cancel.
+    package mutating func end() -> [PendingCall] {
+        phase = .over
+        reading = .closed
+        slice = .none
+        return replies.close()
+    }
+
+    /// Whether commands may be left that were held back.
+    private func hasCommandsLeft(_ input: Int) -> Bool {
+        input > 0 && phase == .taking && replies.count < Self.longestPipeline
+    }
+
+    private mutating func close() -> Action {
+        phase = .ending
+        return .close
+    }
+}
