@@ -1,0 +1,305 @@
+import Interlock
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("The protocol of a RESP connection")
+struct RESPServerStateMachineTests {
+    typealias Machine = RESPServerStateMachine
+
+    /// Takes commands in one slice, and returns their tags.
+    @discardableResult
+    private static func take(_ count: Int, _ machine: inout Machine, isRedisBusy: Bool = false) -> [UInt64] {
+        machine.sliceBegins()
+        defer { machine.sliceEnds() }
+        return (0..<count).map { _ in
+            #expect(machine.nextCommand(isRedisBusy: isRedisBusy) == .take)
+            return machine.commandParsed()
+        }
+    }
+
+    private static func reply(_ size: Int) -> ReplyBuffer {
+        let writer = RESPWriter()
+        writer.bulk(String(repeating: "x", count: size))
+        return writer.buffer
+    }
+
+    /// Answers the first command.
+    private static func answer(_ machine: inout Machine, input: Int = 0) -> Machine.Action {
+        machine.replies.removeFirst()
+        return machine.written(10, input: input, mayWrite: true)
+    }
+
+    // MARK: Limits
+
+    @Test("1,024 pending commands pause the reading, and one reply resumes it")
+    func pipeline() {
+        var machine = Machine(.plain)
+        Self.take(Machine.longestPipeline, &machine)
+        #expect(machine.nextCommand(isRedisBusy: false) == .none)
+        #expect(machine.readRequested(input: 100, isRedisBusy: false) == .none)
+        #expect(machine.resume(input: 100, isRedisBusy: false) == .none)
+        #expect(Self.answer(&machine, input: 100) == .planFlush)
+        #expect(machine.flush() == .write)
+        #expect(machine.resume(input: 100, isRedisBusy: false) == .take)
+        Self.take(1, &machine)
+        #expect(machine.resumeReading(isRedisBusy: false) == .none)
+        #expect(Self.answer(&machine) == .planFlush)
+        #expect(machine.resume(input: 0, isRedisBusy: false) == .read)
+        #expect(machine.resume(input: 0, isRedisBusy: false) == .none)
+    }
+
+    @Test("a megabyte of replies that wait for an earlier one pauses the reading")
+    func keptReplies() {
+        var machine = Machine(.plain)
+        let tags = Self.take(2, &machine)
+        machine.replies.keep(Self.reply(Machine.mostWaiting), for: tags[1])
+        #expect(machine.nextCommand(isRedisBusy: false) == .none)
+        #expect(machine.readRequested(input: 0, isRedisBusy: false) == .none)
+        machine.replies.removeFirst()
+        #expect(machine.replies.popReady() != nil)
+        #expect(machine.written(10, input: 0, mayWrite: true) == .planFlush)
+        #expect(machine.flush() == .write)
+        #expect(machine.resume(input: 0, isRedisBusy: false) == .read)
+    }
+
+    @Test("while Redis is busy 17 commands are pending, and each relief permits one more")
+    func relief() {
+        var machine = Machine(.plain)
+        Self.take(Machine.quota + 1, &machine, isRedisBusy: true)
+        #expect(machine.nextCommand(isRedisBusy: true) == .planRelief)
+        #expect(machine.nextCommand(isRedisBusy: true) == .none)
+        #expect(machine.readRequested(input: 0, isRedisBusy: true) == .none)
+        #expect(machine.reliefCame() == .resume)
+        #expect(machine.resume(input: 0, isRedisBusy: true) == .read)
+        Self.take(1, &machine, isRedisBusy: true)
+        #expect(machine.nextCommand(isRedisBusy: true) == .planRelief)
+        #expect(machine.nextCommand(isRedisBusy: false) == .take)
+    }
+
+    @Test("a client that waits for a slice is read ahead by 2 KiB")
+    func readAhead() {
+        var machine = Machine(.plain)
+        #expect(machine.bytesReceived() == .take)
+        #expect(machine.awaitSlice() == .awaitSlice)
+        #expect(machine.awaitSlice() == .none)
+        #expect(machine.bytesReceived() == .none)
+        #expect(machine.readRequested(input: ClientTurn.readAhead - 1, isRedisBusy: false) == .read)
+        #expect(machine.readRequested(input: ClientTurn.readAhead, isRedisBusy: false) == .none)
+        #expect(machine.resume(input: ClientTurn.readAhead, isRedisBusy: false) == .none)
+        #expect(machine.sliceGranted() == .take)
+        Self.take(1, &machine)
+        #expect(machine.sliceUsed() == .write)
+        #expect(machine.resume(input: 0, isRedisBusy: false) == .read)
+    }
+
+    // MARK: Replies
+
+    @Test("replies leave in the order of their commands, each once")
+    func order() {
+        var queue = RESPReplyQueue()
+        let tags = (0..<4).map { _ in queue.append() }
+        let (second, third) = (Self.reply(2), Self.reply(3))
+        #expect(queue.position(of: tags[2]) == .later)
+        queue.keep(third, for: tags[2])
+        queue.keep(second, for: tags[1])
+        #expect(queue.popReady() == nil)
+        #expect(queue.position(of: tags[2]) == .answered)
+        #expect(queue.waitingBytes == second.count + third.count)
+        #expect(queue.position(of: tags[0]) == .first)
+        queue.removeFirst()
+        #expect(queue.popReady() === second)
+        #expect(queue.popReady() === third)
+        #expect(queue.popReady() == nil)
+        #expect(queue.waitingBytes == 0)
+        #expect(tags.map(queue.position) == [.answered, .answered, .answered, .first])
+    }
+
+    @Test("with nothing else under way a reply is written at once, and else at the end of the tick")
+    func written() {
+        var machine = Machine(.plain)
+        Self.take(2, &machine)
+        #expect(Self.answer(&machine) == .planFlush)
+        #expect(Self.answer(&machine) == .write)
+        Self.take(1, &machine)
+        machine.sliceBegins()
+        #expect(Self.answer(&machine) == .none)
+    }
+
+    @Test("a client that does not read is watched, and dropped with 4 MiB that it has not read")
+    func stalled() {
+        var machine = Machine(.plain)
+        Self.take(2, &machine)
+        #expect(machine.writabilityChanged(false) == .watchStall)
+        #expect(machine.nextCommand(isRedisBusy: false) == .none)
+        #expect(machine.readRequested(input: 0, isRedisBusy: false) == .none)
+        #expect(Self.answer(&machine) == .none)
+        #expect(machine.writabilityChanged(true) == .write)
+        #expect(machine.resume(input: 0, isRedisBusy: false) == .read)
+        #expect(machine.writabilityChanged(false) == .watchStall)
+        #expect(machine.written(Machine.longestOutput, input: 0, mayWrite: true) == .none)
+        #expect(machine.written(Machine.longestOutput + 1, input: 0, mayWrite: true) == .drop)
+        #expect(machine.endedBy == .sidecar)
+        #expect(machine.written(10, input: 0, mayWrite: true) == .discard)
+        #expect(machine.flush() == .none)
+    }
+
+    // MARK: The end
+
+    @Test("a client that quits during a read is answered when the read completes, and nothing follows")
+    func quit() {
+        var machine = Machine(.plain)
+        machine.sliceBegins()
+        _ = machine.commandParsed()
+        #expect(Self.answer(&machine) == .none)
+        #expect(machine.closeAfterReplies(endedBy: .client) == .planFlush)
+        #expect(machine.nextCommand(isRedisBusy: false) == .none)
+        machine.sliceEnds()
+        #expect(machine.isClosing)
+        #expect(machine.flush() == .writeAndClose)
+        #expect(machine.flush() == .none)
+        #expect(machine.written(10, input: 0, mayWrite: true) == .discard)
+        #expect(machine.closed(input: 0) == .end)
+        #expect(machine.endedBy == .client)
+    }
+
+    @Test("a sidecar that goes down closes behind the replies, once the socket takes them")
+    func goesDown() {
+        var machine = Machine(.plain)
+        Self.take(2, &machine)
+        #expect(machine.closeAfterReplies(endedBy: .sidecar) == .planFlush)
+        #expect(machine.flush() == .write)
+        #expect(machine.bytesReceived() == .discard)
+        #expect(machine.readRequested(input: 0, isRedisBusy: false) == .planRelief)
+        #expect(machine.reliefCame() == .read)
+        #expect(Self.answer(&machine) == .planFlush)
+        #expect(machine.writabilityChanged(false) == .watchStall)
+        #expect(Self.answer(&machine) == .none)
+        #expect(machine.writabilityChanged(true) == .writeAndClose)
+    }
+
+    @Test("malformed bytes are answered behind the earlier replies, and the connection lingers", arguments: [true, false])
+    func malformed(isPlain: Bool) {
+        var machine = Machine(isPlain ? .plain : .tls)
+        Self.take(1, &machine)
+        let tag = machine.refuse()
+        #expect(machine.replies.position(of: tag) == .later)
+        #expect(machine.bytesReceived() == .discard)
+        #expect(machine.flush() == .write)
+        #expect(Self.answer(&machine) == .planFlush)
+        #expect(Self.answer(&machine) == .none)
+        #expect(machine.flush() == (isPlain ? .writeAndLinger : .writeAndClose))
+        #expect(machine.readRequested(input: 0, isRedisBusy: false) == .planRelief)
+        #expect(machine.inputEnded(input: 0) == .close)
+    }
+
+    @Test("commands that wait for a slice run before a lost lease closes the connection")
+    func lostLeaseBehindCommands() {
+        var machine = Machine(.plain)
+        Self.take(1, &machine)
+        #expect(machine.awaitSlice() == .awaitSlice)
+        #expect(machine.closeBehindOutput() == .none)
+        #expect(machine.sliceGranted() == .take)
+        Self.take(3, &machine)
+        #expect(machine.sliceUsed() == .close)
+        #expect(machine.endedBy == .sidecar)
+        #expect(machine.closed(input: 0) == .end)
+    }
+
+    @Test("a lost lease closes the connection behind the replies written so far")
+    func lostLease() {
+        var machine = Machine(.plain)
+        Self.take(2, &machine)
+        #expect(Self.answer(&machine) == .planFlush)
+        #expect(machine.closeBehindOutput() == .writeAndClose)
+        #expect(Self.answer(&machine) == .discard)
+        #expect(machine.closeBehindOutput() == .none)
+    }
+
+    @Test("a revoked key cancels the calls, and nothing that waits for a slice runs")
+    func revoked() {
+        var machine = Machine(.plain)
+        let tags = Self.take(3, &machine)
+        machine.replies.note(.lock(7), for: tags[0])
+        machine.replies.note(.permit(8), for: tags[2])
+        machine.replies.keep(Self.reply(1), for: tags[2])
+        #expect(machine.awaitSlice() == .awaitSlice)
+        let calls = machine.revoke()
+        #expect(calls.count == 1)
+        if case .lock(7)? = calls.first {} else { Issue.record("\(calls)") }
+        #expect(machine.closeBehindOutput() == .writeAndClose)
+        #expect(machine.sliceGranted() == .none)
+        #expect(machine.sliceUsed() == .none)
+        #expect(machine.end().isEmpty)
+        #expect(machine.replies.position(of: tags[1]) == .answered)
+    }
+
+    @Test("commands left at the end of the input run before the connection closes, although Redis is busy")
+    func inputEnds() {
+        var machine = Machine(.plain)
+        Self.take(Machine.quota + 1, &machine, isRedisBusy: true)
+        #expect(machine.nextCommand(isRedisBusy: true) == .planRelief)
+        #expect(machine.inputEnded(input: 100) == .awaitSlice)
+        #expect(machine.flush() == .write)
+        #expect(machine.sliceGranted() == .take)
+        Self.take(5, &machine, isRedisBusy: true)
+        #expect(machine.awaitSlice() == .awaitSlice)
+        #expect(machine.sliceUsed() == .write)
+        #expect(machine.sliceGranted() == .take)
+        Self.take(5, &machine, isRedisBusy: true)
+        #expect(machine.sliceUsed() == .close)
+    }
+
+    @Test("an input that ends while commands are taken closes the connection with a later slice")
+    func inputEndsWithinSlice() {
+        var machine = Machine(.plain)
+        Self.take(1, &machine)
+        machine.sliceBegins()
+        #expect(machine.inputEnded(input: 10) == .awaitSlice)
+        #expect(Self.answer(&machine) == .none)
+        machine.sliceEnds()
+        #expect(machine.flush() == .write)
+        #expect(machine.sliceGranted() == .take)
+        #expect(machine.sliceUsed() == .close)
+    }
+
+    @Test("an input that ends with nothing left closes the connection, whatever is pending")
+    func inputEndsWithoutCommands() {
+        var machine = Machine(.plain)
+        Self.take(1, &machine)
+        #expect(machine.inputEnded(input: 0) == .close)
+        #expect(machine.closed(input: 0) == .end)
+    }
+
+    @Test("commands left by a client that is gone run without replies")
+    func unread() {
+        var machine = Machine(.plain)
+        Self.take(1, &machine)
+        machine.sliceBegins()
+        // A write within the slice has failed.
+        #expect(machine.closed(input: 100) == .leave)
+        #expect(machine.awaitSlice() == .awaitSlice)
+        #expect(machine.isUnread)
+        #expect(Self.answer(&machine) == .discard)
+        machine.sliceEnds()
+        #expect(machine.closed(input: 100) == .none)
+        #expect(machine.sliceGranted() == .take)
+        Self.take(1, &machine)
+        #expect(machine.sliceUsed() == .end)
+        #expect(machine.end().isEmpty)
+        #expect(!machine.isOpen)
+        #expect(machine.closed(input: 0) == .none)
+    }
+
+    @Test("a client that shows no key in time is refused, and one without a handshake is dropped")
+    func login() {
+        var stranger = Machine(.plain)
+        #expect(stranger.loginExpired(isSecured: true) == .refuse)
+        _ = stranger.refuse()
+        #expect(Self.answer(&stranger) == .planFlush)
+        #expect(stranger.loginExpired(isSecured: true) == .none)
+        var silent = Machine(.tls)
+        #expect(silent.loginExpired(isSecured: false) == .drop)
+        #expect(silent.loginExpired(isSecured: false) == .none)
+    }
+}
