@@ -5,41 +5,39 @@ internal import NIOCore
 internal import NIOHTTP1
 internal import NIOHTTP2
 
-/// One client of the HTTP door: takes one request after another through the gate to its route; or one stream of an HTTP/2 connection,
-/// which brings one request. Confined to the coordinator's event loop.
+/// A client's HTTP/1.1 connection, which brings one request after another, or one stream of an HTTP/2 connection, which
+/// brings one request. Takes each request through the gate to its route, and carries out what `HTTPServerStateMachine`
+/// decides. Confined to the coordinator's event loop.
 final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingConnection, HTTPDoorConnection {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
+    private typealias Machine = HTTPServerStateMachine
 
-    /// What becomes of the request that is being read.
-    private enum Request {
-        /// Its head is awaited.
-        case none
-        /// Its head has come; what follows decides.
-        case begun(HTTPCall, HTTPRouter.Match)
-        /// Its body is collected for a route that wants it whole.
-        case collected(HTTPCall, HTTPRouter.Match)
-        case relayed
-        /// Nobody wants the rest.
-        case dropped
-        /// It has come to its end.
-        case whole
+    /// An event after which no other request arrives.
+    private enum LastEvent {
+        case inputClosed
+        case error(any Error)
     }
 
-    /// With so many bytes of requests that wait for an earlier one, reading pauses.
-    private static let mostWaiting = 64 * 1024
-    /// What a part counts as that is not of a body.
-    private static let weightOfPart = 256
-    /// How long the rest of a request that nobody wants is read and dropped before a connection is closed on it, since with bytes on
-    /// their way the client would not get to read its answer; and how long a client may take for what it did not read.
+    /// The delivery of what one read of the channel brought. Flushes wait for its end, so that answers to requests that
+    /// arrived together leave together.
+    private enum Delivery {
+        case none
+        case underWay
+        case flushDue
+    }
+
+    /// How long the client may take to read its answer before the connection closes. Closing with unread bytes of the
+    /// client could destroy the answer, so they are read and dropped meanwhile.
     private static let linger = TimeAmount.seconds(1)
     /// The charge for a request that a task answers: it runs on the event loop, outside of the connection's slice.
     private static let costOfTask = TimeAmount.microseconds(250)
+    private static let littleRead = 4 * 1024
 
     private let door: HTTPDoorContext
     private let place: HTTPDoorContext.Place
     private let turn: ClientTurn
-    /// Of which this is a stream; `nil`: it is a connection of its own.
+    /// The connection that this is a stream of; `nil`: it is a connection of its own.
     private let parent: HTTP2Connection?
     let firstRequestBy: NIODeadline
     private let fields: FieldBytes
@@ -47,41 +45,22 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private let peer = PeerPresence()
     var context: ChannelHandlerContext?
     var alarm: LazyAlarm?
-    private var request = Request.none
+    private var machine: Machine
+    /// The request whose body is awaited.
+    private var request: (call: HTTPCall, match: HTTPRouter.Match)?
     private var reply: HTTPReply?
     private var relay: (any HTTPRelay)?
-    private var isKept = true
-    /// The client sends the body of the present request only when it is told to, and has not been.
-    private var isContinueAwaited = false
-    /// What has come of requests behind the one that is being answered.
+    /// The parts that wait until the machine takes them.
     private var waiting: Deque<HTTPServerRequestPart> = []
-    private var waitingBytes = 0
-    private var isTakingWaiting = false
-    private(set) var isTurnAwaited = false
-    /// Events that came behind the requests that wait for a slice.
-    private var stepsBehindTurn: [() -> Void] = []
-    /// The decoder reads nothing behind the present request, and would keep what came.
-    private var isDecoderDone = false
-    private var isReadWanted = true
-    private var isReadAsked = false
-    private var isReading = false
-    private var isFlushPlanned = false
-    /// Nothing more is answered; what still comes is dropped.
-    private var isClosing = false
-    /// Its bytes are another handler's.
-    private var isHandedOver = false
-    /// What was to be written before the end is written.
-    private var isAnswerOut = false
-    /// Nothing more of a request comes before the end.
-    private var isRestRead = false
-    private var unwanted: UnwantedBody
-    /// Whether the end of the present answer was written to the network.
-    private var isAnswerWritten = false
+    /// The events that wait behind the requests that wait for a slice.
+    private var lastEvents: [LastEvent] = []
+    private var delivery = Delivery.none
+    private var readLength = UnwantedBody.ReadLength.usual
     /// The caller of the last accepted request; `nil` if there was none, or none needed a key.
     private var caller: AccessControl.Caller?
-    /// Who was let in last.
+    /// The last authority that was admitted.
     private var admitted: (authority: String, forwarded: String)?
-    /// What was asked for last, which mostly is asked for again.
+    /// The route of the last request, which is mostly requested again.
     private var found: (method: HTTPMethod, uri: String, target: HTTPTarget, match: HTTPRouter.Match)?
 
     /// - Parameter parent: the connection that it is a stream of.
@@ -95,11 +74,11 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         self.parent = parent
         fields = FieldBytes(isHTTP2: parent != nil)
         writer = ResponseWriter(isHTTP2: parent != nil)
-        unwanted = UnwantedBody(ofStream: parent != nil)
+        machine = Machine(parent == nil ? .connection : .stream)
         self.firstRequestBy = firstRequestBy
     }
 
-    /// Puts between a connection's bytes and their meaning what stands there.
+    /// Installs the codec and this handler in a connection's pipeline.
     static func onConnection(
         _ channel: any Channel, door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, firstRequestBy: NIODeadline
     ) throws -> HTTPConnection {
@@ -113,17 +92,76 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         return connection
     }
 
+    var isTurnAwaited: Bool { machine.isTurnAwaited }
+
+    private var isWritable: Bool { context?.channel.isWritable ?? false }
+
+    private func extend() { alarm?.set(.now() + door.idleTimeout) }
+
+    private func perform(_ action: Machine.Action, _ problem: HTTPProblem? = nil) {
+        switch action {
+        case .none: break
+        case .extend: extend()
+        case .linger: alarm?.set(.now() + Self.linger)
+        case .awaitRequest:
+            (reply, relay) = (nil, nil)
+            extend()
+            takeWaiting()
+        case .dropRest:
+            (request, relay) = (nil, nil)
+            extend()
+            readOn()
+        case .dropWaiting: waiting = []
+        case .finish: finish()
+        case .close: context?.close(promise: nil)
+        // Over TLS, closing one direction would close both.
+        case .closeOutput: if !door.isTLS { context?.close(mode: .output, promise: nil) }
+        case .reset: context?.triggerUserOutboundEvent(HTTP2EndOfStream.Unread(), promise: nil)
+        case .leave:
+            clientHasLeft()
+            perform(machine.close())
+        case .reportDeparture: reply?.clientHasLeft()
+        case .reportWritability: relay?.writabilityChanged(isWritable)
+        case .reportAlarm: relay?.alarm()
+        case .breakRequest: if let problem { reply?.requestIsBroken(problem) }
+        case .refuse:
+            reply = makeReply(to: HTTPRequestHead(version: .http1_1, method: .GET, uri: "/"), nil)
+            if let problem { refuse(problem, hasMore: true) }
+        }
+    }
+
+    /// Closes the connection once everything is written.
+    private func finish() {
+        (request, relay, waiting) = (nil, nil, [])
+        extend()
+        if delivery == .flushDue { delivery = .underWay }
+        guard let context else { return }
+        if parent == nil {
+            let written = context.eventLoop.makePromise(of: Void.self)
+            written.futureResult.assumeIsolated().whenComplete { [self] _ in outputIsOut() }
+            writer.write(.body(.byteBuffer(ByteBuffer())), to: context, promise: written)
+            writer.flush(context)
+        } else {
+            // Nothing can be written after the end of a stream.
+            writer.flush(context)
+            outputIsOut()
+        }
+        readOn()
+    }
+
+    private func outputIsOut() {
+        perform(.linger)
+        perform(machine.outputIsOut())
+    }
+
     // MARK: Channel
 
     func hasEnded() {
-        isClosing = true
-        waiting = []
-        stepsBehindTurn = []
-        request = .dropped
+        machine.close()
+        (request, waiting, lastEvents) = (nil, [], [])
         peer.departure.happen()
         let reply = reply
-        self.reply = nil
-        relay = nil
+        (self.reply, relay) = (nil, nil)
         reply?.connectionHasEnded()
         if let parent { parent.ended(self) } else { door.disconnected(self) }
     }
@@ -132,214 +170,149 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     func fallSilent() { peer.fallSilent() }
 
     func read(context: ChannelHandlerContext) {
-        guard !isHandedOver else { return context.read() }
-        isReadAsked = true
-        readIfWanted()
+        machine.readRequested()
+        readOn()
     }
 
-    private var isWritable: Bool { context?.channel.isWritable ?? false }
-
-    private func readIfWanted() {
-        let isHeldBack =
-            switch request {
-            case .whole: isDecoderDone
-            // Answers that nobody reads are not to pile up.
-            case .none: !isClosing && !isWritable
-            case .begun, .collected, .relayed, .dropped: false
-            }
-        guard isReadAsked, isClosing || isReadWanted, !isHeldBack, waitingBytes < Self.mostWaiting, !unwanted.isTooMuch
-        else { return }
-        isReadAsked = false
-        context?.read()
-    }
+    private func readOn() { if machine.takeRead(isWritable: isWritable) == .proceed { context?.read() } }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        isReading = true
-        take(fields.decoded(unwrapInboundIn(data)))
+        if delivery == .none { delivery = .underWay }
+        let part = fields.decoded(unwrapInboundIn(data))
+        let action = machine.arrived(part.kind, isWritable: isWritable, mayBegin: turn.mayBeginWork)
+        guard action != .take else { return take(part) }
+        waiting.append(part)
+        if action == .waitForTurn { awaitTurn() }
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        isReading = false
-        takeInAllThereIs()
-        flushIfPlanned()
+        let isFlushDue = delivery == .flushDue
+        delivery = .none
+        allReceived()
+        if isFlushDue { flush() }
         context.fireChannelReadComplete()
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         let isWritable = isWritable
         reply?.writabilityChanged(isWritable)
-        if let relay {
-            relay.writabilityChanged(isWritable)
-        } else if isWritable, reply?.isOver ?? true, !isAnswerOut {
-            // A client that reads what is left is given time for the rest of it.
-            alarm?.set(.now() + door.idleTimeout)
-        }
-        if isWritable, case .none = request { takeWaiting() }
+        perform(machine.writabilityChanged(isWritable))
         context.fireChannelWritabilityChanged()
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case ChannelEvent.inputClosed = event { behindTurn { [self] in clientHasLeft() } }
+        if case ChannelEvent.inputClosed = event { handle(.inputClosed) }
         context.fireUserInboundEventTriggered(event)
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // The decoder reads nothing behind an error.
+        // The decoder reads nothing after an error.
         fields.end()
         // The client has its answer. Only a little of what follows is read.
-        if case ByteToMessageDecoderError.dataReceivedInErrorState(_, let bytes) = error { return drop(.body(bytes)) }
+        if case ByteToMessageDecoderError.dataReceivedInErrorState(_, let bytes) = error {
+            return drop(machine.drop(bytes.readableBytes))
+        }
         if PeerLiveness.isSilence(error) { fallSilent() }
-        behindTurn { [self] in failed(error) }
+        handle(.error(error))
     }
 
-    private func failed(_ error: any Error) {
-        let isMistake = parent == nil ? error is HTTPParserError : !(error is NIOHTTP2Errors.StreamClosed)
-        guard isMistake, !isClosing, !peer.hasLeft else {
-            clientHasLeft()
-            return close()
-        }
-        // What comes behind what cannot be read cannot be told apart any more.
-        isKept = false
-        let problem = HTTPProblem(malformed: error, HTTPDoorContext.limits)
-        switch request {
-        // The one before it is answered first.
-        case .whole where reply?.isOver == false: waiting = []
-        // Nor can those be answered in its place that wait until the client reads.
-        case .none where !waiting.isEmpty: closeBehindAnswer()
-        case .none, .whole:
-            request = .dropped
-            reply = makeReply(to: HTTPRequestHead(version: .http1_1, method: .GET, uri: "/"), nil)
-            refuse(problem, hasMore: true)
-        case .begun, .collected, .relayed, .dropped:
-            request = .dropped
-            reply?.requestIsBroken(problem)
-            nextIfOver()
+    /// Requests that arrived before the client left, or before an error, are answered first.
+    private func handle(_ event: LastEvent) {
+        guard !isTurnAwaited else { return lastEvents.append(event) }
+        switch event {
+        case .inputClosed: clientHasLeft()
+        case .error(let error):
+            let isMistake = parent == nil ? error is HTTPParserError : !(error is NIOHTTP2Errors.StreamClosed)
+            let failure = machine.failed(isMistake ? .malformed : .disconnection)
+            perform(failure, HTTPProblem(malformed: error, HTTPDoorContext.limits))
         }
     }
 
     private func clientHasLeft() {
         guard context != nil else { return }
         peer.departure.happen()
-        isKept = false
-        guard !isClosing else {
-            // The rest of its request does not come.
-            isRestRead = true
-            return closeIfDone()
-        }
-        guard let reply, !reply.isOver else { return closeBehindAnswer() }
-        reply.clientHasLeft()
+        perform(machine.clientLeft())
     }
 
-    func timeIsOver() {
-        if let relay, reply?.isOver == false { relay.alarm() } else { close() }
-    }
+    func timeIsOver() { perform(machine.timedOut()) }
 
-    private func close() {
-        isClosing = true
-        context?.close(promise: nil)
-    }
-
-    /// The sidecar goes down: no further request is taken.
     func goDown() {
-        isKept = false
-        if isHandedOver { return close() }
-        if case .none = request {
-            closeBehindAnswer()
-            // Who does not agree on TLS, or does not read, cannot hold it up.
-            alarm?.set(.now() + Self.linger)
-            return
-        }
-        // Who does not read what it is told cannot hold it up.
-        if relay == nil, context?.channel.isWritable == false { alarm?.set(.now() + Self.linger) }
+        let action = machine.goDown(isWritable: isWritable)
+        perform(action)
+        if action == .finish { perform(.linger) }
     }
 
     func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool) {
-        guard context != nil, !isClosing, let caller, isRemoved(caller) else { return }
-        if parent == nil { isKept = false }
-        if isHandedOver { return close() }
-        guard let reply, !reply.isOver else {
-            if parent == nil { closeBehindAnswer() }
-            return
-        }
-        peer.departure.happen()
-        // Event streams end by themselves. Leave a client that does not read them a moment for that.
-        if reply.isAwaited || relay != nil {
-            reply.requestIsBroken(HTTPProblem.keyIsRemoved)
-        } else {
-            alarm?.set(.now() + Self.linger)
-        }
+        guard context != nil, let caller, isRemoved(caller) else { return }
+        let action = machine.callerRemoved()
+        if action != .none { peer.departure.happen() }
+        perform(action, .keyIsRemoved)
     }
 
     // MARK: Requests
 
     private func take(_ part: HTTPServerRequestPart) {
-        guard !isClosing else {
-            drop(part)
-            guard case .end = part else { return }
-            isRestRead = true
-            return closeIfDone()
-        }
-        switch request {
-        case .whole: wait(part)
-        case .none:
-            guard isWritable, isTakingWaiting || waiting.isEmpty else { return wait(part) }
-            guard case .head(let head) = part else { return }
-            guard isTakingWaiting || turn.mayBeginWork else {
-                wait(part)
-                return goOnLater()
-            }
-            begin(head)
-        case .begun(let call, let match):
-            let isWhole = if case .end = part { true } else { false }
-            begin(call, match, hasBody: !isWhole)
+        switch (machine.take(part.kind), part) {
+        case (.begin, .head(let head)): begin(head)
+        case (.choose, _):
+            chooseReceiver(hasBody: part.kind != .end)
             take(part)
-        case .collected(let call, let match): collect(part, call, match)
-        case .relayed:
-            switch part {
-            case .head: break
-            case .body(let bytes): relay?.received(bytes)
-            case .end(let trailers):
-                request = .whole
-                relay?.receivedEnd(trailers)
-                nextIfOver()
-            }
-        case .dropped:
-            if parent == nil { alarm?.set(.now() + door.idleTimeout) }
-            drop(part)
-            guard case .end = part else { return }
-            request = .whole
-            nextIfOver()
+        case (.collect, .body(let bytes)): collect(bytes)
+        case (.carryOut, _): carryOut()
+        case (.relay, .body(let bytes)): relay?.received(bytes)
+        case (.relayEnd, .end(let trailers)):
+            relay?.receivedEnd(trailers)
+            perform(machine.advance())
+        case (.drop(let action), _): drop(action)
+        case (.begin, _), (.collect, _), (.relay, _), (.relayEnd, _): break
         }
     }
 
-    /// Discards part of an unwanted body. An endless one ends the connection, or its stream, once the client has had
-    /// time to read the answer.
-    private func drop(_ part: HTTPServerRequestPart) {
-        guard case .body(let bytes) = part, unwanted.drop(bytes.readableBytes, from: context?.channel) else { return }
-        guard parent == nil else { return resetIfAnswered() }
-        guard !isClosing else { return }
-        isKept = false
-        nextIfOver()
+    private func drop(_ action: Machine.Action) {
+        setReadLength()
+        perform(action)
     }
 
-    /// Stops the upload on a stream that has its answer (RFC 9113, section 8.1).
-    private func resetIfAnswered() {
-        guard isAnswerWritten, unwanted.isTooMuch else { return }
-        context?.triggerUserOutboundEvent(HTTP2EndOfStream.Unread(), promise: nil)
+    /// Only a little of an unwanted body is read from the socket at a time.
+    private func setReadLength() {
+        let length = machine.unwanted.readLength
+        guard length != readLength else { return }
+        readLength = length
+        let allocator: any RecvByteBufferAllocator =
+            length == .little ? FixedSizeRecvByteBufferAllocator(capacity: Self.littleRead) : AdaptiveRecvByteBufferAllocator()
+        try? context?.channel.syncOptions?.setOption(.recvAllocator, value: allocator)
     }
 
-    private func wait(_ part: HTTPServerRequestPart) {
-        waiting.append(part)
-        waitingBytes += Self.weight(of: part)
+    private func takeWaiting() { if machine.beginTaking() == .proceed { takeOn() } }
+
+    private func takeOn() {
+        while let part = nextWaiting() { take(part) }
+        if delivery == .none { allReceived() }
+        readOn()
     }
 
-    private static func weight(of part: HTTPServerRequestPart) -> Int {
-        if case .body(let bytes) = part { bytes.readableBytes } else { weightOfPart }
+    private func nextWaiting() -> HTTPServerRequestPart? {
+        let action = machine.nextWaiting(waiting.first?.kind, isWritable: isWritable, mayGoOn: turn.mayGoOn)
+        if action == .waitForTurn { awaitTurn() }
+        return action == .take ? waiting.popFirst() : nil
     }
 
-    /// Nothing more has come for now.
-    private func takeInAllThereIs() {
-        if case .begun(let call, let match) = request { begin(call, match, hasBody: true) }
+    /// Takes the next request in a later slice.
+    private func awaitTurn() {
+        turn.later { [self] in
+            machine.turnCame()
+            takeOn()
+            guard !isTurnAwaited else { return }
+            let events = lastEvents
+            lastEvents = []
+            for event in events { handle(event) }
+            parent?.turnIsOver()
+        }
+    }
+
+    /// Everything that has arrived so far was taken.
+    private func allReceived() {
+        if machine.isReceiverAwaited { chooseReceiver(hasBody: true) }
         relay?.receivedAllThereIs()
     }
 
@@ -351,59 +324,75 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         }
     }
 
-    /// A request's head has come.
     private func begin(_ head: HTTPRequestHead) {
-        alarm?.set(.now() + door.idleTimeout)
-        unwanted.begin(head, on: context?.channel)
-        isAnswerWritten = false
-        isContinueAwaited = HTTPCall.awaitsContinue(head)
-        if parent == nil {
-            isKept = isKept && place == .ordinary && head.isKeepAlive && head.version != .http1_0
-            if HTTPGate.asksForUpgrade(head) {
-                isKept = false
-                isDecoderDone = true
-            }
-        }
+        extend()
+        let announced = parent.flatMap { _ in head.headers.first(name: "Content-Length").flatMap { Int($0) } }
+        machine.begin(succession(of: head), announced: announced)
+        setReadLength()
         do throws(HTTPProblem) {
-            if parent != nil { try HTTPGate.refuseUnclear(head) } else { try HTTPGate.refuseUnknownCoding(head.headers) }
-            let uri = try HTTPTarget.uri(of: head)
-            let known = found.flatMap { $0.uri == uri && $0.method == head.method ? $0 : nil }
-            let target = known?.target ?? HTTPTarget(uri)
-            let forwarded = try admit(head, target)
-            let match: HTTPRouter.Match
-            if let known {
-                match = known.match
-            } else {
-                match = try door.router.match(method: head.method, path: target.path)
-                found = (head.method, uri, target, match)
-            }
-            guard place == .ordinary || match.route.isServedWhenFull else { throw HTTPProblem.doorIsFull }
+            let (target, match, forwarded) = try find(head)
             do throws(HTTPProblem) {
-                let caller = try door.gate.admit(head.headers, to: match.route.admission)
-                turn.party = caller.party
-                note(match.route.admission == .anyone ? nil : caller)
-                let span = match.route.isTraced ? door.tracer?.begin(head, target, match.route) : nil
-                let call = HTTPCall(
-                    .init(
-                        head: head, target: target, parameters: match.parameters, caller: caller, access: door.gate.access,
-                        peer: peer, shutdown: door.shutdown, forwarded: forwarded,
-                        span: span.flatMap { span in context.map { NIOLoopBound(span, eventLoop: $0.eventLoop) } }))
-                reply = makeReply(to: head, match, span)
-                try begin(call, match)
+                try accept(head, target, match, forwarded: forwarded)
             } catch {
                 guard error.code != .unauthenticated else { throw error }
-                request = .dropped
+                dropRest()
                 reply = reply ?? makeReply(to: head, match)
                 reply?.fail(error)
             }
         } catch {
-            request = .dropped
+            dropRest()
             reply = makeReply(to: head, nil)
             if error.code == .unauthenticated, HTTPGate.showsKey(head.headers) {
                 door.refusedLogins.refused(from: context?.channel.remoteAddress)
             }
             refuse(error, hasMore: HTTPGate.hasBody(head))
         }
+    }
+
+    private func succession(of head: HTTPRequestHead) -> Machine.Succession {
+        if parent == nil {
+            if HTTPGate.asksForUpgrade(head) { return .otherProtocol }
+            guard place == .ordinary, head.isKeepAlive, head.version != .http1_0 else { return .last }
+        }
+        return HTTPCall.awaitsContinue(head) ? .afterContinue : .another
+    }
+
+    /// - Returns: the request's target and route, and its client as an element of `Forwarded`.
+    private func find(_ head: HTTPRequestHead) throws(HTTPProblem) -> (HTTPTarget, HTTPRouter.Match, forwarded: String) {
+        if parent != nil { try HTTPGate.refuseUnclear(head) } else { try HTTPGate.refuseUnknownCoding(head.headers) }
+        let uri = try HTTPTarget.uri(of: head)
+        let known = found.flatMap { $0.uri == uri && $0.method == head.method ? $0 : nil }
+        let target = known?.target ?? HTTPTarget(uri)
+        let forwarded = try admit(head, target)
+        let match: HTTPRouter.Match
+        if let known {
+            match = known.match
+        } else {
+            match = try door.router.match(method: head.method, path: target.path)
+            found = (head.method, uri, target, match)
+        }
+        guard place == .ordinary || match.route.isServedWhenFull else { throw HTTPProblem.doorIsFull }
+        return (target, match, forwarded)
+    }
+
+    private func accept(
+        _ head: HTTPRequestHead, _ target: HTTPTarget, _ match: HTTPRouter.Match, forwarded: String
+    ) throws(HTTPProblem) {
+        let caller = try door.gate.admit(head.headers, to: match.route.admission)
+        turn.party = caller.party
+        note(match.route.admission == .anyone ? nil : caller)
+        let span = match.route.isTraced ? door.tracer?.begin(head, target, match.route) : nil
+        let call = HTTPCall(
+            .init(
+                head: head, target: target, parameters: match.parameters, caller: caller, access: door.gate.access,
+                peer: peer, shutdown: door.shutdown, forwarded: forwarded,
+                span: span.flatMap { span in context.map { NIOLoopBound(span, eventLoop: $0.eventLoop) } }))
+        reply = makeReply(to: head, match, span)
+        request = (call, match)
+        if case .relay = match.route.handler { return }
+        let length = call.header("Content-Length").flatMap { Int($0) } ?? 0
+        guard length <= HTTPBounds.body else { throw HTTPCall.tooLarge }
+        if call.awaitsContinue { reply?.writeContinue() }
     }
 
     /// Notes that a request was accepted.
@@ -426,7 +415,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         return forwarded
     }
 
-    /// It comes to no route.
+    /// Refuses a request that has no route.
     private func refuse(_ problem: HTTPProblem, hasMore: Bool) {
         door.router.refusals.count(problem.code)
         door.logger.log(.httpRefused, ["code": problem.code.rawValue])
@@ -435,58 +424,44 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         reply?(answer)
     }
 
-    /// Decides how the rest is read.
-    private func begin(_ call: HTTPCall, _ match: HTTPRouter.Match) throws(HTTPProblem) {
-        request = .begun(call, match)
-        if case .relay = match.route.handler { return }
-        let length = call.header("Content-Length").flatMap { Int($0) } ?? 0
-        guard length <= HTTPBounds.body else { throw HTTPCall.tooLarge }
-        if call.awaitsContinue { reply?.writeContinue() }
+    private func dropRest() {
+        request = nil
+        machine.receives(.nobody)
     }
 
-    private func begin(_ call: HTTPCall, _ match: HTTPRouter.Match, hasBody: Bool) {
-        if !hasBody { isContinueAwaited = false }
-        guard case .relay(let make) = match.route.handler else {
-            request = .collected(call, match)
-            return
-        }
-        guard let reply else { return }
+    private func chooseReceiver(hasBody: Bool) {
+        if !hasBody { machine.continued() }
+        guard let (call, match) = request, let reply else { return dropRest() }
+        guard case .relay(let make) = match.route.handler else { return machine.receives(.collector) }
+        request = nil
         do {
             let relay = try make(call, hasBody, reply)
             self.relay = relay
-            request = .relayed
-            isReadWanted = !hasBody
+            machine.receives(.relay, hasBody ? .held : .wanted)
             relay.start()
         } catch {
-            request = .dropped
+            dropRest()
             reply.fail(error)
         }
     }
 
-    private func collect(_ part: HTTPServerRequestPart, _ call: HTTPCall, _ match: HTTPRouter.Match) {
-        switch part {
-        case .head: break
-        case .body(var bytes):
-            guard call.body.readableBytes + bytes.readableBytes <= HTTPBounds.body else {
-                request = .dropped
-                reply?.fail(HTTPCall.tooLarge)
-                return
-            }
-            alarm?.set(.now() + door.idleTimeout)
-            var call = call
-            // It is mostly one piece, which is not copied.
-            if call.body.readableBytes == 0 { call.body = bytes } else { call.body.writeBuffer(&bytes) }
-            request = .collected(call, match)
-        case .end:
-            request = .whole
-            alarm?.clear()
-            carryOut(call, match.route.handler)
+    private func collect(_ part: ByteBuffer) {
+        let length = request?.call.body.readableBytes ?? 0
+        guard length + part.readableBytes <= HTTPBounds.body else {
+            dropRest()
+            reply?.fail(HTTPCall.tooLarge)
+            return
         }
+        extend()
+        // Most bodies arrive in one piece, which is not copied.
+        if length == 0 { request?.call.body = part } else { request?.call.body.writeImmutableBuffer(part) }
     }
 
-    private func carryOut(_ call: HTTPCall, _ handler: HTTPRoute.Handler) {
-        guard let reply, let eventLoop = context?.eventLoop else { return }
-        switch handler {
+    private func carryOut() {
+        alarm?.clear()
+        guard let (call, match) = request, let reply, let eventLoop = context?.eventLoop else { return }
+        request = nil
+        switch match.route.handler {
         case .reply(let answer):
             do {
                 try answer(call, reply)
@@ -510,169 +485,60 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     // MARK: Answers
 
-    var mayBeFollowed: Bool { isKept && !isContinueAwaited }
+    func answerBegins() -> Bool { machine.answerBegins() == .another }
 
-    func bodyIsAskedFor() { isContinueAwaited = false }
+    func bodyIsAskedFor() { machine.continued() }
 
-    private var isWhole: Bool { if case .whole = request { true } else { false } }
-
-    var isWrittenAwaited: Bool { parent != nil && !isWhole }
+    var isWrittenAwaited: Bool { machine.isWrittenAwaited }
 
     func answered(endsConnection: Bool) {
-        let isRestComing: Bool
-        if parent != nil {
-            // It ends by itself with both sides' ends; until the answer is out, its client's may be on its way.
-            isRestComing = isWrittenAwaited
-        } else {
-            isRestComing = if case .relayed = request { true } else { false }
-            if endsConnection { isKept = false }
-            planFlush()
-        }
-        nextIfOver()
-        // What is left of the request is read and dropped.
-        if !isClosing, isRestComing {
-            relay = nil
-            request = .dropped
-            alarm?.set(.now() + door.idleTimeout)
-            read(true)
-        }
-        if parent != nil { planFlush() }
+        machine.answerCompleted(endsConnection: endsConnection)
+        if parent == nil { flushAfterRead() }
+        perform(machine.advance())
+        // The end of a stream's answer leaves with what `advance` writes.
+        if parent != nil { flushAfterRead() }
     }
 
-    /// The request has come to its end and was answered: the next one's turn, or the connection's end.
-    private func nextIfOver() {
-        guard let reply, reply.isOver, !isClosing else { return }
-        guard isKept else { return closeBehindAnswer() }
-        guard isWhole else { return }
-        self.reply = nil
-        relay = nil
-        request = .none
-        isReadWanted = true
-        alarm?.set(.now() + door.idleTimeout)
-        takeWaiting()
+    private func flushAfterRead() {
+        if delivery == .none { flush() } else { delivery = .flushDue }
     }
 
-    /// - Parameter isOwed: takes one request, whatever the tick has spent: each slice does some work.
-    private func takeWaiting(isOwed: Bool = false) {
-        guard !isTakingWaiting else { return }
-        isTakingWaiting = true
-        var isOwed = isOwed
-        while !isClosing {
-            if isWhole { break }
-            if case .none = request {
-                guard isWritable, !waiting.isEmpty else { break }
-                guard isOwed || turn.mayGoOn else {
-                    goOnLater()
-                    break
-                }
-                isOwed = false
-            }
-            guard let part = waiting.popFirst() else { break }
-            waitingBytes -= Self.weight(of: part)
-            take(part)
-        }
-        isTakingWaiting = false
-        if !isReading { takeInAllThereIs() }
-        readIfWanted()
-    }
-
-    /// Handles the next request in a later slice.
-    private func goOnLater() {
-        guard !isTurnAwaited else { return }
-        isTurnAwaited = true
-        turn.later { [self] in
-            isTurnAwaited = false
-            takeWaiting(isOwed: true)
-            guard !isTurnAwaited else { return }
-            let steps = stepsBehindTurn
-            stepsBehindTurn = []
-            for step in steps { step() }
-            parent?.turnIsOver()
-        }
-    }
-
-    /// Requests that came before the client left, or before an error of its own, are answered first.
-    private func behindTurn(_ step: @escaping () -> Void) { if isTurnAwaited { stepsBehindTurn.append(step) } else { step() } }
-
-    /// Closes when all is written. What was not read to its end has a little while to come.
-    private func closeBehindAnswer() {
-        isClosing = true
-        relay = nil
-        waiting = []
-        waitingBytes = 0
-        switch request {
-        case .none, .whole: isRestRead = true
-        case .begun, .collected, .relayed, .dropped: break
-        }
-        if peer.hasLeft { isRestRead = true }
-        alarm?.set(.now() + door.idleTimeout)
-        isFlushPlanned = false
-        guard let context else { return }
-        if parent == nil {
-            let written = context.eventLoop.makePromise(of: Void.self)
-            written.futureResult.assumeIsolated().whenComplete { [self] _ in answerIsOut() }
-            writer.write(.body(.byteBuffer(ByteBuffer())), to: context, promise: written)
-            writer.flush(context)
-        } else {
-            // Nothing can be written behind the end of a stream, nor needs to be.
-            writer.flush(context)
-            answerIsOut()
-        }
-        readIfWanted()
-    }
-
-    private func answerIsOut() {
-        isAnswerOut = true
-        alarm?.set(.now() + Self.linger)
-        closeIfDone()
-        // This shows the client that no other answer follows. Over TLS, ending one direction would end both.
-        if parent == nil, !isRestRead, !door.isTLS { context?.close(mode: .output, promise: nil) }
-    }
+    private func flush() { if let context { writer.flush(context) } }
 
     func answerIsWritten() {
-        isAnswerWritten = true
-        alarm?.set(.now() + Self.linger)
-        if parent != nil { resetIfAnswered() }
+        perform(.linger)
+        perform(machine.answerWritten())
     }
 
-    private func closeIfDone() {
-        if isAnswerOut, isRestRead { close() }
-    }
-
-    func breakOff() { close() }
+    func breakOff() { perform(machine.close()) }
 
     func handOver(to handler: any ChannelHandler) throws {
-        guard let context, parent == nil else { throw ChannelError.ioOnClosedChannel }
-        isHandedOver = true
-        isKept = false
-        reply = nil
-        relay = nil
+        guard let context, machine.handOver() == .proceed else { throw ChannelError.ioOnClosedChannel }
+        (reply, relay, waiting) = (nil, nil, [])
         alarm?.clear()
         let pipeline = context.pipeline.syncOperations
         let decoder = try pipeline.context(handlerType: ByteToMessageHandler<HTTPRequestDecoder>.self)
         fields.end()
         try pipeline.addHandler(handler, position: .before(self))
-        // What has come behind the request is handed on.
+        // Bytes that arrived after the request are forwarded to the new handler.
         pipeline.removeHandler(context: decoder, promise: nil)
-        if isReadAsked { context.read() }
+        readOn()
     }
 
     func read(_ isWanted: Bool) {
-        isReadWanted = isWanted
-        readIfWanted()
+        machine.demand(isWanted ? .wanted : .held)
+        readOn()
     }
 
     func setAlarm(_ deadline: NIODeadline) { alarm?.set(deadline) }
+}
 
-    /// At the end of the tick, so that answers to what came at once leave at once.
-    private func planFlush() {
-        isFlushPlanned = true
-        if !isReading { flushIfPlanned() }
-    }
-
-    private func flushIfPlanned() {
-        guard isFlushPlanned else { return }
-        isFlushPlanned = false
-        if let context { writer.flush(context) }
+extension HTTPServerRequestPart {
+    fileprivate var kind: HTTPServerStateMachine.Part {
+        switch self {
+        case .head: .head
+        case .body(let bytes): .body(bytes.readableBytes)
+        case .end: .end
+        }
     }
 }

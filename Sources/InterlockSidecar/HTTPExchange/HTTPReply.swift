@@ -192,7 +192,8 @@ package final class HTTPReply {
         var headers = headers
         // The end of an answer to `HEAD` that would come in chunks is told by the end of the connection: it has no chunks.
         isCut = isHead && version != .http2 && status.mayHaveResponseBody && !headers.contains(name: "Content-Length")
-        endsConnection = endsConnection || isCut || version == .http1_0 || !connection.mayBeFollowed
+        let mayBeFollowed = connection.answerBegins()
+        endsConnection = endsConnection || isCut || version == .http1_0 || !mayBeFollowed
         if endsConnection, version != .http2 { headers.replaceOrAdd(name: "Connection", value: "close") }
         writeHead(status, headers)
     }
@@ -358,9 +359,10 @@ struct HTTPBodyWriter: Sendable {
 
 /// The connection of a reply.
 protocol HTTPReplyingConnection: AnyObject {
-    /// Another request may follow: not where a body was not asked for, which may come all the same.
-    var mayBeFollowed: Bool { get }
-    /// The client was told to send its body.
+    /// The head of the answer is about to be written.
+    /// - Returns: whether another request may follow.
+    func answerBegins() -> Bool
+    /// The client was asked for its body.
     func bodyIsAskedFor()
     /// Whether it wants to know when the end of the answer is with the network.
     var isWrittenAwaited: Bool { get }

@@ -1,0 +1,464 @@
+/// The protocol of an HTTP/1.1 connection from a client, which brings one request after another, or of one stream of an
+/// HTTP/2 connection: the progress of the request and its answer, the parts that wait, and when to read. The machine
+/// is pure: it takes events and returns actions, which the channel handler carries out.
+///
+/// Every request that begins ends once: with its answer and its rest, or with its connection, which closes or is handed
+/// over. Parts are delivered in the order in which they arrived, and none once the connection closes.
+package struct HTTPServerStateMachine: Sendable {
+    package typealias Carrier = HTTPClientStateMachine.Carrier
+
+    package enum Part: Equatable, Sendable {
+        case head
+        /// This many bytes of the body.
+        case body(Int)
+        case end
+    }
+
+    /// The connection's use after a request.
+    package enum Succession: Sendable {
+        case another
+        /// Another request, provided that the client is asked for its body, which may otherwise come all the same.
+        case afterContinue
+        case last
+        /// The request asks for another protocol: it is the last, and the decoder keeps what follows.
+        case otherProtocol
+    }
+
+    /// The recipient of a request's body.
+    package enum Receiver: Sendable {
+        /// The first part after the head decides.
+        case undecided
+        case collector
+        case relay
+        /// The rest is dropped.
+        case nobody
+    }
+
+    /// Whether the receiver of a body takes more of it.
+    package enum Demand: Sendable { case wanted, held }
+
+    /// The cause of an error: `malformed` if the client has broken the protocol, and what follows cannot be read.
+    package enum Cause: Sendable { case malformed, disconnection }
+
+    // MARK: Actions
+
+    package enum StepAction: Sendable { case proceed, refuse }
+
+    package enum WaitingAction: Sendable {
+        /// Pass the part to `take`.
+        case take
+        /// Let the part wait, behind others.
+        case wait
+        /// Let the part wait, and call `turnCame` in a later slice.
+        case waitForTurn
+    }
+
+    package enum PartAction: Equatable, Sendable {
+        /// Call `begin`, and admit or refuse the request.
+        case begin
+        /// Choose a receiver, and pass the part again.
+        case choose
+        case collect
+        /// The collected request is complete: carry it out.
+        case carryOut
+        case relay
+        /// Relay the end, then call `advance`.
+        case relayEnd
+        case drop(Action)
+    }
+
+    package enum Action: Equatable, Sendable {
+        case none
+        /// Extend the idle deadline.
+        case extend
+        /// Set a short deadline.
+        case linger
+        /// Release the request, extend the idle deadline, and take the parts that wait.
+        case awaitRequest
+        /// Release the receiver, extend the idle deadline, and read on.
+        case dropRest
+        case dropWaiting
+        /// Release the receiver, drop the parts that wait, and call `outputIsOut` once everything is written.
+        case finish
+        case close
+        case closeOutput
+        /// Stop the client's upload on a stream that has its answer (RFC 9113, section 8.1).
+        case reset
+        /// Treat the error as the client's departure, and close the channel.
+        case leave
+        /// Report to the reply that the client has left.
+        case reportDeparture
+        /// Report writability to the relay.
+        case reportWritability
+        /// Report the deadline to the relay.
+        case reportAlarm
+        /// Answer with the problem, or break off an answer that has begun.
+        case breakRequest
+        /// Answer with the problem: the request cannot be read.
+        case refuse
+    }
+
+    // MARK: States
+
+    private enum State {
+        /// No request is under way.
+        case idle
+        case exchanging(Exchange)
+        /// Nothing more is answered, and what still comes is dropped.
+        case closing(Output, Rest)
+        /// The client's bytes belong to another handler.
+        case handedOver
+        case closed
+    }
+
+    /// A request and its answer, until both are over.
+    private struct Exchange {
+        enum Answer { case awaited, begun, complete }
+        /// `gone` if the client has left, or its key was removed: the rest of the request is not waited for.
+        enum Client { case present, gone }
+
+        var succession: Succession
+        var receiver = Receiver.undecided
+        var demand = Demand.wanted
+        var rest = Rest.coming
+        var answer = Answer.awaited
+        var client = Client.present
+
+        /// The rest to wait for if the connection closes.
+        var lastRest: Rest { rest == .coming && client == .gone ? .read : rest }
+
+        mutating func endSuccession() { if succession != .otherProtocol { succession = .last } }
+
+        mutating func endRest() { rest = succession == .otherProtocol ? .undecodable : .read }
+    }
+
+    /// The rest of a request: `undecodable` if it is read, and the decoder would keep what follows.
+    private enum Rest { case coming, read, undecodable }
+    /// What was written before the end of the connection: `out` if the network has it.
+    private enum Output { case pending, out }
+    /// The taking of parts that wait. A `first` request is taken whatever the tick has spent: each slice does some work.
+    private enum Taking { case none, underWay, first, turnAwaited }
+    private enum Read { case none, requested }
+
+    /// Reading pauses once parts of this weight wait.
+    private static let mostWaiting = 64 * 1024
+
+    package let carrier: Carrier
+    private var state = State.idle
+    private var taking = Taking.none
+    private var waitingWeight = 0
+    private var read = Read.none
+    package private(set) var unwanted: UnwantedBody
+
+    package init(_ carrier: Carrier) {
+        self.carrier = carrier
+        unwanted = UnwantedBody(carrier)
+    }
+
+    private mutating func change(_ apply: (inout Exchange) -> Void) {
+        guard case .exchanging(var exchange) = state else { return }
+        apply(&exchange)
+        state = .exchanging(exchange)
+    }
+}
+
+// MARK: - Parts
+
+extension HTTPServerStateMachine {
+    /// A part was decoded.
+    /// - Parameter mayBegin: whether the present slice has time for a request.
+    package mutating func arrived(
+        _ part: Part, isWritable: @autoclosure () -> Bool, mayBegin: @autoclosure () -> Bool
+    ) -> WaitingAction {
+        let isFirst = waitingWeight == 0 && taking == .none
+        switch state {
+        case .exchanging(let exchange) where isFirst && exchange.rest == .coming: return .take
+        case .closing, .handedOver, .closed: return .take
+        case .idle where isFirst && isWritable():
+            guard part == .head, !mayBegin() else { return .take }
+            taking = .turnAwaited
+        case .idle, .exchanging: break
+        }
+        waitingWeight += part.weight
+        return taking == .turnAwaited && isFirst ? .waitForTurn : .wait
+    }
+
+    /// Takes a part that has nothing to wait for.
+    package mutating func take(_ part: Part) -> PartAction {
+        switch (state, part) {
+        case (.idle, .head): return .begin
+        case (.exchanging(let exchange), _) where exchange.rest == .coming: return take(part, exchange.receiver)
+        case (.closing(let output, let rest), .end): return .drop(endRest(rest, output))
+        case (_, .body(let count)): return .drop(drop(count))
+        case (_, .head), (_, .end): return .drop(.none)
+        }
+    }
+
+    private mutating func take(_ part: Part, _ receiver: Receiver) -> PartAction {
+        if part == .end, receiver != .undecided { change { $0.endRest() } }
+        switch (receiver, part) {
+        case (.undecided, _): return .choose
+        case (_, .head): return .drop(.none)
+        case (.collector, .body): return .collect
+        case (.collector, .end): return .carryOut
+        case (.relay, .body): return .relay
+        case (.relay, .end): return .relayEnd
+        case (.nobody, .end): return .drop(advance())
+        case (.nobody, .body(let count)):
+            let action = drop(count)
+            return .drop(action == .none && carrier == .connection ? .extend : action)
+        }
+    }
+
+    /// Drops part of a body. An endless one ends the connection, or its stream, once the client has had time to read the
+    /// answer.
+    package mutating func drop(_ count: Int) -> Action {
+        guard unwanted.drop(count) else { return .none }
+        guard carrier == .connection else { return unwanted.mayBeStopped ? .reset : .none }
+        change { $0.endSuccession() }
+        return advance()
+    }
+
+    package var isTurnAwaited: Bool { taking == .turnAwaited }
+
+    /// The awaited slice has begun. `nextWaiting` follows until it says `wait`.
+    package mutating func turnCame() { taking = .first }
+
+    /// - Returns: whether `nextWaiting` follows. Otherwise the parts are being taken already, or wait for a slice.
+    package mutating func beginTaking() -> StepAction {
+        guard taking == .none else { return .refuse }
+        taking = .underWay
+        return .proceed
+    }
+
+    /// - Parameters:
+    ///   - next: the first part that waits.
+    ///   - mayGoOn: whether the present slice has time for another request.
+    package mutating func nextWaiting(
+        _ next: Part?, isWritable: @autoclosure () -> Bool, mayGoOn: @autoclosure () -> Bool
+    ) -> WaitingAction {
+        let isFirst = taking == .first
+        taking = .none
+        switch (state, next) {
+        case (.idle, let next?) where isWritable():
+            guard isFirst || mayGoOn() else {
+                taking = .turnAwaited
+                return .waitForTurn
+            }
+            waitingWeight -= next.weight
+        case (.exchanging(let exchange), let next?) where exchange.rest == .coming: waitingWeight -= next.weight
+        case (.idle, _), (.exchanging, _), (.closing, _), (.handedOver, _), (.closed, _): return .wait
+        }
+        taking = .underWay
+        return .take
+    }
+
+    package mutating func readRequested() { read = .requested }
+
+    /// - Returns: whether to carry out now a read that was requested.
+    package mutating func takeRead(isWritable: @autoclosure () -> Bool) -> StepAction {
+        guard read == .requested, waitingWeight < Self.mostWaiting, !unwanted.isTooMuch else { return .refuse }
+        switch state {
+        // Answers that nobody reads must not pile up.
+        case .idle: guard isWritable() else { return .refuse }
+        case .exchanging(let exchange): guard exchange.demand == .wanted, exchange.rest != .undecodable else { return .refuse }
+        case .closing(_, let rest): guard rest != .undecodable else { return .refuse }
+        case .handedOver, .closed: break
+        }
+        read = .none
+        return .proceed
+    }
+}
+
+// MARK: - The request and its answer
+
+extension HTTPServerStateMachine {
+    /// - Parameter announced: the length of a stream's body, if the head announces one.
+    package mutating func begin(_ succession: Succession, announced: Int?) {
+        guard case .idle = state else { return }
+        state = .exchanging(Exchange(succession: succession))
+        unwanted.begin(announced: announced)
+    }
+
+    /// Whether a receiver must be chosen before more comes.
+    package var isReceiverAwaited: Bool {
+        if case .exchanging(let exchange) = state { exchange.receiver == .undecided } else { false }
+    }
+
+    /// The rest of the request goes to this receiver.
+    package mutating func receives(_ receiver: Receiver, _ demand: Demand = .wanted) {
+        change { ($0.receiver, $0.demand) = (receiver, demand) }
+    }
+
+    package mutating func demand(_ demand: Demand) { change { $0.demand = demand } }
+
+    /// The client was asked for the body, or there is none.
+    package mutating func continued() { change { if $0.succession == .afterContinue { $0.succession = .another } } }
+
+    /// - Returns: the announcement that the answer makes of the connection's use.
+    package mutating func answerBegins() -> Succession {
+        change { $0.answer = .begun }
+        return if case .exchanging(let exchange) = state { exchange.succession } else { .last }
+    }
+
+    /// Whether `answerWritten` follows an answer that completes now.
+    package var isWrittenAwaited: Bool {
+        switch state {
+        case .exchanging(let exchange): carrier == .stream && exchange.rest == .coming
+        case .closing(_, let rest): carrier == .stream && rest == .coming
+        case .idle, .handedOver, .closed: false
+        }
+    }
+
+    /// The answer is complete. `advance` follows.
+    package mutating func answerCompleted(endsConnection: Bool) {
+        change { $0.answer = .complete }
+        if endsConnection, carrier == .connection { change { $0.endSuccession() } }
+    }
+
+    /// Proceeds to the next request, or to the connection's end, if the answer is complete and nothing is missing.
+    package mutating func advance() -> Action {
+        guard case .exchanging(let exchange) = state, exchange.answer == .complete else { return .none }
+        switch exchange.succession {
+        case .last, .otherProtocol: return finish(exchange.lastRest)
+        case .another, .afterContinue: break
+        }
+        if exchange.rest != .coming {
+            state = .idle
+            return .awaitRequest
+        }
+        // A stream ends by itself with both sides' ends; until its answer is out, the client's may be on its way.
+        guard carrier == .stream || exchange.receiver != .nobody else { return .none }
+        receives(.nobody)
+        return .dropRest
+    }
+
+    /// The end of a stream's answer was passed to the network.
+    package mutating func answerWritten() -> Action {
+        unwanted.answerWritten()
+        return unwanted.mayBeStopped ? .reset : .none
+    }
+
+    /// The relay hands the channel over to another handler.
+    package mutating func handOver() -> StepAction {
+        guard carrier == .connection, case .exchanging(let exchange) = state, exchange.answer == .awaited else { return .refuse }
+        (state, waitingWeight) = (.handedOver, 0)
+        return .proceed
+    }
+}
+
+// MARK: - The connection
+
+extension HTTPServerStateMachine {
+    private mutating func finish(_ rest: Rest = .read) -> Action {
+        (state, waitingWeight) = (.closing(.pending, rest), 0)
+        return .finish
+    }
+
+    /// Everything before the end is written. The rest of the last request has a while to come.
+    package mutating func outputIsOut() -> Action {
+        guard case .closing(_, let rest) = state else { return .none }
+        guard rest == .coming else { return close() }
+        state = .closing(.out, rest)
+        // This shows the client that no other answer follows.
+        return carrier == .connection ? .closeOutput : .none
+    }
+
+    private mutating func endRest(_ rest: Rest, _ output: Output) -> Action {
+        guard output == .pending else { return close() }
+        if rest == .coming { state = .closing(output, .read) }
+        return .none
+    }
+
+    /// The channel is closed, or has ended.
+    @discardableResult
+    package mutating func close() -> Action {
+        state = .closed
+        return .close
+    }
+
+    package func writabilityChanged(_ isWritable: Bool) -> Action {
+        switch state {
+        case .exchanging(let exchange) where exchange.receiver == .relay: .reportWritability
+        case .exchanging(let exchange) where isWritable && exchange.answer == .complete: .extend
+        case .closing(.pending, _) where isWritable: .extend
+        case .idle where isWritable: .awaitRequest
+        case .idle, .exchanging, .closing, .handedOver, .closed: .none
+        }
+    }
+
+    /// The client sends nothing more.
+    package mutating func clientLeft() -> Action {
+        change { $0.client = .gone }
+        if case .closing(let output, let rest) = state { return endRest(rest, output) }
+        return finishUnlessAnswering() ?? .reportDeparture
+    }
+
+    /// No other request follows.
+    /// - Returns: `nil` if an answer is still to come.
+    private mutating func finishUnlessAnswering() -> Action? {
+        change { $0.endSuccession() }
+        switch state {
+        case .idle: return finish()
+        case .exchanging(let exchange): return exchange.answer == .complete ? finish(exchange.lastRest) : nil
+        case .handedOver, .closing, .closed: return Action.none
+        }
+    }
+
+    package mutating func failed(_ cause: Cause) -> Action {
+        switch (state, cause) {
+        // Requests that wait until the client reads cannot be answered before this one.
+        case (.idle, .malformed) where waitingWeight == 0:
+            state = .exchanging(Exchange(succession: .last, receiver: .nobody))
+            return .refuse
+        case (.idle, .malformed): return finish()
+        case (.exchanging(let exchange), .malformed) where exchange.client == .present:
+            if let action = finishUnlessAnswering() { return action }
+            guard exchange.rest == .coming else {
+                // A complete request is answered first.
+                waitingWeight = 0
+                return .dropWaiting
+            }
+            receives(.nobody)
+            return .breakRequest
+        case (.idle, .disconnection), (.exchanging, _), (.closing, _), (.handedOver, _), (.closed, _): return .leave
+        }
+    }
+
+    /// The deadline has passed.
+    package mutating func timedOut() -> Action {
+        guard case .exchanging(let exchange) = state, exchange.receiver == .relay, exchange.answer != .complete else {
+            return close()
+        }
+        return .reportAlarm
+    }
+
+    /// The sidecar goes down: no further request is taken. A client that does not read cannot delay this.
+    package mutating func goDown(isWritable: @autoclosure () -> Bool) -> Action {
+        change { $0.endSuccession() }
+        switch state {
+        case .idle: return finish()
+        case .exchanging(let exchange) where exchange.receiver == .relay: return .none
+        // Everything is answered: the output has a moment to leave.
+        case .closing(.pending, .read): return .linger
+        case .exchanging, .closing: return isWritable() ? .none : .linger
+        case .handedOver: return close()
+        case .closed: return .none
+        }
+    }
+
+    /// The key of the last accepted request was removed.
+    package mutating func callerRemoved() -> Action {
+        if case .handedOver = state { return close() }
+        if carrier == .connection, let action = finishUnlessAnswering() { return action }
+        guard case .exchanging(let exchange) = state, exchange.answer != .complete else { return .none }
+        change { $0.client = .gone }
+        // Event streams end by themselves. A client that does not read them has a moment for that.
+        return exchange.answer == .awaited || exchange.receiver == .relay ? .breakRequest : .linger
+    }
+}
+
+extension HTTPServerStateMachine.Part {
+    /// The part's contribution to the bytes that may wait.
+    fileprivate var weight: Int { if case .body(let count) = self { max(1, count) } else { 256 } }
+}

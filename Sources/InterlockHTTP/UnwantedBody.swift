@@ -1,0 +1,50 @@
+/// The body of a request that was answered before its end. Only a little of it is read, in small pieces.
+package struct UnwantedBody: Sendable {
+    package enum ReadLength: Sendable { case usual, little }
+
+    private enum Answer { case pending, written }
+
+    /// The most bytes read of a connection's body; the last read brings it to 64 KiB at most.
+    private static let most = 60 * 1024
+    /// The same for a stream; its window allows up to 48 KiB more.
+    private static let mostOfStream = 16 * 1024
+    /// A stream's body that announces at most this many bytes is read to its end. Some clients (httpx) wait for the
+    /// window before they read the answer, and do not notice that the stream was reset.
+    private static let mostAnnounced = 112 * 1024
+
+    private let carrier: HTTPServerStateMachine.Carrier
+    private var limit: Int
+    private var dropped = 0
+    private var answer = Answer.pending
+
+    init(_ carrier: HTTPServerStateMachine.Carrier) {
+        self.carrier = carrier
+        limit = carrier == .stream ? Self.mostOfStream : Self.most
+    }
+
+    /// Whether enough was read.
+    var isTooMuch: Bool { dropped > limit }
+
+    /// Whether enough was read, and the client can read its answer.
+    var mayBeStopped: Bool { isTooMuch && answer == .written }
+
+    /// The end of a stream's answer was passed to the network.
+    mutating func answerWritten() { answer = .written }
+
+    /// The length of reads from a connection's socket.
+    package var readLength: ReadLength { carrier == .connection && dropped > 0 ? .little : .usual }
+
+    /// - Returns: whether this part exceeds the limit.
+    mutating func drop(_ count: Int) -> Bool {
+        guard !isTooMuch else { return false }
+        dropped += count
+        return isTooMuch
+    }
+
+    /// Starts over for another request.
+    /// - Parameter announced: the length that a stream's request announces.
+    mutating func begin(announced: Int?) {
+        (dropped, answer) = (0, .pending)
+        if carrier == .stream { limit = announced ?? .max <= Self.mostAnnounced ? .max : Self.mostOfStream }
+    }
+}
