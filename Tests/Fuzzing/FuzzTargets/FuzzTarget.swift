@@ -24,6 +24,9 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
     /// The events of a connection from a RESP client, in any order: a byte that chooses plain text or TLS, then a byte for
     /// each event.
     case client
+    /// The events of a client's connection, in any order: a byte that chooses HTTP/1.1 or a stream, then a byte for each
+    /// event.
+    case server
 
     /// Parses `input`. Equal inputs have equal results.
     /// - Throws: `FuzzFinding` if a promise is broken. Some promises can only be broken by a crash.
@@ -40,6 +43,7 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
         case .upstream: try UpstreamPromises.check(input)
         case .connection: try ConnectionPromises.check(input)
         case .client: try ClientPromises.check(input)
+        case .server: try ServerPromises.check(input)
         }
     }
 }

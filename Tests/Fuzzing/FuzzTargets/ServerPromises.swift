@@ -1,0 +1,283 @@
+import InterlockHTTP
+
+/// The promises of `HTTPServerStateMachine` under any order of events: each request that begins is answered at most once
+/// and ends once, parts are taken in the order in which they arrived, none is lost while the connection is open, and
+/// nothing is delivered once it closes.
+enum ServerPromises {
+    /// - Parameter input: a byte that chooses HTTP/1.1 or a stream, then one byte for each event.
+    static func check(_ input: [UInt8]) throws(FuzzFinding) {
+        guard let first = input.first else { return }
+        var connection = Connection(first & 1 == 0 ? .connection : .stream)
+        for byte in input.dropFirst() { try connection.meet(event: Int(byte) % 24, choice: Int(byte) / 24) }
+        try connection.finish()
+    }
+
+    private typealias Machine = HTTPServerStateMachine
+
+    private enum Reply {
+        case none, awaited, begun, over
+    }
+
+    private enum Phase {
+        case open, handedOver, closing, closed
+    }
+
+    /// A state machine and the effects of its actions so far.
+    private struct Connection {
+        private var machine: Machine
+        private var phase = Phase.open
+        private var reply = Reply.none
+        private var receiver = Machine.Receiver.undecided
+        private var begun = 0
+        private var ended = 0
+        /// The parts that wait, each with the number under which it arrived.
+        private var waiting: [(number: Int, part: Machine.Part)] = []
+        private var arrived = 0
+        private var taken = 0
+        /// The client is within a message.
+        private var isInMessage = false
+        /// A request has been taken up to here and not to its end.
+        private var isRestComing = false
+        private var isInputOver = false
+        private var isTaking = false
+        private var isTurnAwaited = false
+        private var isWritable = true
+        private var isWritabilityReported = true
+        private var isReadRequested = false
+        private var isEndOnItsWay = false
+        private var isEndWritten = false
+
+        init(_ carrier: Machine.Carrier) {
+            machine = Machine(carrier)
+        }
+
+        private var isLive: Bool { reply == .awaited || reply == .begun }
+
+        mutating func meet(event: Int, choice: Int) throws(FuzzFinding) {
+            switch event {
+            case 0..<6: try arrive(event, choice)
+            case 6..<9: try takeWaiting(choice)
+            case 9..<16: try answer(event, choice)
+            default: try change(event, choice)
+            }
+            try expect(isTurnAwaited == machine.isTurnAwaited, "a turn is awaited: \(machine.isTurnAwaited), \(isTurnAwaited)")
+            guard phase == .open, !isTaking, !isTurnAwaited, !waiting.isEmpty else { return }
+            let isIdle = reply == .none && isWritable && isWritabilityReported
+            try expect(!isIdle && !isRestComing, "parts wait for nothing")
+        }
+
+        mutating func finish() throws(FuzzFinding) {
+            try perform(machine.close())
+            for event in 0..<24 { try meet(event: event, choice: 1) }
+            try expect(begun == ended, "\(begun) requests have \(ended) ends")
+            try expect(waiting.isEmpty, "\(waiting.count) parts wait on a closed connection")
+        }
+
+        // MARK: Parts
+
+        private mutating func arrive(_ event: Int, _ choice: Int) throws(FuzzFinding) {
+            // A stream carries one message. Nothing follows the end of the input, or an error of the decoder.
+            guard !isInputOver, isInMessage || machine.carrier == .connection || arrived == 0 else { return }
+            let part: Machine.Part = !isInMessage ? .head : event < 3 ? .end : .body(choice == 0 ? 70_000 : choice)
+            isInMessage = part != .end
+            arrived += 1
+            switch machine.arrived(part, isWritable: isWritable, mayBegin: choice & 1 == 0) {
+            case .take: try take(arrived, part, choice)
+            case .wait: waiting.append((arrived, part))
+            case .waitForTurn:
+                waiting.append((arrived, part))
+                try awaitTurn()
+            }
+        }
+
+        private mutating func awaitTurn() throws(FuzzFinding) {
+            try expect(!isTurnAwaited && phase == .open, "a turn is awaited twice, or by a connection that is \(phase)")
+            isTurnAwaited = true
+        }
+
+        private mutating func takeWaiting(_ choice: Int) throws(FuzzFinding) {
+            let isOwed = isTurnAwaited && !isTaking
+            if isOwed {
+                machine.turnCame()
+                (isTurnAwaited, isTaking) = (false, true)
+            }
+            guard isTaking else { return }
+            switch machine.nextWaiting(waiting.first?.part, isWritable: isWritable, mayGoOn: choice & 1 == 0) {
+            case .take:
+                let next = waiting.removeFirst()
+                try take(next.number, next.part, choice)
+            case .wait: isTaking = false
+            case .waitForTurn:
+                isTaking = false
+                try expect(!isOwed, "a turn takes no request")
+                try awaitTurn()
+            }
+        }
+
+        private mutating func take(_ number: Int, _ part: Machine.Part, _ choice: Int) throws(FuzzFinding) {
+            try expect(phase != .open || number == taken + 1, "part \(number) is taken after \(taken)")
+            taken = number
+            var action = machine.take(part)
+            if action == .choose {
+                try deliver(part, to: .undecided)
+                choose([.collector, .relay, .nobody][choice % 3], isEmpty: part == .end)
+                action = machine.take(part)
+            }
+            if part == .end { isRestComing = false }
+            switch action {
+            case .begin: try begin(choice)
+            case .choose: throw FuzzFinding("a receiver is chosen twice")
+            case .collect, .carryOut: try deliver(part, to: .collector)
+            case .relay: try deliver(part, to: .relay)
+            case .relayEnd:
+                try deliver(part, to: .relay)
+                try perform(machine.advance())
+            case .drop(let action):
+                try expect(phase != .open || receiver == .nobody, "\(part) is lost")
+                try perform(action)
+            }
+        }
+
+        private mutating func begin(_ choice: Int) throws(FuzzFinding) {
+            try expect(phase == .open && reply == .none && !isRestComing, "a request begins while \(phase), \(reply)")
+            let successions: [Machine.Succession] = [.another, .another, .afterContinue, .last, .otherProtocol]
+            machine.begin(successions[choice % successions.count], announced: choice > 5 ? nil : choice * 1000)
+            (begun, reply, receiver) = (begun + 1, .awaited, .undecided)
+            (isRestComing, isEndOnItsWay, isEndWritten) = (true, false, false)
+        }
+
+        private mutating func choose(_ receiver: Machine.Receiver, isEmpty: Bool) {
+            if isEmpty { machine.continued() }
+            self.receiver = receiver
+            machine.receives(receiver, receiver == .relay && !isEmpty ? .held : .wanted)
+        }
+
+        private func deliver(_ part: Machine.Part, to receiver: Machine.Receiver) throws(FuzzFinding) {
+            try expect(self.receiver == receiver, "\(part) is delivered to \(receiver), not \(self.receiver)")
+            try expect(phase == .open && isLive, "\(part) is delivered while \(phase), \(reply)")
+        }
+
+        // MARK: Answers
+
+        private mutating func answer(_ event: Int, _ choice: Int) throws(FuzzFinding) {
+            switch event {
+            case 9: try beginAnswer()
+            case 10: try completeAnswer(endsConnection: choice == 1)
+            case 11:
+                try beginAnswer()
+                try completeAnswer(endsConnection: choice == 1)
+            case 12 where isEndOnItsWay:
+                (isEndOnItsWay, isEndWritten) = (false, true)
+                try perform(machine.answerWritten())
+            case 13 where isLive: machine.demand(choice & 1 == 0 ? .wanted : .held)
+            case 14 where reply == .awaited: machine.continued()
+            case 15 where reply == .awaited && receiver == .relay:
+                guard machine.handOver() == .proceed else { return }
+                try expect(phase == .open && machine.carrier == .connection, "a connection is handed over while \(phase)")
+                (phase, waiting) = (.handedOver, [])
+                end()
+            default: break
+            }
+        }
+
+        private mutating func beginAnswer() throws(FuzzFinding) {
+            guard reply == .awaited else { return }
+            reply = .begun
+            let succession = machine.answerBegins()
+            try expect(succession == .last || phase == .open, "an answer may be followed while \(phase)")
+        }
+
+        private mutating func completeAnswer(endsConnection: Bool) throws(FuzzFinding) {
+            guard reply == .begun else { return }
+            reply = .over
+            isEndOnItsWay = machine.isWrittenAwaited
+            machine.answerCompleted(endsConnection: endsConnection)
+            try perform(machine.advance())
+        }
+
+        private mutating func end() {
+            guard reply != .none else { return }
+            (reply, ended) = (.none, ended + 1)
+        }
+
+        // MARK: The connection
+
+        private mutating func change(_ event: Int, _ choice: Int) throws(FuzzFinding) {
+            switch event {
+            case 16:
+                if isWritabilityReported || choice & 1 == 0 { isWritable.toggle() }
+                isWritabilityReported = choice & 1 == 0
+                if isWritabilityReported { try perform(machine.writabilityChanged(isWritable)) }
+            case 17: try read(isRequested: choice & 1 == 0)
+            case 18 where !isTurnAwaited:
+                isInputOver = true
+                try perform(machine.clientLeft())
+            case 19 where !isTurnAwaited && !isInputOver:
+                isInputOver = true
+                try perform(machine.failed(choice & 1 == 0 ? .malformed : .disconnection))
+            case 19 where isInputOver: try perform(machine.drop(choice * 10_000))
+            case 20: try perform(choice & 1 == 0 ? machine.goDown(isWritable: isWritable) : machine.timedOut())
+            case 21: try perform(machine.callerRemoved())
+            case 22 where choice == 1: try perform(machine.close())
+            case 22 where phase == .closing:
+                let action = machine.outputIsOut()
+                try expect(action == .close || isRestComing, "a connection stays without anything to wait for")
+                try perform(action)
+            case 23 where machine.isReceiverAwaited: choose(choice & 1 == 0 ? .collector : .relay, isEmpty: false)
+            default: break
+            }
+        }
+
+        private mutating func read(isRequested: Bool) throws(FuzzFinding) {
+            if isRequested {
+                isReadRequested = true
+                machine.readRequested()
+            }
+            guard machine.takeRead(isWritable: isWritable) == .proceed else { return }
+            try expect(isReadRequested, "a read is carried out that was not requested")
+            try expect(phase != .open || reply != .none || isWritable, "a client that reads nothing is read")
+            isReadRequested = false
+        }
+
+        private mutating func perform(_ action: Machine.Action) throws(FuzzFinding) {
+            switch action {
+            case .none, .extend, .linger: break
+            case .awaitRequest:
+                try expect(phase == .open && !isLive && !isRestComing, "a request is awaited while \(phase), \(reply)")
+                end()
+                if machine.beginTaking() == .proceed { isTaking = true }
+            case .dropRest:
+                try expect(phase == .open && reply == .over && isRestComing, "a rest is dropped while \(phase), \(reply)")
+                receiver = .nobody
+            case .dropWaiting: (waiting, taken) = ([], arrived)
+            case .finish:
+                try expect(phase == .open && !isLive, "the connection ends while \(phase), \(reply)")
+                (phase, waiting) = (.closing, [])
+                end()
+            case .close:
+                (phase, waiting) = (.closed, [])
+                end()
+            case .closeOutput: try expect(phase == .closing && machine.carrier == .connection, "the output ends while \(phase)")
+            case .reset: try expect(machine.carrier == .stream && isEndWritten, "a stream is reset before its answer is out")
+            case .leave:
+                try perform(machine.clientLeft())
+                try perform(machine.close())
+            case .reportDeparture: try expect(phase == .open && isLive, "a departure is reported while \(phase), \(reply)")
+            case .reportWritability, .reportAlarm:
+                try expect(receiver == .relay && isLive, "\(action) while \(phase), \(reply)")
+            case .breakRequest: try breakRequest()
+            case .refuse:
+                try expect(phase == .open && reply == .none && waiting.isEmpty, "a refusal overtakes a request")
+                (begun, reply, receiver, isRestComing) = (begun + 1, .awaited, .nobody, true)
+                try breakRequest()
+            }
+        }
+
+        private mutating func breakRequest() throws(FuzzFinding) {
+            try expect(phase == .open && isLive, "a request is broken while \(phase), \(reply)")
+            guard reply == .awaited else { return try perform(machine.close()) }
+            try beginAnswer()
+            try completeAnswer(endsConnection: true)
+        }
+    }
+}
