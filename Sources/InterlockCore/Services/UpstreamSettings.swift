@@ -71,28 +71,6 @@ extension ConnectionSettings: DigestedSetting {
     package var digestedParts: Parts { [("idle", idle), ("maximumAge", maximumAge)] }
 }
 
-/// How often the proxy tries again. Only idempotent calls without a body are, and only within the budget.
-package struct RetrySettings: Hashable, Sendable {
-    /// The most tries after the first; 0: none.
-    package var attempts: Int
-    /// Retries may be at most this share of the calls, 0…1, so that they cannot multiply an outage.
-    package var budget: Double
-    /// So many retries a second are always allowed.
-    package var minimumPerSecond: Int
-
-    package init(attempts: Int = 1, budget: Double = 0.1, minimumPerSecond: Int = 1) {
-        self.attempts = attempts
-        self.budget = budget
-        self.minimumPerSecond = minimumPerSecond
-    }
-}
-
-extension RetrySettings: DigestedSetting {
-    package var digestedParts: Parts {
-        [("attempts", attempts), ("budget", budget), ("minimumPerSecond", minimumPerSecond)]
-    }
-}
-
 /// What is answered when the service cannot be called: open, limited, busy, or the call itself failed.
 package enum FallbackSettings: Hashable, Sendable {
     /// Always the same answer.
@@ -108,50 +86,5 @@ extension FallbackSettings: DigestedSetting {
             [("fixed.status", status), ("fixed.body", body), ("fixed.mediaType", mediaType)]
         case .lastGood(let maximumAge): [("lastGood.maximumAge", maximumAge)]
         }
-    }
-}
-
-/// Decides whether the proxy may try a call again, so that retries cannot multiply an outage.
-///
-/// Two token buckets, as in Finagle's `RetryBudget`: each call puts its share of a retry into one, and time fills the other
-/// at the least rate that is always allowed. Both are bounded, so that a quiet hour cannot be spent in a storm.
-package struct RetryBudget: Sendable {
-    /// The most retries that calls can save up.
-    package static let largestSavings = 100.0
-
-    private let settings: RetrySettings
-    private var savings = 0.0
-    private var allowance: Double
-    private var allowanceAt: Instant?
-
-    package init(settings: RetrySettings) {
-        self.settings = settings
-        allowance = Double(settings.minimumPerSecond)
-    }
-
-    /// A call was made that is not a retry itself.
-    package mutating func noteCall() {
-        savings = min(Self.largestSavings, savings + settings.budget)
-    }
-
-    /// Takes one retry, if there is one.
-    package mutating func takeRetry(now: Instant) -> Bool {
-        refill(now: now)
-        if allowance >= 1 {
-            allowance -= 1
-            return true
-        }
-        // Tenths that were added up ten times come to a little less than one.
-        guard savings >= 1 - 1e-9 else { return false }
-        savings = max(0, savings - 1)
-        return true
-    }
-
-    private mutating func refill(now: Instant) {
-        defer { allowanceAt = now }
-        guard let allowanceAt, now > allowanceAt else { return }
-        let seconds = Double(now.nanoseconds - allowanceAt.nanoseconds) / 1e9
-        let rate = Double(settings.minimumPerSecond)
-        allowance = min(rate, allowance + seconds * rate)
     }
 }

@@ -250,14 +250,14 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         exchange.send(part)
     }
 
-    func upstreamMayRepeat() -> Bool {
+    func upstreamMayResend() -> Bool {
         guard case .trying = stage, let parts = kept.takeAll() else { return false }
         early = parts + early
         if !isBodyWhole { reply.read(false) }
         return true
     }
 
-    func upstreamIsAskedAgain() { arm() }
+    func upstreamIsResending() { arm() }
 
     func upstreamInforms(_ head: HTTPResponseHead) {
         // The sidecar sends `100` itself, and a client that does not read gets no further responses.
@@ -272,7 +272,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         guard case .trying = stage else { return }
         trace?.answered(head.status)
         let mayFareBetter = Self.retriedStatuses.contains(head.status.code) && exchange.retryAfterMilliseconds == nil
-        guard mayFareBetter, pause() else { return relay(head, exchange) }
+        guard mayFareBetter, beginRetry() else { return relay(head, exchange) }
         exchange.hold()
         trace?.tryEnded()
         exchange.reportGood()
@@ -301,7 +301,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         trace?.tryFailed(failure.reason)
         switch stage {
         case .trying:
-            if failure.mayBeRetried, pause() { last = .failed(failure) } else { conclude(.failed(failure)) }
+            if failure.mayBeRetried, beginRetry() { last = .failed(failure) } else { conclude(.failed(failure)) }
         case .relaying:
             call.span?.fail(failure.reason)
             stage = .over
@@ -316,8 +316,12 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         return fields
     }
 
-    /// Whether the call is tried again, apart from others that failed with it.
-    private func pause() -> Bool {
+    /// Begins the pause before a retry, which needs a permit of its own. Calls with a body and methods that are not
+    /// idempotent, such as POST, are never retried. The pause is random, so that calls that failed together come apart.
+    ///
+    /// A resend under the same permit is another matter: see `UpstreamExchange.resend`.
+    /// - Returns: `false` if the call is not retried.
+    private func beginRetry() -> Bool {
         guard let upstream, tries <= upstream.settings.retries.attempts, !hasBody, call.head.method.isIdempotent
         else { return false }
         let now = NIODeadline.now()

@@ -10,9 +10,9 @@ protocol UpstreamExchangeOwner: AnyObject {
     func upstreamTakes(_ exchange: UpstreamExchange)
     /// Returns whether everything sent of the request's body can be resent. If so, `upstreamTakes` or a failure
     /// follows.
-    func upstreamMayRepeat() -> Bool
+    func upstreamMayResend() -> Bool
     /// Begins its times anew: the request is sent once more.
-    func upstreamIsAskedAgain()
+    func upstreamIsResending()
     /// Passes on an informational response; the answer or another such response follows.
     func upstreamInforms(_ head: HTTPResponseHead)
     func upstreamAnswers(_ head: HTTPResponseHead, _ exchange: UpstreamExchange)
@@ -67,7 +67,7 @@ final class UpstreamExchange: HTTPClientReceiver {
     /// The missing part of the answer's declared length; `nil` if it declares none.
     private var owed: Int?
     /// Whether the one extra attempt, beyond the configured retries, was used.
-    private var isRepeated = false
+    private var isResent = false
     /// Whether no more of the answer is read for now.
     private(set) var isReadHeld = false
 
@@ -87,7 +87,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         let now = NIODeadline.now()
         if began == nil { began = now }
         passedAt = now
-        upstream.pool.lease(for: self, avoidsUnused: isRepeated)
+        upstream.pool.lease(for: self, avoidsUnused: isResent)
         if case .connecting = stage, owner != nil { limit = now + upstream.connectTimeout }
     }
 
@@ -331,17 +331,18 @@ final class UpstreamExchange: HTTPClientReceiver {
     func failed(_ error: any Error) {
         connection = nil
         let failure = ProxyFailure(error, at: stage)
-        if failure.mayBeRepeated(head.method), !isRepeated, owner?.upstreamMayRepeat() ?? false { return again() }
+        if failure.mayBeResent(head.method), !isResent, owner?.upstreamMayResend() ?? false { return resend() }
         if held == nil { fail(failure) } else { held?.failure = failure }
     }
 
-    /// Resends the request under the same permit, because nothing of an answer has arrived.
-    private func again() {
-        isRepeated = true
+    /// Resends the request once, under the same permit: nothing of an answer has arrived, and either the upstream has
+    /// certainly not processed it, whatever its method, or it is idempotent and its connection was ending.
+    private func resend() {
+        isResent = true
         stage = .connecting
         sentAllAt = nil
         begin()
-        owner?.upstreamIsAskedAgain()
+        owner?.upstreamIsResending()
     }
 
     func writabilityChanged(_ isWritable: Bool) { owner?.upstreamIsWritable(isWritable) }
