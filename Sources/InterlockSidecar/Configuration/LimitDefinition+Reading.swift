@@ -57,13 +57,19 @@ extension LimitDefinition {
     private static func algorithm(_ section: ConfigurationSection) -> LimitAlgorithm? {
         var name: LimitAlgorithm.Name? = .fixed
         section.read("algorithm") { name = $0.parsed(by: LimitAlgorithm.Name.init(parsing:)) }
-        guard name == .gcra else {
-            if name != nil { section.refuse(["burst"], "goes with the algorithm gcra only") } else { _ = section.value("burst") }
-            return name.map { $0 == .sliding ? .sliding : .fixed }
+        guard let name else {
+            _ = section.value("burst")
+            return nil
         }
-        var burst: Int64 = 0
-        section.read("burst", into: &burst) { $0.wholeNumber(in: bursts) }
-        return .gcra(burst: burst)
+        if name != .gcra { section.refuse(["burst"], "goes with the algorithm gcra only") }
+        switch name {
+        case .fixed: return .fixed
+        case .sliding: return .sliding
+        case .gcra:
+            var burst: Int64 = 0
+            section.read("burst", into: &burst) { $0.wholeNumber(in: bursts) }
+            return .gcra(burst: burst)
+        }
     }
 
     /// The window in its shortest spelling: `1s`, `500ms`, `1d`; `1s-subject` for a limit of each subject.

@@ -78,6 +78,14 @@ extension DescriptorRule {
     /// How a rule counts: as limits of services do, or in whole windows of Redis' clock.
     private enum Algorithm: String, CaseIterable {
         case fixed, sliding, gcra, aligned
+
+        func counting(burst: Int64) -> LimitAlgorithm {
+            switch self {
+            case .fixed, .aligned: .fixed
+            case .sliding: .sliding
+            case .gcra: .gcra(burst: burst)
+            }
+        }
     }
 
     private static let limits: ClosedRange<Int64> = 0...LimitDefinition.largestLimit
@@ -159,8 +167,7 @@ extension DescriptorRule {
             return nil
         }
         let definition = LimitDefinition(
-            name: DurationText.shortest(window), limit: limit, window: window,
-            algorithm: algorithm == .sliding ? .sliding : algorithm == .gcra ? .gcra(burst: burst) : .fixed)
+            name: DurationText.shortest(window), limit: limit, window: window, algorithm: algorithm.counting(burst: burst))
         if let expected = definition.expectedOfAlgorithm { section.whole.refuse(expected) }
         return .rate(definition, isAligned: algorithm == .aligned)
     }
