@@ -1,7 +1,8 @@
 internal import NIOCore
 internal import NIOHTTP1
 
-/// Encodes a client connection's requests with a `MessageEncoder`. A handler, because NIO's response decoder must see them.
+/// Encodes the requests of a client's connection with a `MessageEncoder`. A channel handler, because NIO's response
+/// decoder must see the requests.
 final class ClientRequestEncoder: ChannelOutboundHandler, RemovableChannelHandler {
     typealias OutboundIn = HTTPClientRequestPart
     typealias OutboundOut = IOData

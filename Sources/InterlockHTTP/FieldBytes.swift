@@ -1,20 +1,21 @@
 package import NIOCore
 package import NIOHTTP1
 
-/// Keeps the bytes of a connection's fields unchanged although NIO has them as text, and leaves out the space around values. Confined
-/// to the connection's event loop.
+/// Restores the bytes of a connection's fields, which NIO decodes as text, and removes the space around values.
+/// Confined to the connection's event loop.
 ///
-/// Over HTTP/1.1 the handler before the decoder calls `read`, and the one after it asks for each head and each end. NIO's decoder
-/// replaces bytes that are not UTF-8 with U+FFFD. A decoded value that contains one is read again from the received bytes, as
-/// `OpaqueText`; `MessageEncoder` restores the bytes. A head is not read again if it begins in the read in which the previous
-/// message ends and itself ends in a later one.
+/// Over HTTP/1.1, the handler before the decoder calls `read`, and the handler after it passes each decoded head and
+/// end. NIO's decoder replaces bytes that are not UTF-8 with U+FFFD. A decoded value that contains this character is
+/// read again from the received bytes, as `OpaqueText`; `MessageEncoder` restores the bytes. A head is not read again
+/// if it begins in the read in which the previous message ends and itself ends in a later one.
 ///
-/// NIO's HPACK decoder works on text as well, and its table counts the bytes of that text, so that nothing outside of it can put bytes
-/// through: over HTTP/2 a value that is not UTF-8 arrives repaired, and is sent as `OpaqueText.readable` has it.
+/// NIO's HPACK decoder works on text as well, and its table counts the bytes of that text, so no other handler can
+/// preserve the bytes. Over HTTP/2, a value that is not UTF-8 arrives repaired, and is sent in the form that
+/// `OpaqueText.readable` returns.
 package final class FieldBytes {
     private let isHTTP2: Bool
     private var raw = RawFields()
-    /// A head has come, and its message has not ended.
+    /// Whether a head has come whose message has not ended.
     private var isInMessage = false
     private var hasDecoded = false
     private var isOver = false
@@ -23,13 +24,13 @@ package final class FieldBytes {
         self.isHTTP2 = isHTTP2
     }
 
-    /// Nothing more is decoded.
+    /// Stops recording. No further message is decoded.
     package func end() {
         isOver = true
         raw.clear()
     }
 
-    /// Notes the bytes that the decoder is given.
+    /// Records the bytes that the decoder receives.
     package func read(_ bytes: ByteBuffer, decode: () -> Void) {
         guard !isOver else { return decode() }
         if isInMessage { raw.clear() }
@@ -40,21 +41,21 @@ package final class FieldBytes {
         if isInMessage || hasDecoded { raw.clear() }
     }
 
-    /// - Returns: the fields of a head, where they are not as they were decoded; `nil`: they are.
+    /// - Returns: the restored fields of a head; `nil` if the decoded fields need no change.
     func decodedHead(_ fields: HTTPHeaders, isInformational: Bool = false) -> HTTPHeaders? {
         isInMessage = !isInformational
         hasDecoded = true
         return restored(fields)
     }
 
-    /// The same of trailers.
+    /// - Returns: the restored trailers; `nil` if the decoded trailers need no change.
     func decodedEnd(_ trailers: HTTPHeaders?) -> HTTPHeaders? {
         isInMessage = false
         hasDecoded = true
         return trailers.flatMap(restored)
     }
 
-    /// - Returns: a part of a request with its fields as they came.
+    /// - Returns: a part of a request with its fields restored.
     package func decoded(_ part: HTTPServerRequestPart) -> HTTPServerRequestPart {
         switch part {
         case .head(var head):

@@ -1,33 +1,34 @@
 package import NIOCore
 
-/// Where frames of HTTP/2 end in what a peer sends (RFC 9113, section 4.1). Pure.
+/// Finds the ends of HTTP/2 frames in the bytes of a peer (RFC 9113, section 4.1). Pure.
 ///
-/// NIO's parser gives the room of frames that it has read back only where what came ends together with a frame, or within the content of
-/// a `DATA` frame: as long as a peer's frames end elsewhere, its buffer grows by all that is sent.
+/// NIO's parser frees the space of parsed frames only if its input ends together with a frame, or within the content of
+/// a `DATA` frame. While a peer's bytes end elsewhere, the parser's buffer grows with everything that is sent.
 package struct FrameBoundaries {
-    /// What a client sends before its first frame, in bytes.
+    /// The length of a client's connection preface, in bytes.
     package static let prefaceLength = 24
-    /// The most of one frame that is handed on at once, in bytes.
+    /// The most bytes of one frame that are passed on at once.
     private static let mostOfFrame = 1 << 14
-    /// A frame begins with its length, which does not count what else stands before its content, with its type and its flags.
+    /// The size of a frame's length, type and flags, in bytes. The length counts only the frame's content.
     private static let headLength = 5
     private static let restOfHead = 4
-    /// In bytes: behind so many without one that was an end as well, the next end is made one.
+    /// The number of bytes after which the input is cut at the end of a frame, counted from the last part that ended
+    /// with one.
     private static let mostUncut = 1 << 16
 
-    /// In bytes, of what is on its way; 0: what comes next is the head of a frame.
+    /// The remaining bytes of the preface or of a frame; 0 if the head of a frame comes next.
     private var left: Int
     private var head: UInt64 = 0
     private var headSeen = 0
     private var isEnd = true
     private var uncut = 0
 
-    /// - Parameter prefaceLength: of what comes before the first frame, in bytes.
+    /// - Parameter prefaceLength: the length of the preface before the first frame, in bytes.
     package init(prefaceLength: Int) {
         left = prefaceLength
     }
 
-    /// - Returns: what came next, and what of it is to be handed on by itself, behind the other; `nil`: nothing is.
+    /// - Returns: the bytes in one part, or in two parts to pass on one after the other.
     package mutating func parts(_ bytes: ByteBuffer) -> (first: ByteBuffer, rest: ByteBuffer?) {
         var rest = bytes
         guard let end = bytes.withUnsafeReadableBytes({ cut($0) }), let first = rest.readSlice(length: end) else {
@@ -36,8 +37,8 @@ package struct FrameBoundaries {
         return (first, rest)
     }
 
-    /// The number of bytes to hand on next: up to the last end of a frame among the first `length`. Where a frame goes on beyond
-    /// them, what has come of it, up to 16 KiB.
+    /// Returns the number of bytes to pass on next: up to the last end of a frame among the first `length` bytes. If no
+    /// frame ends there, all of them, and up to 16 KiB more of the same frame.
     package mutating func lengthOfNext(_ bytes: UnsafeRawBufferPointer, about length: Int) -> Int {
         let first = UnsafeRawBufferPointer(rebasing: bytes.prefix(length))
         var walked = self
@@ -51,7 +52,8 @@ package struct FrameBoundaries {
         return first.count + more
     }
 
-    /// - Returns: where to cut, in what came next, so that its first part ends with a frame; `nil`: there is no need.
+    /// - Returns: the offset at which to cut the bytes, so that their first part ends with a frame; `nil` if no cut is
+    ///   needed.
     private mutating func cut(_ bytes: UnsafeRawBufferPointer) -> Int? {
         uncut += bytes.count
         guard let end = lastEnd(in: bytes), end == bytes.count || uncut >= Self.mostUncut else { return nil }
@@ -59,7 +61,8 @@ package struct FrameBoundaries {
         return end == bytes.count ? nil : end
     }
 
-    /// Behind `HEADERS`, `PUSH_PROMISE` and `CONTINUATION` without `END_HEADERS` the parser goes on as within a frame.
+    /// Returns whether the parser stays within a frame: after `HEADERS`, `PUSH_PROMISE` or `CONTINUATION` without
+    /// `END_HEADERS`.
     private static func areFieldsOpen(type: UInt64, flags: UInt64) -> Bool {
         flags & 4 == 0 && (type == 1 || type == 5 || type == 9)
     }
@@ -89,7 +92,7 @@ package struct FrameBoundaries {
     }
 }
 
-/// Hands a server's bytes on so that the parser of frames behind it keeps its buffer short.
+/// Passes on a server's bytes in parts that keep the buffer of the frame parser short.
 package final class FrameCutter: ChannelInboundHandler {
     package typealias InboundIn = ByteBuffer
     package typealias InboundOut = ByteBuffer

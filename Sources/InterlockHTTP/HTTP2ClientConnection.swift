@@ -2,7 +2,8 @@ internal import NIOCore
 internal import NIOHTTP1
 internal import NIOHTTP2
 
-/// A connection to a server that carries many requests at a time, each on a stream of its own (RFC 9113). Confined to its event loop.
+/// An HTTP/2 connection to a server, which carries many requests at a time, each on its own stream (RFC 9113). Confined
+/// to its event loop.
 final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHome {
     typealias InboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
@@ -12,48 +13,49 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
         HTTP2Setting(parameter: .maxHeaderListSize, value: HTTPClientConnection.limits.maxHeaderListSize),
     ]
 
-    /// A server that resets streams has its reasons: no bound of a client's flood.
+    /// The most resets of streams, in effect unlimited: a limit guards against malicious clients, not against servers.
     private static let mostResets = 1_000_000
-    /// The numbers of streams end at 2^31, and each has two.
+    /// The most requests of a connection. The numbers of streams end at 2^31, and each request uses two of them.
     private static let mostRequests = 1 << 29
 
-    /// So many streams at a time until the server has said how many it takes; that many every server should (section 6.5.2).
+    /// The number of concurrent streams that is assumed until the server announces its limit: the least that every
+    /// server should allow (RFC 9113, section 6.5.2).
     static let assumedStreams = 100
 
     private let isTLS: Bool
-    /// A server that was asked whether it is there must say something within so long.
+    /// The time in which the server must send its first settings, or answer a PING.
     private let silenceLimit: TimeAmount
     private let pool: HTTPConnectionPool
-    /// The server has said how many streams it takes.
+    /// Whether the server's settings have come.
     private(set) var isReady = false
-    /// No further request is taken.
+    /// Whether the connection carries no further request.
     private var isRetired = false
     private var requests = 0
     private var context: ChannelHandlerContext?
     private var multiplexer: NIOHTTP2Handler.StreamMultiplexer?
     private var mostStreams = assumedStreams
-    /// Those who wait until their stream is made.
+    /// The receivers whose streams are being made.
     private var opening: [ObjectIdentifier: any HTTPClientReceiver] = [:]
-    /// Each with when its request began.
+    /// The streams, and the times at which their requests began.
     private var streams: [ObjectIdentifier: (stream: HTTPClientConnection, begun: NIODeadline)] = [:]
     private var isToldToGo = false
     private var lastRead = NIODeadline.uptimeNanoseconds(0)
-    /// Goes off when the server has not said within a while what it was asked.
+    /// The timer that closes the connection if the server does not respond in time.
     private var doubt: Scheduled<Void>?
     private let madeAt = NIODeadline.now()
     /// The deadline at which the connection closes if it stays unused.
     var unusedUntil = NIODeadline.distantFuture
-    /// After this it takes no further request.
+    /// The deadline after which the connection carries no further request.
     var retiresAt = NIODeadline.distantFuture
 
     private init(pool: HTTPConnectionPool, isTLS: Bool, silenceLimit: TimeAmount) {
         self.pool = pool
         self.isTLS = isTLS
-        // Many calls depend on the connection: a pause that would be too long for a handshake does not end it.
+        // Many calls depend on the connection, so it survives pauses that would be too long for a handshake.
         self.silenceLimit = max(silenceLimit, .seconds(1))
     }
 
-    /// Puts between a connection's bytes and their meaning what stands there.
+    /// Installs the HTTP/2 handlers and this one in a connection's pipeline.
     static func onConnection(
         _ channel: any Channel, pool: HTTPConnectionPool, isTLS: Bool, silenceLimit: TimeAmount
     ) throws -> HTTP2ClientConnection {
@@ -72,7 +74,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
 
     var hasRoom: Bool { isReady && !isRetired && isOpen && opening.count + streams.count < mostStreams }
 
-    /// It carries nothing. One that is not ready is waited for.
+    /// Whether the connection is ready, and carries no request. Requests wait for a connection that is not ready.
     var isIdle: Bool { isReady && opening.isEmpty && streams.isEmpty }
 
     private var isOpen: Bool { context?.channel.isActive ?? false }
@@ -92,13 +94,13 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
             }
         }
         made.futureResult.assumeIsolated().whenComplete { [self] result in
-            // It may have been given up meanwhile.
+            // The receiver may have been canceled meanwhile.
             guard let receiver = opening.removeValue(forKey: id) else {
                 if case .success(let channel) = result { channel.close(promise: nil) }
                 return changed()
             }
             switch (result, stream.value) {
-            // It was told so in the meantime, and would fail.
+            // The server has since announced the connection's end, and the request would fail.
             case (.success(let channel), _?) where isToldToGo:
                 channel.close(promise: nil)
                 pool.lease(for: receiver)
@@ -114,7 +116,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
 
     func cancel(_ receiver: any HTTPClientReceiver) { opening[ObjectIdentifier(receiver)] = nil }
 
-    /// No further request is sent; those under way go on, and the connection ends with the last.
+    /// Takes no further request. Requests under way continue, and the connection closes after the last one.
     func retire() {
         guard !isRetired else { return }
         isRetired = true
@@ -134,10 +136,10 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
         if !isRetired { pool.hasRoom(self) } else if isIdle { context?.close(promise: nil) }
     }
 
-    /// The server may not be there any more, or not understood, which no error tells.
+    /// Sends a PING, because no error reveals a server that is down or cannot be understood.
     private func ask() {
         guard doubt == nil, isOpen, let context else { return }
-        // First: what is written may fail at once, and come back here.
+        // The timer is set first: the write may fail at once, and call this method again.
         expectWord()
         write(.ping(HTTP2PingData(withInteger: 0), ack: false), context)
     }
@@ -191,7 +193,8 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         guard isReady, error is any NIOHTTP2Error else { return context.close(promise: nil) }
-        // It may concern one stream alone, which NIO does not say: then the server still answers, and those under way go on.
+        // The error may concern only one stream, which NIO does not say. The server then still responds, and requests
+        // under way continue.
         retire()
         ask()
     }
@@ -214,7 +217,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
             return pool.cameToNothing(self, madeAt: madeAt)
         }
         retire()
-        // Their requests have not begun: another connection takes them.
+        // These requests have not begun, so other connections can carry them.
         for receiver in opening.values { pool.lease(for: receiver) }
     }
 }

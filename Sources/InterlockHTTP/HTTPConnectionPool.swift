@@ -5,18 +5,18 @@ internal import NIOPosix
 internal import NIOSSL
 internal import NIOTLS
 
-/// The connections to one origin, used again and again: the one that was used last first, and of those that speak HTTP/2 the first that
-/// has room. Confined to its event loop.
+/// The connections to one origin, which are reused: the most recently used HTTP/1.1 connection, or the first HTTP/2
+/// connection that has room. Confined to its event loop.
 package final class HTTPConnectionPool: HTTPClientConnectionHome {
     package struct Settings: Sendable {
-        /// For the connection and the handshake.
+        /// The time limit for the connection and its TLS handshake.
         package var connectTimeout: TimeAmount
         /// The time after which an unused connection is closed; earlier if the server announces a shorter one.
         package var idleTimeout: TimeAmount
         /// The age after which a connection carries no further request, because its name may resolve differently; `nil`
         /// for no limit.
         package var maximumAge: TimeAmount?
-        /// At a time; whoever comes when all are in use waits.
+        /// The most connections at a time. Requests wait while all of them are in use.
         package var mostConnections: Int
 
         package init(
@@ -37,10 +37,10 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     private let settings: Settings
     private let largeReads: LargeReads?
     let eventLoop: any EventLoop
-    /// The one that was used last is the last.
+    /// The unused HTTP/1.1 connections, the most recently used one last.
     private var idle: Deque<HTTPClientConnection> = []
     private var connections: [ObjectIdentifier: HTTPClientConnection] = [:]
-    /// Those that speak HTTP/2, the eldest first.
+    /// The HTTP/2 connections, oldest first.
     private var carriers: [HTTP2ClientConnection] = []
     private var connecting = 0
     private var mayAgreeToHTTP2: Bool
@@ -48,7 +48,8 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     private var sweep: (at: NIODeadline, timer: Scheduled<Void>)?
     private var isClosed = false
 
-    /// - Parameter largeReads: shared by all whose large answers are not to hold up what else the loop does; `nil`: nothing else does.
+    /// - Parameter largeReads: keeps large answers from delaying the event loop's other work; `nil` if the loop does
+    ///   nothing else.
     package init(_ origin: HTTPOrigin, settings: Settings, eventLoop: any EventLoop, largeReads: LargeReads? = nil) {
         self.origin = origin
         self.largeReads = largeReads
@@ -57,7 +58,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         self.eventLoop = eventLoop
     }
 
-    /// Finds a connection for a request, or makes one: `connected` or `notConnected` is called, possibly before this returns.
+    /// Finds or makes a connection for a request. Calls `connected` or `notConnected`, possibly before this returns.
     /// - Parameter avoidsUnused: skips unused HTTP/1.1 connections, because one of them has just turned out to be
     ///   closed.
     package func lease(for receiver: any HTTPClientReceiver, avoidsUnused: Bool = false) {
@@ -75,20 +76,20 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         connectIfNeeded()
     }
 
-    /// It waits for no connection any more. O(n) in those who wait.
+    /// Cancels a receiver's wait for a connection. O(n) in waiting receivers.
     package func cancel(_ receiver: any HTTPClientReceiver) {
         waiting.removeAll { $0.receiver === receiver }
         for carrier in carriers { carrier.cancel(receiver) }
     }
 
-    /// Requests under way go on; no connection is kept after them.
+    /// Closes the pool. Requests under way continue, and their connections close after them.
     package func close() {
         isClosed = true
         sweep?.timer.cancel()
         sweep = nil
         for connection in idle { connection.close() }
         idle = []
-        // One that is not ready is waited for, and ends with those who do.
+        // Requests wait for a connection that is not ready. The connection closes after them.
         for carrier in carriers where carrier.isReady { carrier.retire() }
     }
 
@@ -110,7 +111,8 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
             .connectTimeout(settings.connectTimeout)
             .channelOption(.socketOption(.tcp_nodelay), value: 1)
             .channelOption(.maxMessagesPerRead, value: 1)
-            // A head of some kilobytes is read at once: its end is where its read ends, see HTTPClientConnection.
+            // A head of a few kilobytes arrives in one read: where reads end decides whether a connection can be
+            // reused.
             .channelOption(.recvAllocator, value: Self.reads)
             .channelInitializer { [origin] channel in
                 channel.eventLoop.makeCompletedFuture { try origin.secure(channel) }
@@ -123,7 +125,8 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
             }
     }
 
-    /// How many requests a connection can carry that is on its way, as far as the server has agreed to HTTP/2 so far.
+    /// The number of requests that a new connection is expected to carry, judging by the server's last choice of
+    /// protocol.
     private var expectedRoom: Int { mayAgreeToHTTP2 ? HTTP2ClientConnection.assumedStreams : 1 }
 
     private typealias Made = (channel: any Channel, speaksHTTP2: Bool)
@@ -166,13 +169,13 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         switch result {
         case .success: connectIfNeeded()
         case .failure(let error):
-            // Whoever came later is not told of an attempt that was not its own.
+            // An attempt that fails does not fail requests that came after its start.
             if let first = waiting.first, first.since <= begun { waiting.removeFirst().receiver.notConnected(error) }
             connectIfNeeded()
         }
     }
 
-    // MARK: What connections tell
+    // MARK: Reports from connections
 
     package func free(_ connection: HTTPClientConnection) {
         let now = NIODeadline.now()
@@ -190,7 +193,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         connectIfNeeded()
     }
 
-    /// It takes requests, or one more.
+    /// Starts waiting requests on a connection that has room.
     func hasRoom(_ carrier: HTTP2ClientConnection) {
         while carrier.hasRoom, let next = waiting.popFirst() { carrier.begin(for: next.receiver) }
         guard carrier.isIdle else { return connectIfNeeded() }
@@ -199,7 +202,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         planSweep(by: carrier.unusedUntil)
     }
 
-    /// It has ended before it was ready: so those are told who have waited for it.
+    /// Fails the requests that waited for a connection that ended before it was ready.
     func cameToNothing(_ carrier: HTTP2ClientConnection, madeAt: NIODeadline) {
         carriers.removeAll { $0 === carrier }
         var told: [any HTTPClientReceiver] = []
@@ -210,7 +213,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         connectIfNeeded()
     }
 
-    /// It takes no requests any more.
+    /// Removes a connection that carries no further request.
     func retired(_ carrier: HTTP2ClientConnection) {
         carriers.removeAll { $0 === carrier }
         connectIfNeeded()
@@ -234,17 +237,19 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         let next = idle.lazy.map(\.unusedUntil).min() ?? .distantFuture
         let nextCarrier = carriers.lazy.filter(\.isIdle).map(\.unusedUntil).min() ?? .distantFuture
         guard min(next, nextCarrier) < .distantFuture else { return }
-        // Connections that expire one by one are closed together. Late ones are not used: `lease` looks at their time.
+        // Connections that expire one by one are closed together. Expired ones are not used: `lease` checks their
+        // deadlines.
         planSweep(by: max(min(next, nextCarrier), now + Self.sweepInterval))
     }
 }
 
 extension TimeAmount {
-    /// A server's time, less what a request may be on its way: a second, or half of a time that is shorter than two.
+    /// The server's timeout, less a margin for a request's transit: one second, or half of a timeout of less than two
+    /// seconds.
     fileprivate var withoutMargin: TimeAmount { max(self - .seconds(1), .nanoseconds(nanoseconds / 2)) }
 }
 
-/// Tells when the handshake is done, and which protocol was agreed on, or why it never will be.
+/// Reports the end of the handshake and the protocol that it negotiated, or its failure.
 private final class HandshakeWatch: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = NIOAny
 
@@ -275,7 +280,7 @@ private final class HandshakeWatch: ChannelInboundHandler, RemovableChannelHandl
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if case TLSUserEvent.handshakeCompleted(let agreed) = event { end(.success(agreed)) }
         context.fireUserInboundEventTriggered(event)
-        // There is nothing more to watch.
+        // The handshake is over.
         if done == nil { context.pipeline.syncOperations.removeHandler(self, promise: nil) }
     }
 

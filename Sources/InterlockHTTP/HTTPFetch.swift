@@ -1,21 +1,21 @@
 package import NIOCore
 package import NIOHTTP1
 
-/// One request, and its whole answer. Confined to the event loop of its pool.
+/// One request and its complete answer. Confined to the event loop of its pool.
 package final class HTTPFetch: HTTPClientReceiver {
     package struct Answer: Sendable {
         package var head: HTTPResponseHead
         package var body: ByteBuffer
-        /// There was more of the body than was asked for.
+        /// Whether the body was longer than the limit, and was cut.
         package var isCut: Bool
     }
 
     package enum Failure: Error {
         /// Nothing was sent.
         case notConnected(any Error)
-        /// There was no whole answer in time.
+        /// No complete answer came in time.
         case timedOut
-        /// The connection ended before the answer was whole.
+        /// The connection ended before the answer was complete.
         case brokenOff(any Error)
         case cancelled
     }
@@ -30,8 +30,8 @@ package final class HTTPFetch: HTTPClientReceiver {
     private var timeout: Scheduled<Void>?
 
     /// - Parameters:
-    ///   - body: what follows the head, which says how long it is; `nil`: nothing does.
-    ///   - mostBytes: with more of the body the answer ends, and is cut.
+    ///   - body: the request's body, whose length the head announces; `nil` for a request without a body.
+    ///   - mostBytes: the most bytes of the answer's body; a longer one is cut.
     ///   - completion: called once, possibly before `begin` returns.
     package init(
         _ request: HTTPRequestHead, with body: ByteBuffer? = nil, from pool: HTTPConnectionPool, mostBytes: Int,
@@ -82,7 +82,7 @@ package final class HTTPFetch: HTTPClientReceiver {
     }
 
     package func receivedEnd(_ trailers: HTTPHeaders?) {
-        // It carries other requests from now on.
+        // The connection carries other requests from now on.
         connection = nil
         if let answer { end(.success(answer)) }
     }
@@ -103,7 +103,8 @@ extension HTTPFetch {
         var isCancelled = false
     }
 
-    /// Asks on a connection of its own, which ends with the answer. When the task is cancelled, it ends at once.
+    /// Sends a request on a connection of its own, which closes after the answer. Canceling the task ends the request
+    /// at once.
     package static func answer(
         to request: HTTPRequestHead, with body: ByteBuffer? = nil, from origin: HTTPOrigin, settings: HTTPConnectionPool.Settings,
         mostBytes: Int,
@@ -115,7 +116,7 @@ extension HTTPFetch {
         }
     }
 
-    /// Asks on a connection of a pool, which keeps it. When the task is cancelled, it ends at once.
+    /// Sends a request on a connection of a pool, which keeps it. Canceling the task ends the request at once.
     package static func answer(
         to request: HTTPRequestHead, with body: ByteBuffer? = nil, from pool: NIOLoopBound<HTTPConnectionPool>, mostBytes: Int,
         within timeout: TimeAmount, on eventLoop: any EventLoop

@@ -10,8 +10,8 @@ extension HTTPHeaders {
             && lengths.allSatisfy { !$0.isEmpty && $0.utf8.count <= 18 && $0.utf8.allSatisfy { 48...57 ~= $0 } }
     }
 
-    /// A transfer coding other than `chunked`, which the decoders would drop without a trace (RFC 9112, section 6.1);
-    /// `nil` if there is none. `identity`, which some servers still send, counts as none.
+    /// The transfer coding, if it is not `chunked`; the decoders would drop it without a trace (RFC 9112, section 6.1).
+    /// `identity`, which some servers still send, is ignored.
     package var unknownTransferCoding: String? {
         guard contains(name: "Transfer-Encoding") else { return nil }
         let codings = self[canonicalForm: "Transfer-Encoding"]

@@ -1,17 +1,17 @@
 internal import NIOCore
 package import NIOSSL
 
-/// A server that requests are sent to: its address, and how it is spoken to.
+/// A server that requests are sent to: its address and its protocols.
 package struct HTTPOrigin: Sendable {
-    /// As it is dialled, and as its certificate must name it; an IPv6 address without brackets.
+    /// The host to connect to, which the server's certificate must name; an IPv6 address without brackets.
     package let host: String
     package let port: Int
-    /// `nil`: in the clear.
+    /// The TLS settings; `nil` for plaintext.
     package let tls: NIOSSLContext?
-    /// With TLS, where the server speaks it too; in the clear, it is known to.
+    /// Whether HTTP/2 is offered over TLS, or known to be spoken over plaintext.
     package let speaksHTTP2: Bool
 
-    /// - Parameter tls: of `clientTLS`, with the same `speaksHTTP2`.
+    /// - Parameter tls: made by `clientTLS`, with the same `speaksHTTP2`.
     package init(host: String, port: Int, tls: NIOSSLContext?, speaksHTTP2: Bool = false) {
         self.host = host
         self.port = port
@@ -19,7 +19,7 @@ package struct HTTPOrigin: Sendable {
         self.speaksHTTP2 = speaksHTTP2
     }
 
-    /// What the `Host` field says.
+    /// The value of the `Host` field.
     package var authority: String { Self.authority(host: host, port: port, isTLS: tls != nil) }
 
     /// - Parameter host: an IPv6 address without brackets.
@@ -30,9 +30,9 @@ package struct HTTPOrigin: Sendable {
 
     package static func standardPort(isTLS: Bool) -> Int { isTLS ? 443 : 80 }
 
-    /// What a client asks of TLS: 1.2 at least, and a certificate that it trusts for this name.
-    /// - Parameter certificateAuthority: a file of certificates in PEM; `nil`: those the system trusts.
-    /// - Throws: `NIOSSLError` when the file cannot be used.
+    /// Returns a client's TLS settings: TLS 1.2 or later, and a certificate that is trusted for the server's name.
+    /// - Parameter certificateAuthority: a PEM file of trusted certificates; `nil` for those that the system trusts.
+    /// - Throws: `NIOSSLError` if the file cannot be used.
     package static func clientTLS(certificateAuthority: String?, speaksHTTP2: Bool = false) throws -> NIOSSLContext {
         guard let certificateAuthority else {
             return try speaksHTTP2 ? trustingSystemWithHTTP2.get() : trustingSystem.get()
@@ -40,7 +40,7 @@ package struct HTTPOrigin: Sendable {
         return try clientTLS(trusting: .file(certificateAuthority), speaksHTTP2: speaksHTTP2)
     }
 
-    /// One for all: the system's certificates take a moment to read, and memory.
+    /// A context for all origins: the system's certificates take time and memory to load.
     private static let trustingSystem = Result { try clientTLS(trusting: .default, speaksHTTP2: false) }
     private static let trustingSystemWithHTTP2 = Result { try clientTLS(trusting: .default, speaksHTTP2: true) }
 
@@ -52,10 +52,10 @@ package struct HTTPOrigin: Sendable {
         return try NIOSSLContext(configuration: configuration)
     }
 
-    /// Puts TLS between a connection's bytes and their meaning, where this origin speaks it.
+    /// Adds TLS to a connection's pipeline if this origin uses it.
     func secure(_ channel: any Channel) throws {
         guard let tls else { return }
-        // An address is no name that a server is asked for (RFC 6066, section 3); its certificate is checked all the same.
+        // An address is not allowed as a server name (RFC 6066, section 3). The certificate is checked all the same.
         let isAddress = (try? SocketAddress(ipAddress: host, port: 0)) != nil
         try channel.pipeline.syncOperations.addHandler(
             NIOSSLClientHandler(context: tls, serverHostname: isAddress ? nil : host))

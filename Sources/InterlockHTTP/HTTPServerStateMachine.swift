@@ -134,9 +134,10 @@ package struct HTTPServerStateMachine: Sendable {
 
     /// The rest of a request: `undecodable` if it is read, and the decoder would keep what follows.
     private enum Rest { case coming, read, undecodable }
-    /// What was written before the end of the connection: `out` if the network has it.
+    /// The output before the end of the connection: `out` once the network has it.
     private enum Output { case pending, out }
-    /// The taking of parts that wait. A `first` request is taken whatever the tick has spent: each slice does some work.
+    /// The state of taking parts that wait. A `first` request is taken whatever the tick has spent, so that each slice
+    /// does some work.
     private enum Taking { case none, underWay, first, turnAwaited }
     private enum Read { case none, requested }
 
@@ -210,8 +211,8 @@ extension HTTPServerStateMachine {
         }
     }
 
-    /// Drops part of a body. An endless one ends the connection, or its stream, once the client has had time to read the
-    /// answer.
+    /// Drops part of a body. An endless body ends the connection or its stream, once the client has had time to read
+    /// the answer.
     package mutating func drop(_ count: Int) -> Action {
         guard unwanted.drop(count) else { return .none }
         guard carrier == .connection else { return unwanted.mayBeStopped ? .reset : .none }
@@ -292,7 +293,7 @@ extension HTTPServerStateMachine {
 
     package mutating func demand(_ demand: Demand) { change { $0.demand = demand } }
 
-    /// The client was asked for the body, or there is none.
+    /// The client was asked for the body, or the request has no body.
     package mutating func continued() { change { if $0.succession == .afterContinue { $0.succession = .another } } }
 
     /// - Returns: the announcement that the answer makes of the connection's use.

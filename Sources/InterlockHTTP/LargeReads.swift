@@ -1,21 +1,21 @@
 internal import DequeModule
 package import NIOCore
 
-/// What reads much at a time when its turn comes.
+/// A reader of much data at a time, which waits for its turn.
 protocol LargeReader: AnyObject {
-    /// It has its turn.
-    /// - Returns: whether it reads, after which `ended` must follow.
+    /// Uses the turn.
+    /// - Returns: whether a read was made, after which `ended` must follow.
     func readInTurn() -> Bool
 }
 
-/// Lets a few connections at a time read much in one turn of the event loop: whatever else the loop serves would wait for all of them.
-/// Whoever waits is served in order. Confined to the loop.
+/// Limits how many connections read much data in one tick of the event loop: the loop's other work would wait for all
+/// of them. Waiting readers are served in order. Confined to the event loop.
 package final class LargeReads {
-    /// A connection that has read so much at once is likely to again.
+    /// The size of a read, in bytes, from which the connection's next read is expected to be large.
     static let size = 1 << 14
-    /// At a time.
+    /// The most turns at a time.
     private static let most = 4
-    /// Those whose servers are slow keep no turn from others for longer.
+    /// The time after which a slow server's turn no longer delays others.
     private static let patience = TimeAmount.microseconds(250)
 
     private let eventLoop: any EventLoop
@@ -33,9 +33,9 @@ package final class LargeReads {
         planLook()
     }
 
-    /// A turn is over.
+    /// Ends a turn.
     func ended() {
-        // A turn that took too long has been written off already.
+        // A turn that took too long is no longer counted.
         underWay = max(0, underWay - 1)
         admit()
     }

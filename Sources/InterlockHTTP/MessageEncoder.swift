@@ -5,18 +5,19 @@ internal import NIOHTTP1
 ///
 /// A small message becomes one buffer. In heads and trailers, the bytes that `OpaqueText` escapes are restored.
 struct MessageEncoder {
-    /// A longer part of a body is not copied.
+    /// The length, in bytes, up to which a part of a body is copied.
     private static let longestCopy = 4096
     /// The most that is held until a flush, in bytes; one message may exceed it.
     private static let mostHeld = 16_384
-    /// The space for a head and a small body behind it.
+    /// The space for a head and a small body after it, in bytes.
     private static let space = 2048
 
     private var isChunked = false
     private var encoded = ByteBuffer()
 
     var isEmpty: Bool { encoded.readableBytes == 0 }
-    /// Whether the caller should write what is encoded without waiting for a flush: the channel counts only what is written.
+    /// Whether the caller should write the encoded bytes without waiting for a flush: the channel counts only written
+    /// bytes.
     var isFull: Bool { encoded.readableBytes >= Self.mostHeld }
 
     /// Returns everything encoded since the last call.
@@ -78,7 +79,8 @@ struct MessageEncoder {
     // MARK: Bodies
 
     /// Appends part of a body.
-    /// - Returns: `false` if the caller must write the part itself, between what is encoded so far and `appendEndOfPart`.
+    /// - Returns: `false` if the caller must write the part itself, after the encoded bytes and before
+    ///   `appendEndOfPart`.
     mutating func append(_ part: IOData) -> Bool {
         let length = part.readableBytes
         guard length > 0 else { return true }

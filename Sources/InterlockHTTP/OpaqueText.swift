@@ -1,18 +1,18 @@
 internal import NIOCore
 internal import NIOHTTP1
 
-/// Bytes of a field as text and back, without loss. Pure.
+/// Converts the bytes of a field to text and back, without loss. Pure.
 ///
-/// A field may contain any byte above 127 (RFC 9110, section 5.5), a Swift string only valid UTF-8. Each byte that is
-/// not part of a valid sequence becomes one of 128 private-use characters, U+10FF80 to U+10FFFF; valid text stays as it
-/// is.
+/// A field may contain any byte above 127 (RFC 9110, section 5.5), but a Swift string contains only valid UTF-8. Each
+/// byte that is not part of a valid sequence becomes one of 128 private-use characters, U+10FF80 to U+10FFFF. Valid
+/// text is unchanged.
 package enum OpaqueText {
-    /// Where the characters begin that stand for bytes.
+    /// The base of the characters that represent bytes: a byte is added to it.
     private static let base: UInt32 = 0x10FF00
-    /// A byte from here on may be part of such a character, or of U+FFFD, which Swift puts where bytes are not UTF-8.
+    /// The lowest first byte of such a character, or of U+FFFD, with which Swift replaces bytes that are not UTF-8.
     private static let firstSuspect: UInt8 = 0xEF
 
-    /// The text of these bytes.
+    /// Returns the text that represents these bytes.
     package static func text(of bytes: some Collection<UInt8>) -> String {
         var text = ""
         var parser = Unicode.UTF8.ForwardParser()
@@ -21,7 +21,7 @@ package enum OpaqueText {
         func escape(_ count: Int) {
             let end = bytes.index(position, offsetBy: count)
             for byte in bytes[position..<end] {
-                // Always a scalar: the range holds no surrogates.
+                // Never `nil`: the range contains no surrogates.
                 if let scalar = Unicode.Scalar(base + UInt32(byte)) { text.unicodeScalars.append(scalar) }
             }
             position = end
@@ -42,13 +42,13 @@ package enum OpaqueText {
         }
     }
 
-    /// Whether the text may have been repaired, or may have been escaped: worth a closer look.
+    /// Returns whether the text may contain repaired or escaped bytes, and needs a closer check.
     static func isSuspect(_ text: String) -> Bool {
         var text = text
         return text.withUTF8 { bytes in hasHighBits(UnsafeRawBufferPointer(bytes)) && bytes.contains { $0 >= firstSuspect } }
     }
 
-    /// Whether the text is suspect, or has space at an end.
+    /// Returns whether the text has a byte above 127, or space at an end.
     static func isOdd(_ text: String) -> Bool {
         var text = text
         return text.withUTF8 { bytes in
@@ -57,7 +57,7 @@ package enum OpaqueText {
         }
     }
 
-    /// Whether a byte is above 127. Every field is read for this: eight bytes at a time.
+    /// Returns whether a byte is above 127. Every field is checked, so this reads eight bytes at a time.
     static func hasHighBits(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var position = 0
         while position + 8 <= bytes.count {
@@ -71,12 +71,12 @@ package enum OpaqueText {
         return false
     }
 
-    /// Whether the text has characters that stand for bytes.
+    /// Returns whether the text contains characters that represent bytes.
     static func isEscaped(_ text: String) -> Bool {
         isSuspect(text) && text.unicodeScalars.contains { $0.value >= base + 0x80 }
     }
 
-    /// The bytes that a text of `text(of:)` stands for.
+    /// Returns the bytes that a text of `text(of:)` represents.
     package static func bytes(of text: some Collection<UInt8>) -> [UInt8] {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.count)
@@ -97,7 +97,7 @@ package enum OpaqueText {
         return bytes
     }
 
-    /// The text with Latin-1's characters in the place of those that stand for bytes: the best that can be said where
+    /// Returns the text with Latin-1 characters instead of those that represent bytes: the best approximation where
     /// only text can be sent.
     package static func readable(_ text: String) -> String {
         var readable = ""
@@ -108,14 +108,14 @@ package enum OpaqueText {
         return readable
     }
 
-    /// The same for field values.
+    /// Returns the fields with readable values.
     static func readable(_ fields: HTTPHeaders) -> HTTPHeaders {
         guard fields.contains(where: { isEscaped($0.value) }) else { return fields }
         return HTTPHeaders(fields.map { ($0.name, readable($0.value)) })
     }
 
-    /// The text without space at its ends, which is not part of a field's value (RFC 9110, section 5.5); `nil`: there
-    /// is none.
+    /// Returns the text without space at its ends, which is not part of a field's value (RFC 9110, section 5.5); `nil`
+    /// if the text has no such space.
     package static func trimmed(_ text: String) -> String? {
         var text = text
         let (start, end) = text.withUTF8 { bytes in
@@ -132,14 +132,13 @@ package enum OpaqueText {
     static func isSpace(_ byte: UInt8) -> Bool { byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
 }
 
-/// The bytes of a message's head or trailers as they came, in which the values are found that the decoder has repaired.
-/// Pure.
+/// The received bytes of a message's head or trailers, to restore values that the decoder has repaired. Pure.
 struct RawFields {
-    /// A head that is longer is not remembered.
+    /// The most bytes that are kept when a head comes in pieces.
     private static let longest = 512 * 1024
 
     private var bytes = ByteBuffer()
-    /// Fields are decoded in the order in which they came.
+    /// The offset of the next field: fields are decoded in the order in which they came.
     private var position = 0
 
     mutating func append(_ more: ByteBuffer) {
@@ -155,7 +154,8 @@ struct RawFields {
 
     mutating func clear() { if bytes.readableBytes > 0 { self = RawFields() } }
 
-    /// The value of the next field with this name that reads as `value`, with each byte kept; `nil`: there is none.
+    /// Returns the value of the next field with this name that reads as `value`, with each byte kept; `nil` if no field
+    /// matches.
     mutating func value(of name: String, readAs value: String) -> String? {
         let view = bytes.readableBytesView
         var start = view.startIndex + position

@@ -1,8 +1,8 @@
 package import NIOCore
 package import NIOHTTP1
 
-/// Writes the responses of a server's connection: over HTTP/1.1 as bytes, over HTTP/2 as parts for NIO's codec. Confined to the
-/// connection's event loop.
+/// Writes the responses on a server's connection: as bytes over HTTP/1.1, as parts for NIO's codec over HTTP/2.
+/// Confined to the connection's event loop.
 package final class ResponseWriter {
     private let isHTTP2: Bool
     private var encoder = MessageEncoder()

@@ -1,8 +1,8 @@
 package import NIOCore
 
 extension ByteBuffer {
-    /// Adds bytes behind the unread ones. They take the room of bytes that were read: `writeBuffer` alone never does, so a buffer whose
-    /// reads seldom end where a message ends would grow with all that a connection ever sends.
+    /// Appends bytes to the unread ones, and reuses the space of bytes that were read. `writeBuffer` alone never does:
+    /// a buffer whose reads seldom end with a message would grow with everything that a connection ever receives.
     package mutating func append(unread more: ByteBuffer) {
         guard readableBytes > 0 else {
             self = more

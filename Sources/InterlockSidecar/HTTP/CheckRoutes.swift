@@ -2,11 +2,11 @@ internal import Interlock
 internal import InterlockCore
 internal import NIOHTTP1
 
-/// One question before a call that somebody else makes: for web servers and gateways, which ask by a request of their own whether to let
-/// another pass (nginx's `auth_request`, Traefik's ForwardAuth, HAProxy).
+/// The check before a call that other software makes. Web servers and gateways send a request of their own to ask
+/// whether another may pass (nginx's `auth_request`, Traefik's ForwardAuth, HAProxy).
 ///
-/// It takes from the limits. Of the breaker it takes no trial permit, as nobody reports what becomes of the call: while the breaker is
-/// half-open calls pass.
+/// The check takes from the limits. It takes no trial permit from the breaker, because nobody reports the outcome of
+/// the call: calls pass while the breaker is half-open.
 struct CheckRoutes {
     let coordinator: Coordinator
 
@@ -40,7 +40,7 @@ struct CheckRoutes {
             completion: trace.map { completion.told(to: $0.answered) } ?? completion)
     }
 
-    /// What is answered while the service's breaker is open; `nil`: as far as that goes the call may be made.
+    /// Returns the problem to answer with while the service's breaker is open; `nil` if the breaker lets the call pass.
     static func refusal(
         by calls: CoordinatorCalls, of reference: ServiceReference, named service: String, now: Instant
     ) -> HTTPProblem? {
@@ -50,7 +50,7 @@ struct CheckRoutes {
         return problem
     }
 
-    /// What is said in a field or in the query, for servers that can set only one of them.
+    /// Returns a value from a header field or from the query, because some servers can set only one of them.
     private static func one(of field: String?, _ fieldName: String, _ parameter: String?, _ name: String) throws(HTTPProblem)
         -> String?
     {

@@ -4,7 +4,7 @@ internal import InterlockCore
 internal import NIOCore
 internal import NIOHTTP1
 
-/// The console: one page, and what it shows.
+/// The console: its page, and the data that the page shows.
 struct ConsoleRoutes {
     let live: NIOLoopBound<LiveHub>
     let access: AccessControl
@@ -18,7 +18,8 @@ struct ConsoleRoutes {
         ]
     }
 
-    /// The same for everybody: what it shows it asks for, with a key where there are keys.
+    /// Answers with the page, which is the same for everybody. The page requests its data itself, with a key if one is
+    /// required.
     private func page(_ call: HTTPCall, _ reply: HTTPReply) throws {
         _ = try call.query()
         reply(ConsolePage.answer(requiresKey: access.requiresKey))
@@ -36,7 +37,7 @@ struct ConsoleRoutes {
     }
 }
 
-/// The page: markup, style and script in one, which ask for nothing else.
+/// The page: markup, style and script in one document, which loads nothing else.
 private enum ConsolePage {
     private static let style = text(PackageResources.console_css)
     private static let script = text(PackageResources.console_elements_js) + text(PackageResources.console_js)
@@ -44,7 +45,7 @@ private enum ConsolePage {
         withoutKey: page(keys: "none"), withKey: page(keys: "required")
     )
 
-    /// Nothing but this very style and script, and calls to this very door.
+    /// The Content Security Policy: allows only this style and script, `data:` images, and calls to this API.
     private static let policy = [
         "default-src 'none'", "script-src '\(digest(script))'", "style-src '\(digest(style))'", "connect-src 'self'",
         "img-src data:", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
@@ -67,7 +68,7 @@ private enum ConsolePage {
 
     private static func text(_ resource: [UInt8]) -> String { String(decoding: resource, as: UTF8.self) }
 
-    /// As a policy names what it allows (CSP 3, section 2.3.1).
+    /// Returns the digest as a source in a policy (CSP 3, section 2.3.1).
     private static func digest(_ text: String) -> String {
         "sha256-" + Data(SHA256Digest(of: text).bytes).base64EncodedString()
     }

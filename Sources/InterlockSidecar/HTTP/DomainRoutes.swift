@@ -2,7 +2,7 @@ internal import Interlock
 internal import InterlockCore
 internal import NIOHTTP1
 
-/// The domains of Envoy's rate limit service: what there is, and what a descriptor would be told.
+/// The domains of Envoy's rate limit service: their list, and the decision that a descriptor would get.
 struct DomainRoutes {
     let coordinator: Coordinator
 

@@ -2,7 +2,7 @@ internal import Interlock
 internal import InterlockCore
 internal import NIOHTTP1
 
-/// The fleet's events as they happen.
+/// The stream of the fleet's events.
 struct EventRoutes {
     let coordinator: Coordinator
 
@@ -12,7 +12,7 @@ struct EventRoutes {
 
     private func follow(_ call: HTTPCall) async throws -> HTTPAnswer {
         let stream = ServerSentEvents(call: call)
-        // Followed before the answer begins: whoever has seen its head misses nothing.
+        // Subscribes before the answer begins: a client that has seen the answer's head misses no event.
         let signals = ServerSentEvents.signals(for: EventMessage.self)
         let registration = coordinator.events.json.subscribe(into: signals) { .news($0) }
         var answer = ServerSentEvents.answer(.ok)

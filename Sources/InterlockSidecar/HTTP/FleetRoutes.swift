@@ -1,7 +1,7 @@
 internal import Interlock
 internal import NIOHTTP1
 
-/// The fleet: who is there, and the Redis that it shares.
+/// The fleet: its sidecars, and the Redis that they use.
 struct FleetRoutes {
     let coordinator: Coordinator
 

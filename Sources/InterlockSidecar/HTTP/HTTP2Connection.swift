@@ -3,8 +3,8 @@ internal import NIOCore
 internal import NIOHTTP1
 internal import NIOHTTP2
 
-/// One client of the HTTP door that speaks HTTP/2 (RFC 9113): each of its streams is served as a connection of one request is. Confined
-/// to the coordinator's event loop.
+/// A client's HTTP/2 connection (RFC 9113). Each stream is served like a connection with one request. Confined to the
+/// coordinator's event loop.
 final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConnection {
     typealias InboundIn = HTTP2Frame
     typealias OutboundIn = HTTP2Frame
@@ -17,12 +17,13 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
 
     /// The charge for the end of a stream, whose channel closes after the slice.
     private static let costOfEnd = TimeAmount.microseconds(20)
-    /// Leaves time to refuse the requests that arrived together with the first.
+    /// The idle timeout of a reserve connection: leaves time to refuse the requests that arrived together with the
+    /// first.
     private static let idleTimeoutOfKept = TimeAmount.milliseconds(100)
 
     let door: HTTPDoorContext
     let place: HTTPDoorContext.Place
-    /// The turn that all streams share.
+    /// The turn of all streams.
     let turn: ClientTurn
     let firstRequestBy: NIODeadline
     private let breakage = HTTP2Breakage()
@@ -30,9 +31,9 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
     var alarm: LazyAlarm?
     private var streams: [ObjectIdentifier: HTTPConnection] = [:]
     private var lastStream = HTTP2StreamID.rootStream
-    /// No stream is served beyond those there are.
+    /// Whether the connection serves no stream beyond the present ones.
     private var isGoingDown = false
-    /// Whether the client has left.
+    /// Whether the client has left, and requests that it sent still wait for a slice.
     private var isEndAwaited = false
     /// The caller of the last accepted request; `nil` if there was none, or none needed a key.
     private var lastCaller: AccessControl.Caller?
@@ -44,7 +45,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
         self.firstRequestBy = firstRequestBy
     }
 
-    /// Puts between a connection's bytes and their meaning what stands there.
+    /// Installs the HTTP/2 handlers and this one in a connection's pipeline.
     static func onConnection(
         _ channel: any Channel, door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, firstRequestBy: NIODeadline
     ) throws -> HTTP2Connection {
@@ -52,7 +53,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
         let me = NIOLoopBound(connection, eventLoop: channel.eventLoop)
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandlers(UnreadAnswerGate(patience: door.idleTimeout), TurnGate(turn, .http2))
-        // Nobody iterates over its streams; it is the one way to be told of the frames that are written.
+        // Only this configuration accepts a delegate for written frames. Its sequence of streams is unused.
         _ = try pipeline.configureAsyncHTTP2Pipeline(
             mode: .server, streamDelegate: nil, frameDelegate: connection.breakage,
             configuration: .init(
@@ -111,23 +112,23 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
 
     private func close() { context?.close(promise: nil) }
 
-    /// The client has left. Requests that came before wait for a slice, and are carried out first.
+    /// Closes the connection of a client that has left. Requests that wait for a slice are carried out first.
     private func closeBehindTurns() {
         isEndAwaited = streams.values.contains { $0.isTurnAwaited }
         if !isEndAwaited { close() }
     }
 
-    /// A stream that waited for a slice has had it.
+    /// A stream has used the slice that it waited for.
     func turnIsOver() { if isEndAwaited { closeBehindTurns() } }
 
     // MARK: Channel
 
     func hasEnded() { door.disconnected(self) }
 
-    /// It has carried nothing for so long.
+    /// The connection's deadline has passed.
     func timeIsOver() { if isGoingDown { close() } else { goDown() } }
 
-    /// Frames of the connection itself, which its protocol handler has dealt with.
+    /// Ignores frames of the connection itself, which its protocol handler has processed.
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {}
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -141,13 +142,13 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
     }
 }
 
-/// Ends a stream with the last frame that says something, where that has not left yet: gRPC's clients take an answer without a body, whose
-/// status stands in its head, for broken if a frame follows (gRPC over HTTP2, "Trailers-Only").
+/// Ends a stream with its last frame that has content, if that frame has not left yet. gRPC clients reject an answer
+/// without a body, whose status is in its head, if another frame follows (gRPC over HTTP2, "Trailers-Only").
 final class HTTP2EndOfStream: ChannelOutboundHandler {
     typealias OutboundIn = HTTP2Frame.FramePayload
     typealias OutboundOut = HTTP2Frame.FramePayload
 
-    /// The answer is complete, and the rest of the request is not wanted.
+    /// The event that resets the stream: the answer is complete, and the rest of the request is not wanted.
     struct Unread {}
 
     private var held: (payload: HTTP2Frame.FramePayload, promise: EventLoopPromise<Void>?)?
@@ -188,7 +189,7 @@ final class HTTP2EndOfStream: ChannelOutboundHandler {
         context.write(wrapOutboundOut(held.payload), promise: held.promise)
     }
 
-    /// `nil`: another frame must say it.
+    /// Returns the payload as the end of its stream; `nil` if another frame must end the stream.
     private static func ended(_ payload: HTTP2Frame.FramePayload) -> HTTP2Frame.FramePayload? {
         switch payload {
         case .headers(var headers):

@@ -37,7 +37,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private let door: HTTPDoorContext
     private let place: HTTPDoorContext.Place
     private let turn: ClientTurn
-    /// The connection that this is a stream of; `nil`: it is a connection of its own.
+    /// The HTTP/2 connection that this is a stream of; `nil` for an HTTP/1.1 connection.
     private let parent: HTTP2Connection?
     let firstRequestBy: NIODeadline
     private let fields: FieldBytes
@@ -60,10 +60,10 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private var caller: AccessControl.Caller?
     /// The last authority that was admitted.
     private var admitted: (authority: String, forwarded: String)?
-    /// The route of the last request, which is mostly requested again.
+    /// The route of the last request, which most clients request again.
     private var found: (method: HTTPMethod, uri: String, target: HTTPTarget, match: HTTPRouter.Match)?
 
-    /// - Parameter parent: the connection that it is a stream of.
+    /// - Parameter parent: the HTTP/2 connection that this is a stream of; `nil` for an HTTP/1.1 connection.
     init(
         door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, parent: HTTP2Connection?,
         firstRequestBy: NIODeadline
@@ -166,7 +166,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         if let parent { parent.ended(self) } else { door.disconnected(self) }
     }
 
-    /// The network has given the client up.
+    /// Records that the network reports the client as unreachable.
     func fallSilent() { peer.fallSilent() }
 
     func read(context: ChannelHandlerContext) {
@@ -401,7 +401,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         if let parent { parent.admitted(caller) } else { door.admitted(self, caller) }
     }
 
-    /// - Returns: who asks, as `Forwarded` says it.
+    /// - Returns: the client, as an element of `Forwarded`.
     private func admit(_ head: HTTPRequestHead, _ target: HTTPTarget) throws(HTTPProblem) -> String {
         let authority = try HTTPGate.authority(of: head, target)
         if let admitted, admitted.authority == authority {

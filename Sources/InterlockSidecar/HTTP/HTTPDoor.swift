@@ -3,21 +3,22 @@ internal import NIOCore
 internal import NIOPosix
 internal import ServiceLifecycle
 
-/// The HTTP door: locks, limits, permits, breakers, events, metrics and health as JSON over HTTP/1.1, and the guarded proxy.
+/// The HTTP API: locks, limits, permits, breakers, events, metrics and health, and the guarded proxy.
 ///
-/// Its channels live on the coordinator's event loop. On graceful shutdown it stops accepting, ends the event streams, has the
-/// coordinator answer whoever waits, and finishes what is under way.
+/// The channels run on the coordinator's event loop. On graceful shutdown, the service stops accepting connections,
+/// ends the event streams, makes the coordinator answer waiting calls, and finishes the requests under way.
 struct HTTPDoor: Service {
     let setup: ListenerSetup
-    /// Until then a client must have agreed on TLS and sent the head of its first request.
+    /// The time in which a client must complete the TLS handshake and send the head of its first request.
     var firstRequestTimeout = Duration.seconds(10)
-    /// A connection without a request under way, or whose request does not arrive, is closed after so long.
+    /// The time after which a connection closes if it has no request under way, or if its request does not arrive.
     var idleTimeout = Duration.seconds(60)
     /// Called with the port once the listener is bound.
     var onBound: @Sendable (Int) -> Void = { _ in }
 
-    /// Serves until graceful shutdown; then waits are answered, and connections close when all is written.
-    /// - Throws: when it cannot listen.
+    /// Serves until graceful shutdown, then answers waiting calls, and closes each connection once its output is
+    /// written.
+    /// - Throws: if the listener cannot be opened.
     func run() async throws {
         let eventLoop = setup.coordinator.eventLoop
         let (context, upstreams) = try await eventLoop.submit { self.shared() }.get()
@@ -48,7 +49,7 @@ struct HTTPDoor: Service {
     /// within a second.
     private static let pauseWithoutDescriptors = TimeAmount.milliseconds(100)
 
-    /// Every route there is, in the order of the design's table.
+    /// Returns all routes, in the order of the design's table.
     func routes(_ upstreams: NIOLoopBound<Upstreams>) -> [HTTPRoute] {
         let coordinator = setup.coordinator
         let pages = MetricsPages(eventLoop: coordinator.eventLoop) { [coordinator, metrics = setup.metrics] format in

@@ -2,19 +2,19 @@ package import Logging
 package import NIOCore
 internal import NIOHTTP1
 
-/// What the connections of an HTTP door share. Confined to the coordinator's event loop.
+/// The common state of the HTTP API's connections. Confined to the coordinator's event loop.
 package final class HTTPDoorContext: ListenerContext {
     enum Place {
         case ordinary
-        /// All others are taken: it tells how the sidecar is, once.
+        /// A reserve slot for health and metrics, used when all ordinary slots are taken.
         case kept
     }
 
-    /// So many more than `listen.max_connections` are accepted, for health and metrics.
+    /// The number of reserve slots: connections accepted beyond `listen.max_connections`, for health and metrics.
     private static let keptPlaces = 16
-    /// The most connections with a reserved descriptor, for the same reason.
+    /// The most connections that use a reserved descriptor, for the same reason.
     static let mostFromReserve = 8
-    /// The same as `firstRequestTimeout`, at one of those.
+    /// The upper limit of `firstRequestTimeout` in a reserve slot.
     private static let shortTimeout = TimeAmount.seconds(1)
     static let limits: NIOHTTPDecoderLimitConfiguration = {
         var limits = NIOHTTPDecoderLimitConfiguration()
@@ -29,12 +29,12 @@ package final class HTTPDoorContext: ListenerContext {
     let isTLS: Bool
     let logger: Logger
     let turns: ClientTurns
-    /// `nil`: no request is traced.
+    /// The tracer; `nil` if no request is traced.
     let tracer: Tracer?
     let refusedLogins: RefusedClients
-    /// A connection without a request under way, or whose request does not arrive, is closed after so long.
+    /// The time after which a connection closes if it has no request under way, or if its request does not arrive.
     let idleTimeout: TimeAmount
-    /// Happens when the sidecar goes down.
+    /// The sidecar's shutdown.
     let shutdown = Occurrence()
     private let firstRequestTimeout: TimeAmount
     private let maximumConnections: Int
@@ -42,7 +42,7 @@ package final class HTTPDoorContext: ListenerContext {
     /// Connections without an accepted request.
     private var newcomers: Newcomers<AnyObject>
     private var fromReserve = 0
-    /// How many streams the connections have that have many.
+    /// The number of streams of HTTP/2 connections in ordinary slots.
     private var streams = 0
     /// Lets the listener accept the next connection.
     private var accept: (() -> Void)?
@@ -66,7 +66,7 @@ package final class HTTPDoorContext: ListenerContext {
 
     var connectionCount: Int { connections.count }
 
-    /// Until then a client must have agreed on TLS and sent the head of its first request.
+    /// Returns the time in which a client must complete the TLS handshake and send the head of its first request.
     func firstRequestTimeout(at place: Place) -> TimeAmount {
         place == .kept ? min(firstRequestTimeout, Self.shortTimeout) : firstRequestTimeout
     }
@@ -94,7 +94,7 @@ package final class HTTPDoorContext: ListenerContext {
 
     func makeRoom() { _ = evictNewcomer() }
 
-    /// - Returns: whether there was one.
+    /// - Returns: whether a connection was evicted.
     private func evictNewcomer() -> Bool {
         guard let connection = newcomers.makeRoom(now: .uptimeNow) as? any HTTPDoorConnection else { return false }
         disconnected(connection)
@@ -125,8 +125,8 @@ package final class HTTPDoorContext: ListenerContext {
         accept?()
     }
 
-    /// One request more among the streams of all connections, of which there may be as many as of connections.
-    /// - Returns: its place.
+    /// Counts a stream. All connections together may have as many ordinary streams as there may be connections.
+    /// - Returns: the stream's kind of slot.
     func streamBegins() -> Place {
         streams += 1
         return streams <= maximumConnections ? .ordinary : .kept
@@ -134,7 +134,7 @@ package final class HTTPDoorContext: ListenerContext {
 
     func streamEnded() { streams -= 1 }
 
-    /// Calls `accept` when there is a place, kept ones among them.
+    /// Calls `accept` once a slot is free, which may be a reserve slot.
     func whenFree(_ accept: @escaping () -> Void) {
         let places = maximumConnections + Self.keptPlaces
         if connections.count >= places { makeRoom() }
@@ -148,17 +148,17 @@ package final class HTTPDoorContext: ListenerContext {
     }
 }
 
-/// A client's connection as its door knows it. Confined to the coordinator's event loop.
+/// A client's connection, as its listener sees it. Confined to the coordinator's event loop.
 protocol HTTPDoorConnection: AnyObject {
-    /// The sidecar goes down: no further request is taken.
+    /// Accepts no further request, because the sidecar goes down.
     func goDown()
-    /// Ends everything that callers with removed keys have open.
+    /// Ends the connection or its requests if the key of their caller was removed.
     func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool)
-    /// Makes room for another connection: this client is unknown.
+    /// Closes the connection of an unknown client to make room for another one.
     func evict()
 }
 
-/// Lets a listener accept no connection while there is no place for one.
+/// Keeps a listener from accepting connections while no slot is free.
 final class AcceptWhenFree: ChannelOutboundHandler {
     typealias OutboundIn = NIOAny
 

@@ -3,11 +3,11 @@ internal import InterlockHTTP
 internal import NIOCore
 internal import NIOHTTP1
 
-/// Decides who is let in: by the names the host is called by, by where a browser comes from, and by API key.
+/// Decides which requests are admitted: by the name of the host, by the origin of a browser's request, and by API key.
 ///
-/// A web page can make a browser on this host send requests here, also under a name of the page's own that resolves to
-/// 127.0.0.1 (DNS rebinding). So the name must be one of ours, and the page must be too. Browsers say where a request
-/// comes from only at loopback addresses and names, so without keys no other host is served unless `listen.hosts` names
+/// A web page can make a browser on this host send requests here, even under a name of its own that resolves to
+/// 127.0.0.1 (DNS rebinding). So both the name and the page must belong to this host. Browsers report the origin of a
+/// request only at loopback addresses and names, so without keys no other host is served unless `listen.hosts` names
 /// it.
 package struct HTTPGate: Sendable {
     let access: AccessControl
@@ -23,7 +23,7 @@ package struct HTTPGate: Sendable {
         ownNames = [name, String(name.prefix { $0 != "." })]
     }
 
-    /// Refuses what the decoder of HTTP/1.1 does, and that of HTTP/2 does not.
+    /// Refuses what the HTTP/1.1 decoder refuses and the HTTP/2 decoder accepts.
     static func refuseUnclear(_ head: HTTPRequestHead) throws(HTTPProblem) {
         if case .RAW(let method) = head.method, !HTTPToken.isValid(method) {
             throw HTTPProblem(.invalid, "the method is not a token of letters, digits and the like (RFC 9110, section 9.1)")
@@ -37,15 +37,15 @@ package struct HTTPGate: Sendable {
         }
     }
 
-    /// Refuses a body whose coding would be lost on the way (RFC 9112, section 6.1).
+    /// Refuses a body whose transfer coding the decoder would drop (RFC 9112, section 6.1).
     static func refuseUnknownCoding(_ fields: HTTPHeaders) throws(HTTPProblem) {
         guard let coding = fields.unknownTransferCoding else { return }
         throw HTTPProblem(
             .notImplemented, "the transfer coding \"\(Excerpt(coding))\" is not supported; send the body as it is, or in chunks")
     }
 
-    /// Whom a request asks.
-    /// - Throws: when it does not say so, or says it more than once.
+    /// Returns the authority that a request is addressed to.
+    /// - Throws: if the request names no authority, or more than one.
     static func authority(of head: HTTPRequestHead, _ target: HTTPTarget) throws(HTTPProblem) -> String {
         var found: String?
         for (name, value) in head.headers where name.utf8.count == 4 && name.lowercased() == "host" {
@@ -63,7 +63,7 @@ package struct HTTPGate: Sendable {
         "without auth.keys the Host must be localhost, a loopback address such as 127.0.0.1, or one of listen.hosts in the configuration"
     )
 
-    /// Refuses what a web page elsewhere could have sent.
+    /// Refuses requests that a web page elsewhere could have sent.
     func refuseForeign(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
         let requiresKey = access.requiresKey
         guard let host = Self.host(of: authority), isServed(host, requiresKey) else {
@@ -72,7 +72,7 @@ package struct HTTPGate: Sendable {
         try Self.refuseForeignPages(fields, authority: authority)
     }
 
-    /// The same of an authority that is known to be served.
+    /// Refuses requests of web pages elsewhere, once the authority is known to be served.
     static func refuseForeignPages(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
         if let origin = fields.first(name: "Origin"), !isSame(origin: origin, authority: authority) {
             throw HTTPProblem(.foreignOrigin, "the Origin is not this host; web pages elsewhere may not call the sidecar")
@@ -82,7 +82,8 @@ package struct HTTPGate: Sendable {
         }
     }
 
-    /// - Returns: who calls.
+    /// Checks that a route admits the caller.
+    /// - Returns: the caller.
     func admit(_ fields: HTTPHeaders, to admission: HTTPRoute.Admission) throws(HTTPProblem) -> AccessControl.Caller {
         switch admission {
         case .anyone:
@@ -112,7 +113,8 @@ package struct HTTPGate: Sendable {
         return requiresKey && (ownNames.contains(host) || (try? SocketAddress(ipAddress: host, port: 0)) != nil)
     }
 
-    /// Whether another protocol may follow. It does not, but the decoder reads nothing behind such a request.
+    /// Returns whether the request asks for another protocol: the decoder stops after it, even if the protocol stays
+    /// the same.
     static func asksForUpgrade(_ head: HTTPRequestHead) -> Bool {
         head.method == .CONNECT || head.headers.contains(name: "Upgrade")
     }
@@ -122,14 +124,14 @@ package struct HTTPGate: Sendable {
             || (head.headers.first(name: "Content-Length").flatMap { Int($0) } ?? 0) > 0
     }
 
-    /// Whether a request shows a key, be it good or not.
+    /// Returns whether a request shows a key, valid or not.
     static func showsKey(_ fields: HTTPHeaders) -> Bool { key(of: fields) != nil }
 
     private static func key(of fields: HTTPHeaders) -> String? {
         key(apiKey: fields.first(name: "X-Api-Key"), authorization: fields.first(name: "Authorization"))
     }
 
-    /// The key that one of these fields shows.
+    /// Returns the key that one of these fields shows.
     static func key(apiKey: String?, authorization: String?) -> String? {
         if let apiKey { return apiKey }
         guard let authorization else { return nil }
@@ -138,7 +140,7 @@ package struct HTTPGate: Sendable {
         return String(words[1].drop { $0 == " " })
     }
 
-    /// The host of `host:port`, in lower case, without brackets and the root's dot.
+    /// Returns the host of `host:port`, in lower case, without brackets and without a trailing dot.
     static func host(of authority: String) -> String? {
         let authority = authority.lowercased()
         if authority.hasPrefix("[") {
@@ -150,7 +152,7 @@ package struct HTTPGate: Sendable {
         return String(host.hasSuffix(".") ? host.dropLast() : host)
     }
 
-    /// Whether a page of this origin was served under this authority.
+    /// Returns whether a page of this origin was served under this authority.
     private static func isSame(origin: String, authority: String) -> Bool {
         guard let scheme = origin.firstRange(of: "://") else { return false }
         return origin[scheme.upperBound...].lowercased() == authority.lowercased()

@@ -2,8 +2,9 @@ internal import InterlockHTTP
 internal import NIOCore
 internal import NIOTLS
 
-/// Waits until a client has shown what it speaks, and makes what serves that: HTTP/2 where TLS agreed on it (RFC 7301) or where the
-/// client begins with its preface (RFC 9113, section 3.3), HTTP/1.1 otherwise. Confined to the coordinator's event loop.
+/// Waits until a client's protocol is known, then installs the handlers for it: HTTP/2 if TLS negotiated it (RFC 7301)
+/// or if the client begins with its preface (RFC 9113, section 3.3), HTTP/1.1 otherwise. Confined to the coordinator's
+/// event loop.
 final class HTTPProtocolChoice: TimedConnection, RemovableChannelHandler, HTTPDoorConnection {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -17,7 +18,7 @@ final class HTTPProtocolChoice: TimedConnection, RemovableChannelHandler, HTTPDo
     var alarm: LazyAlarm?
     let firstRequestBy: NIODeadline
     private var received = ByteBuffer()
-    /// Whether the handlers of the protocol are being added, or were.
+    /// Whether the protocol's handlers were added, or are being added.
     private var hasBegun = false
 
     init(door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn) {
@@ -33,7 +34,7 @@ final class HTTPProtocolChoice: TimedConnection, RemovableChannelHandler, HTTPDo
 
     private func close() { context?.close(promise: nil) }
 
-    /// Who does not agree on TLS, or says nothing, cannot hold it up.
+    /// A client that has not completed the handshake, or has sent nothing, cannot delay the shutdown.
     func goDown() { close() }
 
     func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool) {}
@@ -51,7 +52,7 @@ final class HTTPProtocolChoice: TimedConnection, RemovableChannelHandler, HTTPDo
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         switch event {
         case TLSUserEvent.handshakeCompleted(let agreed) where agreed == HTTPProtocol.http2: begin(isHTTP2: true)
-        // It has asked for nothing, and will not.
+        // The client has sent no request, and will not send one.
         case ChannelEvent.inputClosed: close()
         default: context.fireUserInboundEventTriggered(event)
         }
@@ -70,7 +71,7 @@ final class HTTPProtocolChoice: TimedConnection, RemovableChannelHandler, HTTPDo
                     context.channel, door: door, place: place, turn: turn, firstRequestBy: firstRequestBy)
                 : try HTTPConnection.onConnection(
                     context.channel, door: door, place: place, turn: turn, firstRequestBy: firstRequestBy)
-            // Never both, and never neither: a place is not given away in between.
+            // The new connection is registered before this one is removed, so that nothing else takes the slot.
             door.connected(connection)
         } catch {
             return close()

@@ -1,7 +1,7 @@
 internal import NIOHTTP1
 
 /// Finds the route of a request. A path segment is percent-decoded once, after the path was split: `%2F` is a slash
-/// inside a name, and both doors mean the same lock by it.
+/// within a name, so that every API can address the same locks.
 package struct HTTPRouter: Sendable {
     struct Match: Sendable {
         let route: HTTPRoute
@@ -36,12 +36,13 @@ package struct HTTPRouter: Sendable {
                 paths.append(Path(segments: segments, hasTail: route.hasTail, routes: [entry]))
             }
         }
-        // Those with a tail are looked at first: most requests of a busy door are theirs.
+        // Paths with a tail are checked first, because a busy sidecar receives most of its requests there.
         self.paths = paths.filter(\.hasTail) + paths.filter { !$0.hasTail }
     }
 
-    /// O(n) in paths.
-    /// - Throws: no such path, no such method on it, or a segment that is not percent-encoded UTF-8.
+    /// Returns the route for a method and a path. O(n) in paths.
+    /// - Throws: if there is no such path, if the path does not allow the method, or if a segment is not
+    ///   percent-encoded UTF-8.
     func match(method: HTTPMethod, path: Substring) throws(HTTPProblem) -> Match {
         let parts = Self.split(path)
         for candidate in paths {

@@ -2,7 +2,7 @@ internal import Interlock
 internal import NIOCore
 internal import NIOHTTP1
 
-/// Alive, ready, measured, and described.
+/// Liveness, readiness, metrics, and the OpenAPI description.
 struct HealthRoutes {
     let coordinator: Coordinator
     let metrics: NIOLoopBound<MetricsPages>
@@ -22,7 +22,7 @@ struct HealthRoutes {
         ]
     }
 
-    /// What this door speaks, as OpenAPI 3.1.
+    /// The description of this API in OpenAPI 3.1.
     static var contract: String { String(decoding: PackageResources.openapi_yaml, as: UTF8.self) }
 
     private func readiness(_ call: HTTPCall) async throws -> HTTPAnswer {

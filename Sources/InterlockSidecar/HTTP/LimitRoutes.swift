@@ -2,7 +2,7 @@ internal import Interlock
 internal import InterlockCore
 internal import NIOHTTP1
 
-/// Rate limits: take, and look.
+/// Rate limits: takes from them, and shows their state.
 struct LimitRoutes {
     let coordinator: Coordinator
 
@@ -26,8 +26,8 @@ struct LimitRoutes {
         reply.cancelsWhenLeft(pending, calls)
     }
 
-    /// Answers a take: with what is left, or with the problem that nothing is.
-    /// - Parameter mayWait: whether the call could have been made with a wait.
+    /// Returns a completion that answers a take with what remains, or with a problem if the take is refused.
+    /// - Parameter mayWait: whether the request could have asked for a wait.
     static func completion(
         _ reply: HTTPReply, _ calls: CoordinatorCalls, service: String, subject: String?, mayWait: Bool = true
     ) -> Completion<TakeAnswer> {
@@ -49,7 +49,7 @@ struct LimitRoutes {
         let subject = try call.query("subject").text("subject").map { try ResourceName($0, what: "subject").text }
         let standings = try await coordinator.listLimits(service: service, subject: subject)
         let limits = await coordinator.definition(ofService: service)?.limits ?? []
-        // Says why there is none.
+        // Without a limit that binds, `peek` gives the reason.
         guard let binding = LimitStanding.binding(of: standings) else {
             let decision = try await coordinator.peek(service: service, subject: subject)
             return try Self.answer(decision, limits, service: service, subject: subject, refusalIsProblem: false)
@@ -58,7 +58,7 @@ struct LimitRoutes {
             binding.answer, limits, standings: standings, service: service, subject: subject, refusalIsProblem: false)
     }
 
-    /// - Throws: `HTTPProblem` where a refusal is one.
+    /// - Throws: `HTTPProblem` for a refusal if `refusalIsProblem` is `true`.
     private static func answer(
         _ decision: LimitAnswer, _ limits: [LimitDefinition], standings: [LimitStanding]? = nil, service: String,
         subject: String?, refusalIsProblem: Bool, mayWait: Bool = true
@@ -80,7 +80,7 @@ struct LimitRoutes {
 }
 
 extension HTTPReply {
-    /// A call that waits is given up when its client leaves.
+    /// Cancels a waiting call when its client leaves.
     func cancelsWhenLeft(_ pending: PendingCall?, _ calls: CoordinatorCalls, then ended: @escaping () -> Void = {}) {
         guard let pending, isAwaited else { return }
         whenLeft { [self] in
@@ -91,13 +91,13 @@ extension HTTPReply {
     }
 }
 
-/// What a call asks of a service's limits; of a permit as well.
+/// The body of a request to a service's limits, or for a permit.
 package struct CallBody: Sendable {
     package static let fields = ["cost", "subject", "wait_ms"]
 
     package var cost: Int64
     package var subject: String?
-    /// In milliseconds.
+    /// The longest wait, in milliseconds.
     package var wait: Int64
 
     package init(_ fields: JSONFields) throws {
@@ -117,7 +117,7 @@ extension HTTPProblem {
         return problem
     }
 
-    /// With all that is known of the limit that binds.
+    /// Returns a problem with everything known about the limit that binds.
     static func limited(_ decision: LimitAnswer, _ fields: RateLimitFields, service: String, mayWait: Bool) -> HTTPProblem {
         var problem = limited(service: service, retryAfter: decision.reportedRetryAfter, mayWait: mayWait)
         problem.members.merge(decision.object) { known, _ in known }
@@ -125,7 +125,8 @@ extension HTTPProblem {
         return problem
     }
 
-    /// Says when to come again, in whole seconds rounded up; not at all when nobody knows.
+    /// Sets the time to wait before a retry, in whole seconds rounded up. Omits `Retry-After` if the time is negative,
+    /// which means unknown.
     mutating func retry(after milliseconds: Int64) {
         members["retry_after_ms"] = .integer(milliseconds)
         guard milliseconds >= 0 else { return }

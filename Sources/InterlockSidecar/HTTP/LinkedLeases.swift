@@ -2,22 +2,22 @@ internal import Interlock
 internal import InterlockCore
 internal import NIOHTTP1
 
-/// Leases that live as long as a stream of events: extended while it is open, released when the client closes it, and let
-/// lapse when the sidecar goes down, when nothing is heard of the client any more, or when its API key is removed.
+/// Leases that live as long as an event stream. They are extended while the stream is open, and released when the
+/// client closes it. They lapse when the sidecar goes down, the client becomes unreachable, or its API key is removed.
 struct LinkedLeases: Sendable {
     private let coordinator: Coordinator
     private let peer: PeerPresence
     private let leases: [(lease: Lease, followed: FollowedLease)]
 
-    /// What became of the lease at `index`.
+    /// The end of the lease at `index`.
     private struct End: Sendable {
         var index: Int
-        /// `nil`: it was released.
+        /// The cause of the loss; `nil` if the lease was released.
         var loss: LeaseLoss?
     }
 
-    /// Follows leases that were granted just now.
-    /// - Throws: `InterlockError` when too many are followed; then none of these is.
+    /// Follows leases that were just granted.
+    /// - Throws: `InterlockError` if too many leases are followed; then none of these leases is followed.
     init(following leases: [Lease], of peer: PeerPresence, with coordinator: Coordinator) async throws {
         var followed: [(lease: Lease, followed: FollowedLease)] = []
         do {
@@ -34,19 +34,19 @@ struct LinkedLeases: Sendable {
         self.leases = followed
     }
 
-    /// - Parameter first: the event that hands the leases out.
+    /// - Parameter first: the event that contains the leases.
     func answer(beginningWith first: String, through stream: ServerSentEvents) -> HTTPAnswer {
         var answer = ServerSentEvents.answer(.created)
         answer.body = .stream { writer in
             try await writer.write(first)
             try await tellLosses(through: stream, to: writer)
         }
-        // Also what could not be written to the end.
+        // Also called if the stream ends before everything is written.
         answer.ifUndelivered = { Task { await letGo(stream) } }
         return answer
     }
 
-    /// Tells of each loss, until all leases are lost or released, the client leaves or the sidecar goes down.
+    /// Reports each loss, until all leases are lost or released, the client leaves or the sidecar goes down.
     @concurrent
     private func tellLosses(through stream: ServerSentEvents, to writer: HTTPBodyWriter) async throws {
         var remaining = Set(leases.indices)
@@ -59,13 +59,13 @@ struct LinkedLeases: Sendable {
         }
         await letGo(stream)
         guard stream.call.shutdown.hasHappened else { return }
-        // The coordinator's own word for it may still be on its way.
+        // The coordinator's own reports of the loss may not have arrived yet.
         for index in remaining.sorted() {
             try await writer.write(try event(of: leases[index].lease, .shutdown))
         }
     }
 
-    /// Tells of the end of each lease, once.
+    /// Reports the end of each lease once.
     private func watch(into ends: NewestBuffer<ServerSentEvents.Signal<End>>) -> Task<Void, Never> {
         Task { [leases] in
             await withDiscardingTaskGroup { group in
@@ -85,7 +85,7 @@ struct LinkedLeases: Sendable {
         try ServerSentEvents.event("lost", LossReply(lease, loss))
     }
 
-    /// Ends what the stream kept: those that have ended already are left alone.
+    /// Releases the stream's leases, or leaves them to lapse. Leases that have ended are unaffected.
     private func letGo(_ stream: ServerSentEvents) async {
         let mayBeAtWork = stream.call.shutdown.hasHappened || peer.isSilent || stream.call.isKeyRemoved
         for (_, one) in leases {
@@ -98,17 +98,18 @@ struct LinkedLeases: Sendable {
     }
 }
 
-/// Takes locks for a client that may leave before it is told: then nothing stays behind.
+/// Acquires locks for a client that may leave before it gets the answer. The locks are then released.
 ///
-/// With an owner of the client's own nothing is given back once it is granted, for a retry may hold that very lease.
+/// Once granted to an owner that the client has chosen, a lease is not released, because a retry may hold the same
+/// lease.
 struct LeaseDelivery: Sendable {
     let coordinator: Coordinator
 
-    /// On the event loop.
+    /// Acquires one lock, or several together. Call this on the event loop.
     /// - Parameters:
-    ///   - span: of the request; `nil`: it is not traced. So below.
-    ///   - granted: answers with the leases, in the order in which they were asked for. `false`: the client has left, and
-    ///   the coordinator gives them back.
+    ///   - span: the span of the request; `nil` if the request is not traced.
+    ///   - granted: answers with the leases, in the order of the request. Returns `false` if the client has left; the
+    ///     coordinator then releases the leases.
     func acquire(_ body: LockBody, _ reply: HTTPReply, for span: Span?, granted: @escaping ([Lease]) -> Bool) {
         guard let others = body.others else { return acquire(body.request, reply, for: span) { granted([$0]) } }
         let calls = coordinator.callsOnEventLoop()
@@ -127,7 +128,7 @@ struct LeaseDelivery: Sendable {
         reply.cancelsWhenLeft(pending, calls)
     }
 
-    /// - Parameter ended: called once, whatever comes of it.
+    /// - Parameter ended: called once, whatever the outcome.
     func acquire(
         _ request: LockRequest, _ reply: HTTPReply, for span: Span?, ended: @escaping () -> Void = {},
         granted: @escaping (Lease) -> Bool
@@ -148,20 +149,20 @@ struct LeaseDelivery: Sendable {
         reply.cancelsWhenLeft(pending, calls, then: ended)
     }
 
-    /// The answer that hands leases out.
+    /// Returns the answer that contains the leases, which are given back if the answer cannot be delivered.
     func answer(_ members: KeyValuePairs<String, JSONValue>, with leases: [Lease], of owner: String?) -> HTTPAnswer {
         var answer = HTTPAnswer.object(members, .created)
         answer.ifUndelivered = { giveBack(leases, of: owner) }
         return answer
     }
 
-    /// Ends leases that their client was not told of. On the event loop.
+    /// Releases leases that their client has not received, unless it chose the owner. Call this on the event loop.
     func giveBack(_ leases: [Lease], of owner: String?) {
         guard owner == nil else { return }
         let calls = coordinator.callsOnEventLoop()
         for lease in leases {
             guard let name = try? ResourceName(lease.name) else { continue }
-            // What cannot be given back now lapses by itself.
+            // A lease that cannot be released now lapses by itself.
             calls.releaseLock(name, token: lease.token, completion: Completion { _, _ in true })
         }
     }

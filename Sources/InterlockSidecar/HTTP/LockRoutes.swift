@@ -3,11 +3,11 @@ package import InterlockCore
 internal import NIOCore
 internal import NIOHTTP1
 
-/// Leased locks: take, renew, release, look, break.
+/// Leased locks: acquire, renew, release, inspect, break.
 struct LockRoutes {
     let coordinator: Coordinator
 
-    /// The largest `count` of a step that tells everything of its locks.
+    /// The largest `count` of a page with details of its locks.
     private static let mostDetailed: Int64 = 200
 
     var routes: [HTTPRoute] {
@@ -104,7 +104,7 @@ struct LockRoutes {
             cursor: cursor, matching: query.text("match") ?? "*",
             count: Int(try query.integer("count", in: 1...(hasDetails ? Self.mostDetailed : 1000)) ?? 100))
         guard hasDetails else { return try .json(LockPageReply.members(page, locks: nil)) }
-        // A foreign key may have a name that is none of ours.
+        // A key of other software may contain a name that is not valid here.
         let names = page.names.compactMap { try? ResourceName($0) }
         let locks = try await coordinator.inspectLocks(names).compactMap(\.self)
         return try .json(LockPageReply.members(page, locks: locks))
@@ -124,12 +124,12 @@ struct LockRoutes {
     }
 }
 
-/// What a request asks of locks: how they are held, which others are taken together with the one that its path names, and
-/// whether the leases are tied to a stream of events.
+/// The body of a lock request: the mode, the other locks to acquire together with the one in the path, and whether the
+/// leases are linked to an event stream.
 package struct LockBody: Sendable {
-    /// The lock of the path; of several, what is asked for each.
+    /// The request for the lock in the path, and the template for the others.
     package var request: LockRequest
-    /// Taken together with it, all or none; `nil`: it is taken alone.
+    /// The other locks, acquired together with this one or not at all; `nil` for a single lock.
     package var others: [ResourceName]?
     var isLinked: Bool
 
@@ -149,7 +149,7 @@ package struct LockBody: Sendable {
         isLinked = try fields.flag("linked") ?? false
     }
 
-    /// Of another who has one of the locks.
+    /// The problem to answer with if another client holds one of the locks.
     var refusal: HTTPProblem {
         others.map { HTTPProblem.held(oneOf: $0.count + 1) } ?? HTTPProblem.held(request.name)
     }

@@ -2,7 +2,7 @@ internal import Interlock
 internal import InterlockCore
 internal import NIOHTTP1
 
-/// Permits: breaker and limits in one step, and the outcome of the call.
+/// Permits: the check of breaker and limits in one step, and the report of the call's outcome.
 struct PermitRoutes {
     let coordinator: Coordinator
 
@@ -27,10 +27,10 @@ struct PermitRoutes {
                 switch decision {
                 case .granted(let permit, let state):
                     guard reply.isAwaited, !call.peer.hasLeft else { return false }
-                    // Make the call, then report its outcome under this ID.
+                    // The client makes the call, then reports its outcome under this ID.
                     var answer = HTTPAnswer.object(
                         ["permit": .text(permit.description), "state": .text(state.rawValue)], .created)
-                    // A call that nobody will make says nothing of the service, and frees its place at once.
+                    // A call that is never made says nothing about the service, and frees its slot at once.
                     answer.ifUndelivered = {
                         coordinator.callsOnEventLoop().reportPermit(
                             service: service, permit: permit, OutcomeReport(outcome: .ignore),
@@ -66,7 +66,7 @@ struct PermitRoutes {
 }
 
 extension HTTPProblem {
-    /// - Parameter retryAfter: in milliseconds; -1: nobody knows.
+    /// - Parameter retryAfter: the time until a retry, in milliseconds; -1 if it is unknown.
     static func refused(
         _ reason: PermitAnswer.Reason, _ state: BreakerSnapshot.State, service: String, retryAfter: Int64
     ) -> HTTPProblem {

@@ -2,12 +2,12 @@ internal import Interlock
 internal import InterlockCore
 internal import NIOHTTP1
 
-/// Services and their breakers: look, and override.
+/// Services and their breakers: shows and overrides them.
 struct ServiceRoutes {
     let coordinator: Coordinator
     let probe: ProbeReadings.Lookup
 
-    /// What an override may say.
+    /// The states that an override can set.
     private enum Override: String, CaseIterable {
         case open, closed, disabled, auto
     }

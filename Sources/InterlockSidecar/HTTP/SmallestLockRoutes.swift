@@ -3,12 +3,13 @@ internal import InterlockCore
 internal import NIOConcurrencyHelpers
 internal import NIOHTTP1
 
-/// The smallest lock service: `GET` takes, `DELETE` frees what the same API key took. No body, no token to keep.
+/// The smallest lock service: `GET` acquires a lock, `DELETE` releases one that the same API key acquired. Clients send
+/// no body, and keep no token.
 struct SmallestLockRoutes {
     let coordinator: Coordinator
     private let leases = RememberedLeases()
 
-    /// The lease's length in seconds when the request does not say.
+    /// The default duration of a lease, in seconds.
     private static let defaultSeconds: Int64 = 30
 
     init(coordinator: Coordinator) {
@@ -22,7 +23,8 @@ struct SmallestLockRoutes {
         ]
     }
 
-    /// The token is the coordinator's own, never the caller's: so the same key asking again finds the lock held.
+    /// Acquires a lock with a token of the coordinator's own, so that another request with the same key finds the lock
+    /// held.
     private func take(_ call: HTTPCall, _ reply: HTTPReply) throws {
         let query = try call.query("hash", "ttl")
         let name = try Self.name(query)
@@ -50,7 +52,7 @@ struct SmallestLockRoutes {
         let query = try call.query("hash", "fence")
         let name = try Self.name(query)
         let fence = try query.integer("fence", in: DoorBounds.fences)
-        // The key may have taken the lock again: the fence of an earlier lease must not free a later one.
+        // The key may have acquired the lock again: the fence of an earlier lease must not release a later one.
         guard let (token, last) = leases.lease(of: name.text, takenBy: call.caller.name), fence ?? last == last else {
             throw HTTPProblem.lost(name)
         }
@@ -66,12 +68,12 @@ struct SmallestLockRoutes {
     }
 }
 
-/// The tokens of the leases that were taken by `GET /lock`, for the API key that took them. Bounded for each key; what has lapsed
-/// is dropped when room is needed.
+/// The tokens of leases that were acquired with `GET /lock`, by API key. Their number is limited for each key. Lapsed
+/// leases are dropped when the limit is reached.
 final class RememberedLeases: Sendable {
     static let capacity = 10_000
 
-    /// The least time between two looks for leases that have lapsed.
+    /// The shortest time between two searches for lapsed leases.
     private static let sweepPause = Duration.milliseconds(100)
 
     private struct Entry {
@@ -80,10 +82,10 @@ final class RememberedLeases: Sendable {
         let deadline: ContinuousClock.Instant
     }
 
-    /// What one caller has.
+    /// The leases of one caller.
     private struct Shelf {
         var entries: [ExactText: Entry] = [:]
-        /// Places of leases that are being asked for.
+        /// The number of leases that are being acquired.
         var reserved = 0
         var nextSweep: ContinuousClock.Instant?
 
@@ -100,15 +102,16 @@ final class RememberedLeases: Sendable {
         }
     }
 
-    /// By caller, whose names are those of the API keys.
+    /// The shelves, by the callers' key names.
     private let shelves = NIOLockedValueBox<[String: Shelf]>([:])
 
-    /// Keeps a place for a lease that is being asked for, until `cancel`. `false`: there is none.
+    /// Reserves room for a lease that is being acquired, until `cancel`.
+    /// - Returns: `false` if there is no room.
     func reserve(for caller: String) -> Bool {
         shelves.withLockedValue { $0[caller, default: Shelf()].reserve() }
     }
 
-    /// The place is not needed any more: the lease is remembered, or there is none.
+    /// Ends a reservation: the lease is remembered, or was not granted.
     func cancel(for caller: String) {
         shelves.withLockedValue { $0[caller]?.reserved -= 1 }
     }
@@ -122,7 +125,7 @@ final class RememberedLeases: Sendable {
         shelves.withLockedValue { $0[caller]?.entries[ExactText(lock)].map { ($0.token, $0.fence) } }
     }
 
-    /// Unless the lock has been taken again meanwhile.
+    /// Forgets a lease, unless the lock has since been acquired again.
     func forget(_ lock: String, takenBy caller: String, token: String) {
         shelves.withLockedValue { shelves in
             guard shelves[caller]?.entries[ExactText(lock)]?.token == token else { return }

@@ -1,9 +1,9 @@
 internal import Interlock
 internal import InterlockCore
 
-/// The domains of Envoy's rate limit service, as both doors tell of them.
+/// The domains of Envoy's rate limit service as JSON.
 enum DomainListReply {
-    /// Of all domains together.
+    /// The most rules that are listed, over all domains.
     private static let mostRules = 1000
 
     static func members(_ domains: [DomainReport]) -> [String: JSONValue] {

@@ -1,7 +1,7 @@
 internal import Interlock
 internal import InterlockCore
 
-/// The Redis of the fleet as this sidecar sees it.
+/// The fleet's Redis, as this sidecar sees it.
 enum RedisStatusReply {
     static func members(_ status: CoordinatorStatus) -> [String: JSONValue] {
         [

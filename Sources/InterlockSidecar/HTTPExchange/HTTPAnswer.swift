@@ -3,25 +3,25 @@ internal import InterlockCore
 internal import NIOCore
 internal import NIOHTTP1
 
-/// What a route answers.
+/// A route's answer.
 package struct HTTPAnswer: Sendable {
     enum Body: Sendable {
         case none
         case whole(ByteBuffer)
-        /// Written as it comes about, until the function returns; what it throws ends the connection.
+        /// Written by the function until it returns. An error that it throws ends the connection.
         case stream(@Sendable (HTTPBodyWriter) async throws -> Void)
-        /// Written by whoever has the reply, on the event loop, until its `writeEnd`.
+        /// Written by the owner of the reply, on the event loop, until `writeEnd`.
         case open
     }
 
     var status: HTTPResponseStatus
     var headers = HTTPHeaders()
     var body = Body.none
-    /// The connection ends with it: there is more of the request that nobody will read.
+    /// Whether the connection closes after the answer, because nobody reads the rest of the request.
     var endsConnection = false
-    /// It is another server's, who says of it what there is to say.
+    /// Whether the answer is another server's, to which no fields are added.
     var isRelayed = false
-    /// Gives back what was granted, when the answer could not be written. Called on the event loop.
+    /// Gives back what was granted if the answer could not be written. Called on the event loop.
     var ifUndelivered: (@Sendable () -> Void)?
 
     init(_ status: HTTPResponseStatus) {
@@ -34,8 +34,8 @@ package struct HTTPAnswer: Sendable {
         try HTTPAnswer(status, encoding: value, mediaType: "application/json")
     }
 
-    /// As `json`, without an encoder: for what is answered often.
-    /// - Parameter members: in the order of their names, in which all answers have them.
+    /// Returns the same as `json`, but without an encoder, for frequent answers.
+    /// - Parameter members: sorted by name, as in all answers.
     static func object(_ members: KeyValuePairs<String, JSONValue>, _ status: HTTPResponseStatus = .ok) -> HTTPAnswer {
         assert(zip(members, members.dropFirst()).allSatisfy { $0.key < $1.key }, "members are in the order of their names")
         var answer = HTTPAnswer(status)
@@ -58,7 +58,7 @@ package struct HTTPAnswer: Sendable {
         self.init(problem.status)
         set(problem.orderedMembers, mediaType: HTTPProblem.mediaType)
         headers.add(contentsOf: problem.headers)
-        // What was not read to its end, or never ended.
+        // The request was not read to its end, or never ended.
         endsConnection = problem.code == .tooLarge || problem.code == .cancelled
     }
 

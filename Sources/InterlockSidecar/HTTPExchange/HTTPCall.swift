@@ -2,23 +2,23 @@ internal import InterlockCore
 package import NIOCore
 internal import NIOHTTP1
 
-/// One admitted request on its way to its route.
+/// One admitted request.
 package struct HTTPCall: Sendable {
-    /// What is known from its head; one for all copies of the call.
+    /// The head of the request and its context: one object for all copies of the call.
     final class Request: Sendable {
         let head: HTTPRequestHead
         let target: HTTPTarget
-        /// The variable segments of the path, decoded, in the path's order.
+        /// The variable segments of the path, decoded, in the order of the path.
         let parameters: [(name: String, value: String)]
         let caller: AccessControl.Caller
         let access: AccessControl
-        /// Whether the client is there to be answered.
+        /// The presence of the client that waits for the answer.
         let peer: PeerPresence
-        /// Whether the sidecar goes down.
+        /// The sidecar's shutdown.
         let shutdown: Occurrence
-        /// Who asks, as an element of `Forwarded` (RFC 7239).
+        /// The client, as an element of `Forwarded` (RFC 7239).
         let forwarded: String
-        /// `nil`: it is not traced.
+        /// The request's span; `nil` if the request is not traced.
         let span: NIOLoopBound<Span>?
 
         init(
@@ -38,11 +38,11 @@ package struct HTTPCall: Sendable {
         }
     }
 
-    /// On whose behalf a call is made.
+    /// The header field with the subject: the tenant on whose behalf the call is made.
     static let subjectField = "Interlock-Subject"
 
     private let request: Request
-    /// Whole; of what is relayed, empty.
+    /// The complete body; empty for a relayed request.
     package var body = ByteBuffer()
 
     init(_ request: Request) {
@@ -53,20 +53,20 @@ package struct HTTPCall: Sendable {
     var target: HTTPTarget { request.target }
     var caller: AccessControl.Caller { request.caller }
     var access: AccessControl { request.access }
-    /// Whether the API key of this request has been removed since.
+    /// Whether the API key of this request has since been removed.
     var isKeyRemoved: Bool { access.current(caller) == nil }
     var peer: PeerPresence { request.peer }
     var shutdown: Occurrence { request.shutdown }
     var forwarded: String { request.forwarded }
-    /// On the event loop; `nil`: it is not traced.
+    /// The request's span, for use on the event loop; `nil` if the request is not traced.
     var span: Span? { request.span?.value }
 
-    /// The variable segment `what` of the path.
+    /// Returns the variable segment `what` of the path.
     func parameter(_ what: String) -> String {
         request.parameters.first { $0.name == what }?.value ?? ""
     }
 
-    /// The variable segment `what` of the path as a name.
+    /// Returns the variable segment `what` of the path as a name.
     func name(_ what: String) throws -> ResourceName {
         try ResourceName(parameter(what), what: what)
     }
@@ -87,14 +87,14 @@ package struct HTTPCall: Sendable {
         return fence
     }
 
-    /// Whether the client sends the body only when it is told to.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     var awaitsContinue: Bool { Self.awaitsContinue(head) }
 
     static func awaitsContinue(_ head: HTTPRequestHead) -> Bool {
         head.headers.first(name: "Expect")?.lowercased() == "100-continue"
     }
 
-    /// The body's fields.
+    /// Returns the body's fields.
     /// - Throws: `HTTPProblem`.
     func fields(_ known: String...) throws -> JSONFields {
         try fields(known)
@@ -107,24 +107,24 @@ package struct HTTPCall: Sendable {
     static let tooLarge = HTTPProblem(.tooLarge, "the body is larger than \(HTTPBounds.body) bytes")
 }
 
-/// What a request asks for: its path, and where it was said, whom it asks.
+/// The target of a request: its path and query, and its authority if the target is in absolute form.
 struct HTTPTarget: Sendable {
-    /// What the targets begin with that lead to a service.
+    /// The prefix of the targets that lead to a service.
     static let proxyPrefix = "/proxy/"
-    /// Whom a request is for whose path does not say so, and who has answered one.
+    /// The header field that names the service of a request whose path does not, and the service that has answered.
     static let serviceField = "Interlock-Service"
 
-    /// Begins with a slash, unless it is none that leads anywhere.
+    /// The path, which starts with a slash unless the target leads nowhere.
     let path: Substring
-    /// Without its question mark; `nil`: there is none.
+    /// The query without its question mark; `nil` if there is no query.
     let query: Substring?
-    /// Path and query.
+    /// The path and the query.
     let whole: Substring
-    /// Of a target in absolute form, in whose place the `Host` field is not looked at (RFC 9112, section 3.2.2).
+    /// The authority of a target in absolute form, which overrides the `Host` field (RFC 9112, section 3.2.2).
     let authority: Substring?
 
-    /// The target of a request; one that names a service in its head is for that service's upstream, whatever its path: clients such
-    /// as gRPC's cannot choose what their paths begin with.
+    /// Returns the target of a request. If the head names a service, the target is that service's upstream, whatever
+    /// the path: clients such as gRPC's cannot choose how their paths begin.
     static func uri(of head: HTTPRequestHead) throws(HTTPProblem) -> String {
         guard let service = head.headers.first(name: serviceField) else { return head.uri }
         let name = try ResourceName(service, what: serviceField)
@@ -155,15 +155,15 @@ struct HTTPTarget: Sendable {
     }
 }
 
-/// What a request may ask for, at most.
+/// The limits of requests.
 enum HTTPBounds {
     /// The largest body, in bytes.
     static let body = 64 * 1024
-    /// Times in milliseconds.
+    /// Times, in milliseconds.
     static let milliseconds: ClosedRange<Int64> = 0...DoorBounds.longestMilliseconds
-    /// Leases in milliseconds; the coordinator's own bounds are closer.
+    /// Durations of leases, in milliseconds. The coordinator's own limits are stricter.
     static let ttl: ClosedRange<Int64> = 1...DoorBounds.longestMilliseconds
-    /// The places of a semaphore.
+    /// The number of a semaphore's permits.
     static let permits: ClosedRange<Int64> = Int64(LockMode.places.lowerBound)...Int64(LockMode.places.upperBound)
     /// HTTP statuses that an outcome may report.
     static let statuses: ClosedRange<Int64> = 100...599

@@ -3,14 +3,15 @@ internal import InterlockCore
 internal import NIOCore
 internal import NIOHTTP1
 
-/// How often a route was answered, by class of status, and how long that took. Made once for each route, so that counting looks nothing up.
+/// Counters of a route's answers by class of status, and a histogram of their latencies. Made once per route, so that
+/// counting needs no lookup.
 struct HTTPRouteCounters: Sendable {
     private let firstClass: Int
     private let classes: [Counter]
     private let times: TimeHistogram
 
     init(_ route: HTTPRoute, in metrics: PrometheusRegistry) {
-        // An upstream may change the protocol; nothing else ends with less than 200.
+        // An upstream may change the protocol. No other answer ends with a status below 200.
         firstClass = if case .relay = route.handler { 1 } else { 2 }
         let method = route.method?.rawValue ?? "any"
         times = metrics.latencies("interlock_http_request_seconds", [("method", method), ("route", route.path)])
@@ -22,7 +23,7 @@ struct HTTPRouteCounters: Sendable {
         }
     }
 
-    /// - Parameter began: when its head had come.
+    /// - Parameter began: the time at which the request's head came.
     func answered(_ status: HTTPResponseStatus, since began: NIODeadline, trace: TraceContext?) {
         times.recordNanoseconds((NIODeadline.now() - began).nanoseconds, trace: trace)
         let index = Int(status.code) / 100 - firstClass
@@ -31,7 +32,7 @@ struct HTTPRouteCounters: Sendable {
     }
 }
 
-/// How often a request was refused before it came to a route, by the problem's code.
+/// Counters of requests that were refused before they reached a route, by the problem's code.
 struct HTTPRefusalCounters: Sendable {
     private let counters: [HTTPProblem.Code: Counter]
 

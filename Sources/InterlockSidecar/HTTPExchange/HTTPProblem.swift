@@ -2,9 +2,10 @@ internal import Interlock
 internal import InterlockCore
 package import NIOHTTP1
 
-/// An error as its receiver sees it: `application/problem+json` (RFC 9457).
+/// An error in the form that clients receive: `application/problem+json` (RFC 9457).
 package struct HTTPProblem: Error, Sendable {
-    /// What a program switches on. Held, lost and unavailable are never the same.
+    /// The code that a program switches on. A held lock, a lost lease and an unavailable Redis never have the same
+    /// code.
     package enum Code: String, CaseIterable, Sendable {
         case invalid
         case unauthenticated
@@ -34,7 +35,7 @@ package struct HTTPProblem: Error, Sendable {
     static let mediaType = "application/problem+json"
 
     package var code: Code
-    /// What was asked, what was wrong, what to do.
+    /// The explanation for people: what was asked, what was wrong, and what to do.
     package var detail: String
     var headers = HTTPHeaders()
     /// Further members of the JSON object.
@@ -49,7 +50,7 @@ package struct HTTPProblem: Error, Sendable {
 }
 
 extension HTTPProblem: Encodable {
-    /// As it is written.
+    /// The JSON object that is sent.
     package var object: [String: JSONValue] {
         var object = members
         object["type"] = .text("urn:interlock:error:\(code.rawValue)")
@@ -60,7 +61,7 @@ extension HTTPProblem: Encodable {
         return object
     }
 
-    /// `object`, in the order in which it is written.
+    /// The members of `object`, in the order in which they are written.
     var orderedMembers: [(key: String, value: JSONValue)] { object.sorted { $0.key < $1.key } }
 
     package func encode(to encoder: any Encoder) throws { try object.encode(to: encoder) }
@@ -88,7 +89,7 @@ extension HTTPProblem.Code {
         }
     }
 
-    /// The same for every occurrence, as RFC 9457 wants it.
+    /// The title, which is the same for every occurrence of a problem (RFC 9457).
     var title: String {
         switch self {
         case .invalid: "The request is not valid"
@@ -118,7 +119,7 @@ extension HTTPProblem.Code {
     }
 }
 
-/// The problems that more than one place meets.
+/// The problems that several types report.
 extension HTTPProblem {
     static let noSuchPath = HTTPProblem(
         .unknownPath, "the path is not one of those in /openapi.yaml; a \"/\" within a name is written %2F")
@@ -168,7 +169,7 @@ extension HTTPProblem {
     static let clientHasLeft = HTTPProblem(
         .cancelled, "the client closed its side of the connection before the answer; nothing is held for it")
 
-    /// The coordinator's error in this door's words.
+    /// Converts the coordinator's error.
     init(_ error: InterlockError) {
         let code: Code =
             switch error.code {

@@ -5,15 +5,15 @@ internal import Logging
 package import NIOCore
 package import NIOHTTP1
 
-/// The way back to a client for one request. Confined to the event loop of its connection; once the client has left, what is said goes
-/// nowhere.
+/// The reply to one request. Confined to the event loop of its connection. Discards everything once the client has
+/// left.
 package final class HTTPReply {
     private enum Progress {
         /// Nothing was written.
         case awaited
         /// The head was written, and perhaps a part of the body.
         case begun
-        /// All was written, or the client has left.
+        /// Everything was written, or the client has left.
         case over
     }
 
@@ -29,16 +29,16 @@ package final class HTTPReply {
     private let logger: Logger
     private var progress = Progress.awaited
     private var departure: (() -> Void)?
-    /// Nothing follows the head, whatever it says of a body.
+    /// Whether nothing follows the head, even if it announces a body.
     private var isCut = false
     private var endsConnection = false
-    /// Those who write a stream, and wait until the client takes more.
+    /// The writes to a stream that wait until the client takes more.
     private var writers: [EventLoopPromise<Void>] = []
 
     /// - Parameters:
-    ///   - counters: of the route; `nil`: there is none, and the request is refused.
-    ///   - path: of the route.
-    ///   - span: ends with the answer; `nil`: the request is not traced.
+    ///   - counters: the route's counters; `nil` if the request is refused without a route.
+    ///   - path: the route's path.
+    ///   - span: ends with the answer; `nil` if the request is not traced.
     init(
         to head: HTTPRequestHead, of connection: any HTTPReplyingConnection, context: ChannelHandlerContext,
         counters: HTTPRouteCounters?, path: String, span: Span? = nil, logger: Logger
@@ -56,20 +56,21 @@ package final class HTTPReply {
 
     var eventLoop: any EventLoop { context.eventLoop }
 
-    /// Nothing was written, and the client is there.
+    /// Whether nothing was written, and the client is connected.
     var isAwaited: Bool { progress == .awaited }
 
-    /// All was written, or the client has left.
+    /// Whether everything was written, or the client has left.
     var isOver: Bool { progress == .over }
 
-    /// Calls `action` if the client leaves before its answer is whole.
+    /// Calls `action` if the client leaves before its answer is complete.
     func whenLeft(_ action: @escaping () -> Void) {
         if progress == .over { action() } else { departure = action }
     }
 
     // MARK: Whole answers
 
-    /// Answers. `false`: the client has left.
+    /// Sends an answer.
+    /// - Returns: `false` if the client has left.
     @discardableResult
     package func callAsFunction(_ answer: HTTPAnswer) -> Bool {
         guard progress == .awaited else {
@@ -97,7 +98,8 @@ package final class HTTPReply {
         }
     }
 
-    /// Answers with what went wrong. `false`: the client has left.
+    /// Answers with an error.
+    /// - Returns: `false` if the client has left, or the error cannot be shown to a client.
     @discardableResult
     func fail(_ error: any Error) -> Bool {
         let problem: HTTPProblem
@@ -105,14 +107,14 @@ package final class HTTPReply {
         case let error as HTTPProblem: problem = error
         case let error as InterlockError: problem = HTTPProblem(error)
         default:
-            // Nothing that a client could learn from.
+            // The error contains nothing useful to a client.
             breakOff()
             return false
         }
         return self(HTTPAnswer(problem))
     }
 
-    /// Answers with what `body` says, or with what it throws.
+    /// Answers with the result of `body`, or with the error that it throws.
     @discardableResult
     func answer(with body: () throws -> HTTPAnswer) -> Bool {
         do {
@@ -122,7 +124,7 @@ package final class HTTPReply {
         }
     }
 
-    /// What every answer of this door says.
+    /// Adds the fields that every answer of this API has.
     private func complete(_ answer: inout HTTPAnswer) {
         answer.headers.add(name: "Date", value: HTTPDate.shared.now())
         answer.headers.add(name: "Cache-Control", value: "no-store")
@@ -134,7 +136,7 @@ package final class HTTPReply {
         }
     }
 
-    /// What was granted is given back when the end could not be written.
+    /// Writes the end of an answer. Gives back what was granted if the end cannot be written.
     private func end(_ answer: HTTPAnswer) -> Bool {
         var written: EventLoopPromise<Void>?
         if let giveBack = answer.ifUndelivered {
@@ -164,9 +166,9 @@ package final class HTTPReply {
         return true
     }
 
-    // MARK: Bit by bit
+    // MARK: Answers in parts
 
-    /// Tells a client that waits for it to send its body.
+    /// Asks a client that waits with its body to send it.
     func writeContinue() {
         guard progress == .awaited, version != .http1_0 else { return }
         connection.bodyIsAskedFor()
@@ -174,7 +176,7 @@ package final class HTTPReply {
         writer.flush(context)
     }
 
-    /// Writes an informational response. HTTP/1.0 clients get none, because they do not know them.
+    /// Writes an informational response, except to HTTP/1.0 clients, which do not know it.
     func writeInformational(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
         guard progress == .awaited, version != .http1_0 else { return }
         writeHead(status, headers)
@@ -190,7 +192,8 @@ package final class HTTPReply {
         progress = .begun
         tell(of: status)
         var headers = headers
-        // The end of an answer to `HEAD` that would come in chunks is told by the end of the connection: it has no chunks.
+        // An answer to `HEAD` has no chunks. Without a length, only the end of the connection shows where the answer
+        // ends.
         isCut = isHead && version != .http2 && status.mayHaveResponseBody && !headers.contains(name: "Content-Length")
         let mayBeFollowed = connection.answerBegins()
         endsConnection = endsConnection || isCut || version == .http1_0 || !mayBeFollowed
@@ -198,7 +201,7 @@ package final class HTTPReply {
         writeHead(status, headers)
     }
 
-    /// It is answered, with this status.
+    /// Records the answer's status in the metrics, the log and the span.
     private func tell(of status: HTTPResponseStatus) {
         counters?.answered(status, since: began, trace: span?.context)
         logger.log(.httpAnswered, fields(status))
@@ -218,7 +221,7 @@ package final class HTTPReply {
         writePart(part)
     }
 
-    /// The answer is whole.
+    /// Ends the answer.
     package func writeEnd(_ trailers: HTTPHeaders?) {
         guard progress == .begun else { return }
         finish(trailers, nil)
@@ -229,8 +232,8 @@ package final class HTTPReply {
         writer.flush(context)
     }
 
-    /// Changes the protocol: from now on the client's bytes are `handler`'s, as are those that it writes.
-    /// - Throws: when the client has left.
+    /// Changes the protocol: `handler` reads and writes the connection's bytes from now on.
+    /// - Throws: if the client has left.
     func switchProtocols(_ headers: HTTPHeaders, to handler: any ChannelHandler) throws {
         guard progress == .awaited else { throw ChannelError.ioOnClosedChannel }
         progress = .over
@@ -242,10 +245,10 @@ package final class HTTPReply {
         try connection.handOver(to: handler)
     }
 
-    /// The client takes more for now.
+    /// Whether the client can take more now.
     var isWritable: Bool { context.channel.isWritable }
 
-    /// Ends the connection: what was written must not look like a whole answer.
+    /// Ends the connection, so that an incomplete answer does not seem complete.
     func breakOff() {
         guard progress != .over else { return }
         progress = .over
@@ -255,13 +258,13 @@ package final class HTTPReply {
         connection.breakOff()
     }
 
-    /// Whether more of the request is read.
+    /// Resumes or pauses reading the request.
     func read(_ isWanted: Bool) {
         guard progress != .over else { return }
         connection.read(isWanted)
     }
 
-    /// Calls the relay's `alarm` at this time, and not at one set before.
+    /// Calls the relay's `alarm` at this time. Replaces an earlier deadline.
     func setAlarm(_ deadline: NIODeadline) {
         guard progress != .over else { return }
         connection.setAlarm(deadline)
@@ -285,7 +288,7 @@ package final class HTTPReply {
         connection.answered(endsConnection: endsConnection)
     }
 
-    // MARK: What the connection tells
+    // MARK: Reports from the connection
 
     func writabilityChanged(_ isWritable: Bool) {
         guard isWritable else { return }
@@ -302,7 +305,7 @@ package final class HTTPReply {
         departure?()
     }
 
-    /// The rest of the request cannot be read.
+    /// Ends a request whose rest cannot be read.
     func requestIsBroken(_ problem: HTTPProblem) {
         guard progress != .over else { return }
         let departure = departure
@@ -316,7 +319,7 @@ package final class HTTPReply {
         breakOff()
     }
 
-    /// The connection is gone.
+    /// The connection has ended.
     func connectionHasEnded() {
         let departure = departure
         self.departure = nil
@@ -332,13 +335,13 @@ package final class HTTPReply {
         guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
         writePart(part)
         writer.flush(context)
-        // The flush may have found that the client has left.
+        // The flush may have shown that the client has left.
         guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
         if isWritable { done.succeed() } else { writers.append(done) }
     }
 }
 
-/// Writes the body of an answer that comes about bit by bit.
+/// Writes the body of an answer in parts.
 struct HTTPBodyWriter: Sendable {
     fileprivate let reply: NIOLoopBound<HTTPReply>
     fileprivate let eventLoop: any EventLoop
@@ -346,8 +349,8 @@ struct HTTPBodyWriter: Sendable {
     /// The client has left.
     struct Closed: Error {}
 
-    /// Waits until the client takes more.
-    /// - Throws: when it has left.
+    /// Writes text, and waits until the client can take more.
+    /// - Throws: if the client has left.
     func write(_ text: String) async throws {
         try await eventLoop.flatSubmit { [reply, eventLoop] in
             let done = eventLoop.makePromise(of: Void.self)
@@ -364,34 +367,34 @@ protocol HTTPReplyingConnection: AnyObject {
     func answerBegins() -> Bool
     /// The client was asked for its body.
     func bodyIsAskedFor()
-    /// Whether it wants to know when the end of the answer is with the network.
+    /// Whether `answerIsWritten` must follow an answer that completes now.
     var isWrittenAwaited: Bool { get }
-    /// The answer is written to its end, and not flushed.
+    /// The answer is complete, and not flushed.
     func answered(endsConnection: Bool)
-    /// The end of the answer is with the network.
+    /// The end of the answer was passed to the network.
     func answerIsWritten()
     var writer: ResponseWriter { get }
     /// Closes at once.
     func breakOff()
-    /// Leaves the connection's bytes to `handler` for as long as it lasts.
+    /// Passes the connection's bytes to `handler` until the connection ends.
     func handOver(to handler: any ChannelHandler) throws
-    /// Whether more of the request is read.
+    /// Resumes or pauses reading the request.
     func read(_ isWanted: Bool)
     func setAlarm(_ deadline: NIODeadline)
 }
 
-/// Answers a request that is read as it comes. Everything is called on the event loop of the client's connection.
+/// Answers a request whose body is read in parts. All methods are called on the event loop of the client's connection.
 package protocol HTTPRelay: AnyObject {
     /// Called once, before everything else.
     func start()
-    /// A part of the request's body.
+    /// A part of the request's body has come.
     func received(_ part: ByteBuffer)
-    /// The request is whole.
+    /// The request is complete.
     func receivedEnd(_ trailers: HTTPHeaders?)
-    /// All that has arrived so far was handed over.
+    /// Everything that has arrived so far was delivered.
     func receivedAllThereIs()
-    /// The client takes more of the answer, or no more for now.
+    /// The client has started or stopped accepting more of the answer.
     func writabilityChanged(_ isWritable: Bool)
-    /// The time that `setAlarm` named has come.
+    /// The deadline that `setAlarm` set has passed.
     func alarm()
 }

@@ -1,44 +1,45 @@
 package import NIOHTTP1
 
-/// One method on one path, who may use it, and what answers.
+/// One method on one path: its admission rule and its handler.
 package struct HTTPRoute: Sendable {
-    /// Who is let in.
+    /// The callers that a route admits.
     package enum Admission: Sendable, Equatable {
-        /// Also without a key.
+        /// Everybody, even without a key.
         case anyone
-        /// A caller of this role; without configured keys, everybody is.
+        /// A caller with this role; everybody if no keys are configured.
         case role(APIKey.Role)
-        /// A caller with a key; without configured keys, nobody.
+        /// A caller with a key; nobody if no keys are configured.
         case keyHolder
-        /// A caller of the role `use` who shows the key as `X-Api-Key`: `Authorization` is meant for the upstream.
+        /// A caller with the role `use` that shows its key in `X-Api-Key`, because `Authorization` is meant for the
+        /// upstream.
         case upstreamCaller
     }
 
-    /// Makes what answers one request; `hasBody`: something follows its head.
+    /// Makes the relay for one request. `hasBody` is `true` if something follows the request's head.
     package typealias Relay = @Sendable (_ call: HTTPCall, _ hasBody: Bool, _ reply: HTTPReply) throws -> any HTTPRelay
 
-    /// What makes the answer.
+    /// The producer of the answer.
     enum Handler: Sendable {
-        /// On the event loop, at once or later.
+        /// Answers on the event loop, at once or later.
         case reply(@Sendable (HTTPCall, HTTPReply) throws -> Void)
-        /// In a task of its own: for what is asked for rarely.
+        /// Answers in a task of its own, for rare requests.
         case answer(@Sendable (HTTPCall) async throws -> HTTPAnswer)
-        /// Another server. The body is read as it comes, however large it is.
+        /// Passes the request to another server. The body is read as it arrives, whatever its size.
         case relay(Relay)
     }
 
-    /// `nil`: every method.
+    /// The method; `nil` for every method.
     let method: HTTPMethod?
-    /// The path, with the names of its variable segments in braces, as the contract has it.
+    /// The path, with the names of its variable segments in braces, as in the OpenAPI description.
     let path: String
     let admission: Admission
-    /// Whether `HEAD` is answered as well: where `GET` does not change anything and ends.
+    /// Whether `HEAD` is answered as well, for a `GET` that changes nothing and ends.
     let answersHead: Bool
-    /// Whether the path's last variable stands for any number of segments, also for none.
+    /// Whether the path's last variable matches zero or more segments.
     let hasTail: Bool
-    /// Its requests are traced: those that decide something and come often.
+    /// Whether requests are traced, as frequent requests that make a decision are.
     let isTraced: Bool
-    /// Also by the places that are kept when all others are taken.
+    /// Whether the route is also served in reserve slots, when all others are taken.
     let isServedWhenFull: Bool
     let handler: Handler
 
@@ -65,7 +66,7 @@ package struct HTTPRoute: Sendable {
             .answer(answer))
     }
 
-    /// - Parameter reply: answers on the event loop, or throws what is wrong.
+    /// - Parameter reply: answers on the event loop, or throws the problem.
     package init(
         _ method: HTTPMethod, _ path: String, for admission: Admission = .role(.use), answersHead: Bool? = nil,
         isTraced: Bool = true, isServedWhenFull: Bool = false, reply: @escaping @Sendable (HTTPCall, HTTPReply) throws -> Void
@@ -75,8 +76,8 @@ package struct HTTPRoute: Sendable {
             isServedWhenFull: isServedWhenFull, .reply(reply))
     }
 
-    /// Everything at and below a path, by any method, is answered by another server.
-    /// - Parameter tail: what the contract calls the rest of the path.
+    /// Makes a route that passes every request at or below a path to another server, whatever its method.
+    /// - Parameter tail: the name of the rest of the path in the OpenAPI description.
     package init(relayedBelow path: String, _ tail: String, relay: @escaping Relay) {
         self.init(nil, "\(path)/{\(tail)}", .upstreamCaller, answersHead: false, hasTail: true, isTraced: true, .relay(relay))
     }

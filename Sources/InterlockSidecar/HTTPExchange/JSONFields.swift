@@ -2,9 +2,10 @@ internal import FoundationEssentials
 internal import InterlockCore
 package import NIOCore
 
-/// The fields of a request's body: a JSON object that holds known fields of the right type only. `null` is as good as absent.
+/// The fields of a request's body: a JSON object that may contain only known fields of the right type. `null` counts as
+/// absent.
 package struct JSONFields {
-    /// An object of plain values is one deep.
+    /// The deepest nesting that is read. An object of plain values has one level.
     private static let deepest = 3
 
     private let values: [String: JSONValue]
@@ -65,13 +66,13 @@ package struct JSONFields {
         return text
     }
 
-    /// A string that keeps the rule of names.
+    /// Returns a string that follows the rule of names.
     func name(_ field: String) throws -> String? {
         guard let text = try text(field) else { return nil }
         return try ResourceName(text, what: field).text
     }
 
-    /// Strings that keep the rule of names.
+    /// Returns strings that follow the rule of names.
     func names(_ field: String) throws -> [ResourceName]? {
         guard let value = values[field] else { return nil }
         guard case .list(let list) = value else {
@@ -95,7 +96,7 @@ package struct JSONFields {
         return flag
     }
 
-    /// One of a few words.
+    /// Returns one of a few words.
     func word<Word: RawRepresentable & CaseIterable>(_ field: String) throws -> Word? where Word.RawValue == String {
         guard let text = try text(field) else { return nil }
         guard let word = Word(rawValue: text) else {
@@ -121,7 +122,7 @@ package struct JSONFields {
 }
 
 extension ResourceName {
-    /// - Parameter what: what the name is, for the problem's detail.
+    /// - Parameter what: the purpose of the name, for the problem's detail.
     init(_ text: String, what: String) throws(HTTPProblem) {
         do throws(Violation) {
             try self.init(text)
@@ -131,7 +132,7 @@ extension ResourceName {
     }
 }
 
-/// A request's query: known parameters only, each at most once, decoded once.
+/// The query of a request, with only known parameters, each at most once and decoded once.
 package struct HTTPQuery: Sendable {
     private let values: [String: String]
 
@@ -156,7 +157,7 @@ package struct HTTPQuery: Sendable {
 
     package func text(_ name: String) -> String? { values[name] }
 
-    /// `true`, `false`, or its name alone for true; not given: false.
+    /// Returns a flag: `true`, `false`, or the name alone for `true`. An absent flag is `false`.
     package func flag(_ name: String) throws -> Bool {
         switch values[name] {
         case nil, "false": return false

@@ -2,7 +2,7 @@ internal import Interlock
 package import InterlockCore
 
 extension Lease {
-    /// As JSON.
+    /// The lease as JSON.
     var members: KeyValuePairs<String, JSONValue> {
         guard let permits else {
             return [
@@ -15,7 +15,7 @@ extension Lease {
         ]
     }
 
-    /// What was granted: the lease, or the leases that were taken together.
+    /// Returns the granted lease, or the leases that were acquired together.
     static func members(_ leases: [Lease], areTogether: Bool) -> KeyValuePairs<String, JSONValue> {
         guard let lease = leases.first, !areTogether else {
             let each = leases.map { JSONValue.object(Dictionary(uniqueKeysWithValues: $0.members.map { ($0.key, $0.value) })) }
@@ -25,7 +25,7 @@ extension Lease {
     }
 }
 
-/// A lease that is lost.
+/// The report of a lost lease.
 struct LossReply: Encodable {
     var name: String
     var token: String
@@ -86,9 +86,9 @@ enum GrantListReply {
     }
 }
 
-/// One step through the locks.
+/// One page of the list of locks.
 enum LockPageReply {
-    /// - Parameter locks: everything of them; `nil`: it was not asked for.
+    /// - Parameter locks: the details of the locks; `nil` if they were not requested.
     static func members(_ page: LockPage, locks: [LockInformation]?) -> [String: JSONValue] {
         var members: [String: JSONValue] = ["cursor": .text(page.cursor), "names": .list(page.names.map { .text($0) })]
         if let locks { members["locks"] = .list(locks.map { .object(LockReply.members($0)) }) }

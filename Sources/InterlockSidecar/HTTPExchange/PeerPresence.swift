@@ -1,6 +1,6 @@
 internal import NIOConcurrencyHelpers
 
-/// Something that happens once, or never, and that anybody may wait for.
+/// An event that happens at most once, and that several observers may wait for.
 final class Occurrence: Sendable {
     private struct State {
         var hasHappened = false
@@ -21,7 +21,7 @@ final class Occurrence: Sendable {
         for observer in observers.values { observer() }
     }
 
-    /// Calls `observer` once, when it happens; at once when it has happened.
+    /// Calls `observer` once: when the event happens, or at once if it has happened.
     func observe(_ observer: @escaping @Sendable () -> Void) -> Int? {
         let id: Int? = state.withLockedValue { state in
             guard !state.hasHappened else { return nil }
@@ -41,7 +41,7 @@ final class Occurrence: Sendable {
     }
 }
 
-/// Whether the client of a connection is still there: it is gone when it closes the connection or its side of it.
+/// The presence of a connection's client, which leaves when it closes the connection or its side of it.
 final class PeerPresence: Sendable {
     private let silence = NIOLockedValueBox(false)
 
@@ -49,7 +49,7 @@ final class PeerPresence: Sendable {
 
     var hasLeft: Bool { departure.hasHappened }
 
-    /// It did not leave by its own word: the network has given it up, and it may be at work behind that.
+    /// Whether the network reports the client as unreachable. It may still be at work.
     var isSilent: Bool { silence.withLockedValue { $0 } }
 
     func fallSilent() { silence.withLockedValue { $0 = true } }

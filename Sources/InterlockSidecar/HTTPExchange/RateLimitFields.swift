@@ -1,14 +1,14 @@
 internal import InterlockCore
 internal import NIOHTTP1
 
-/// `RateLimit` and `RateLimit-Policy`: structured fields of the IETF's draft-ietf-httpapi-ratelimit-headers. Times are whole
-/// seconds, rounded up. Shadows are left out, because clients would obey a limit that refuses nobody.
+/// The header fields `RateLimit` and `RateLimit-Policy` of draft-ietf-httpapi-ratelimit-headers. Times are in whole
+/// seconds, rounded up. Shadow limits are omitted, because clients would obey a limit that refuses nobody.
 struct RateLimitFields {
     private let current: String?
     private let policy: String
 
     init(_ decision: LimitAnswer, limits: [LimitDefinition], hasSubject: Bool) {
-        // A refused caller is told when there is room again, and never a later time than by `Retry-After`.
+        // A refused caller gets the time until there is room again, which is never later than `Retry-After`.
         let time = decision.isTaken ? decision.resetAfter : max(0, decision.reportedRetryAfter)
         let isShadow = limits.contains { $0.isShadow && $0.name == decision.limitName }
         current = (isShadow ? nil : decision.limitName).map { name in
@@ -24,7 +24,7 @@ struct RateLimitFields {
         policy = String(decoding: bytes, as: UTF8.self)
     }
 
-    /// - Parameter time: until there is room again, in milliseconds.
+    /// - Parameter time: the time until there is room again, in milliseconds.
     static func writeCurrent(_ name: String, remaining: Int64, time: Int64, to bytes: inout [UInt8]) {
         writeQuoted(name, to: &bytes)
         bytes.append(text: ";r=")
@@ -33,7 +33,7 @@ struct RateLimitFields {
         bytes.append(decimal: seconds(time))
     }
 
-    /// - Parameter window: in milliseconds.
+    /// - Parameter window: the length of the window, in milliseconds.
     static func writePolicy(_ name: String, limit: Int64, window: Int64, to bytes: inout [UInt8]) {
         writeQuoted(name, to: &bytes)
         bytes.append(text: ";q=")
@@ -71,7 +71,7 @@ struct RateLimitFields {
 }
 
 extension [UInt8] {
-    /// In one piece, which takes half as long as the view of the text does.
+    /// Appends the text in one piece, which takes half as long as appending its view.
     mutating func append(text: String) {
         var text = text
         text.withUTF8 { append(contentsOf: $0) }

@@ -2,45 +2,45 @@ internal import InterlockCore
 internal import NIOCore
 internal import NIOHTTP1
 
-/// An answer that goes on for as long as its client stays: server-sent events (WHATWG HTML, section 9.2).
+/// A stream of server-sent events, which lasts as long as its client stays (WHATWG HTML, section 9.2).
 struct ServerSentEvents: Sendable {
-    /// What there is to write.
+    /// Something to write to the stream.
     enum Signal<News: Sendable>: Sendable {
         case news(News)
         case heartbeat
     }
 
     private struct Loss: Encodable {
-        /// How many events were dropped since the stream began.
+        /// The number of events that were dropped since the stream began.
         var dropped: Int64
     }
 
     let call: HTTPCall
 
-    /// A comment keeps proxies from closing a quiet stream, and finds out that a client is gone.
+    /// The interval between comments that keep proxies from closing a quiet stream, and reveal that a client is gone.
     private static let heartbeat: Duration = .seconds(15)
-    /// A client that is slower than the news loses the oldest: so many are kept for it.
+    /// The most events that are kept for a slow client, which loses the oldest ones.
     private static let capacity = 256
 
-    /// Where the news of one stream go, to be written by `forward`.
+    /// Returns the buffer for the events of one stream, which `forward` writes.
     static func signals<News: Sendable>(for news: News.Type) -> NewestBuffer<Signal<News>> {
         NewestBuffer(capacity: capacity)
     }
 
-    /// The head of such an answer.
+    /// Returns the head of a stream's answer.
     static func answer(_ status: HTTPResponseStatus) -> HTTPAnswer {
         var answer = HTTPAnswer(status)
         answer.headers.add(name: "Content-Type", value: "text/event-stream")
         return answer
     }
 
-    /// One event as it is written.
+    /// Returns one event as it is written.
     /// - Parameter json: on one line.
     static func event(_ type: String, json: String) -> String {
         "event: \(type)\ndata: \(json)\n\n"
     }
 
-    /// - Parameter members: in the order of their names.
+    /// - Parameter members: sorted by name.
     static func event(_ type: String, _ members: KeyValuePairs<String, JSONValue>) -> String {
         var json = ByteBuffer()
         JSONValue.write(members, into: &json)
@@ -51,13 +51,13 @@ struct ServerSentEvents: Sendable {
         event(type, json: String(decoding: try value.json(), as: UTF8.self))
     }
 
-    /// Writes what `event` makes of each piece of news, until there is no more, the client leaves or the sidecar goes down.
+    /// Writes the event for each piece of news, until the news end, the client leaves or the sidecar goes down.
     @concurrent
     func forward<News: Sendable>(
         _ signals: NewestBuffer<Signal<News>>, to writer: HTTPBodyWriter, as event: (News) throws -> String?
     ) async throws {
         let heartbeats = Task {
-            // Whoever has something to read needs no heartbeat.
+            // A client with events to read needs no heartbeat.
             while (try? await Task.sleep(for: Self.heartbeat)) != nil { signals.pushIfEmpty(.heartbeat) }
         }
         let departure = call.peer.departure.observe { signals.finish() }

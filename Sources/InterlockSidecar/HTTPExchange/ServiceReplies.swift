@@ -14,7 +14,7 @@ package enum ServiceReply {
         return own.merging(members(status.fleet)) { own, _ in own }
     }
 
-    /// A breaker as the fleet has it.
+    /// Returns the fleet's state of a breaker.
     static func members(_ fleet: BreakerSnapshot) -> [String: JSONValue] {
         [
             "state": .text(fleet.state.rawValue),
@@ -48,7 +48,7 @@ package enum ServiceReply {
 }
 
 extension LimitAnswer {
-    /// As JSON: the window that binds.
+    /// The decision of the limit that binds, as JSON.
     var members: KeyValuePairs<String, JSONValue> {
         [
             "limit": .integer(limit),
@@ -60,12 +60,12 @@ extension LimitAnswer {
         ]
     }
 
-    /// The same among other members.
+    /// The same members as a dictionary.
     var object: [String: JSONValue] { Dictionary(uniqueKeysWithValues: members.map { ($0.key, $0.value) }) }
 }
 
 extension LimitStanding {
-    /// As JSON.
+    /// The state of a limit, as JSON.
     package var members: [String: JSONValue] {
         let own: [String: JSONValue] = [
             "algorithm": .text(algorithm),

@@ -8,8 +8,9 @@ enum TraceFields {
 }
 
 extension Tracer {
-    /// The span of a request, as OpenTelemetry's conventions have it: <https://opentelemetry.io/docs/specs/semconv/http/http-spans/>
-    /// - Returns: `nil`: it is not traced.
+    /// Begins the span of a request, by OpenTelemetry's conventions:
+    /// <https://opentelemetry.io/docs/specs/semconv/http/http-spans/>
+    /// - Returns: the span; `nil` if the request is not traced.
     func begin(_ head: HTTPRequestHead, _ target: HTTPTarget, _ route: HTTPRoute) -> Span? {
         let method = Self.word(for: head.method)
         let name = "\(method == Self.otherMethod ? "HTTP" : method) \(route.path)"
@@ -23,7 +24,7 @@ extension Tracer {
     private static func parent(in headers: HTTPHeaders) -> TraceContext? {
         let parents = headers[TraceFields.parent]
         guard parents.count == 1, let text = parents.first else { return nil }
-        // White space around a field's value is none of it (RFC 9110, section 5.5).
+        // Space around a field's value is not part of it (RFC 9110, section 5.5).
         let state = headers[canonicalForm: TraceFields.state].joined(separator: ",")
         let bare = text.split(omittingEmptySubsequences: true) { $0 == " " || $0 == "\t" }
         return bare.count == 1 ? TraceContext(traceparent: bare[0], state: state) : nil
@@ -31,7 +32,7 @@ extension Tracer {
 
     static let otherMethod = "_OTHER"
 
-    /// What the conventions call a method: clients make others up.
+    /// Returns the name of a method in OpenTelemetry's conventions: clients can make up other methods.
     static func word(for method: HTTPMethod) -> String {
         switch method {
         case .GET, .HEAD, .POST, .PUT, .DELETE, .CONNECT, .OPTIONS, .TRACE, .PATCH: method.rawValue

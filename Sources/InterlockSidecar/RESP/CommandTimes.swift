@@ -1,11 +1,11 @@
 internal import DequeModule
 internal import InterlockCore
 
-/// How long the commands of the RESP door took, from when they came to when they were answered. Confined to the coordinator's event
-/// loop.
+/// Histograms of the RESP API's command latencies, from arrival to answer. Confined to the coordinator's event loop.
 final class CommandTimes {
     private let metrics: PrometheusRegistry
-    /// In the order of the table, and those that are none behind them; `nil`: none was answered yet.
+    /// The histograms, in the order of `RESPCommandTable.metricNames`; `nil` until the command is answered for the
+    /// first time.
     private var histograms: [TimeHistogram?]
 
     init(in metrics: PrometheusRegistry) {
@@ -13,12 +13,12 @@ final class CommandTimes {
         histograms = Array(repeating: nil, count: RESPCommandTable.metricNames.count)
     }
 
-    /// - Parameter command: its place in the table.
+    /// - Parameter command: the command's index in `RESPCommandTable.metricNames`.
     func record(_ command: Int, nanoseconds: Int64, count: Int) {
         histogram(of: command).recordNanoseconds(nanoseconds, count: count)
     }
 
-    /// Names the trace of one that was recorded.
+    /// Attaches the trace of a recorded command as an exemplar.
     func exemplify(_ command: Int, by trace: TraceContext, nanoseconds: Int64) {
         histogram(of: command).exemplify(by: trace, nanoseconds: nanoseconds)
     }
@@ -31,24 +31,24 @@ final class CommandTimes {
     }
 }
 
-/// When the commands of a connection came that were not answered yet.
+/// The arrival times of a connection's unanswered commands.
 struct CommandArrivals {
-    /// Commands of one kind that came together, one after another.
+    /// Consecutive commands of one kind that arrived together.
     private struct Run {
         var command: Int
         var at: Instant
-        /// The first one's.
+        /// The tag of the first command.
         var tag: UInt64
         var count: Int
     }
 
     private var runs = Deque<Run>()
-    /// Of those that were traced and whose replies wait for the ones before.
+    /// The traces of commands whose replies wait for earlier ones.
     private var traces: [UInt64: TraceContext] = [:]
 
     var isEmpty: Bool { runs.isEmpty }
 
-    /// - Parameter tag: higher than those before.
+    /// - Parameter tag: higher than all earlier tags.
     mutating func came(_ command: Int, tag: UInt64, at: Instant) {
         if let last = runs.last, last.command == command, last.at == at, last.tag &+ UInt64(last.count) == tag {
             runs[runs.count - 1].count += 1
@@ -57,15 +57,15 @@ struct CommandArrivals {
         }
     }
 
-    /// So many more of the same came behind the last one.
+    /// Adds `count` repeats of the last command.
     mutating func cameAgain(_ count: Int) {
         if !runs.isEmpty { runs[runs.count - 1].count += count }
     }
 
-    /// The command with this tag belongs to this trace.
+    /// Records that the command with this tag belongs to this trace.
     mutating func traced(_ tag: UInt64, by trace: TraceContext) { traces[tag] = trace }
 
-    /// Those with lower tags were answered.
+    /// Records the times of the commands with lower tags, which have been answered.
     mutating func answered(before tag: UInt64, now: Instant, _ times: CommandTimes) {
         while let first = runs.first, first.tag < tag {
             let count = min(first.count, Int(tag &- first.tag))

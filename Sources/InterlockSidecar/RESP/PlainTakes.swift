@@ -1,23 +1,24 @@
 internal import Glibc
 internal import Interlock
 
-/// Neighbouring plain takes of one client, `LIMIT.TAKE service` without more: those of one service are made as one call.
+/// Adjacent plain takes (`LIMIT.TAKE service` without options) of one client. Takes from the same service become one
+/// call.
 struct PlainTakes {
-    /// Takes of one service whose commands came one after another.
+    /// Consecutive takes from one service.
     struct Run {
         var service: ServiceReference
-        /// The first one's.
+        /// The tag of the first take.
         var tag: UInt64
         var count: Int
 
-        /// The tag of the command after them.
+        /// The tag after the last take.
         var end: UInt64 { tag &+ UInt64(count) }
     }
 
     private var run: Run?
 
-    /// Puts a take to those before it.
-    /// - Returns: those that it cannot be put to: they are to be made now.
+    /// Adds a take to the current run, or starts a new one.
+    /// - Returns: the run that this take ends, if any, which the caller must submit.
     mutating func append(_ service: ServiceReference, tag: UInt64) -> Run? {
         guard let last = run, last.service == service, last.end == tag else {
             let ended = run
@@ -28,11 +29,11 @@ struct PlainTakes {
         return nil
     }
 
-    /// Puts those to the take with this tag that repeat it byte for byte, as pipelines do: they need no parsing.
+    /// Adds the byte-for-byte repeats that follow the take with this tag, as in a pipeline. They need no parsing.
     /// - Parameters:
-    ///   - bytes: begin with the command that was parsed, of so many bytes.
-    ///   - most: how many may follow.
-    /// - Returns: how many do; none when the command was no plain take.
+    ///   - bytes: the input, starting with the parsed command, which is `length` bytes long.
+    ///   - most: the maximum number of repeats.
+    /// - Returns: the number of repeats; 0 if the command was no plain take.
     mutating func appendRepeats(of tag: UInt64, length: Int, in bytes: UnsafeRawBufferPointer, most: Int) -> Int {
         guard let last = run, last.end == tag &+ 1, let start = bytes.baseAddress else { return 0 }
         var repeats = 0
@@ -45,7 +46,7 @@ struct PlainTakes {
         return repeats
     }
 
-    /// Takes out what is to be made now.
+    /// Removes and returns the current run, which the caller must submit.
     mutating func remove() -> Run? {
         defer { run = nil }
         return run

@@ -1,6 +1,6 @@
 internal import Interlock
 
-/// The commands of the RESP door: their names, how many arguments they take, and who may use them.
+/// The commands of the RESP API: their names, arities and required roles.
 package struct RESPCommandTable: Sendable {
     enum Command: Int, CaseIterable {
         case ping, echo, auth, hello, client, command, info, select, quit, reset, subscribe, unsubscribe
@@ -12,7 +12,7 @@ package struct RESPCommandTable: Sendable {
 
         var name: String { RESPCommandTable.names[rawValue] }
 
-        /// Whether the command is answered at once, but takes long if it has much to list.
+        /// Whether the command is answered at once, and takes long if there is much to list.
         var mayTakeLong: Bool {
             switch self {
             case .command, .info, .lockGrants, .breakerList, .liveView: true
@@ -24,11 +24,11 @@ package struct RESPCommandTable: Sendable {
     package final class Entry: Sendable {
         let command: Command
         package let name: String
-        /// How many arguments, the name included.
+        /// The number of arguments, including the name.
         let arity: ClosedRange<Int>
-        /// `nil`: before anybody has shown a key.
+        /// The required role; `nil` if the command is allowed before a key is shown.
         let role: APIKey.Role?
-        /// How it is called, for the error of whoever calls it differently.
+        /// The command's syntax, for error messages.
         package let usage: String
         init(command: Command, name: String, arity: ClosedRange<Int>, role: APIKey.Role?, usage: String) {
             self.command = command
@@ -48,9 +48,9 @@ package struct RESPCommandTable: Sendable {
     }
 
     private static let names = Command.allCases.map { entry($0).name }
-    /// How metrics call the commands, in the order of the table, and behind them those that are none.
+    /// The names of the commands in metrics, in the order of the table, and a last one for unknown commands.
     static let metricNames = names.map { $0.lowercased() } + ["unknown"]
-    /// The place of those that are none.
+    /// The index of unknown commands.
     static let unknown = Command.allCases.count
 
     package subscript(key: CommandKey) -> Entry? { entries[key] }
@@ -103,7 +103,7 @@ package struct RESPCommandTable: Sendable {
 }
 
 extension StepTrace.Step {
-    /// The command that asks for it.
+    /// The command that requests this step.
     var command: RESPCommandTable.Command {
         switch self {
         case .acquire: .lockAcquire

@@ -3,7 +3,7 @@ internal import Interlock
 internal import InterlockCore
 internal import NIOCore
 
-/// The commands that concern the connection itself: as much of Redis' as common clients need to connect.
+/// The commands about the connection itself: the subset of Redis' commands that common clients need to connect.
 extension RESPCommands {
     func runConnectionCommand(
         _ command: RESPCommandTable.Command, _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection
@@ -55,7 +55,7 @@ extension RESPCommands {
             try subscribe(request, tag, connection)
         case .unsubscribe:
             let channel = request.count > 1 ? request.text(1) : eventChannel
-            // Some clients unsubscribe from a channel that they never had, as a sign of life.
+            // Some clients unsubscribe from a channel that they never subscribed to, as a liveness check.
             if channel == eventChannel { unfollow(connection) }
             let isLeft = connection.session.follower != nil
             connection.reply(tag) { writer in
@@ -72,7 +72,7 @@ extension RESPCommands {
     private func authenticate(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) {
         let access = connection.door.access
         guard access.requiresKey else {
-            // In Redis' words: a client looks for these to go on without.
+            // Redis' wording: clients recognize it, and continue without a key.
             connection.reply(tag) {
                 $0.error(
                     "ERR",
@@ -91,7 +91,7 @@ extension RESPCommands {
         connection.reply(tag) { $0.simple("OK") }
     }
 
-    /// Who shows this key. Clients that know only a password send the user name "default".
+    /// Returns the owner of this key. Clients that know only a password send the user name "default".
     private static func caller(_ access: AccessControl, name: String?, key: String) -> AccessControl.Caller? {
         access.caller(key: key, name: name == "default" ? nil : name)
     }
@@ -254,8 +254,8 @@ extension RESPCommands {
 }
 
 extension RESPWriter {
-    /// What Redis 7 tells of a command: its name, arity, flags, first and last key, step, categories, tips, key specifications
-    /// and subcommands.
+    /// Writes Redis 7's description of a command: its name, arity, flags, first and last key, step, categories, tips,
+    /// key specifications and subcommands.
     fileprivate func command(_ entry: RESPCommandTable.Entry) {
         array(10)
         bulk(entry.name.lowercased())
@@ -267,11 +267,11 @@ extension RESPWriter {
     }
 }
 
-/// `INFO` of a sidecar: sections of `key:value` lines, as Redis has them.
+/// The text of an `INFO` reply: sections of `key:value` lines, as in Redis.
 struct SidecarReport {
     let status: CoordinatorStatus
     let connections: Int
-    /// What `SUBSCRIBE` takes.
+    /// The channel that `SUBSCRIBE` accepts.
     let eventChannel: String
 
     var text: String {
@@ -301,7 +301,7 @@ struct SidecarReport {
         return lines.joined(separator: "\r\n")
     }
 
-    /// What Sentinels say, or the servers of a cluster.
+    /// The lines about the topology of Redis: a single server, Sentinels or a cluster.
     private var topology: [String] {
         if let cluster = status.cluster {
             return [

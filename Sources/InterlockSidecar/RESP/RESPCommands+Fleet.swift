@@ -2,7 +2,7 @@ internal import Interlock
 internal import NIOCore
 
 extension RESPCommands {
-    /// `FLEET.LIST`.
+    /// Runs `FLEET.LIST`.
     func listFleet(_ tag: UInt64, _ connection: RESPConnection) {
         let completion = Completion<Result<[FleetMember], InterlockError>>(tag: tag) { tag, answer in
             connection.reply(tag) { writer in
@@ -17,7 +17,8 @@ extension RESPCommands {
         calls.listFleet(completion: completion)
     }
 
-    /// `LIVE.VIEW view [NAME name] [SEARCH text] [CURSOR n] [FROM n]`: what the console shows, as one JSON object.
+    /// Runs `LIVE.VIEW view [NAME name] [SEARCH text] [CURSOR n] [FROM n]`: replies with a view of the console as one
+    /// JSON object.
     func look(
         _ live: LiveHub, _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection
     ) throws(InterlockError) {

@@ -3,19 +3,19 @@ package import Interlock
 internal import InterlockCore
 internal import NIOCore
 
-/// Carries out the commands of the RESP door: checks role and arity, reads the arguments, and makes the one typed call.
+/// Runs the commands of the RESP API: checks role and arity, parses the arguments, and makes one typed call.
 package final class RESPCommands {
     let calls: CoordinatorCalls
-    /// The channel that `SUBSCRIBE` knows.
+    /// The channel that `SUBSCRIBE` accepts.
     let eventChannel: String
     let table = RESPCommandTable()
     private let probe: ProbeReadings.Lookup
     private let live: LiveHub
-    /// How often each command was called since that was last told, in the order of the table, and those that are none behind them.
+    /// The number of calls of each command since the last report, in the order of `RESPCommandTable.metricNames`.
     private var counts: [Int]
     private let counters: [Counter]
     let times: CommandTimes
-    /// `nil`: no command is traced.
+    /// The tracer; `nil` if no command is traced.
     private let tracer: Tracer?
 
     package init(
@@ -34,7 +34,7 @@ package final class RESPCommands {
         calls.beforeMetrics.append { [weak self] in self?.tellCounts() }
     }
 
-    /// Counting by the metrics' own means would cost each command a tenth.
+    /// Adds the counts to the metrics. Incrementing a metric for each command would cost a tenth of the command's time.
     private func tellCounts() {
         for (place, counter) in counters.enumerated() where counts[place] > 0 {
             counter.increment(by: counts[place])
@@ -49,7 +49,7 @@ package final class RESPCommands {
             counts[RESPCommandTable.unknown] += 1
             connection.came(RESPCommandTable.unknown, tag)
             guard !request.isWord(0, "MULTI") else { return beginRefusing(tag, connection) }
-            // Libraries that lock in Redis start with these commands.
+            // Lock libraries for Redis start with these commands.
             let isLocking = request.isWord(0, "SET") || request.isWord(0, "SETNX")
             let hint = isLocking ? "to take a lock, use LOCK.ACQUIRE; " : ""
             connection.reply(tag) {
@@ -80,7 +80,7 @@ package final class RESPCommands {
             connection.isLong()
         }
         guard let completions = connection.completions else { return }
-        // Commands start in the order in which they came.
+        // Commands start in the order of their arrival.
         if entry.command != .limitTake { connection.submitTakes() }
         do throws(InterlockError) {
             try run(entry.command, request, tag: tag, on: connection, completions)
@@ -89,9 +89,9 @@ package final class RESPCommands {
         }
     }
 
-    /// What comes after a `MULTI` was meant to happen together or not at all: it does not happen. It is answered as Redis answers a
-    /// transaction of which nothing can be queued, which is what every client can read: `OK`, an error for each command,
-    /// `EXECABORT`. Many of those that are told at once that there are no transactions send no `EXEC`.
+    /// Begins to refuse a transaction: its commands must run together or not at all, so none of them runs. The replies
+    /// are those of a Redis transaction whose commands cannot be queued, which every client can parse: `OK`, an error
+    /// for each command, and `EXECABORT`. Many clients whose `MULTI` fails send no `EXEC`.
     private func beginRefusing(_ tag: UInt64, _ connection: RESPConnection) {
         connection.session.isInRefusedTransaction = true
         connection.reply(tag) { $0.simple("OK") }
@@ -163,7 +163,7 @@ package final class RESPCommands {
         lock.label = try options.name(.label)
         lock.mode = try options.lockMode()
         let isLinked = options.has(.linked)
-        // Before Redis is asked for what could only be given back.
+        // Checked first: a lease that cannot be followed would have to be released again.
         if isLinked { try connection.mayFollow() }
         if let others = try options.names(.also) {
             let joint = JointLockRequest(names: [name] + others, template: lock)
@@ -177,12 +177,13 @@ package final class RESPCommands {
         }
     }
 
+    /// Traces a command if it is sampled.
     /// - Parameters:
     ///   - subject: the name of the lock or the service.
-    ///   - wait: how long it may wait, in milliseconds.
-    ///   - options: say whose call it is; `nil`: nobody does.
-    ///   - answered: what the step is told its answer by.
-    /// - Returns: the completion as it is, or one that ends a span when the command is answered.
+    ///   - wait: the longest wait, in milliseconds.
+    ///   - options: the command's options, which may include `TRACEPARENT`; `nil` if there are no options.
+    ///   - answered: returns the step's observer of the answer.
+    /// - Returns: the given completion, or one that ends a span when the command is answered.
     private func traced<Answer>(
         _ step: StepTrace.Step, _ tag: UInt64, _ connection: RESPConnection, _ subject: @autoclosure () -> String,
         _ completion: Completion<Answer>,
@@ -236,7 +237,7 @@ package final class RESPCommands {
         calls.releaseLock(name, token: request.text(2), fence: fence, completion: completions.release(tag))
     }
 
-    /// The fence of the only grant that is meant; `nil` for the present one.
+    /// Returns the value of `FENCE`, the only grant that the command applies to; `nil` for the current grant.
     private static func fence(_ request: RESPRequest, from start: Int) throws(InterlockError) -> Int64? {
         guard request.count > start else { return nil }
         return try RESPOptions(request, from: start, allowed: [.fence]).integer(.fence, in: DoorBounds.fences)
@@ -314,7 +315,7 @@ package final class RESPCommands {
         connection.note(call, for: tag)
     }
 
-    /// Together with those around it, unless it is traced: then it goes by itself.
+    /// Takes together with the adjacent takes. A traced take is a call of its own.
     private func takePlainly(
         _ request: RESPRequest, _ service: ServiceReference, _ tag: UInt64, _ connection: RESPConnection,
         _ completions: RESPCompletions
@@ -342,12 +343,12 @@ package final class RESPCommands {
         calls.peek(domain: request.text(1), descriptor: descriptor, completion: completion)
     }
 
-    /// The answer of the limit that binds, and its name.
+    /// Returns a completion that replies with the decision and name of the limit that binds.
     private func namedLimit(_ tag: UInt64, _ connection: RESPConnection) -> Completion<TakeAnswer> {
         Completion(tag: tag) { tag, answer in
             connection.reply(tag) { writer in
                 switch answer {
-                // Only plain takes are made as one.
+                // Only plain takes are combined into one call.
                 case .decided(let answer), .decidedAlike(let answer, _, _):
                     writer.namedLimit(answer)
                 case .failed(let error): writer.error(error)
@@ -469,7 +470,7 @@ package final class RESPCommands {
 }
 
 extension RESPWriter {
-    /// A breaker's status as a map.
+    /// Writes a breaker's status as a map.
     fileprivate func breaker(_ status: BreakerStatus, probe: ProbeReading?) {
         map(17)
         bulk("service")

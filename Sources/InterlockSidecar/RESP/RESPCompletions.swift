@@ -1,7 +1,8 @@
 internal import Interlock
 internal import InterlockCore
 
-/// How each kind of answer is written. Made once per connection, so that a command costs no closure.
+/// The completions that write each kind of answer. They are made once per connection, so that a command allocates no
+/// closure.
 final class RESPCompletions {
     private let lock: (UInt64, LockAnswer) -> Bool
     private let linkedLock: (UInt64, LockAnswer) -> Bool
@@ -15,14 +16,14 @@ final class RESPCompletions {
 
     init(connection: RESPConnection) {
         lock = { tag, answer in
-            // If it cannot be told, it finds out when it asks.
+            // If the lease cannot be followed, the client notices a loss with its next command.
             if case .granted(let lease) = answer, connection.isToldOfLosses { try? connection.follow(lease, isLinked: false) }
             return connection.reply(tag) { $0.lock(answer) }
         }
         leaseEnded = { connection.leaseEnded($0) }
         linkedLock = { tag, answer in
             if case .granted(let lease) = answer {
-                // Its client has left, and nobody is left to follow it.
+                // The client has left: `false` makes the coordinator release the lease.
                 guard connection.isOpen else { return false }
                 do throws(InterlockError) {
                     try connection.follow(lease, isLinked: true)
@@ -107,7 +108,7 @@ final class RESPCompletions {
     }
 
     func lock(_ tag: UInt64) -> Completion<LockAnswer> { Completion(tag: tag, deliver: lock) }
-    /// For a lease that is extended for as long as its connection lives.
+    /// Returns the completion for a lease that is extended for as long as its connection lives.
     func linkedLock(_ tag: UInt64) -> Completion<LockAnswer> { Completion(tag: tag, deliver: linkedLock) }
     func renew(_ tag: UInt64) -> Completion<RenewAnswer> { Completion(tag: tag, deliver: renew) }
     func release(_ tag: UInt64) -> Completion<ReleaseAnswer> { Completion(tag: tag, deliver: release) }
@@ -122,13 +123,13 @@ final class RESPCompletions {
 }
 
 extension LimitAnswer {
-    /// What is left for the one that comes `calls` later.
+    /// Returns what remains after `calls` more calls, each of which leaves `step` less.
     fileprivate func remaining(after calls: Int, step: Int64) -> Int64 { max(0, remaining - step * Int64(calls)) }
 }
 
 extension RESPWriter {
-    /// What the limits decided about so many calls in a row, each of which leaves `step` less. What their replies have in
-    /// common is put together once.
+    /// Writes the limits' decision about `count` consecutive calls, each of which leaves `step` less. The common parts
+    /// of the replies are encoded once.
     func limits(_ answer: LimitAnswer, count: Int, step: Int64) {
         let start = buffer.count
         array(5)
@@ -147,7 +148,7 @@ extension RESPWriter {
         }
     }
 
-    /// What the limits decided about one call, with the name of the limit that binds.
+    /// Writes the limits' decision about one call, with the name of the limit that binds.
     func namedLimit(_ answer: LimitAnswer) {
         array(6)
         integer(answer.isTaken ? 0 : 1)
@@ -158,7 +159,7 @@ extension RESPWriter {
         bulkOrNull(answer.limitName)
     }
 
-    /// Where one limit stands.
+    /// Writes the state of one limit.
     func limit(_ standing: LimitStanding) {
         let answer = standing.answer
         map(10)
@@ -184,7 +185,7 @@ extension RESPWriter {
         integer(answer.resetAfter)
     }
 
-    /// The answer to a lock request.
+    /// Writes the answer to a lock request.
     func lock(_ answer: LockAnswer) {
         switch answer {
         case .granted(let lease):
@@ -197,7 +198,7 @@ extension RESPWriter {
         }
     }
 
-    /// What anybody may know of a lock.
+    /// Writes the public information about a lock.
     func lock(_ information: LockInformation) {
         map(9)
         bulk("label")
@@ -236,7 +237,7 @@ extension RESPWriter {
         }
     }
 
-    /// One of the last grants.
+    /// Writes one of the last grants.
     func grant(_ grant: GrantRecord) {
         map(9)
         bulk("name")
@@ -259,7 +260,7 @@ extension RESPWriter {
         bulkOrNull(grant.end?.rawValue)
     }
 
-    /// The answer to a request for several locks.
+    /// Writes the answer to a request for several locks.
     func locks(_ answer: JointLockAnswer) {
         switch answer {
         case .granted(let leases):
@@ -276,7 +277,7 @@ extension RESPWriter {
         }
     }
 
-    /// The coordinator's errors, by the words that programs switch on.
+    /// Writes a coordinator's error, with the code that programs switch on.
     func error(_ error: InterlockError) {
         switch error.code {
         case .invalid, .unavailable, .unreplicated, .unknownService: self.error(error.code.rawValue, error.message)

@@ -56,7 +56,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     private var login: Scheduled<Void>?
     private var linger: Scheduled<Void>?
 
-    /// The client's statements about itself, and its rights.
+    /// The client's name, rights and options.
     var session: RESPSession {
         didSet {
             guard session.caller != oldValue.caller else { return }
@@ -127,10 +127,10 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         if action != .none { perform(action) }
     }
 
-    /// A command of this kind came.
+    /// Records the arrival of a command of this kind.
     func came(_ command: Int, _ tag: UInt64) { arrivals.came(command, tag: tag, at: now) }
 
-    /// The command with this tag, whose reply comes now, belongs to this trace.
+    /// Records the trace of the command with this tag, whose reply follows at once.
     func traced(_ tag: UInt64, by trace: TraceContext) {
         // The trace of an answered command would be kept forever.
         if machine.replies.position(of: tag) != .answered { arrivals.traced(tag, by: trace) }
@@ -174,7 +174,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         followed[follower] = isLinked || followed[follower] ?? false
     }
 
-    /// Follows all of these leases, or none.
+    /// Follows these leases. If one of them cannot be followed, follows none of them.
     func follow(_ leases: [Lease], isLinked: Bool) throws(InterlockError) {
         let before = followed
         do throws(InterlockError) {
@@ -188,7 +188,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// A followed lease is released or lost.
+    /// Handles the end of a followed lease, which was released or lost.
     func leaseEnded(_ end: LeaseEnd) {
         let wasLinked = followed.removeValue(forKey: end.follower) ?? false
         guard let loss = end.loss else { return }
@@ -196,7 +196,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             // RESP2 has no push to report the loss. A sidecar that goes down closes its connections anyway.
             if wasLinked, loss != .shutdown, isOpen {
                 door.logger.log(.leaseLost, ["lock": "\(end.name)"])
-                // The reporting call must have returned, and its replies must be written.
+                // Closes later: the reporting call must return first, and its replies must be written.
                 turn.eventLoop.assumeIsolated().execute { [self] in perform(machine.closeBehindOutput()) }
             }
             return
@@ -274,7 +274,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         case .close:
             write(context)
             context.close(promise: nil)
-            // TLS waits for the client's goodbye.
+            // TLS waits for the client's close_notify.
             if isOpen { readFromSocket(context) }
         case .drop:
             writer.buffer.removeAll()
@@ -376,7 +376,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             break
         }
         submitTakes()
-        // The takes may have made room. No reply resumes the commands of a client that sends no more.
+        // The takes may have made room. No reply resumes the commands of a client that has stopped sending.
         if isHeldBack, machine.isInputEnded, input.readableBytes > 0, mayTake() { perform(machine.awaitSlice()) }
         machine.sliceEnds()
     }
@@ -527,7 +527,7 @@ extension RESPConnection {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // The system of a client that ends sends an end or a reset.
+        // The operating system of a client that exits sends a FIN or an RST, so a silent client may still be running.
         if PeerLiveness.isSilence(error) { machine.clientVanished() }
         context.close(promise: nil)
     }

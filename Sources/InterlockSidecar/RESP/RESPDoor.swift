@@ -5,21 +5,22 @@ internal import NIOCore
 internal import NIOPosix
 internal import ServiceLifecycle
 
-/// The RESP door: listens on TCP and, when configured, on a Unix socket, and serves any Redis client.
+/// The RESP API: listens on TCP and, if configured, on a Unix socket, and serves any Redis client.
 struct RESPDoor: Service {
-    /// In bytes: some hundred commands.
+    /// The size of the largest read, in bytes: about a hundred commands.
     private static let longestRead = 4 << 10
 
     let setup: ListenerSetup
-    /// Until then a client must have shown its API key, and agreed on TLS.
+    /// The time in which a client must complete the TLS handshake and show its API key.
     var loginTimeout = Duration.seconds(10)
-    /// How long a client may leave its replies unread before it is dropped.
+    /// The time for which a client may leave its replies unread before it is disconnected.
     var stallTimeout = Duration.seconds(10)
     /// Called with the TCP port once the listener is bound.
     var onBound: @Sendable (Int) -> Void = { _ in }
 
-    /// Serves until graceful shutdown; then waits are answered, and connections close when all is written.
-    /// - Throws: when it cannot listen.
+    /// Serves until graceful shutdown, then answers waiting calls, and closes each connection once its output is
+    /// written.
+    /// - Throws: if the listener cannot be opened.
     func run() async throws {
         let (eventLoop, listen, logger) = (setup.coordinator.eventLoop, setup.listen, setup.logger)
         let context = try await eventLoop.submit { NIOLoopBound(self.context(), eventLoop: eventLoop) }.get()
@@ -61,7 +62,7 @@ struct RESPDoor: Service {
         return setup.bootstrap(.resp, context, isLocal: isLocal).childChannelOption(.recvAllocator, value: reads)
     }
 
-    /// Where a dead sidecar left its socket, this one's takes its place; a live one is not disturbed.
+    /// Binds the Unix socket. Replaces the socket of a dead sidecar, but never that of a live one.
     private func bindUnixSocket(_ path: String, _ context: NIOLoopBound<RESPDoorContext>) async throws -> any Channel {
         let probe = ClientBootstrap(group: setup.coordinator.eventLoop).connectTimeout(.milliseconds(200))
         if let live = try? await probe.connect(unixDomainSocketPath: path).get() {

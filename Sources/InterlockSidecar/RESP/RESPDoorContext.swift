@@ -3,7 +3,7 @@ internal import Interlock
 package import Logging
 package import NIOCore
 
-/// What the connections of a RESP door share. Confined to the coordinator's event loop.
+/// The common state of the RESP API's connections. Confined to the coordinator's event loop.
 package final class RESPDoorContext: ListenerContext {
     let access: AccessControl
     let logger: Logger
@@ -11,20 +11,20 @@ package final class RESPDoorContext: ListenerContext {
     let turns: ClientTurns
     let commands: RESPCommands
     let errors = RESPErrorCounters()
-    /// After this time without reading a single byte of its replies a client is dropped.
+    /// The time after which a client that reads nothing of its replies is disconnected.
     let stallTimeout: TimeAmount
-    /// Who has shown no key, or not agreed on TLS, by then is dropped.
+    /// The time after which a client without a completed TLS handshake or an API key is disconnected.
     let loginTimeout: TimeAmount
     private let refusedLogins: RefusedClients
     private let maximumConnections: Int
-    /// So many more may come from this host's Unix socket when all places are taken.
+    /// The most connections from this host's Unix socket that are accepted beyond the maximum.
     private static let localPlaces = 16
     /// The most leases of a departed client that are handled between two reads of the clock.
     private static let mostUnfollowedAtOnce = 16
     private static let pauseOfUnfollowing = TimeAmount.microseconds(500)
-    /// Leases of clients that have left, each with whether it is released.
+    /// The leases of departed clients that are still followed, and whether each is to be released.
     private var orphans: Deque<(follower: LeaseFollower, isReleased: Bool)> = []
-    /// They take turns with API keys: no name of a key is the same.
+    /// The turn for the leases of departed clients, scheduled among the turns of API keys. No key has its party's name.
     private let turnOfOrphans: ClientTurn
     private var isGoingDown = false
     private var connections: [Int64: RESPConnection] = [:]
@@ -86,7 +86,7 @@ package final class RESPDoorContext: ListenerContext {
         }
     }
 
-    /// It showed a key that is none.
+    /// Records that the client has shown an unknown key.
     func refusedLogin(of connection: RESPConnection) {
         refusedLogins.refused(from: connection.remoteAddress)
     }
@@ -109,13 +109,14 @@ package final class RESPDoorContext: ListenerContext {
         commands.calls.cancel(call)
     }
 
-    /// The client of a lease has left, or this side has closed its connection.
+    /// Stops following a lease, and releases it if `releasing` is `true`.
     func unfollow(_ follower: LeaseFollower, releasing: Bool) {
         if releasing { commands.calls.releaseFollowedLease(follower) } else { commands.calls.unfollowLease(follower) }
     }
 
-    /// Unfollows the leases of a departed client. There may be ten thousand, so it runs in slices, and slowly while Redis is busy.
-    /// - Parameter leases: each with whether it is released.
+    /// Stops following the leases of a departed client. There may be ten thousand, so this runs in slices, and slowly
+    /// while Redis is busy.
+    /// - Parameter leases: the leases, and whether each is released.
     func unfollow(_ leases: [(follower: LeaseFollower, isReleased: Bool)]) {
         let isBegun = !orphans.isEmpty
         // The few leases of one client do not wait behind the many of another.
@@ -155,19 +156,19 @@ package final class RESPDoorContext: ListenerContext {
     }
 }
 
-/// What a client of the RESP door has told of itself, and what it may do.
+/// The state of a RESP client's session: its name, rights and options.
 struct RESPSession {
     let id: Int64
-    /// `nil`: it has not shown a key yet.
+    /// The caller; `nil` until the client shows a required key.
     var caller: AccessControl.Caller?
-    /// `CLIENT SETNAME`.
+    /// The name that the client has given itself.
     var name = ""
-    /// After a `MULTI`, which is refused: nothing is run before its `EXEC`.
+    /// Whether the client has begun a transaction, which is refused: no command runs before its `EXEC`.
     var isInRefusedTransaction = false
-    /// The connection is as secret as it is to be.
+    /// Whether TLS is not required, or its handshake is complete.
     var isSecured: Bool
-    /// `CLIENT LOSSES ON`: it is told of every lease that it loses, and not only of linked ones.
+    /// Whether the client is notified of every lost lease, and not only of linked ones (`CLIENT LOSSES ON`).
     var isToldOfLosses = false
-    /// It follows the events.
+    /// The client's subscription to the events, if any.
     var follower: UInt64?
 }

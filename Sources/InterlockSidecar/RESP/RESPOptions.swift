@@ -1,10 +1,10 @@
 internal import Interlock
 package import InterlockCore
 
-/// Reads a command's words after its fixed arguments, each at most once: `NAME value` pairs, names that stand for
-/// themselves, and `NAME count value …` lists.
+/// Parses the options after a command's fixed arguments: `NAME value` pairs, flags, and `NAME count value …` lists.
+/// Each option may appear once.
 package struct RESPOptions {
-    /// What a command may be given.
+    /// The options of all commands.
     package enum Option: String, CaseIterable {
         case wait = "WAIT"
         case owner = "OWNER"
@@ -32,7 +32,7 @@ package struct RESPOptions {
         case fence = "FENCE"
     }
 
-    /// Where the values of a given option lie.
+    /// An option that was given, and the indices of its values.
     private struct Place {
         var option: Option
         var values: Range<Int>
@@ -83,7 +83,7 @@ package struct RESPOptions {
         places.first { $0.option == option }?.values.first.map(request.text)
     }
 
-    /// The names of a list.
+    /// Returns the names in a list; `nil` if the option is absent.
     package func names(_ option: Option) throws(InterlockError) -> [ResourceName]? {
         guard let place = places.first(where: { $0.option == option }) else { return nil }
         var names: [ResourceName] = []
@@ -91,7 +91,7 @@ package struct RESPOptions {
         return names
     }
 
-    /// How a lock is to be held.
+    /// Returns the requested lock mode.
     package func lockMode() throws(InterlockError) -> LockMode {
         let places = try integer(.permits, in: Int64(LockMode.places.lowerBound)...Int64(LockMode.places.upperBound))
         switch (has(.shared), places) {

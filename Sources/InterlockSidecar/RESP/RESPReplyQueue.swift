@@ -24,7 +24,7 @@ package struct RESPReplyQueue {
     private var slots = Deque<Slot>()
     /// The tag of the oldest command whose reply has not left.
     package private(set) var firstTag: UInt64 = 0
-    /// The size of the replies that are kept.
+    /// The size of the replies that are kept, in bytes.
     package private(set) var waitingBytes = 0
 
     package var count: Int { slots.count }
@@ -48,19 +48,19 @@ package struct RESPReplyQueue {
         waitingBytes += reply.count
     }
 
-    /// The first reply leaves.
+    /// Removes the first reply, which leaves now.
     package mutating func removeFirst() {
         slots.removeFirst()
         firstTag += 1
     }
 
-    /// The first `count` replies leave.
+    /// Removes the first `count` replies, which leave now.
     package mutating func removeFirst(_ count: Int) {
         slots.removeFirst(count)
         firstTag += UInt64(count)
     }
 
-    /// Removes the first reply if it has been kept: it leaves now.
+    /// Removes and returns the first reply if it was kept.
     package mutating func popReady() -> ReplyBuffer? {
         guard case .ready(let reply) = slots.first else { return nil }
         removeFirst()

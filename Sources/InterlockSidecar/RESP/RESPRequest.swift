@@ -1,11 +1,11 @@
 internal import Glibc
 
-/// One command as it lies in the connection's buffer: nothing is copied before somebody wants it as text.
+/// One command in the connection's buffer. Arguments are copied only when they are read as text.
 ///
-/// Valid only while the buffer that it points into is.
+/// Valid only as long as the buffer that it points into.
 package struct RESPRequest {
     let bytes: UnsafeRawBufferPointer
-    /// Where each argument lies in `bytes`; the command's name is the first.
+    /// The range of each argument in `bytes`. The first argument is the command's name.
     let arguments: [Range<Int>]
 
     package init(bytes: UnsafeRawBufferPointer, arguments: [Range<Int>]) {
@@ -15,12 +15,12 @@ package struct RESPRequest {
 
     package var count: Int { arguments.count }
 
-    /// Argument `index` as text; bytes that are no UTF-8 are replaced.
+    /// Returns argument `index` as text. Invalid UTF-8 is replaced.
     package func text(_ index: Int) -> String {
         String(decoding: argument(index), as: UTF8.self)
     }
 
-    /// Argument `index` as a number; `nil`: it is none, or does not fit into 64 bits.
+    /// Returns argument `index` as a number; `nil` if it is not a decimal number that fits into 64 bits.
     package func integer(_ index: Int) -> Int64? {
         let digits = argument(index)
         guard let first = digits.first, digits.count <= 20 else { return nil }
@@ -40,7 +40,7 @@ package struct RESPRequest {
         return value
     }
 
-    /// Whether argument `index` is this word, which is given in upper case; ASCII case is ignored.
+    /// Returns whether argument `index` is this word, which must be in upper case. ASCII case is ignored.
     func isWord(_ index: Int, _ word: StaticString) -> Bool {
         let candidate = argument(index)
         guard candidate.count == word.utf8CodeUnitCount else { return false }
@@ -49,7 +49,7 @@ package struct RESPRequest {
         }
     }
 
-    /// Whether argument `index` is these bytes.
+    /// Returns whether argument `index` consists of these bytes.
     func isEqual(_ index: Int, _ expected: [UInt8]) -> Bool {
         let candidate = argument(index)
         return candidate.count == expected.count
@@ -59,14 +59,13 @@ package struct RESPRequest {
             }
     }
 
-    /// The command's name as one number: its first 15 bytes in upper case and its length. Longer names share no key with
-    /// any command there is.
+    /// The key of the command's name. Names of more than 15 bytes have the key of no command.
     package var nameKey: CommandKey { key(of: 0) }
 
-    /// The same of argument `index`.
+    /// Returns the key of argument `index`.
     func key(of index: Int) -> CommandKey { CommandKey(argument(index)) }
 
-    /// Argument `index` as it came.
+    /// Returns the bytes of argument `index`.
     func argument(_ index: Int) -> UnsafeRawBufferPointer {
         UnsafeRawBufferPointer(rebasing: bytes[arguments[index]])
     }
@@ -76,7 +75,7 @@ package struct RESPRequest {
     }
 }
 
-/// A command's name packed into 16 bytes, for one comparison.
+/// A command's name in upper case, packed into 16 bytes for a single comparison.
 package struct CommandKey: Hashable, Sendable {
     private let low: UInt64
     private let high: UInt64
@@ -89,7 +88,7 @@ package struct CommandKey: Hashable, Sendable {
             let byte = UInt64(RESPRequest.upperCased(name[index]))
             if index < 8 { low |= byte << UInt64(8 * index) } else { high |= byte << UInt64(8 * (index - 8)) }
         }
-        // No command has more than 15 bytes: the sixteenth place tells longer names apart from all of them.
+        // No command's name exceeds 15 bytes, so the last byte distinguishes longer names from all of them.
         if name.count > 15 { high |= 0xFF << 56 }
         self.low = low
         self.high = high

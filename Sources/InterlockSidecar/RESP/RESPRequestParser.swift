@@ -1,31 +1,31 @@
 /// Finds the next command in a connection's bytes: a RESP array of bulk strings, or an inline line of words.
 ///
-/// Pure: bytes in, one outcome out. Refuses what no client needs before it costs memory.
+/// Pure: takes bytes and returns one outcome. Rejects what no client needs before it costs memory.
 package struct RESPRequestParser {
     package enum Outcome: Equatable {
-        /// A whole command; `arguments` has it, and so many bytes are used up.
+        /// A complete command of `consumed` bytes, whose arguments are in `arguments`.
         case command(consumed: Int)
-        /// An empty line or array: so many bytes are used up.
+        /// An empty line or array of `consumed` bytes.
         case nothing(consumed: Int)
         /// More bytes are needed.
         case incomplete
-        /// The connection cannot go on: why, for the client.
+        /// A violation of the protocol, which ends the connection. The string is the reason, for the client.
         case malformed(String)
-        /// A web page is talking to us: the connection is closed without a word.
+        /// The beginning of an HTTP request, as a web page can send it. The connection closes without a reply.
         case http
     }
 
-    /// What a command may be.
+    /// The limits of a command.
     package struct Bounds: Sendable {
-        /// Arguments.
+        /// The maximum number of arguments.
         package var array: Int
-        /// Bytes of an argument.
+        /// The maximum length of an argument, in bytes.
         package var bulk: Int
-        /// Bytes of the whole command with all its arguments.
+        /// The maximum length of the whole command with all its arguments, in bytes.
         package var command: Int
 
         package static let usual = Bounds(array: 1024, bulk: 64 << 10, command: 1 << 20)
-        /// Of those who have not shown who they are: enough for a login.
+        /// The limits for clients that have not logged in: enough for a login.
         package static let beforeLogin = Bounds(array: 10, bulk: 16 << 10, command: 16 << 10)
     }
 
@@ -33,11 +33,11 @@ package struct RESPRequestParser {
 
     package var bounds = Bounds.usual
 
-    /// Where the arguments of the last command lie. Kept so that parsing allocates nothing once warm.
+    /// The ranges of the last command's arguments. The array is reused, so that parsing allocates nothing once warm.
     package private(set) var arguments: [Range<Int>] = []
 
-    /// The words of the last command without quotes and escapes, if it was an inline line with any; its arguments then
-    /// lie in these bytes. Otherwise empty, and the arguments lie in the connection's bytes.
+    /// The last command's words without quotes and escapes, if it was an inline line with quotes: `arguments` then
+    /// refers to these bytes. Otherwise empty, and `arguments` refers to the connection's bytes.
     package private(set) var unquoted: [UInt8] = []
 
     package init() {}
@@ -94,7 +94,7 @@ package struct RESPRequestParser {
         case invalid
     }
 
-    /// The number up to `\r\n` at `position`, which is moved behind them.
+    /// Reads the number up to `\r\n`, and moves `position` past the line end.
     private static func number(_ bytes: UnsafeRawBufferPointer, at position: inout Int) -> Number {
         var index = position
         var value = 0
@@ -219,15 +219,16 @@ package struct RESPRequestParser {
 
     private static func isQuote(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "'") }
 
-    /// The value of two hexadecimal digits; `nil`: they are not two digits.
+    /// Returns the value of two hexadecimal digits; `nil` if the bytes are not two digits.
     private static func hexadecimal(_ digits: Slice<UnsafeRawBufferPointer>) -> UInt8? {
         guard digits.count == 2 else { return nil }
-        // A sign would be a digit to UInt8.
+        // `UInt8` accepts a sign.
         guard digits.allSatisfy({ $0 != UInt8(ascii: "+") && $0 != UInt8(ascii: "-") }) else { return nil }
         return UInt8(String(decoding: digits, as: UTF8.self), radix: 16)
     }
 
-    /// A browser can be made to send a request here; its first line must not be taken for a command, nor its body be read.
+    /// Returns whether the bytes begin an HTTP request. A web page can make a browser send one here: neither its first
+    /// line nor its body may be taken for commands.
     private static func looksLikeHTTP(_ bytes: UnsafeRawBufferPointer) -> Bool {
         for start in httpStarts where bytes.count >= start.count {
             if zip(bytes, start).allSatisfy({ RESPRequest.upperCased($0) == $1 }) { return true }

@@ -61,7 +61,7 @@ package struct RESPServerStateMachine {
     private enum Reading {
         case flowing
         case heldBack
-        /// The connection closes with the awaited slice: the client sends no more, or is not heard any longer.
+        /// The connection closes after the awaited slice: the client has stopped sending, or is no longer read.
         case ended
         /// The channel has closed. The commands left run without replies.
         case closed
@@ -76,7 +76,7 @@ package struct RESPServerStateMachine {
     private enum Output {
         case idle
         case flushPlanned
-        /// The socket takes no more: the connection keeps the output, because its limit applies only here.
+        /// The socket accepts nothing for now. The connection keeps the output, because its limit applies only here.
         case blocked
     }
 
@@ -84,7 +84,7 @@ package struct RESPServerStateMachine {
     package static let longestPipeline = 1024
     /// The most commands of one connection that are pending while Redis is busy.
     package static let quota = 16
-    /// The size of the kept replies at which reading pauses.
+    /// The size of the kept replies, in bytes, at which reading pauses.
     package static let mostWaiting = 1 << 20
     /// The most bytes that are kept for a client that does not read.
     package static let longestOutput = 4 << 20
@@ -102,7 +102,7 @@ package struct RESPServerStateMachine {
         self.carrier = carrier
     }
 
-    /// Whether the client is still there, or has left commands that run.
+    /// Whether the client is connected, or has left commands that still run.
     var isOpen: Bool { phase != .over }
     /// Whether the connection closes behind the replies.
     var isClosing: Bool { phase == .closing || phase == .refused }
@@ -160,7 +160,7 @@ extension RESPServerStateMachine {
     @inline(__always)
     private mutating func admit(_ isRedisBusy: @autoclosure () -> Bool) -> Action {
         guard replies.count < Self.longestPipeline, replies.waitingBytes < Self.mostWaiting, isWritable else { return .none }
-        // A client that sends no more cannot add to the load: the commands that it has sent are carried out.
+        // A client that has stopped sending cannot add to the load, so the commands that it has sent are carried out.
         guard replies.count > Self.quota, reading == .flowing || reading == .heldBack, relief != .granted, isRedisBusy() else {
             return .take
         }
@@ -178,7 +178,7 @@ extension RESPServerStateMachine {
 
 extension RESPServerStateMachine {
     /// The channel asks for a read.
-    /// - Parameter input: the size of the input.
+    /// - Parameter input: the size of the input, in bytes.
     package mutating func readRequested(input: Int, isRedisBusy: @autoclosure () -> Bool) -> Action {
         guard reading != .closed, reading != .ended || phase == .ending else { return .none }
         // The bytes would be discarded, and only their end matters: a client that goes on sending is read slowly.
@@ -219,7 +219,7 @@ extension RESPServerStateMachine {
 extension RESPServerStateMachine {
     /// Something was written to the output.
     /// - Parameters:
-    ///   - size: the size of the output.
+    ///   - size: the size of the output, in bytes.
     ///   - mayWrite: whether there is time for a write now.
     @inline(__always)
     package mutating func written(_ size: Int, input: Int, mayWrite: @autoclosure () -> Bool) -> Action {
@@ -260,7 +260,7 @@ extension RESPServerStateMachine {
 // MARK: - The end
 
 extension RESPServerStateMachine {
-    /// The client sends no more.
+    /// The client has stopped sending.
     package mutating func inputEnded(input: Int) -> Action {
         guard reading != .closed else { return .none }
         guard phase != .ending, isSliceAwaited || hasCommandsLeft(input) else { return close() }

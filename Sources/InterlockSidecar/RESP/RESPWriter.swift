@@ -1,6 +1,6 @@
 internal import CoreMetrics
 
-/// Writes replies in the version of RESP that the connection speaks.
+/// Writes replies in the connection's version of RESP.
 package struct RESPWriter {
     package let buffer = ReplyBuffer()
     var speaksRESP3: Bool
@@ -14,7 +14,7 @@ package struct RESPWriter {
         buffer.errors = errors
     }
 
-    /// For a reply that is written apart from those before it.
+    /// Returns a writer with its own buffer, for a reply that waits for earlier ones.
     func another() -> RESPWriter { RESPWriter(speaksRESP3: speaksRESP3, countingIn: buffer.errors) }
 
     func simple(_ text: StaticString) {
@@ -23,7 +23,7 @@ package struct RESPWriter {
         buffer.append("\r\n" as StaticString)
     }
 
-    /// An error: a word a program switches on, and a sentence for people. Line ends in it become spaces.
+    /// Writes an error: a word that programs switch on, and a sentence for people. Line breaks become spaces.
     package func error(_ word: String, _ message: String) {
         buffer.errors?.count(word)
         buffer.append("-" as StaticString)
@@ -44,7 +44,7 @@ package struct RESPWriter {
         buffer.append("\r\n" as StaticString)
     }
 
-    /// Bytes as they came, whatever they mean.
+    /// Writes bytes unchanged.
     func bulk(_ bytes: UnsafeRawBufferPointer) {
         buffer.appendHeader(UInt8(ascii: "$"), Int64(bytes.count))
         buffer.append(bytes)
@@ -63,7 +63,7 @@ package struct RESPWriter {
         if let value { integer(value) } else { null() }
     }
 
-    /// A double in RESP3, its text in RESP2.
+    /// Writes a double in RESP3, and its text in RESP2.
     func double(_ value: Double) {
         guard speaksRESP3 else { return bulk("\(value)") }
         buffer.append(",\(value)\r\n")
@@ -73,18 +73,18 @@ package struct RESPWriter {
         buffer.appendHeader(UInt8(ascii: "*"), Int64(count))
     }
 
-    /// A map of so many pairs; in RESP2 a flat array of twice as many elements.
+    /// Writes the head of a map with this many pairs; in RESP2, of a flat array with twice as many elements.
     func map(_ pairs: Int) {
         if speaksRESP3 { buffer.appendHeader(UInt8(ascii: "%"), Int64(pairs)) } else { array(2 * pairs) }
     }
 
-    /// Out-of-band data; in RESP2 an array.
+    /// Writes the head of out-of-band data; in RESP2, of an array.
     func push(_ count: Int) {
         buffer.appendHeader(speaksRESP3 ? UInt8(ascii: ">") : UInt8(ascii: "*"), Int64(count))
     }
 }
 
-/// How often the RESP door answered with an error, by its first word. Confined to the coordinator's event loop.
+/// Counters of the RESP API's error replies, by their first word. Confined to the coordinator's event loop.
 final class RESPErrorCounters {
     private var counters: [String: Counter] = [:]
 

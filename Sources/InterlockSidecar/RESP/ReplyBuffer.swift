@@ -1,6 +1,6 @@
 package import NIOCore
 
-/// Bytes on their way to a client. Grows as needed and is used again after each flush.
+/// The bytes of replies to a client. Grows as needed, and is reused after each flush.
 ///
 /// Not a `ByteBuffer`, which checks and copies for every few bytes of a reply. NIO gets the bytes once per flush.
 /// Benchmark: "LIMIT.TAKE, refused" in Benchmarks/figures/decisions.py.
@@ -8,11 +8,12 @@ package final class ReplyBuffer {
     private var storage: UnsafeMutableRawPointer
     private var capacity: Int
     private(set) var count = 0
-    /// Where errors among the replies are counted; `nil`: nowhere. Kept here, so that a writer has one reference to count.
+    /// The counters of errors among the replies, if any. They are kept here so that a writer has one reference to
+    /// count.
     var errors: RESPErrorCounters?
 
     private static let smallestCapacity = 512
-    /// A larger one is given back when it is empty.
+    /// The largest capacity, in bytes, that is kept when the buffer is emptied.
     private static let largestKept = 128 << 10
 
     init() {
@@ -24,7 +25,7 @@ package final class ReplyBuffer {
         storage.deallocate()
     }
 
-    /// What has been written, as NIO takes it.
+    /// A copy of the written bytes for NIO.
     package var contents: ByteBuffer { ByteBuffer(bytes: UnsafeRawBufferPointer(start: storage, count: count)) }
 
     func removeAll() {
@@ -52,16 +53,16 @@ package final class ReplyBuffer {
         append(UnsafeRawBufferPointer(start: other.storage, count: other.count))
     }
 
-    /// Bytes that were written before, once more.
+    /// Appends a copy of bytes that were written before.
     func repeatBytes(_ range: Range<Int>) {
         reserve(range.count)
         (storage + count).copyMemory(from: storage + range.lowerBound, byteCount: range.count)
         count += range.count
     }
 
-    /// A type byte, a number and the line's end, without a string in between.
+    /// Appends a type byte, a number and a line end, without an intermediate string.
     func appendHeader(_ type: UInt8, _ value: Int64) {
-        // A type byte, a sign, 19 digits and the line's end.
+        // A type byte, a sign, 19 digits and a line end.
         reserve(23)
         let target = (storage + count).assumingMemoryBound(to: UInt8.self)
         target[0] = type
@@ -73,7 +74,7 @@ package final class ReplyBuffer {
         }
         var digits = 1
         var bound: UInt64 = 10
-        // Ends: a magnitude has at most 19 digits, and 10¹⁹ fits into 64 bits.
+        // No overflow: a magnitude has at most 19 digits, and 10¹⁹ fits into 64 bits.
         while digits < 19, magnitude >= bound {
             digits += 1
             bound &*= 10
