@@ -1,7 +1,7 @@
 internal import Hiredis
 internal import InterlockCore
 
-/// What a cluster looks like from this sidecar.
+/// The state of a cluster as this sidecar knows it.
 package struct ClusterStatus: Hashable, Sendable {
     /// A server that serves slots.
     package struct Primary: Hashable, Sendable {
@@ -13,9 +13,9 @@ package struct ClusterStatus: Hashable, Sendable {
 
     /// By how they are named first; none: no server has answered yet.
     package var primaries: [Primary]
-    /// Of the last change that is known of; `nil`: no server has answered yet.
+    /// The epoch of the last known change; `nil` until a server has answered.
     package var epoch: Int64?
-    /// How many of the 16,384 slots are served by somebody.
+    /// The number of the 16,384 hash slots that some server serves.
     package var slotsCovered: Int
     /// How often a primary left its slots to others since this sidecar started.
     package var switches: Int

@@ -5,7 +5,7 @@ struct ClusterAnswer: Equatable, Sendable {
     struct Claim: Equatable, Sendable {
         var slots: ClosedRange<HashSlot>
         var primary: Address
-        /// What the cluster calls the primary.
+        /// The primary's ID in the cluster.
         var id: String
     }
 
@@ -14,7 +14,7 @@ struct ClusterAnswer: Equatable, Sendable {
     var replicas: [Address] = []
     /// The most that one primary has.
     var mostReplicas = 0
-    /// What servers are called that are reached by number.
+    /// The host names of servers that are reached by IP address.
     var names: [Address: String] = [:]
     /// The epoch of each server's configuration, by its ID; of two that claim a slot the one of the higher epoch has it. Empty: the
     /// server does not tell.

@@ -15,7 +15,7 @@ package struct RandomSource: RandomNumberGenerator, Sendable {
         while filled < bytes.count {
             let count = min(bytes.count - filled, 256)
             let result = getentropy(bytes.baseAddress.map { $0 + filled }, count)
-            // It fails only for a bad address or more than 256 bytes; neither can be.
+            // The call fails only for a bad address or more than 256 bytes, and neither can occur here.
             precondition(result == 0, "the kernel's random generator failed")
             filled += count
         }

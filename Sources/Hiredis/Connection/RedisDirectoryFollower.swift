@@ -6,6 +6,6 @@ protocol RedisDirectoryFollower: AnyObject {
     /// Another server is in charge: the connection goes there at once, and takes none of what it waited for with it.
     func leave(because reason: RedisError)
 
-    /// What `server()` answers has changed: whoever waits for it asks again.
+    /// The answer of `server()` has changed. Links that wait for one ask again.
     func dialAgain()
 }

@@ -1,6 +1,6 @@
 internal import FoundationEssentials
 
-/// What is wrong with a Redis URL. Never contains the URL itself, which may hold a password.
+/// An invalid Redis URL. Never contains the URL itself, which may hold a password.
 package struct RedisURLError: Error, Hashable, Sendable, CustomStringConvertible {
     package var reason: String
 

@@ -1,4 +1,4 @@
-/// What the client accepts from a server before it calls it a protocol violation.
+/// The limits of a reply. The client treats a larger one as a protocol violation.
 package struct ReplyLimits: Hashable, Sendable {
     /// The longest bulk string, in bytes.
     package var bulkLength: Int

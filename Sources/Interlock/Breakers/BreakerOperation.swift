@@ -17,6 +17,6 @@ package enum BreakerOperation: Sendable {
     /// state older than the generation `known`. One that only seconds says nothing by itself.
     case down(reason: String, lapse: Int64, quorum: Int?, isSeconding: Bool, known: Int64)
     case up(expect: Int64, isFollowedByTrial: Bool, quorum: Int?)
-    /// Its generation is later than `known` in any case.
+    /// Forces the state, or ends that. The new generation is always later than `known`.
     case force(BreakerSnapshot.Forced?, forMilliseconds: Int64?, reason: String, known: Int64)
 }

@@ -1,7 +1,7 @@
 internal import Hiredis
 internal import InterlockCore
 
-/// What was decided about a request for a domain's limits.
+/// The result of asking a domain's limits about a request.
 package enum DescriptorDecision: Sendable {
     case decided(DescriptorAnswer)
     case failed(InterlockError)

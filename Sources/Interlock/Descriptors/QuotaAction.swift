@@ -1,12 +1,12 @@
 package import InterlockCore
 
-/// What a data plane is told about one of its buckets.
+/// The assignment of a bucket to a data plane.
 package enum QuotaAction: Sendable, Hashable {
-    /// It may let pass what a token bucket of this share does.
+    /// The data plane passes what a token bucket of this size grants.
     case share(Int64, of: QuotaRate)
     case allow
     case deny
-    /// It need not report it any more.
+    /// The data plane stops reporting the bucket.
     case abandon
 
     /// With the bucket that it is about.

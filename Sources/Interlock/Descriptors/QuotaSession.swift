@@ -150,7 +150,7 @@ package final class QuotaSession {
         planFlush()
     }
 
-    /// What can be said without Redis; `nil`: it is to be asked.
+    /// Returns the action that is known without Redis; `nil` if Redis has to be asked.
     private func settled(_ name: [DescriptorEntry], now: Instant) -> QuotaAction? {
         guard let bucket = buckets[name] else { return nil }
         buckets[name]?.isPlanned = false
@@ -198,7 +198,7 @@ package final class QuotaSession {
             switch result {
             case .success(let shares):
                 let took = coordinator.runtime.time.now().millisecondsRoundedUp(since: sentAt)
-                // It would be used when it counts no more.
+                // A late share would be used after Redis has stopped counting it.
                 if took < QuotaCoordinator.delayMilliseconds / 2 { answer(names, batch, shares) } else { leaveUnassigned(names) }
             case .failure(let error): if error.isUnavailability { answerAlone(names) } else { leaveUnassigned(names) }
             }
@@ -214,7 +214,7 @@ package final class QuotaSession {
                 actions.append((name, .share(shares[place], of: batch[place].rate)))
             } else {
                 coordinator.unassigned.increment()
-                // It may go by what it was told on another stream, until that is over.
+                // An assignment from another stream may still apply until it expires.
                 if bucket.hasShare { actions.append((name, .deny)) }
             }
         }

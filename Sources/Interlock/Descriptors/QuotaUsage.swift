@@ -1,6 +1,6 @@
 package import InterlockCore
 
-/// What a data plane tells of one of its buckets: how many requests it allowed and denied since it told of it before.
+/// A data plane's report about one bucket: the requests that it allowed and denied since its last report.
 package struct QuotaUsage: Sendable {
     package var bucket: [DescriptorEntry]
     package var requests: Int64

@@ -1,9 +1,9 @@
-/// How a grant ended.
+/// The way in which a grant ended.
 package enum GrantEnd: String, Sendable {
-    /// Its holder released it, or was not there any more to get it.
+    /// The holder released the lock, or had left before it got the grant.
     case released
-    /// Redis said that another has it, or nobody: it was broken, taken or deleted.
+    /// Redis reported another holder, or none: the lock was broken, taken or deleted.
     case lost
-    /// Its time was over, and nobody extended it through this sidecar.
+    /// The lease expired without a renewal through this sidecar.
     case lapsed
 }

@@ -7,7 +7,7 @@ package struct JointLockRequest: Sendable {
 
     /// Each once. Leases are answered in this order.
     package var names: [ResourceName]
-    /// What is asked for each of them; its name does not matter, its wait is for all together.
+    /// The request for each lock. Its name is ignored, and its wait applies to all locks together.
     package var template: LockRequest
 
     package init(names: [ResourceName], template: LockRequest) {
