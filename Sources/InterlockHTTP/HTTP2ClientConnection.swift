@@ -34,15 +34,15 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     private var context: ChannelHandlerContext?
     private var multiplexer: NIOHTTP2Handler.StreamMultiplexer?
     private var mostStreams = assumedStreams
-    /// The receivers whose streams are being made.
-    private var opening: [ObjectIdentifier: any HTTPClientReceiver] = [:]
+    /// The receivers whose streams are being made, oldest first.
+    private var opening: [any HTTPClientReceiver] = []
     /// The streams, and the times at which their requests began.
     private var streams: [ObjectIdentifier: (stream: HTTPClientConnection, begun: NIODeadline)] = [:]
     private var isToldToGo = false
     private var lastRead = NIODeadline.uptimeNanoseconds(0)
     /// The timer that closes the connection if the server does not respond in time.
     private var doubt: Scheduled<Void>?
-    private let madeAt = NIODeadline.now()
+    private let madeAt: NIODeadline
     /// The deadline at which the connection closes if it stays unused.
     var unusedUntil = NIODeadline.distantFuture
     /// The deadline after which the connection carries no further request.
@@ -50,6 +50,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
 
     private init(pool: HTTPConnectionPool, isTLS: Bool, silenceLimit: TimeAmount) {
         self.pool = pool
+        madeAt = pool.eventLoop.now
         self.isTLS = isTLS
         // Many calls depend on the connection, so it survives pauses that would be too long for a handshake.
         self.silenceLimit = max(silenceLimit, .seconds(1))
@@ -81,8 +82,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
 
     func begin(for receiver: any HTTPClientReceiver) {
         guard let multiplexer, let context else { return receiver.notConnected(HTTPClientConnection.Closed()) }
-        let id = ObjectIdentifier(receiver)
-        opening[id] = receiver
+        opening.append(receiver)
         requests += 1
         if requests >= Self.mostRequests { retire() }
         let me = NIOLoopBound(self, eventLoop: context.eventLoop)
@@ -95,10 +95,11 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
         }
         made.futureResult.assumeIsolated().whenComplete { [self] result in
             // The receiver may have been canceled meanwhile.
-            guard let receiver = opening.removeValue(forKey: id) else {
+            guard let index = opening.firstIndex(where: { $0 === receiver }) else {
                 if case .success(let channel) = result { channel.close(promise: nil) }
                 return changed()
             }
+            opening.remove(at: index)
             switch (result, stream.value) {
             // The server has since announced the connection's end, and the request would fail.
             case (.success(let channel), _?) where isToldToGo:
@@ -106,7 +107,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
                 pool.lease(for: receiver)
                 changed()
             case (.success, let stream?):
-                streams[ObjectIdentifier(stream)] = (stream, .now())
+                streams[ObjectIdentifier(stream)] = (stream, pool.eventLoop.now)
                 stream.begin(for: receiver, isReused: requests > 1)
             case (.success, nil): receiver.notConnected(HTTPClientConnection.Closed())
             case (.failure(let error), _): receiver.notConnected(error)
@@ -114,7 +115,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
         }
     }
 
-    func cancel(_ receiver: any HTTPClientReceiver) { opening[ObjectIdentifier(receiver)] = nil }
+    func cancel(_ receiver: any HTTPClientReceiver) { opening.removeAll { $0 === receiver } }
 
     /// Takes no further request. Requests under way continue, and the connection closes after the last one.
     func retire() {
@@ -187,7 +188,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        lastRead = .now()
+        lastRead = pool.eventLoop.now
         context.fireChannelReadComplete()
     }
 
@@ -209,15 +210,15 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
         multiplexer = nil
         isThere()
         let opening = opening
-        self.opening = [:]
+        self.opening = []
         guard isReady else {
-            for receiver in opening.values { receiver.notConnected(HTTPClientConnection.Closed()) }
+            for receiver in opening { receiver.notConnected(HTTPClientConnection.Closed()) }
             guard !isRetired else { return }
             isRetired = true
             return pool.cameToNothing(self, madeAt: madeAt)
         }
         retire()
         // These requests have not begun, so other connections can carry them.
-        for receiver in opening.values { pool.lease(for: receiver) }
+        for receiver in opening { pool.lease(for: receiver) }
     }
 }

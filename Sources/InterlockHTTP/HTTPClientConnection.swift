@@ -97,6 +97,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     fileprivate let fields: FieldBytes
     private var machine: HTTPClientStateMachine
     private var recipient = Recipient.nobody
+    private let eventLoop: any EventLoop
     private var context: ChannelHandlerContext?
     /// The error that fails the request when the channel ends.
     private var cause: any Error = Closed()
@@ -108,9 +109,11 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     var retiresAt = NIODeadline.distantFuture
 
     private init(
-        home: any HTTPClientConnectionHome, carrier: HTTPClientStateMachine.Carrier, largeReads: LargeReads? = nil
+        home: any HTTPClientConnectionHome, carrier: HTTPClientStateMachine.Carrier, eventLoop: any EventLoop,
+        largeReads: LargeReads? = nil
     ) {
         self.home = home
+        self.eventLoop = eventLoop
         self.largeReads = largeReads
         machine = HTTPClientStateMachine(carrier)
         fields = FieldBytes(isHTTP2: carrier == .stream)
@@ -120,7 +123,8 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     package static func onConnection(
         _ channel: any Channel, home: any HTTPClientConnectionHome, largeReads: LargeReads? = nil
     ) throws -> HTTPClientConnection {
-        let connection = HTTPClientConnection(home: home, carrier: .connection, largeReads: largeReads)
+        let connection = HTTPClientConnection(
+            home: home, carrier: .connection, eventLoop: channel.eventLoop, largeReads: largeReads)
         let pipeline = channel.pipeline.syncOperations
         let decoder = HTTPResponseDecoder(
             leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .forward, limitConfiguration: limits)
@@ -133,7 +137,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     static func onStream(
         _ channel: any Channel, home: any HTTPClientConnectionHome, isTLS: Bool
     ) throws -> HTTPClientConnection {
-        let connection = HTTPClientConnection(home: home, carrier: .stream)
+        let connection = HTTPClientConnection(home: home, carrier: .stream, eventLoop: channel.eventLoop)
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandlers(
             StatusCheck(), HTTP2FramePayloadToHTTP1ClientCodec(httpProtocol: isTLS ? .https : .http), connection)
@@ -171,6 +175,8 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     var isOpen: Bool { machine.isHome && isActive }
 
+    private var now: Duration { eventLoop.now.uptime }
+
     private var isActive: Bool { context?.channel.isActive ?? false }
 
     /// Whether the last answer is complete, or there has been no request.
@@ -184,7 +190,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         }
         // A stream's head may wait until the server takes more streams.
         let sent = context.eventLoop.makePromise(of: Void.self)
-        sent.futureResult.assumeIsolated().whenSuccess { [self] in machine.headSent(at: NIODeadline.now().uptime) }
+        sent.futureResult.assumeIsolated().whenSuccess { [self] in machine.headSent(at: now) }
         var head = head
         head.headers = OpaqueText.readable(head.headers)
         context.write(wrapOutboundOut(.head(head)), promise: sent)
@@ -222,7 +228,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         guard machine.flushBegins() == .proceed else { return }
         context?.flush()
         // If the flush fails, the receiver has already been notified.
-        machine.flushEnds(at: NIODeadline.now().uptime)
+        machine.flushEnds(at: now)
     }
 
     package var isWritable: Bool { context?.channel.isWritable ?? false }
@@ -346,7 +352,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     }
 
     private func ended() {
-        let action = machine.ended(at: NIODeadline.now().uptime)
+        let action = machine.ended(at: now)
         perform(machine.reads.completed())
         perform(action)
     }

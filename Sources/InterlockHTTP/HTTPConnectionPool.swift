@@ -1,7 +1,6 @@
 internal import DequeModule
 package import NIOCore
 internal import NIOHTTP1
-internal import NIOPosix
 internal import NIOSSL
 internal import NIOTLS
 
@@ -29,14 +28,14 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         }
     }
 
-    private static let reads = AdaptiveRecvByteBufferAllocator(minimum: 1 << 10, initial: 1 << 14, maximum: 1 << 16)
     /// The shortest time between two searches for unused connections.
     private static let sweepInterval = TimeAmount.milliseconds(100)
 
     private let origin: HTTPOrigin
     private let settings: Settings
+    private let environment: HTTPClientEnvironment
     private let largeReads: LargeReads?
-    let eventLoop: any EventLoop
+    package let eventLoop: any EventLoop
     /// The unused HTTP/1.1 connections, the most recently used one last.
     private var idle: Deque<HTTPClientConnection> = []
     private var connections: [ObjectIdentifier: HTTPClientConnection] = [:]
@@ -50,8 +49,12 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
 
     /// - Parameter largeReads: keeps large answers from delaying the event loop's other work; `nil` if the loop does
     ///   nothing else.
-    package init(_ origin: HTTPOrigin, settings: Settings, eventLoop: any EventLoop, largeReads: LargeReads? = nil) {
+    package init(
+        _ origin: HTTPOrigin, settings: Settings, eventLoop: any EventLoop, environment: HTTPClientEnvironment = .system,
+        largeReads: LargeReads? = nil
+    ) {
         self.origin = origin
+        self.environment = environment
         self.largeReads = largeReads
         mayAgreeToHTTP2 = origin.speaksHTTP2
         self.settings = settings
@@ -62,7 +65,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     /// - Parameter avoidsUnused: skips unused HTTP/1.1 connections, because one of them has just turned out to be
     ///   closed.
     package func lease(for receiver: any HTTPClientReceiver, avoidsUnused: Bool = false) {
-        let now = NIODeadline.now()
+        let now = eventLoop.now
         while !avoidsUnused, let connection = idle.popLast() {
             guard connection.isOpen, now < min(connection.unusedUntil, connection.retiresAt) else {
                 connection.close()
@@ -72,7 +75,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         }
         for carrier in carriers where carrier.isReady && carrier.retiresAt <= now { carrier.retire() }
         if let carrier = carriers.first(where: { $0.hasRoom }) { return carrier.begin(for: receiver) }
-        waiting.append((receiver, .now()))
+        waiting.append((receiver, now))
         connectIfNeeded()
     }
 
@@ -105,19 +108,12 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
 
     private func connect() {
         connecting += 1
-        let begun = NIODeadline.now()
+        let begun = eventLoop.now
         let end = begun + settings.connectTimeout
-        ClientBootstrap(group: eventLoop)
-            .connectTimeout(settings.connectTimeout)
-            .channelOption(.socketOption(.tcp_nodelay), value: 1)
-            .channelOption(.maxMessagesPerRead, value: 1)
-            // A head of a few kilobytes arrives in one read: where reads end decides whether a connection can be
-            // reused.
-            .channelOption(.recvAllocator, value: Self.reads)
-            .channelInitializer { [origin] channel in
+        environment.dialer
+            .dial(host: origin.host, port: origin.port, timeout: settings.connectTimeout, on: eventLoop) { [origin] channel in
                 channel.eventLoop.makeCompletedFuture { try origin.secure(channel) }
             }
-            .connect(host: origin.host, port: origin.port)
             .flatMap { [origin] channel in Self.handshake(on: channel, with: origin, until: end) }
             .assumeIsolated().whenComplete { [self] result in
                 connecting -= 1
@@ -147,7 +143,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     /// The end of a new connection's life, spread so that connections made together do not end together.
     private var endOfAge: NIODeadline {
         guard let maximumAge = settings.maximumAge else { return .distantFuture }
-        return .now() + .nanoseconds(Int64(Double(maximumAge.nanoseconds) * Double.random(in: 0.9...1)))
+        return eventLoop.now + .nanoseconds(Int64(Double(maximumAge.nanoseconds) * (1 - 0.1 * environment.random())))
     }
 
     private func serve(_ channel: any Channel, speaksHTTP2: Bool) throws {
@@ -178,7 +174,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     // MARK: Reports from connections
 
     package func free(_ connection: HTTPClientConnection) {
-        let now = NIODeadline.now()
+        let now = eventLoop.now
         guard now < connection.retiresAt else { return connection.close() }
         if let next = waiting.popFirst() { return connection.begin(for: next.receiver) }
         connection.unusedUntil = now + min(settings.idleTimeout, connection.keepAlive?.withoutMargin ?? settings.idleTimeout)
@@ -198,7 +194,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         while carrier.hasRoom, let next = waiting.popFirst() { carrier.begin(for: next.receiver) }
         guard carrier.isIdle else { return connectIfNeeded() }
         guard !isClosed else { return carrier.retire() }
-        carrier.unusedUntil = .now() + settings.idleTimeout
+        carrier.unusedUntil = eventLoop.now + settings.idleTimeout
         planSweep(by: carrier.unusedUntil)
     }
 
@@ -231,7 +227,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     /// Closes expired unused connections. O(n) in unused connections.
     private func closeUnused() {
         sweep = nil
-        let now = NIODeadline.now()
+        let now = eventLoop.now
         for connection in idle where connection.unusedUntil <= now { connection.close() }
         for carrier in carriers where carrier.isIdle && carrier.unusedUntil <= now { carrier.retire() }
         let next = idle.lazy.map(\.unusedUntil).min() ?? .distantFuture

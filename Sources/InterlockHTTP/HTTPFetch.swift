@@ -143,7 +143,7 @@ extension HTTPFetch {
                     answered.completeWith(result.mapError { $0 as any Error })
                 }
                 progress.value.fetch = fetch
-                fetch.begin(deadline: .now() + timeout)
+                fetch.begin(deadline: eventLoop.now + timeout)
                 return answered.futureResult
             }.get()
         } onCancel: {

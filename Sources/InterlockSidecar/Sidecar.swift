@@ -163,7 +163,8 @@ package struct Sidecar: Sendable {
                 resource: [
                     "service.name": "interlock", "service.instance.id": coordinator.id,
                     "service.version": SidecarVersion.current, "host.name": InterlockConfiguration.hostName,
-                ], logger: logger, retryAfter: { RetryAfter.milliseconds($0) }), at: 0)
+                ], logger: logger, retryAfter: { RetryAfter.milliseconds($0, now: WallClock.system.milliseconds() / 1000) }),
+            at: 0)
         let eventLoop = coordinator.eventLoop
         return try await eventLoop.submit { NIOLoopBound(Tracer(settings, queue: queue), eventLoop: eventLoop) }.get()
     }

@@ -1,24 +1,22 @@
 internal import FoundationEssentials
-internal import NIOConcurrencyHelpers
 
 /// The time as the `Date` field spells it (RFC 9110, section 5.6.7), formatted at most once a second.
 /// Benchmark: "HTTP door, LIMIT.TAKE, 32 connections" in Benchmarks/figures/sidecar.py.
-package final class HTTPDate: Sendable {
-    private struct State {
-        var second: Int64 = .min
-        var text = ""
+/// Confined to one event loop.
+package final class HTTPDate {
+    private let clock: () -> Int64
+    private var second = Int64.min
+    private var text = ""
+
+    /// - Parameter clock: seconds since 1970.
+    package init(clock: @escaping () -> Int64 = { Int64(Date.now.timeIntervalSince1970.rounded(.down)) }) {
+        self.clock = clock
     }
 
-    static let shared = HTTPDate()
-
-    private let state = NIOLockedValueBox(State())
-
     func now() -> String {
-        let second = Int64(Date.now.timeIntervalSince1970.rounded(.down))
-        return state.withLockedValue { state in
-            if state.second != second { state = State(second: second, text: Self.text(second: second)) }
-            return state.text
-        }
+        let second = clock()
+        if self.second != second { (self.second, text) = (second, Self.text(second: second)) }
+        return text
     }
 
     /// - Parameter second: of the Unix epoch.

@@ -38,9 +38,10 @@ package final class ClientTurns {
         self.clock = clock
     }
 
-    /// Measures by the system's clock.
+    /// Measures by the event loop's clock.
     package convenience init(of coordinator: Coordinator) {
-        self.init(eventLoop: coordinator.eventLoop) { Int64(NIODeadline.now().uptimeNanoseconds) }
+        let eventLoop = coordinator.eventLoop
+        self.init(eventLoop: eventLoop) { eventLoop.uptime }
     }
 
     /// Makes one for the listeners of a coordinator, on its event loop.

@@ -101,12 +101,10 @@ final class DoorFlushes {
     }
 }
 
-extension Int64 {
-    /// The uptime in nanoseconds, for decisions that know no clock.
-    static var uptimeNow: Int64 { Int64(clamping: NIODeadline.now().uptimeNanoseconds) }
-}
-
 extension EventLoop {
+    /// The uptime in nanoseconds, for decisions that know no clock.
+    var uptime: Int64 { Int64(clamping: now.uptimeNanoseconds) }
+
     /// Waits until a door's connections have closed, which they do by themselves once they are answered. What has not after 5 seconds is
     /// left to the process' end.
     func untilEmpty(_ isEmpty: @escaping @Sendable () -> Bool) async throws {
@@ -191,7 +189,7 @@ final class LazyAlarm {
     private func goOff() {
         armed = nil
         guard let due else { return }
-        guard due <= .now() else { return arm(due) }
+        guard due <= eventLoop.now else { return arm(due) }
         self.due = nil
         action()
     }

@@ -25,9 +25,9 @@ final class RefusedClients: Sendable {
 
     /// Counts a client.
     /// - Parameter error: the cause in words; `nil` if the reason is enough.
-    func refused(from address: SocketAddress?, error: @autoclosure () -> String? = nil, now: NIODeadline = .now()) {
+    func refused(from address: SocketAddress?, error: @autoclosure () -> String? = nil) {
         counter.increment()
-        guard let times = lines.happened(now: now) else { return }
+        guard let times = lines.happened() else { return }
         var fields = ["door": listener.rawValue, "from": address?.ipAddress ?? "this host", "times": "\(times)"]
         fields["error"] = error()
         switch reason {

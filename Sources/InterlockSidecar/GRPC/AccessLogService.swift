@@ -65,7 +65,7 @@ final class AccessLogService {
     private func take(_ entry: Envoy_Data_Accesslog_V3_HTTPAccessLogEntry) {
         guard let (service, permit) = entry.permit else { return foreign.increment() }
         calls.reportPermit(
-            service: service, permit: permit, OutcomeReport(entry),
+            service: service, permit: permit, OutcomeReport(entry, now: calls.wallTime() / 1000),
             completion: Completion { [self] _, result in
                 if case .success = result { reported.increment() } else { late.increment() }
                 return true
@@ -88,8 +88,9 @@ extension Envoy_Data_Accesslog_V3_HTTPAccessLogEntry {
 }
 
 extension OutcomeReport {
-    /// What Envoy's access log says of a call.
-    init(_ entry: Envoy_Data_Accesslog_V3_HTTPAccessLogEntry) {
+    /// The outcome of a call by Envoy's access log.
+    /// - Parameter now: this host's time, in seconds since 1970.
+    init(_ entry: Envoy_Data_Accesslog_V3_HTTPAccessLogEntry, now: @autoclosure () -> Int64) {
         let common = entry.commonProperties
         let flags = common.responseFlags
         let status = entry.grpcStatus?.httpStatus ?? Int(entry.response.responseCode.value)
@@ -107,7 +108,7 @@ extension OutcomeReport {
         } else {
             self.init(
                 outcome: .ok, latencyMilliseconds: common.upstreamMilliseconds, status: status,
-                retryAfterMilliseconds: entry.retryAfterMilliseconds)
+                retryAfterMilliseconds: entry.retryAfterMilliseconds(now: now()))
         }
     }
 }
@@ -143,10 +144,10 @@ extension Envoy_Data_Accesslog_V3_HTTPAccessLogEntry {
         return Int(text).map { GRPCStatus(rawValue: $0) ?? .unknown }
     }
 
-    fileprivate var retryAfterMilliseconds: Int64? {
+    fileprivate func retryAfterMilliseconds(now: @autoclosure () -> Int64) -> Int64? {
         guard [429, 503].contains(response.responseCode.value) else { return nil }
         return response.responseHeaders["retry-after"].flatMap {
-            RetryAfter.milliseconds($0, date: response.responseHeaders["date"])
+            RetryAfter.milliseconds($0, date: response.responseHeaders["date"], now: now())
         }
     }
 }

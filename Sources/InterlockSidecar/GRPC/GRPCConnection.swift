@@ -39,7 +39,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     /// Under way, by their streams.
     private var calls: [HTTP2StreamID: GRPCCall] = [:]
     private let gate: UnreadAnswerGate
-    private var budget = FrameBudget(now: GRPCConnection.clock())
+    private var budget: FrameBudget
     private var lastStream = HTTP2StreamID.rootStream
     /// In bytes, of all streams.
     private var received = 0
@@ -63,11 +63,12 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         self.door = door
         self.turn = turn
         gate = UnreadAnswerGate(patience: door.unreadTimeout)
-        firstRequestBy = .now() + door.firstRequestTimeout
+        budget = FrameBudget(now: Int64(clamping: door.now.uptimeNanoseconds))
+        firstRequestBy = door.now + door.firstRequestTimeout
     }
 
     /// In nanoseconds.
-    private static func clock() -> Int64 { Int64(NIODeadline.now().uptimeNanoseconds) }
+    private var clock: Int64 { Int64(clamping: door.now.uptimeNanoseconds) }
 
     private static let settings: HTTP2Settings = [
         HTTP2Setting(parameter: .maxConcurrentStreams, value: mostStreams),
@@ -91,6 +92,11 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         try pipeline.addHandler(connection)
         return connection
     }
+
+    var now: NIODeadline { door.now }
+
+    /// The calls under way, oldest first.
+    private var callsInOrder: [GRPCCall] { calls.values.sorted { $0.stream < $1.stream } }
 
     /// The host of the client.
     var address: String { context?.remoteAddress?.ipAddress ?? "" }
@@ -120,7 +126,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     func channelReadComplete(context: ChannelHandlerContext) {
         guard budget.isSpent else { return }
-        let pause = budget.pause(now: Self.clock())
+        let pause = budget.pause(now: clock)
         if pause > 0 { gate.pause(.nanoseconds(pause)) }
     }
 
@@ -134,7 +140,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         idleSince = nil
         let path = head.headers.first(name: ":path") ?? ""
         let method = door.methods[path] ?? door.unknownMethod
-        let call = GRPCCall(connection: self, stream: id, method: method)
+        let call = GRPCCall(connection: self, stream: id, method: method, began: door.now)
         call.isRead = head.endStream
         calls[id] = call
         guard GRPCStatus.isSpoken(in: head.headers.first(name: "content-type")) else { return refuse(call, httpStatus: "415") }
@@ -208,7 +214,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         while !call.isOver, let reader = call.reader {
             guard let length = announced(call.received, call) else { return }
             guard call.received.readableBytes >= Self.prefixLength + length else {
-                if call.received.readableBytes == 0 { call.partSince = nil } else { call.partSince = call.partSince ?? .now() }
+                if call.received.readableBytes == 0 { call.partSince = nil } else { call.partSince = call.partSince ?? door.now }
                 guard isLast else { return }
                 return call.received.readableBytes == 0
                     ? reader.ended() : call.fail(.invalidArgument, "the call ended within a message")
@@ -228,7 +234,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             call.silences += 1
             budget.spend()
             // A frame may bring thousands of them, and a read many frames. What others of the connection spent is not this call's doing.
-            if call.silences >= Self.mostSilences, budget.isSpent, budget.pause(now: Self.clock()) > 0 {
+            if call.silences >= Self.mostSilences, budget.isSpent, budget.pause(now: clock) > 0 {
                 call.fail(.resourceExhausted, "too many of the call's messages say nothing")
             }
         }
@@ -325,7 +331,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     }
 
     private func ended(_ call: GRPCCall, _ status: GRPCStatus) {
-        call.method.counters.answered(status, since: call.began)
+        call.method.counters.answered(status, in: door.now - call.began)
         switch status {
         case .ok, .unavailable, .notFound: earn()
         // What is wrong with it is the client's doing.
@@ -347,7 +353,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         calls[call.stream] = nil
         guard calls.isEmpty else { return }
         if isGoingDown { return endGently() }
-        idleSince = .now()
+        idleSince = door.now
     }
 
     private func write(
@@ -373,7 +379,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private func giveUp(_ call: GRPCCall) {
         guard !call.isOver else { return }
         call.whenGivenUp?()
-        call.method.counters.answered(.cancelled, since: call.began)
+        call.method.counters.answered(.cancelled, in: door.now - call.began)
         over(call)
     }
 
@@ -382,12 +388,12 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             context?.close(promise: nil)
             return
         }
-        let now = NIODeadline.now()
+        let now = door.now
         // A GOAWAY waits for the end of the handshake, which may never come.
         if lastCaller == nil, firstRequestBy <= now { return hasSpoken ? endGently() : evict() }
         if let idleSince, idleSince + door.idleTimeout <= now { return endGently() }
         let limit = now - Self.patience
-        for call in Array(calls.values) where !call.isRead && (call.reader == nil ? call.began : call.partSince ?? now) <= limit {
+        for call in callsInOrder where !call.isRead && (call.reader == nil ? call.began : call.partSince ?? now) <= limit {
             call.fail(
                 .deadlineExceeded, "the call's message did not come within \(Self.patience.nanoseconds / 1_000_000_000) seconds")
         }
@@ -398,7 +404,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     /// Ends the calls of callers whose key was removed. If the last caller is one of them, the connection ends after
     /// its other calls.
     func endCalls(_ isRemoved: (AccessControl.Caller) -> Bool) {
-        for call in Array(calls.values) where call.caller.map(isRemoved) ?? false {
+        for call in callsInOrder where call.caller.map(isRemoved) ?? false {
             call.whenGivenUp?()
             call.fail(.unauthenticated, "the API key was removed; show another one")
         }
@@ -411,7 +417,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     /// No further call is taken; those under way are answered.
     func goDown() {
         isGoingDown = true
-        for call in Array(calls.values) { call.whenGoingDown?() }
+        for call in callsInOrder { call.whenGoingDown?() }
         if calls.isEmpty { return endGently() }
         if let context { HTTP2Peer.sayFarewell(on: context, last: lastStream) }
     }
@@ -420,14 +426,14 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         guard !isEnding else { return }
         isEnding = true
         isGoingDown = true
-        alarm?.set(.now() + door.unreadTimeout)
+        alarm?.set(door.now + door.unreadTimeout)
         if let context { HTTP2Peer.endGently(context, last: lastStream) }
     }
 
     // MARK: Channel
 
     func hasEnded() {
-        for call in Array(calls.values) { giveUp(call) }
+        for call in callsInOrder { giveUp(call) }
         door.disconnected(self)
     }
 

@@ -24,7 +24,8 @@ struct GRPCDoor: Service {
         try await setup.serve(bootstrap, .grpc, at: endpoint, context, onBound: onBound)
     }
 
-    private func context() -> GRPCDoorContext {
+    /// Makes the state that the connections have in common. Called on the event loop.
+    func context() -> GRPCDoorContext {
         let (coordinator, metrics) = (setup.coordinator, setup.metrics)
         let calls = coordinator.callsOnEventLoop()
         let health = HealthService(

@@ -1,10 +1,10 @@
 internal import Interlock
 internal import Logging
-internal import NIOCore
+package import NIOCore
 internal import NIOHPACK
 
 /// What the connections of a gRPC door share. Confined to the coordinator's event loop.
-final class GRPCDoorContext: ListenerContext {
+package final class GRPCDoorContext: ListenerContext {
     /// The time in which a client must finish the TLS handshake and make an accepted call.
     let firstRequestTimeout: TimeAmount
     /// A connection without a call under way is ended after so long; clients make another one when they need it.
@@ -20,7 +20,8 @@ final class GRPCDoorContext: ListenerContext {
     private let access: AccessControl
     private let refusedLogins: RefusedClients
     private let maximumConnections: Int
-    private var connections: [ObjectIdentifier: GRPCConnection] = [:]
+    private var connections: [ObjectIdentifier: (number: Int, connection: GRPCConnection)] = [:]
+    private var lastNumber = 0
     /// Connections without an accepted call.
     private var newcomers: Newcomers<GRPCConnection>
 
@@ -39,22 +40,25 @@ final class GRPCDoorContext: ListenerContext {
         refusedLogins = RefusedClients(.unknownKey, at: .grpc, logger: logger)
     }
 
+    var now: NIODeadline { turns.eventLoop.now }
+
     var connectionCount: Int { connections.count }
 
-    func serve(_ channel: any Channel, _ arrival: Arrival) throws {
+    package func serve(_ channel: any Channel, _ arrival: Arrival = Arrival()) throws {
         if connections.count >= maximumConnections { makeRoom() }
         guard connections.count < maximumConnections else { return channel.close(promise: nil) }
         PeerLiveness.watch(channel)
         let turn = ClientTurn(turns)
         try arrival.secure(channel, turn)
         let connection = try GRPCConnection.begin(on: channel, door: self, turn: turn)
-        connections[ObjectIdentifier(connection)] = connection
-        newcomers.add(connection, now: .uptimeNow)
+        lastNumber += 1
+        connections[ObjectIdentifier(connection)] = (lastNumber, connection)
+        newcomers.add(connection, now: turns.eventLoop.uptime)
         if newcomers.areTooMany { makeRoom() }
     }
 
     func makeRoom() {
-        guard let connection = newcomers.makeRoom(now: .uptimeNow) else { return }
+        guard let connection = newcomers.makeRoom(now: turns.eventLoop.uptime) else { return }
         disconnected(connection)
         connection.evict()
     }
@@ -77,9 +81,12 @@ final class GRPCDoorContext: ListenerContext {
         return nil
     }
 
+    /// All connections, oldest first.
+    private var inOrder: [GRPCConnection] { connections.values.sorted { $0.number < $1.number }.map(\.connection) }
+
     func checkCallers() {
-        for connection in Array(connections.values) { connection.endCalls { access.current($0) == nil } }
+        for connection in inOrder { connection.endCalls { access.current($0) == nil } }
     }
 
-    func goDown() { for connection in Array(connections.values) { connection.goDown() } }
+    package func goDown() { for connection in inOrder { connection.goDown() } }
 }

@@ -10,7 +10,7 @@ final class GRPCCall {
     let stream: HTTP2StreamID
     let method: GRPCMethod
     /// When its head had come.
-    let began = NIODeadline.now()
+    let began: NIODeadline
     /// The caller; `nil` if the call was refused.
     var caller: AccessControl.Caller?
     /// Nothing more is said of it.
@@ -38,7 +38,8 @@ final class GRPCCall {
     /// Called when the sidecar goes down before the call is over.
     var whenGoingDown: (() -> Void)?
 
-    init(connection: GRPCConnection, stream: HTTP2StreamID, method: GRPCMethod) {
+    init(connection: GRPCConnection, stream: HTTP2StreamID, method: GRPCMethod, began: NIODeadline) {
+        self.began = began
         self.connection = connection
         self.stream = stream
         self.method = method
@@ -139,9 +140,9 @@ final class GRPCCounters {
         times = metrics.latencies("interlock_grpc_request_seconds", [("method", method)])
     }
 
-    /// - Parameter began: when its head had come.
-    func answered(_ status: GRPCStatus, since began: NIODeadline) {
-        times.recordNanoseconds((NIODeadline.now() - began).nanoseconds)
+    /// - Parameter time: from the call's head to its answer.
+    func answered(_ status: GRPCStatus, in time: TimeAmount) {
+        times.recordNanoseconds(time.nanoseconds)
         if let known = statuses[status] { return known.increment() }
         let counter = Counter(
             label: "interlock_grpc_requests_total", dimensions: [("method", method), ("status", "\(status)")], factory: metrics)

@@ -42,8 +42,8 @@ final class RateLimitService {
         guard !isKnown else { return }
         // Nothing limits what nobody has configured, as the reference has it.
         unknownDomains.increment()
-        if .now() >= nextComplaint {
-            nextComplaint = .now() + Self.pause
+        if call.connection.now >= nextComplaint {
+            nextComplaint = call.connection.now + Self.pause
             logger.log(.domainUnknown, ["domain": Excerpt(question.domain).description])
         }
         let statuses = question.asks.map { _ in DescriptorStatus(isOverLimit: false, bound: .none, rule: nil) }

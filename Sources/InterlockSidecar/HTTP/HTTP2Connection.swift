@@ -71,7 +71,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
         if let id = try channel.syncOptions?.getOption(HTTP2StreamChannelOptions.streamID) { lastStream = max(lastStream, id) }
         let place = place == .kept ? .kept : door.streamBegins()
         let stream = HTTPConnection(
-            door: door, place: place, turn: turn, parent: self, firstRequestBy: .now() + door.firstRequestTimeout(at: place))
+            door: door, place: place, turn: turn, parent: self, firstRequestBy: door.now + door.firstRequestTimeout(at: place))
         try channel.pipeline.syncOperations.addHandlers(
             HTTP2EndOfStream(), HTTP2RequestHost(), HTTP2FramePayloadToHTTP1ServerCodec(), stream)
         streams[ObjectIdentifier(stream)] = stream
@@ -84,7 +84,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
         if place == .ordinary { door.streamEnded() }
         guard streams.isEmpty else { return }
         if isGoingDown { return endGently() }
-        alarm?.set(.now() + (place == .kept ? Self.idleTimeoutOfKept : door.idleTimeout))
+        alarm?.set(door.now + (place == .kept ? Self.idleTimeoutOfKept : door.idleTimeout))
     }
 
     /// Notes that a request on a stream was accepted.
@@ -106,7 +106,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
 
     private func endGently() {
         isGoingDown = true
-        alarm?.set(.now() + door.idleTimeout)
+        alarm?.set(door.now + door.idleTimeout)
         if let context { HTTP2Peer.endGently(context, last: lastStream) }
     }
 

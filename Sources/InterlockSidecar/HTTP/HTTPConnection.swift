@@ -92,17 +92,19 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         return connection
     }
 
+    var date: String { door.date.now() }
+
     var isTurnAwaited: Bool { machine.isTurnAwaited }
 
     private var isWritable: Bool { context?.channel.isWritable ?? false }
 
-    private func extend() { alarm?.set(.now() + door.idleTimeout) }
+    private func extend() { alarm?.set(door.now + door.idleTimeout) }
 
     private func perform(_ action: Machine.Action, _ problem: HTTPProblem? = nil) {
         switch action {
         case .none: break
         case .extend: extend()
-        case .linger: alarm?.set(.now() + Self.linger)
+        case .linger: alarm?.set(door.now + Self.linger)
         case .awaitRequest:
             (reply, relay) = (nil, nil)
             extend()

@@ -28,10 +28,12 @@ struct HTTPDoor: Service {
         try await eventLoop.submit { upstreams.value.close() }.get()
     }
 
-    private func shared() -> (context: NIOLoopBound<HTTPDoorContext>, upstreams: NIOLoopBound<Upstreams>) {
+    /// Makes the state that the connections have in common. Called on the event loop.
+    func shared() -> (context: NIOLoopBound<HTTPDoorContext>, upstreams: NIOLoopBound<Upstreams>) {
         let eventLoop = setup.coordinator.eventLoop
         let calls = setup.coordinator.callsOnEventLoop()
-        let upstreams = Upstreams(calls: calls, eventLoop: eventLoop, metrics: setup.metrics)
+        let upstreams = Upstreams(
+            calls: calls, eventLoop: eventLoop, metrics: setup.metrics, environment: setup.servers)
         calls.whenReloaded.append { [weak upstreams, unowned calls] in
             upstreams?.keep { calls.definition(ofService: $0)?.upstream != nil }
         }
@@ -41,6 +43,7 @@ struct HTTPDoor: Service {
             gate: HTTPGate(access: setup.access, hosts: setup.listen.hosts), isTLS: setup.certificate != nil,
             maximumConnections: setup.listen.maximumConnections, firstRequestTimeout: TimeAmount(firstRequestTimeout),
             idleTimeout: TimeAmount(idleTimeout), tracer: setup.tracer?.value,
+            date: HTTPDate { [unowned calls] in calls.wallTime() / 1000 },
             turns: setup.turns?.value ?? ClientTurns(of: setup.coordinator), logger: setup.logger)
         return (NIOLoopBound(context, eventLoop: eventLoop), bound)
     }

@@ -32,13 +32,15 @@ package final class HTTPDoorContext: ListenerContext {
     /// The tracer; `nil` if no request is traced.
     let tracer: Tracer?
     let refusedLogins: RefusedClients
+    let date: HTTPDate
     /// The time after which a connection closes if it has no request under way, or if its request does not arrive.
     let idleTimeout: TimeAmount
     /// The sidecar's shutdown.
     let shutdown = Occurrence()
     private let firstRequestTimeout: TimeAmount
     private let maximumConnections: Int
-    private var connections: [ObjectIdentifier: any HTTPDoorConnection] = [:]
+    private var connections: [ObjectIdentifier: (number: Int, connection: any HTTPDoorConnection)] = [:]
+    private var lastNumber = 0
     /// Connections without an accepted request.
     private var newcomers: Newcomers<AnyObject>
     private var fromReserve = 0
@@ -49,7 +51,7 @@ package final class HTTPDoorContext: ListenerContext {
 
     package init(
         router: HTTPRouter, gate: HTTPGate, isTLS: Bool, maximumConnections: Int, firstRequestTimeout: TimeAmount,
-        idleTimeout: TimeAmount, tracer: Tracer? = nil, turns: ClientTurns, logger: Logger
+        idleTimeout: TimeAmount, tracer: Tracer? = nil, date: HTTPDate = HTTPDate(), turns: ClientTurns, logger: Logger
     ) {
         self.router = router
         self.gate = gate
@@ -58,11 +60,14 @@ package final class HTTPDoorContext: ListenerContext {
         self.firstRequestTimeout = firstRequestTimeout
         self.idleTimeout = idleTimeout
         self.tracer = tracer
+        self.date = date
         self.turns = turns
         self.logger = logger
         newcomers = Newcomers(most: isTLS ? Newcomers<AnyObject>.mostWithTLS : nil)
         refusedLogins = RefusedClients(.unknownKey, at: .http, logger: logger)
     }
+
+    var now: NIODeadline { turns.eventLoop.now }
 
     var connectionCount: Int { connections.count }
 
@@ -96,15 +101,16 @@ package final class HTTPDoorContext: ListenerContext {
 
     /// - Returns: whether a connection was evicted.
     private func evictNewcomer() -> Bool {
-        guard let connection = newcomers.makeRoom(now: .uptimeNow) as? any HTTPDoorConnection else { return false }
+        guard let connection = newcomers.makeRoom(now: turns.eventLoop.uptime) as? any HTTPDoorConnection else { return false }
         disconnected(connection)
         connection.evict()
         return true
     }
 
     func connected(_ connection: any HTTPDoorConnection) {
-        connections[ObjectIdentifier(connection)] = connection
-        newcomers.add(connection, now: .uptimeNow)
+        lastNumber += 1
+        connections[ObjectIdentifier(connection)] = (lastNumber, connection)
+        newcomers.add(connection, now: turns.eventLoop.uptime)
     }
 
     /// Notes that a request of this connection was accepted.
@@ -113,8 +119,13 @@ package final class HTTPDoorContext: ListenerContext {
         if caller != nil || !gate.access.requiresKey { newcomers.remove(connection) }
     }
 
+    /// All connections, oldest first.
+    private var inOrder: [any HTTPDoorConnection] {
+        connections.values.sorted { $0.number < $1.number }.map(\.connection)
+    }
+
     func checkCallers() {
-        for connection in Array(connections.values) { connection.endIfRemoved { gate.access.current($0) == nil } }
+        for connection in inOrder { connection.endIfRemoved { gate.access.current($0) == nil } }
     }
 
     func disconnected(_ connection: any HTTPDoorConnection) {
@@ -144,7 +155,7 @@ package final class HTTPDoorContext: ListenerContext {
 
     func goDown() {
         shutdown.happen()
-        for connection in Array(connections.values) { connection.goDown() }
+        for connection in inOrder { connection.goDown() }
     }
 }
 

@@ -25,7 +25,7 @@ final class HTTPProtocolChoice: TimedConnection, RemovableChannelHandler, HTTPDo
         self.door = door
         self.place = place
         self.turn = turn
-        firstRequestBy = .now() + door.firstRequestTimeout(at: place)
+        firstRequestBy = door.now + door.firstRequestTimeout(at: place)
     }
 
     func timeIsOver() { close() }

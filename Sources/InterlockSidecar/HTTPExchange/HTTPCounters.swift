@@ -23,9 +23,9 @@ struct HTTPRouteCounters: Sendable {
         }
     }
 
-    /// - Parameter began: the time at which the request's head came.
-    func answered(_ status: HTTPResponseStatus, since began: NIODeadline, trace: TraceContext?) {
-        times.recordNanoseconds((NIODeadline.now() - began).nanoseconds, trace: trace)
+    /// - Parameter time: from the request's head to its answer.
+    func answered(_ status: HTTPResponseStatus, in time: TimeAmount, trace: TraceContext?) {
+        times.recordNanoseconds(time.nanoseconds, trace: trace)
         let index = Int(status.code) / 100 - firstClass
         guard classes.indices.contains(index) else { return }
         classes[index].increment()

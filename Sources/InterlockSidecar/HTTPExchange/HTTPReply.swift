@@ -24,7 +24,7 @@ package final class HTTPReply {
     private let isHead: Bool
     private let counters: HTTPRouteCounters?
     private let path: String
-    private let began = NIODeadline.now()
+    private let began: NIODeadline
     private let span: Span?
     private let logger: Logger
     private var progress = Progress.awaited
@@ -45,6 +45,7 @@ package final class HTTPReply {
     ) {
         self.connection = connection
         self.context = context
+        began = context.eventLoop.now
         writer = connection.writer
         self.counters = counters
         self.path = path
@@ -55,6 +56,9 @@ package final class HTTPReply {
     }
 
     var eventLoop: any EventLoop { context.eventLoop }
+
+    /// The value of the `Date` field.
+    var date: String { connection.date }
 
     /// Whether nothing was written, and the client is connected.
     var isAwaited: Bool { progress == .awaited }
@@ -126,7 +130,7 @@ package final class HTTPReply {
 
     /// Adds the fields that every answer of this API has.
     private func complete(_ answer: inout HTTPAnswer) {
-        answer.headers.add(name: "Date", value: HTTPDate.shared.now())
+        answer.headers.add(name: "Date", value: date)
         answer.headers.add(name: "Cache-Control", value: "no-store")
         answer.headers.add(name: "X-Content-Type-Options", value: "nosniff")
         switch answer.body {
@@ -203,7 +207,7 @@ package final class HTTPReply {
 
     /// Records the answer's status in the metrics, the log and the span.
     private func tell(of status: HTTPResponseStatus) {
-        counters?.answered(status, since: began, trace: span?.context)
+        counters?.answered(status, in: eventLoop.now - began, trace: span?.context)
         logger.log(.httpAnswered, fields(status))
         guard let span else { return }
         span.set("http.response.status_code", Int64(status.code))
@@ -374,6 +378,8 @@ protocol HTTPReplyingConnection: AnyObject {
     /// The end of the answer was passed to the network.
     func answerIsWritten()
     var writer: ResponseWriter { get }
+    /// The value of the `Date` field.
+    var date: String { get }
     /// Closes at once.
     func breakOff()
     /// Passes the connection's bytes to `handler` until the connection ends.

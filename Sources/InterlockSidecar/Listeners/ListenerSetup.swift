@@ -1,4 +1,5 @@
 internal import Interlock
+internal import InterlockHTTP
 internal import Logging
 internal import NIOCore
 internal import NIOPosix
@@ -24,6 +25,8 @@ struct ListenerSetup: Sendable {
     var tracer: NIOLoopBound<Tracer>?
     /// Shares the event loop's time among the listeners; `nil` if each shares it among its own connections.
     var turns: NIOLoopBound<ClientTurns>?
+    /// The surroundings of the proxy's connections to upstreams.
+    var servers = HTTPClientEnvironment.system
 
     /// A bootstrap with the options and the admission of connections that all listeners have in common.
     /// - Parameters:

@@ -48,7 +48,7 @@ package final class MetricsPages {
         isBusy = !readers.isEmpty
         guard isBusy else { return }
         let formats = Set(readers.map(\.format))
-        let began = NIODeadline.now()
+        let began = eventLoop.now
         let mine = NIOLoopBound((pages: self, readers: readers), eventLoop: eventLoop)
         Task { [render, eventLoop] in
             var pages: [ExpositionFormat: ByteBuffer] = [:]
@@ -59,7 +59,7 @@ package final class MetricsPages {
     }
 
     private func deliver(_ pages: [ExpositionFormat: ByteBuffer], to readers: [Reader], since began: NIODeadline) {
-        let taken = NIODeadline.now() - began
+        let taken = eventLoop.now - began
         for reader in readers { pages[reader.format].map(reader.read) }
         eventLoop.assumeIsolated().scheduleTask(in: min(taken * Self.rest, Self.longestRest)) { self.makeNext() }
     }

@@ -25,8 +25,6 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         case failed(ProxyFailure)
     }
 
-    /// Between a failed try and the next, at random: callers that failed together do not come back together.
-    private static let pauseMilliseconds: ClosedRange<Int64> = 5...50
     private static let retriedStatuses: Set<UInt> = [502, 503, 504]
     /// The most informational responses of one call that are passed on.
     private static let mostInformational = 8
@@ -42,7 +40,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private let calls: CoordinatorCalls
     private let upstreams: Upstreams
     private let logger: Logger
-    private let started = NIODeadline.now()
+    private let started: NIODeadline
     private var deadline: NIODeadline
     private var stage = Stage.asking(nil) {
         didSet {
@@ -92,6 +90,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         calls = upstreams.calls
         self.upstreams = upstreams
         self.logger = logger
+        started = reply.eventLoop.now
         askedAt = started
         deadline = started
         isBodyWhole = !hasBody
@@ -109,6 +108,8 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         deadline = started + TimeAmount(settings.totalTimeout ?? settings.idleTimeout)
         reply.setAlarm(deadline)
     }
+
+    private var now: NIODeadline { reply.eventLoop.now }
 
     var isWanted: Bool { if case .over = stage { false } else { true } }
 
@@ -138,7 +139,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         guard !isForWebSocket || !settings.speaksHTTP2 else { return end(with: HTTPProblem.noWebSocket(service)) }
         self.upstream = upstream
         limits = definition.limits
-        let now = NIODeadline.now()
+        let now = now
         if tries == 0 { deadline = upstream.totalTimeout.map { started + $0 } ?? .distantFuture }
         askedAt = tries == 0 ? started : now
         // It has waited for the loop too long. That is not the service's failure.
@@ -160,7 +161,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         case .answered, nil: abandonLast()
         }
         guard tries == 0 else { return conclude(.failed(.total)) }
-        waited = .now() - started
+        waited = now - started
         if case .success(let status) = calls.breaker(service: service) { breaker = status.state }
         if upstream == nil, let definition = calls.definition(ofService: service), let settings = definition.upstream {
             upstream = upstreams.upstream(of: service, settings, concurrency: definition.concurrency)
@@ -177,7 +178,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     /// `false`: a permit that was given is not wanted any more.
     private func decided(_ answer: PermitAnswer, _ upstream: Upstream) -> Bool {
         guard case .asking = stage else { return false }
-        waited = waited + (NIODeadline.now() - askedAt)
+        waited = waited + (now - askedAt)
         trace?.decided(answer)
         switch answer {
         case .granted(let permit, let state):
@@ -217,7 +218,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         guard case .asking = stage else { return false }
         if tries == 0 { upstream.noteCall() }
         tries += 1
-        triedAt = .now()
+        triedAt = now
         var head = HTTPRequestHead(
             version: .http1_1, method: call.head.method, uri: upstream.base.target(target),
             headers: ProxyFields.request(
@@ -281,7 +282,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     func upstreamSwitches(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
         trace?.answered(head.status)
-        upstream?.times.calls.recordNanoseconds((NIODeadline.now() - started).nanoseconds, trace: call.span?.context)
+        upstream?.times.calls.recordNanoseconds((now - started).nanoseconds, trace: call.span?.context)
         stage = .over
         var headers = ProxyFields.answer(head.headers)
         ProxyFields.addUpgrade(to: &headers)
@@ -324,8 +325,8 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private func beginRetry() -> Bool {
         guard let upstream, tries <= upstream.settings.retries.attempts, !hasBody, call.head.method.isIdempotent
         else { return false }
-        let now = NIODeadline.now()
-        let pause = TimeAmount.milliseconds(Int64.random(in: Self.pauseMilliseconds))
+        let now = now
+        let pause = upstreams.drawPause()
         guard deadline - now > pause, upstream.takeRetry() else { return false }
         stage = .pausing(until: now + pause)
         arm()
@@ -404,8 +405,8 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
             recorder = AnswerRecorder(answers, LastGoodAnswers.key(of: call.head), head.status, headers)
         }
         mark(&headers)
-        if !headers.contains(name: "Date") { headers.add(name: "Date", value: HTTPDate.shared.now()) }
-        upstream?.times.calls.recordNanoseconds((NIODeadline.now() - started).nanoseconds, trace: call.span?.context)
+        if !headers.contains(name: "Date") { headers.add(name: "Date", value: reply.date) }
+        upstream?.times.calls.recordNanoseconds((now - started).nanoseconds, trace: call.span?.context)
         reply.write(head.status, headers)
     }
 
@@ -427,7 +428,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 
     func upstreamSentEnd(_ trailers: HTTPHeaders?) {
         stage = .over
-        recorder?.finish()
+        recorder?.finish(now: now)
         reply.writeEnd(ProxyFields.trailers(trailers))
     }
 
@@ -463,7 +464,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     }
 
     func alarm() {
-        let now = NIODeadline.now()
+        let now = now
         switch stage {
         case .asking:
             // Those that have begun to ask are bounded by what they ask for.
@@ -505,7 +506,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private func end(with answer: HTTPAnswer) {
         abandonLast()
         stage = .over
-        upstream?.times.calls.recordNanoseconds((NIODeadline.now() - started).nanoseconds, trace: call.span?.context)
+        upstream?.times.calls.recordNanoseconds((now - started).nanoseconds, trace: call.span?.context)
         reply(answer)
     }
 
@@ -534,7 +535,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
             answer.headers.add(name: "Interlock-Fallback", value: "fixed")
         case .lastGood:
             guard let answers = upstream.lastGood, let key = LastGoodAnswers.key(of: call.head),
-                let (kept, age) = answers.answer(for: key, now: .now())
+                let (kept, age) = answers.answer(for: key, now: now)
             else { return false }
             answer = HTTPAnswer(kept.status)
             answer.headers = kept.headers

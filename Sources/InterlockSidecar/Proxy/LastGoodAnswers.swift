@@ -171,8 +171,8 @@ struct AnswerRecorder {
     }
 
     /// The answer has come to its end.
-    func finish() {
+    func finish(now: NIODeadline) {
         guard !isTooLarge else { return }
-        answers.keep(.init(status: status, headers: headers, body: body, storedAt: .now()), for: key)
+        answers.keep(.init(status: status, headers: headers, body: body, storedAt: now), for: key)
     }
 }

@@ -175,13 +175,14 @@ package enum RetryAfter {
     package static let longestSeconds: Int64 = 366 * 86_400
 
     /// In milliseconds from now; `nil`: it is neither.
-    /// - Parameter date: the answer's `Date`, the reference for a date because the two clocks may differ; `nil` if it
-    ///   has none.
-    package static func milliseconds(_ text: String, date: String? = nil) -> Int64? {
+    /// - Parameters:
+    ///   - date: the answer's `Date`, the reference for a date because the two clocks may differ; `nil` if it has none.
+    ///   - now: this host's time, in seconds since 1970; the reference without `date`.
+    package static func milliseconds(_ text: String, date: String? = nil, now: @autoclosure () -> Int64) -> Int64? {
         let text = OpaqueText.trimmed(text) ?? text
         if let seconds = Int64(text) { return seconds < 0 ? nil : min(seconds, longestSeconds) * 1000 }
         guard let second = HTTPDate.second(text) else { return nil }
-        let now = date.flatMap { HTTPDate.second($0) } ?? Int64(Date.now.timeIntervalSince1970.rounded(.down))
+        let now = date.flatMap { HTTPDate.second($0) } ?? now()
         return min(max(0, second - now), longestSeconds) * 1000
     }
 }

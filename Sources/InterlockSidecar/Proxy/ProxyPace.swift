@@ -34,9 +34,9 @@ final class ProxyPace {
     /// No turn has ended since the look was planned.
     private var isQuiet = false
 
-    init(eventLoop: any EventLoop, clock: @escaping () -> NIODeadline = { .now() }) {
+    init(eventLoop: any EventLoop, clock: (() -> NIODeadline)? = nil) {
         self.eventLoop = eventLoop
-        self.clock = clock
+        self.clock = clock ?? { eventLoop.now }
     }
 
     /// The call goes ahead now or later; then `ended` must follow.

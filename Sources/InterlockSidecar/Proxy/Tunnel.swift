@@ -4,11 +4,13 @@ internal import NIOCore
 /// A client and an upstream that speak a protocol of their own with each other (RFC 9110, section 7.8): what comes at one end leaves at
 /// the other as it is, no faster than that end takes it. With one end the other closes. Confined to its event loop.
 final class Tunnel {
+    private let eventLoop: any EventLoop
     private let idleTimeout: TimeAmount
     private var ends: (End, End)?
     private var alarm: LazyAlarm?
 
-    private init(idleTimeout: TimeAmount) {
+    private init(on eventLoop: any EventLoop, idleTimeout: TimeAmount) {
+        self.eventLoop = eventLoop
         self.idleTimeout = idleTimeout
     }
 
@@ -20,7 +22,7 @@ final class Tunnel {
         _ upstream: HTTPClientConnection, on eventLoop: any EventLoop, idleTimeout: TimeAmount,
         _ takeClient: (any ChannelHandler) throws -> Void
     ) throws {
-        let tunnel = Tunnel(idleTimeout: idleTimeout)
+        let tunnel = Tunnel(on: eventLoop, idleTimeout: idleTimeout)
         let (near, far) = (End(tunnel), End(tunnel))
         near.other = far
         far.other = near
@@ -46,7 +48,7 @@ final class Tunnel {
         }
     }
 
-    private func stir() { alarm?.set(.now() + idleTimeout) }
+    private func stir() { alarm?.set(eventLoop.now + idleTimeout) }
 
     private func close() {
         alarm?.cancel()

@@ -26,7 +26,8 @@ final class Upstream {
 
     /// `nil`: no calls can be made with these settings.
     init?(
-        _ settings: UpstreamSettings, concurrency: Int?, times: UpstreamTimes, largeReads: LargeReads, eventLoop: any EventLoop
+        _ settings: UpstreamSettings, concurrency: Int?, times: UpstreamTimes, largeReads: LargeReads,
+        eventLoop: any EventLoop, environment: HTTPClientEnvironment
     ) {
         guard let base = UpstreamBase(settings.url), let origin = try? Self.origin(base, settings) else { return nil }
         self.settings = settings
@@ -46,7 +47,7 @@ final class Upstream {
                 connectTimeout: connectTimeout, idleTimeout: TimeAmount(settings.connections.idle),
                 maximumAge: settings.connections.maximumAge.map { TimeAmount($0) },
                 mostConnections: concurrency ?? Self.mostConnections),
-            eventLoop: eventLoop, largeReads: largeReads)
+            eventLoop: eventLoop, environment: environment, largeReads: largeReads)
     }
 
     private static func origin(_ base: UpstreamBase, _ settings: UpstreamSettings) throws -> HTTPOrigin {
@@ -61,7 +62,7 @@ final class Upstream {
     func noteCall() { budget.noteCall() }
 
     func takeRetry() -> Bool {
-        budget.takeRetry(now: Instant(nanoseconds: Int64(clamping: NIODeadline.now().uptimeNanoseconds)))
+        budget.takeRetry(now: Instant(nanoseconds: pool.eventLoop.uptime))
     }
 }
 
@@ -88,10 +89,17 @@ final class Upstreams {
     private let largeReads: LargeReads
     private let metrics: PrometheusRegistry
     private let eventLoop: any EventLoop
+    private let environment: HTTPClientEnvironment
+    /// Before a failed call is tried again, in milliseconds.
+    private static let pauses: ClosedRange<Double> = 5...50
 
-    init(calls: CoordinatorCalls, eventLoop: any EventLoop, metrics: PrometheusRegistry) {
+    init(
+        calls: CoordinatorCalls, eventLoop: any EventLoop, metrics: PrometheusRegistry,
+        environment: HTTPClientEnvironment = .system
+    ) {
         self.calls = calls
         self.eventLoop = eventLoop
+        self.environment = environment
         self.metrics = metrics
         pace = ProxyPace(eventLoop: eventLoop)
         largeReads = LargeReads(eventLoop: eventLoop)
@@ -105,9 +113,15 @@ final class Upstreams {
         former?.pool.close()
         let upstream = Upstream(
             settings, concurrency: concurrency, times: former?.times ?? UpstreamTimes(service: service, in: metrics),
-            largeReads: largeReads, eventLoop: eventLoop)
+            largeReads: largeReads, eventLoop: eventLoop, environment: environment)
         table[service] = upstream
         return upstream
+    }
+
+    /// Draws the pause before a call is tried again, so that calls that failed together come apart.
+    func drawPause() -> TimeAmount {
+        let milliseconds = Self.pauses.lowerBound + (Self.pauses.upperBound - Self.pauses.lowerBound) * environment.random()
+        return .nanoseconds(Int64(milliseconds * 1_000_000))
     }
 
     /// Drops the services that no longer have an upstream.

@@ -83,8 +83,10 @@ final class UpstreamExchange: HTTPClientReceiver {
         self.owner = owner
     }
 
+    private var now: NIODeadline { upstream.pool.eventLoop.now }
+
     func begin() {
-        let now = NIODeadline.now()
+        let now = now
         if began == nil { began = now }
         passedAt = now
         upstream.pool.lease(for: self, avoidsUnused: isResent)
@@ -108,13 +110,13 @@ final class UpstreamExchange: HTTPClientReceiver {
     var isConnected: Bool { connection != nil }
 
     func send(_ part: ByteBuffer) {
-        passedAt = .now()
+        passedAt = now
         connection?.send(part)
     }
 
     func sendEnd(_ trailers: HTTPHeaders?) {
         guard sentAllAt == nil else { return }
-        let now = NIODeadline.now()
+        let now = now
         sentAllAt = now
         passedAt = now
         if case .sent = stage { limit = now + upstream.firstByteTimeout }
@@ -136,7 +138,7 @@ final class UpstreamExchange: HTTPClientReceiver {
 
     func resumeReading() {
         isReadHeld = false
-        passedAt = .now()
+        passedAt = now
         connection?.resumeReading()
     }
 
@@ -192,7 +194,7 @@ final class UpstreamExchange: HTTPClientReceiver {
 
     /// Ends the exchange within an answer, because the time of the whole call is over.
     func totalIsOver() {
-        let isStalled = owed != nil && .now() - passedAt >= upstream.firstByteTimeout
+        let isStalled = owed != nil && now - passedAt >= upstream.firstByteTimeout
         fail(isStalled ? .total : .cut)
     }
 
@@ -203,7 +205,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         guard owner != nil else { return }
         owner = nil
         limit = nil
-        let now = NIODeadline.now()
+        let now = now
         measure(until: now)
         let connection = connection
         self.connection = nil
@@ -251,7 +253,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         // Without a limit the pool has answered at once, and `begin` has just set the time.
         if limit != nil {
             limit = nil
-            passedAt = .now()
+            passedAt = now
         }
         connection.send(head)
         owner.upstreamTakes(self)
@@ -264,7 +266,7 @@ final class UpstreamExchange: HTTPClientReceiver {
     func received(_ head: HTTPResponseHead) {
         stage = .answering
         limit = nil
-        let now = NIODeadline.now()
+        let now = now
         passedAt = now
         if self.head.method != .HEAD, head.status.mayHaveResponseBody {
             owed = head.headers.first(name: "Content-Length").flatMap { Int($0) }
@@ -276,14 +278,14 @@ final class UpstreamExchange: HTTPClientReceiver {
         if isGRPC { noteGRPCStatus(head.headers) }
         if head.status == .tooManyRequests || head.status == .serviceUnavailable {
             retryAfter = head.headers.first(name: "Retry-After").flatMap {
-                RetryAfter.milliseconds($0, date: head.headers.first(name: "Date"))
+                RetryAfter.milliseconds($0, date: head.headers.first(name: "Date"), now: calls.wallTime() / 1000)
             }
         }
         owner?.upstreamAnswers(head, self)
     }
 
     func received(_ part: ByteBuffer) {
-        passedAt = .now()
+        passedAt = now
         owed = owed.map { $0 - part.readableBytes }
         if held == nil { owner?.upstreamSent(part) } else { held?.parts.append(part) }
     }
@@ -305,7 +307,7 @@ final class UpstreamExchange: HTTPClientReceiver {
         guard self.head.headers.contains(name: "Upgrade"), ProxyFields.namesWebSocket(head.headers) else {
             return fail(ProxyFailure(cause: .broken, reason: "the answer's status is 101"))
         }
-        let now = NIODeadline.now()
+        let now = now
         measure(until: now)
         latency = millisecondsSinceSent(now)
         status = Int(head.status.code)

@@ -47,7 +47,8 @@ struct RESPDoor: Service {
         try await eventLoop.untilEmpty { context.value.connectionCount == 0 }
     }
 
-    private func context() -> RESPDoorContext {
+    /// Makes the state that the connections have in common. Called on the event loop.
+    func context() -> RESPDoorContext {
         RESPDoorContext(
             commands: RESPCommands(
                 coordinator: setup.coordinator, probe: setup.probe, live: setup.live.value, metrics: setup.metrics,

@@ -67,13 +67,13 @@ package final class RESPDoorContext: ListenerContext {
     }
 
     func makeRoom() {
-        guard let connection = newcomers.makeRoom(now: .uptimeNow) else { return }
+        guard let connection = newcomers.makeRoom(now: turns.eventLoop.uptime) else { return }
         disconnected(connection)
         connection.evict()
     }
 
     /// Notes that a connection needs a handshake or a key before anything else.
-    func awaitsLogin(_ connection: RESPConnection) { newcomers.add(connection, now: .uptimeNow) }
+    func awaitsLogin(_ connection: RESPConnection) { newcomers.add(connection, now: turns.eventLoop.uptime) }
 
     /// Notes that the client of this connection is known.
     func admitted(_ connection: RESPConnection) { newcomers.remove(connection) }

@@ -1,0 +1,50 @@
+package import NIOCore
+internal import NIOPosix
+
+/// Opens connections to the servers that are called over HTTP.
+package protocol HTTPDialer: Sendable {
+    /// Opens a connection, before TLS.
+    /// - Parameter initialize: adds the first handlers to the channel, before it can receive anything.
+    /// - Returns: an active channel of bytes on `eventLoop`, within `timeout`.
+    func dial(
+        host: String, port: Int, timeout: TimeAmount, on eventLoop: any EventLoop,
+        initialize: @escaping @Sendable (any Channel) -> EventLoopFuture<Void>
+    ) -> EventLoopFuture<any Channel>
+}
+
+/// Dials over TCP.
+package struct TCPDialer: HTTPDialer {
+    private static let reads = AdaptiveRecvByteBufferAllocator(minimum: 1 << 10, initial: 1 << 14, maximum: 1 << 16)
+
+    package init() {}
+
+    package func dial(
+        host: String, port: Int, timeout: TimeAmount, on eventLoop: any EventLoop,
+        initialize: @escaping @Sendable (any Channel) -> EventLoopFuture<Void>
+    ) -> EventLoopFuture<any Channel> {
+        ClientBootstrap(group: eventLoop)
+            .connectTimeout(timeout)
+            .channelOption(.socketOption(.tcp_nodelay), value: 1)
+            .channelOption(.maxMessagesPerRead, value: 1)
+            // A head of a few kilobytes arrives in one read: where reads end decides whether a connection can be
+            // reused.
+            .channelOption(.recvAllocator, value: Self.reads)
+            .channelInitializer(initialize)
+            .connect(host: host, port: port)
+    }
+}
+
+/// The surroundings of connections to servers: who dials, and who draws what is spread at random.
+package struct HTTPClientEnvironment: Sendable {
+    package var dialer: any HTTPDialer
+    /// Draws a number from 0 to 1.
+    package var random: @Sendable () -> Double
+
+    package init(dialer: any HTTPDialer, random: @escaping @Sendable () -> Double) {
+        self.dialer = dialer
+        self.random = random
+    }
+
+    /// The network, and the system's randomness.
+    package static let system = HTTPClientEnvironment(dialer: TCPDialer()) { .random(in: 0...1) }
+}
