@@ -221,8 +221,9 @@ let package = Package(
         .target(
             name: "Simulation",
             dependencies: [
-                "SimulatedRedis", "InterlockJudge", "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis",
-                nioCore, nioLocks, logging, .product(name: "HeapModule", package: "swift-collections"),
+                "SimulatedRedis", "InterlockJudge", "InterlockSidecar", "InterlockHTTP", "InterlockEnvoy", "Interlock",
+                "InterlockCore", "Hiredis", nioCore, nioLocks, nioHTTP1, nioHTTP2, nioHPACK, protobuf, logging,
+                .product(name: "HeapModule", package: "swift-collections"),
             ],
             path: "Tests/Simulation/World", swiftSettings: houseRules),
         .executableTarget(

@@ -51,7 +51,7 @@ struct FoundStoryTests {
     func whole(story: Story) async {
         let result = await simulated(
             story.seed, operations: 10_000,
-            cut: Cut(faults: story.faults, clients: story.clients, milliseconds: story.milliseconds, isOneServer: true))
+            cut: Cut(faults: story.faults, clients: story.clients, milliseconds: story.milliseconds, isPlain: true))
         #expect(result.unknown.isEmpty, "\(result.unknown.prefix(3))")
     }
 }

@@ -68,9 +68,9 @@ struct ShrinkingTests {
     @Test("a shrunk story still shows the finding, with fewer operations, faults and clients")
     func shrunk() async throws {
         // Redis restarts before a sidecar knows the others.
-        let whole = await simulated(10_817, operations: 1000, cut: Cut(isOneServer: true))
+        let whole = await simulated(10_817, operations: 1000, cut: Cut(isPlain: true))
         #expect(whole.known["fleet_size"] != nil)
-        let beginning = try #require(Shrinking(whole, operations: 1000, target: "fleet_size", isOneServer: true))
+        let beginning = try #require(Shrinking(whole, operations: 1000, target: "fleet_size", isPlain: true))
         let shrinking = await withCheckedContinuation { continuation in
             DispatchQueue.global().async {
                 var shrinking = beginning

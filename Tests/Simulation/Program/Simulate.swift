@@ -73,7 +73,16 @@ struct Simulate: ParsableCommand {
         guard !shrink || seed != nil else { throw ValidationError("--shrink needs --seed") }
     }
 
+    /// Runs again in an environment in which dictionaries of libraries have the same order in every process.
+    private func fixHashing() {
+        let name = "SWIFT_DETERMINISTIC_HASHING"
+        guard getenv(name) == nil else { return }
+        setenv(name, "1", 1)
+        execv("/proc/self/exe", CommandLine.unsafeArgv)
+    }
+
     func run() throws {
+        fixHashing()
         var sums = Sums()
         var progress = Progress()
         for seed in self.seed.map({ [$0] }) ?? Array(first..<first + UInt64(seeds)) {

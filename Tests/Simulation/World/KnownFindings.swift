@@ -54,7 +54,7 @@ package struct ToldCall: Sendable {
 
     /// Whether the call is for the lock or service that a finding names.
     func isAbout(_ violation: Violation, services: [String]) -> Bool {
-        if let service = operation.service { return violation.finding.hasPrefix(services[service % services.count] + ":") }
+        if let service = operation.service { return violation.finding.hasPrefix(services[service] + ":") }
         switch operation {
         case .acquire(let lock, _, _, _, _), .renew(let lock, _, _), .release(let lock, _):
             return violation.finding.hasPrefix("lock \(lock):")
@@ -72,21 +72,27 @@ struct Story {
 
     func service(_ violation: Violation) -> (place: Int, definition: ServiceDefinition)? {
         let name = violation.finding.prefix { $0 != ":" }
-        return profile.services.enumerated().first { $1.name == name }.map { ($0, $1) }
+        return (profile.services + profile.apis.proxied).enumerated().first { $1.name == name }.map { ($0, $1) }
+    }
+
+    /// The limits of the service or of the domain's rule that a finding names.
+    private func limits(_ violation: Violation) -> [LimitDefinition] {
+        let name = violation.finding.prefix { $0 != ":" }
+        return service(violation)?.definition.limits ?? profile.domainRules.filter { $0.name == name }.map(\.limit)
     }
 
     /// Whether sidecars may still hold counts from a time when the fleet was incomplete. They drop them when Redis answers and
     /// everything that was granted without it has lapsed.
     func remembersShares(before violation: Violation) -> Bool {
-        guard let service = service(violation) else { return false }
         let size = Int64(profile.largestFleet)
-        let memories = service.definition.limits.map { limit in
+        let memories = limits(violation).map { limit in
             switch limit.algorithm {
             case .gcra: max(limit.capacity, size) * limit.windowMilliseconds / limit.limit
             case .fixed, .sliding: max(limit.windowMilliseconds, limit.windowMilliseconds * size / limit.limit)
             }
         }
-        let memory = (memories.max() ?? 0) + 1000
+        guard let longest = memories.max() else { return false }
+        let memory = longest + 1000
         let outages = faults.filter { $0.kind.cutsOffRedis && $0.began <= violation.at }
         // All sidecars start within twenty seconds. The others hear of a returning sidecar with the next heartbeat.
         let returns = faults.filter { $0.kind.mayCause(.silence) && $0.began <= violation.at }

@@ -9,11 +9,11 @@ package struct Cut: Sendable {
     package var clients: Set<Int>?
     /// When all faults end, in ms; `nil`: after enough operations.
     package var milliseconds: Int64?
-    /// Redis is one server, as in every world before there were several.
-    package var isOneServer: Bool
+    /// Redis is one server, and all clients speak RESP, as in the first worlds.
+    package var isPlain: Bool
 
-    package init(faults: Set<Int>? = nil, clients: Set<Int>? = nil, milliseconds: Int64? = nil, isOneServer: Bool = false) {
-        self.isOneServer = isOneServer
+    package init(faults: Set<Int>? = nil, clients: Set<Int>? = nil, milliseconds: Int64? = nil, isPlain: Bool = false) {
+        self.isPlain = isPlain
         self.faults = faults
         self.clients = clients
         self.milliseconds = milliseconds
@@ -32,8 +32,8 @@ package struct Shrinking: Sendable {
 
     /// - Parameters:
     ///   - result: of a run with this many operations and with findings.
-    ///   - isOneServer: as in the run's `Cut`.
-    package init?(_ result: WorldResult, operations: Int, target: String? = nil, isOneServer: Bool = false) {
+    ///   - isPlain: as in the run's `Cut`.
+    package init?(_ result: WorldResult, operations: Int, target: String? = nil, isPlain: Bool = false) {
         seed = result.seed
         self.operations = operations
         self.result = result
@@ -41,7 +41,7 @@ package struct Shrinking: Sendable {
             return nil
         }
         self.target = target
-        cut = Cut(faults: Set(result.faults.map(\.number)), clients: Set(result.clients), isOneServer: isOneServer)
+        cut = Cut(faults: Set(result.faults.map(\.number)), clients: Set(result.clients), isPlain: isPlain)
         if let finding = finding(in: result) { cut.milliseconds = Self.milliseconds(finding) }
     }
 

@@ -58,7 +58,8 @@ final class Stage {
                     paths: hosts.map { _ in
                         Path(delay: .milliseconds(redisMilliseconds)...(.milliseconds(redisMilliseconds)), random: random.split())
                     },
-                    timeline: timeline, driftPerBillion: 0, random: random.split(),
+                    upstreams: ([], SimulatedHTTPDialer(timeline: timeline) { _ in nil }), timeline: timeline, driftPerBillion: 0,
+                    random: random.split(),
                     logger: Logger(label: "stage") { _ in SwiftLogNoOpLogHandler() }))
         }
         machines.start()

@@ -57,6 +57,7 @@ package final class World {
     private var callers: [DoorClient] = []
     private var probers: [Prober] = []
     private var faults: Faults?
+    private let proxied: ProxiedServices
 
     private let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
 
@@ -67,12 +68,13 @@ package final class World {
         random = SeededRandom(seed: seed)
         // Streams of neighbouring seeds begin alike.
         for _ in 0..<8 { _ = random.next() }
-        let profile = Profile(random: &random, isOneServer: cut.isOneServer)
+        let profile = Profile(random: &random, isPlain: cut.isPlain)
         let drift = Self.drift(profile, &random)
         // A world of one server draws nothing for this.
         let machines = profile.topology == .single ? SeededRandom(seed: seed) : random.split()
         state = WorldState(profile: profile, redisDrift: drift, random: machines)
         foreigner = Foreigner(state: state)
+        proxied = ProxiedServices(state: state, random: SeededRandom(seed: ~seed))
         populate()
     }
 
@@ -111,6 +113,7 @@ package final class World {
                 fleet: profile.sidecars..<total, firstLock: profile.locks.count, firstService: profile.services.count,
                 prefix: Self.otherPrefix)
         }
+        addOtherAPIs()
         state.machines.start()
         if profile.hasEavesdropper { foreigner.eavesdrop() }
         let faults = Faults(world: self, state: state, random: random.split(), kept: cut.faults)
@@ -119,6 +122,7 @@ package final class World {
         for prober in probers { prober.start() }
         faults.start()
         changeUpstreams()
+        proxied.start()
     }
 
     private func sidecar(_ number: Int, prefix: String) -> SidecarHost {
@@ -133,13 +137,37 @@ package final class World {
             redis: server, quorum: quorumServers, prefix: prefix,
             locks: LockSettings(
                 maximumHold: profile.maximumHold.map { .milliseconds($0) }, waitReplicas: profile.waitReplicas),
-            services: profile.services, fleetSize: profile.fleetSize, host: "host-\(number)", version: "simulated")
+            services: services(of: number), domains: number < profile.sidecars ? profile.domains : DomainSettings(),
+            fleetSize: profile.fleetSize, host: "host-\(number)", version: "simulated")
         let delay = (profile.redisDelay.lowerBound * 1000)...(profile.redisDelay.upperBound * 1000)
         let servers = state.machines.hosts + state.quorum
         return SidecarHost(
             number: number, configuration: configuration, servers: servers,
-            paths: servers.map { _ in Path(delay: delay, random: random.split()) },
+            paths: servers.map { _ in Path(delay: delay, random: random.split()) }, upstreams: proxied.network(),
             timeline: state.timeline, driftPerBillion: Self.drift(profile, &random), random: random.split(), logger: logger)
+    }
+
+    /// The services that a sidecar is configured with.
+    private func services(of sidecar: Int) -> [ServiceDefinition] {
+        sidecar < profile.sidecars ? profile.services + profile.apis.proxied : profile.services
+    }
+
+    /// Adds the clients of the first fleet that do not use the RESP API. They draw from streams of their own.
+    private func addOtherAPIs() {
+        let fleet = 0..<profile.sidecars
+        var own = SeededRandom(seed: seed ^ 0x5eed)
+        func number() -> Int { clients.count * LockClient.most }
+        for _ in 0..<profile.descriptorClients {
+            clients.append(DescriptorClient(world: state, number: number(), sidecars: fleet, random: own.split()))
+        }
+        clients += proxied.clients(fleet: fleet, number: number)
+    }
+
+    /// Whether the client of this number speaks HTTP; `nil`: one of the versions of RESP.
+    private func speaks(_ number: Int) -> ClientProtocol? {
+        var own = SeededRandom(seed: seed &+ UInt64(number) &* 0x9e37_79b9_7f4a_7c15)
+        for _ in 0..<8 { _ = own.next() }
+        return own.happens(profile.apis.http) ? .http : nil
     }
 
     private func addClients(fleet: Range<Int>, firstLock: Int, firstService: Int, prefix: String) {
@@ -149,19 +177,19 @@ package final class World {
             clients.append(
                 LockClient(
                     world: state, number: number(), sidecars: fleet, random: random.split(), firstLock: firstLock,
-                    kinds: profile.locks))
+                    kinds: profile.locks, speaks: speaks(number())))
         }
         for _ in 0..<profile.limitClients {
             clients.append(
                 LimitClient(
                     world: state, number: number(), sidecars: fleet, random: random.split(), firstService: firstService,
-                    services: services))
+                    services: services, speaks: speaks(number())))
         }
         for _ in 0..<profile.permitClients {
             clients.append(
                 PermitClient(
                     world: state, number: number(), sidecars: fleet, random: random.split(), firstService: firstService,
-                    services: services))
+                    services: services, speaks: speaks(number())))
         }
         callers = clients.filter { $0 is LockClient || $0 is LimitClient || $0 is PermitClient }
         if random.happens(0.6) {
@@ -230,7 +258,7 @@ package final class World {
             change = "concurrency \(services[place].concurrency.map(String.init) ?? "none")"
         default: change = "unchanged"
         }
-        host.reload(services)
+        host.reload(services + (sidecar < profile.sidecars ? profile.apis.proxied : []))
         return ({}, "\(services[place].name).\(change)")
     }
 
@@ -245,6 +273,7 @@ package final class World {
         state.timeline.run(until: state.timeline.now + .milliseconds(WorldState.recovery + 5000))
         state.isClosing = true
         state.timeline.run(until: state.timeline.now + .milliseconds(WorldState.recovery + 20_000))
+        proxied.judge()
         let report = state.finishHistory()
         // Its processes do not end by themselves.
         Graveyard.bury(self)
@@ -255,7 +284,7 @@ package final class World {
         let story = Story(profile: profile, faults: faults?.told ?? [])
         var unknown: [Violation] = []
         var known: [String: (first: Violation, count: Int)] = [:]
-        for violation in report.violations {
+        for violation in report.violations + state.found {
             guard let cause = KnownFinding.cause(of: violation, in: story) else {
                 unknown.append(violation)
                 continue
@@ -272,7 +301,7 @@ package final class World {
             seed: seed, check: report, unknown: unknown, known: known, digest: state.digest.value, operations: state.operations,
             seconds: Double(state.timeline.now - WorldTimeline.beginning) / 1e9, profile: profile.description,
             topology: profile.topology.word,
-            services: profile.services.map(\.name), faults: story.faults,
+            services: profile.rules.services.map(\.name), faults: story.faults,
             clients: clients.map(\.number), events: state.events, end: state.timeline.instant, rules: profile.rules)
     }
 }

@@ -34,6 +34,12 @@ package enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
     case forcedStates = "forced-states"
     /// Everything recovers within the stated time after a fault.
     case recovery
+    /// A permit that the proxy took for a call is returned when the call is over.
+    case permits
+    /// The outcome of a proxied call is reported once at most.
+    case outcomes
+    /// No byte of one answer is in another.
+    case bytes
     /// The history makes sense: every end has a beginning, and time does not go back. This is the recorder's promise, not the
     /// product's. Where it is broken, the other promises were not checked.
     case sound = "sound-history"

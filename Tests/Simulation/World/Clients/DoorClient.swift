@@ -2,7 +2,7 @@ import Hiredis
 import InterlockCore
 import InterlockJudge
 
-/// The base of a world's clients: a connection to a sidecar's door that is replaced when it is lost, and one call at a time, which
+/// The base of a world's clients: a connection to a sidecar that is replaced when it is lost, and one call at a time, which
 /// the history records.
 class DoorClient {
     unowned let world: WorldState
@@ -11,18 +11,21 @@ class DoorClient {
     let sidecars: Range<Int>
     private(set) var sidecar: Int
     var random: SeededRandom
-    let speaksRESP3: Bool
-    private var connection: DoorConnection?
+    let speaks: ClientProtocol
+    private var connection: (any ClientConnection)?
     /// Rises to cancel everything that was scheduled.
     private var era = 0
 
-    init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom) {
+    /// - Parameter speaks: `nil`: a version of RESP, drawn from `random`.
+    init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, speaks: ClientProtocol? = nil) {
         self.world = world
         self.number = number
         self.sidecars = sidecars
         self.random = random
         sidecar = Int.random(in: sidecars, using: &self.random)
-        speaksRESP3 = self.random.happens(0.4)
+        // Drawn in any case: the protocol changes nothing else about a client.
+        let version: ClientProtocol = self.random.happens(0.4) ? .resp3 : .resp2
+        self.speaks = speaks ?? version
     }
 
     /// Starts the next action.
@@ -56,16 +59,36 @@ class DoorClient {
     // MARK: Calls
 
     /// The connection, which may still be connecting.
-    private var door: DoorConnection {
+    private var door: any ClientConnection {
         if let connection, !connection.isClosed { return connection }
-        // Usually reconnect to the sidecar on the same host; sometimes to another one.
-        if connection != nil, random.happens(0.3) { sidecar = Int.random(in: sidecars, using: &random) }
-        let made = DoorConnection(
-            to: world.sidecars[sidecar], over: world.doors[sidecar], timeline: world.timeline, speaksRESP3: speaksRESP3)
+        if connection != nil { moveOn() }
+        let made = connect()
         made.onPush = { [weak self] in self?.told($0) }
         made.onLost = { [weak self] in self?.disconnected(byItself: false) }
         connection = made
         return made
+    }
+
+    /// Chooses the sidecar of the next connection: usually the one on the same host, sometimes another one.
+    func moveOn() {
+        if random.happens(0.3) { sidecar = Int.random(in: sidecars, using: &random) }
+    }
+
+    private func connect() -> any ClientConnection {
+        let (host, path) = (world.sidecars[sidecar], world.doors[sidecar])
+        switch speaks {
+        case .resp2, .resp3:
+            return DoorConnection(to: host, over: path, timeline: world.timeline, speaksRESP3: speaks == .resp3)
+        case .http:
+            return HTTPCommandConnection(to: host, over: path, timeline: world.timeline) { [weak self] in
+                self?.complain(of: $0, from: host.number)
+            }
+        }
+    }
+
+    /// Reports an answer that its protocol does not allow.
+    func complain(of words: String, from sidecar: Int) {
+        world.find(.answers, "client \(number) at sidecar \(sidecar): \(words)")
     }
 
     /// Closes the connection, as when the process dies.
@@ -103,7 +126,7 @@ class DoorClient {
     private static let mostPings = 48
     private static let pingWord = "ping-"
 
-    private func ping(_ count: Int, over door: DoorConnection) {
+    private func ping(_ count: Int, over door: any ClientConnection) {
         for number in 0..<count {
             let word = "\(Self.pingWord)\(number)"
             door.send(["PING", word]) { [weak door] result in

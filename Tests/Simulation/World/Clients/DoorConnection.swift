@@ -3,15 +3,7 @@ import NIOCore
 import SimulatedRedis
 
 /// A client's connection to a sidecar's RESP door. Replies come in the order of the commands.
-final class DoorConnection {
-    /// Why there is no reply.
-    enum Loss: Error {
-        /// The command never left.
-        case notConnected
-        /// The command may have been carried out.
-        case answerLost
-    }
-
+final class DoorConnection: ClientConnection {
     private enum State {
         case connecting
         case open
@@ -21,7 +13,7 @@ final class DoorConnection {
     private let wire: Wire
     private var state = State.connecting
     private var reader = DoorReplyReader()
-    private var waiting: [(Result<RedisReply, Loss>) -> Void] = []
+    private var waiting: [(Result<RedisReply, ClientLoss>) -> Void] = []
     private var unsent: [ByteBuffer] = []
     /// The commands of a write that is being put together.
     private var together: ByteBuffer?
@@ -55,7 +47,7 @@ final class DoorConnection {
     var isOpen: Bool { state == .open }
 
     /// Sends a command. `completion` is called once.
-    func send(_ words: [String], completion: @escaping (Result<RedisReply, Loss>) -> Void) {
+    func send(_ words: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void) {
         guard state != .closed else { return completion(.failure(.notConnected)) }
         let bytes = ByteBuffer(bytes: RequestEncoder.encode(words))
         waiting.append(completion)
@@ -110,13 +102,13 @@ final class DoorConnection {
 
     private func lost() {
         guard state != .closed else { return }
-        let loss: Loss = state == .open ? .answerLost : .notConnected
+        let loss: ClientLoss = state == .open ? .answerLost : .notConnected
         state = .closed
         fail(loss)
         onLost()
     }
 
-    private func fail(_ loss: Loss) {
+    private func fail(_ loss: ClientLoss) {
         let failed = waiting
         waiting = []
         for completion in failed { completion(.failure(loss)) }

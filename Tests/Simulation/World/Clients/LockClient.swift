@@ -42,11 +42,12 @@ final class LockClient: DoorClient {
 
     /// - Parameter firstLock: the history's number of its fleet's first lock.
     init(
-        world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, firstLock: Int, kinds: [Profile.LockKind]
+        world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, firstLock: Int, kinds: [Profile.LockKind],
+        speaks: ClientProtocol? = nil
     ) {
         self.firstLock = firstLock
         self.kinds = kinds
-        super.init(world: world, number: number, sidecars: sidecars, random: random)
+        super.init(world: world, number: number, sidecars: sidecars, random: random, speaks: speaks)
     }
 
     override func rest() {
@@ -75,7 +76,7 @@ final class LockClient: DoorClient {
             owners += 1
             request.owner = "own-\(number)-\(owners)"
         }
-        request.isLinked = !isQuorum && random.happens(0.2)
+        request.isLinked = speaks != .http && !isQuorum && random.happens(0.2)
         guard pipelines() else { return acquire(request) }
         pipelined { acquire(request) }
     }
@@ -133,8 +134,9 @@ final class LockClient: DoorClient {
             )
         }
         let invokedAt = world.timeline.instant
-        // An unsure program asks twice in a row. Both answers must be the same.
-        let isTwice = request.owner != nil && request.locks.count == 1 && random.happens(0.1)
+        // An unsure program asks twice in a row. Both answers must be the same. Over HTTP the second call begins after the first.
+        let mayAskTwice = speaks != .http || request.wait == 0
+        let isTwice = mayAskTwice && request.owner != nil && request.locks.count == 1 && random.happens(0.1)
         if isTwice { tell(words) { _ in } }
         if request.wait > 200, random.happens(world.profile.manners.leavers) {
             // Soon, like programs with short timeouts, or at any time.
@@ -290,7 +292,8 @@ final class LockClient: DoorClient {
         guard let lease = held.first else { return rest() }
         held.removeFirst()
         let isLast = held.isEmpty && !lease.isLinked
-        if isLast, isConnected, pipelines() { return releaseAndClose(lease) }
+        // Over HTTP a request that waits for its turn ends with its connection.
+        if isLast, speaks != .http, isConnected, pipelines() { return releaseAndClose(lease) }
         ask(
             [(lease.number, .release(lock: lease.lock, lease: lease.lease))],
             ["LOCK.RELEASE", world.name(ofLock: lease.lock - firstLock), lease.token] + fence(of: lease)
@@ -392,6 +395,8 @@ final class LockClient: DoorClient {
 
     private func look() {
         let lock = world.name(ofLock: Int.random(in: kinds.indices, using: &random))
-        tell(random.happens(0.5) ? ["LOCK.INFO", lock] : ["LOCK.LIST"]) { [self] _ in rest() }
+        // Tasks answer the others over HTTP, and tasks do not run in simulated time.
+        let words = speaks == .http ? ["LOCK.GRANTS", lock] : random.happens(0.5) ? ["LOCK.INFO", lock] : ["LOCK.LIST"]
+        tell(words) { [self] _ in rest() }
     }
 }

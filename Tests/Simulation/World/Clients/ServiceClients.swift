@@ -9,10 +9,13 @@ class ServiceClient: DoorClient {
     /// Its fleet's services, in the order of the history's numbers.
     let services: [String]
 
-    init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, firstService: Int, services: [String]) {
+    init(
+        world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, firstService: Int, services: [String],
+        speaks: ClientProtocol? = nil
+    ) {
         self.firstService = firstService
         self.services = services
-        super.init(world: world, number: number, sidecars: sidecars, random: random)
+        super.init(world: world, number: number, sidecars: sidecars, random: random, speaks: speaks)
     }
 }
 
@@ -21,7 +24,7 @@ final class LimitClient: ServiceClient {
     override func act() {
         let place = Int.random(in: services.indices, using: &random)
         guard !world.profile.services[place].limits.isEmpty else { return rest() }
-        if random.happens(0.02) { return tell(["LIMIT.PEEK", services[place]]) { [self] _ in rest() } }
+        if random.happens(0.02) { return look(place) }
         let cost: Int64 = random.happens(0.1) ? Int64.random(in: 2...3, using: &random) : 1
         let subject = world.profile.habits.tenant(&random)
         let wait = world.profile.habits.wait(upTo: 1500, &random)
@@ -41,6 +44,11 @@ final class LimitClient: ServiceClient {
         guard pipelines() else { return ask(operation, words, times: 1) }
         // A refusal that waits for an earlier reply would be out of date.
         pipelined { ask(operation, words, times: wait > 0 ? 1 : LockClient.most) }
+    }
+
+    private func look(_ place: Int) {
+        // A task answers this over HTTP, and tasks do not run in simulated time.
+        tell(speaks == .http ? ["PING", "look"] : ["LIMIT.PEEK", services[place]]) { [self] _ in rest() }
     }
 
     /// Asks several times at once, and goes on when all are answered.

@@ -183,55 +183,11 @@ struct SimulatedDialer: RedisDialer, @unchecked Sendable {
     /// The server of this name, and the path to it.
     let find: (String) -> (host: RedisHost, path: Path)?
 
-    private struct Refused: Error, CustomStringConvertible {
-        var description: String
-    }
-
     func dial(_ configuration: RedisConfiguration, on eventLoop: any EventLoop) -> EventLoopFuture<any Channel> {
-        let promise = eventLoop.makePromise(of: (any Channel).self)
         guard case .host(let name, _) = configuration.address, let (host, path) = find(name) else {
-            promise.fail(Refused(description: "cannot resolve \(configuration.displayName)"))
-            return promise.futureResult
+            return eventLoop.makeFailedFuture(Dialing.Refused(description: "cannot resolve \(configuration.displayName)"))
         }
-        var isAnswered = false
-        func answer(_ result: Result<any Channel, any Error>) {
-            guard !isAnswered else { return }
-            isAnswered = true
-            promise.completeWith(result)
-        }
-        let timeout = TimeAmount(configuration.connectTimeout)
-        nonisolated(unsafe) let giveUp = { answer(.failure(ChannelError.connectTimeout(timeout))) }
-        eventLoop.scheduleTask(in: timeout) { giveUp() }
-        // One delay each way.
-        timeline.plan(in: path.draw()) {
-            path.pass {
-                let wire = Wire(timeline: timeline, path: path)
-                let isOpen = !path.isRefusing && host.accept(wire)
-                timeline.plan(in: path.draw()) {
-                    path.pass {
-                        nonisolated(unsafe) let arrived = {
-                            guard isOpen else { return answer(.failure(Refused(description: "connection refused"))) }
-                            guard !isAnswered else { return wire.close(to: wire.far) }
-                            answer(.success(SimulatedChannel(over: wire, on: eventLoop)))
-                        }
-                        eventLoop.execute { arrived() }
-                    }
-                }
-            }
-        }
-        return promise.futureResult
-    }
-}
-
-extension SimulatedChannel {
-    /// A process's channel at the near end of a wire.
-    convenience init(over wire: Wire, on eventLoop: any EventLoop) {
-        self.init(eventLoop: eventLoop)
-        // The process reads when it runs.
-        wire.near.onBytes = { bytes in eventLoop.execute { self.receive(bytes) } }
-        wire.near.onEnd = { eventLoop.execute { self.receiveEnd() } }
-        onSend = { wire.send($0, to: wire.far) }
-        onClose = { wire.close(to: wire.far) }
-        activate()
+        return Dialing(timeline: timeline, path: path, eventLoop: eventLoop)
+            .dial(timeout: TimeAmount(configuration.connectTimeout), accept: host.accept)
     }
 }

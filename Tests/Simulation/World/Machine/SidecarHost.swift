@@ -1,6 +1,7 @@
 import Hiredis
 import Interlock
 import InterlockCore
+import InterlockHTTP
 import InterlockJudge
 import InterlockSidecar
 import Logging
@@ -13,19 +14,21 @@ final class SidecarHost {
     private final class Process {
         let loop: SimulatedEventLoop
         let coordinator: Coordinator
-        let door: RESPDoorContext
+        let listeners: HostedListeners
         var wires: [Wire] = []
 
-        init(loop: SimulatedEventLoop, coordinator: Coordinator, door: RESPDoorContext) {
+        init(loop: SimulatedEventLoop, coordinator: Coordinator, listeners: HostedListeners) {
             self.loop = loop
             self.coordinator = coordinator
-            self.door = door
+            self.listeners = listeners
         }
     }
 
     let number: Int
     /// One to each Redis server.
     let paths: [Path]
+    /// The paths to the services behind its proxy, and their dialer.
+    private let upstreams: (paths: [Path], dialer: any HTTPDialer)
     private let timeline: WorldTimeline
     private let driftPerBillion: Int64
     private let servers: [RedisHost]
@@ -38,12 +41,15 @@ final class SidecarHost {
 
     init(
         number: Int, configuration: InterlockConfiguration, servers: [RedisHost], paths: [Path],
-        timeline: WorldTimeline, driftPerBillion: Int64, random: SeededRandom, logger: Logger
+        upstreams: (paths: [Path], dialer: any HTTPDialer), timeline: WorldTimeline, driftPerBillion: Int64,
+        random: SeededRandom,
+        logger: Logger
     ) {
         self.number = number
         self.configuration = configuration
         self.servers = servers
         self.paths = paths
+        self.upstreams = upstreams
         self.timeline = timeline
         self.driftPerBillion = driftPerBillion
         self.random = random
@@ -68,13 +74,18 @@ final class SidecarHost {
             }, logger: logger)
         environment.processID = Int32(number + 1)
         let coordinator = Coordinator(configuration: configuration, environment: environment)
-        let door = loop.enter {
-            coordinator.assumeIsolated { $0.start() }
-            return RESPDoorContext(
-                commands: RESPCommands(coordinator: coordinator), access: AccessControl(keys: []), maximumConnections: 10_000,
-                stallTimeout: .seconds(10), turns: ClientTurns(eventLoop: loop, clock: workClock(of: loop)), logger: logger)
+        let pauses = SharedRandom(SeededRandom(seed: UInt64(number) ^ UInt64(bitPattern: loop.localNow)))
+        let servers = HTTPClientEnvironment(dialer: upstreams.dialer) {
+            var source = pauses.source
+            return .random(in: 0...1, using: &source)
         }
-        process = Process(loop: loop, coordinator: coordinator, door: door)
+        let listeners = loop.enter {
+            coordinator.assumeIsolated { $0.start() }
+            return HostedListeners(
+                coordinator: coordinator, access: AccessControl(keys: []), servers: servers,
+                turns: ClientTurns(eventLoop: loop, clock: workClock(of: loop)), logger: logger)
+        }
+        process = Process(loop: loop, coordinator: coordinator, listeners: listeners)
         isStopped = false
     }
 
@@ -95,7 +106,7 @@ final class SidecarHost {
         self.process = nil
         process.loop.kill()
         Graveyard.bury(process)
-        for path in paths { path.cutAll() }
+        for path in paths + upstreams.paths { path.cutAll() }
         for wire in process.wires { wire.cut() }
     }
 
@@ -119,13 +130,13 @@ final class SidecarHost {
 
     // MARK: Requests
 
-    /// A client connects. Returns `false` if nobody listens.
-    func accept(_ wire: Wire) -> Bool {
+    /// A client connects to one of the sidecar's APIs. Returns `false` if nobody listens.
+    func accept(_ wire: Wire, at api: SidecarAPI = .resp) -> Bool {
         guard let process else { return false }
         process.wires.removeAll { $0.isOver }
         process.wires.append(wire)
         let loop = process.loop
-        let door = process.door
+        let listeners = process.listeners
         let channel = SimulatedChannel(eventLoop: loop)
         // Like an operating system, keep bytes that arrive before the process accepts.
         wire.far.onBytes = { bytes in loop.execute { channel.receive(bytes) } }
@@ -133,8 +144,12 @@ final class SidecarHost {
         channel.onSend = { wire.send($0, to: wire.near) }
         channel.onClose = { wire.close(to: wire.near) }
         nonisolated(unsafe) let accept = {
-            // Cannot fail: both the channel and its handler are new.
-            try? door.serve(channel)
+            // Cannot fail: both the channel and its handlers are new.
+            switch api {
+            case .resp: try? listeners.resp.serve(channel)
+            case .http: try? listeners.http.serve(channel)
+            case .grpc: try? listeners.grpc.serve(channel)
+            }
             channel.activate()
         }
         loop.execute { accept() }
@@ -174,9 +189,14 @@ final class SidecarHost {
         guard let process, !isStopped else { return }
         process.loop.enter {
             process.coordinator.assumeIsolated { $0.drain() }
-            process.door.goDown()
+            process.listeners.goDown()
         }
     }
+}
+
+/// The APIs of a sidecar.
+enum SidecarAPI {
+    case resp, http, grpc
 }
 
 /// A seeded stream that several users share, in the order in which they draw.

@@ -27,6 +27,21 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
         closePromise = eventLoop.makePromise()
     }
 
+    /// Makes a process's end of a connection: the near end of `wire`.
+    convenience init(over wire: Wire, on eventLoop: any EventLoop) {
+        self.init(eventLoop: eventLoop)
+        // The process reads when it runs.
+        wire.near.onBytes = { bytes in eventLoop.execute { self.receive(bytes) } }
+        wire.near.onEnd = { eventLoop.execute { self.receiveEnd() } }
+        onSend = { wire.send($0, to: wire.far) }
+        onClose = {
+            wire.close(to: wire.far)
+            // They hold the channel.
+            wire.near.onBytes = { _ in }
+            wire.near.onEnd = {}
+        }
+    }
+
     /// The connection stands. Called in the process, before anything is received.
     func activate() {
         isActive = true
@@ -73,17 +88,35 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     var isWritable: Bool { true }
     var _channelCore: any ChannelCore { self }
 
+    var syncOptions: (any NIOSynchronousChannelOptions)? { Options() }
+
     func setOption<Option: ChannelOption>(_ option: Option, value: Option.Value) -> EventLoopFuture<Void> {
         eventLoop.makeSucceededVoidFuture()
     }
 
     func getOption<Option: ChannelOption>(_ option: Option) -> EventLoopFuture<Option.Value> {
-        eventLoop.makeFailedFuture(ChannelError.operationUnsupported)
+        eventLoop.makeCompletedFuture(Result { try Options().getOption(option) })
+    }
+
+    /// The options of a simulated socket, which are the same for all.
+    private struct Options: NIOSynchronousChannelOptions {
+        func setOption<Option: ChannelOption>(_ option: Option, value: Option.Value) throws {}
+
+        func getOption<Option: ChannelOption>(_ option: Option) throws -> Option.Value {
+            guard option is ChannelOptions.Types.AutoReadOption, let value = true as? Option.Value else {
+                throw ChannelError.operationUnsupported
+            }
+            return value
+        }
     }
 
     // MARK: ChannelCore
 
     func write0(_ data: NIOAny, promise: EventLoopPromise<Void>?) {
+        guard isActive else {
+            promise?.fail(ChannelError.ioOnClosedChannel)
+            return
+        }
         unflushed.append((unwrapData(data, as: ByteBuffer.self), promise))
     }
 
@@ -91,10 +124,6 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
         guard !unflushed.isEmpty else { return }
         let writes = unflushed
         unflushed = []
-        guard isActive else {
-            for write in writes { write.promise?.fail(ChannelError.ioOnClosedChannel) }
-            return
-        }
         var bytes = writes[0].data
         for write in writes.dropFirst() {
             var more = write.data
@@ -118,6 +147,9 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
         }
         isActive = false
         onClose()
+        let lost = unflushed
+        unflushed = []
+        for write in lost { write.promise?.fail(ChannelError.ioOnClosedChannel) }
         promise?.succeed()
         pipeline.fireChannelInactive()
         pipeline.fireChannelUnregistered()

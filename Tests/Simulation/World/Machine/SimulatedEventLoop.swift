@@ -44,7 +44,11 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
     /// When the timeline next calls `run`, by this loop's clock.
     private var wakesAt = Int64.max
     private var depth = 0
-    private lazy var succeeded: EventLoopFuture<Void> = makeSucceededFuture(())
+    private lazy var succeeded: EventLoopFuture<Void> = {
+        let promise = makePromise(of: Void.self)
+        promise.succeed()
+        return promise.futureResult
+    }()
 
     init(timeline: WorldTimeline, driftPerBillion: Int64 = 0) {
         self.timeline = timeline

@@ -57,20 +57,33 @@ final class Path {
 final class Wire {
     /// One end, where messages arrive.
     final class End {
-        var onBytes: (ByteBuffer) -> Void = { _ in }
+        /// Takes the bytes that arrive. Those that come before it is set are kept for it.
+        var onBytes: ((ByteBuffer) -> Void)? { didSet { deliverKept() } }
+        private var kept: [ByteBuffer] = []
         var onEnd: () -> Void = {}
         /// Nothing more arrives here.
         fileprivate(set) var isOver = false
         fileprivate var lastArrival: Int64 = 0
         /// Messages on the way here.
         fileprivate var inFlight = 0
+
+        fileprivate func receive(_ bytes: ByteBuffer) {
+            if let onBytes { onBytes(bytes) } else { kept.append(bytes) }
+        }
+
+        private func deliverKept() {
+            guard let onBytes else { return }
+            let bytes = kept
+            kept = []
+            for part in bytes { onBytes(part) }
+        }
     }
 
     private let timeline: WorldTimeline
     private let path: Path
     let near = End()
     let far = End()
-    private var isCut = false
+    private(set) var isCut = false
     /// Nothing more arrives at either end.
     var isOver: Bool { near.isOver && far.isOver }
 
@@ -81,16 +94,17 @@ final class Wire {
     }
 
     /// Sends bytes to this end.
-    func send(_ bytes: ByteBuffer, to end: End) {
+    /// - Parameter isIndivisible: whether the bytes arrive in one piece on every path.
+    func send(_ bytes: ByteBuffer, to end: End, isIndivisible: Bool = false) {
         guard !isCut, bytes.readableBytes > 0 else { return }
         var start = 0
-        for piece in path.cut(bytes.readableBytes) {
+        for piece in isIndivisible ? [bytes.readableBytes] : path.cut(bytes.readableBytes) {
             let slice = bytes.getSlice(at: bytes.readerIndex + start, length: piece - start) ?? bytes
             start = piece
             plan(at: end) { [self] in
                 // If the wire was cut meanwhile, part of the message may arrive.
                 let come = isCut ? slice.getSlice(at: slice.readerIndex, length: path.place(in: slice.readableBytes)) : slice
-                if let come, come.readableBytes > 0 { end.onBytes(come) }
+                if let come, come.readableBytes > 0 { end.receive(come) }
                 if isCut { finish(end) }
             }
         }

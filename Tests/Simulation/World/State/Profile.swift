@@ -109,10 +109,15 @@ struct Profile {
     var hasEavesdropper: Bool
     /// The probability that a client sends a call among other commands in one write.
     var pipelining = 0.0
+    /// The domains of Envoy's rate limit service, in the first fleet.
+    var domains = DomainSettings()
+    var descriptorClients = 0
+    /// The use of the HTTP API and its proxy.
+    var apis = APIUse.respAlone
     /// How many servers Redis is, where it is neither a quorum nor shared by two fleets.
     var topology = WorldTopology.single
 
-    init(random: inout SeededRandom, isOneServer: Bool = false) {
+    init(random: inout SeededRandom, isPlain: Bool = false) {
         sidecars = Int.random(in: 1...5, using: &random)
         let isQuorum = random.happens(0.3)
         quorum = isQuorum ? (random.happens(0.7) ? 3 : 5) : 0
@@ -155,7 +160,9 @@ struct Profile {
         services = Self.services(patience: habits.patience, random: &random)
         if isQuorum { drawRestarts(random: &random) }
         drawPipelining(random)
-        guard !isOneServer else { return }
+        guard !isPlain else { return }
+        apis = APIUse(random)
+        drawDomains(random)
         // A stream of its own: a world of one server draws nothing more.
         var own = random
         drawTopology(SeededRandom(seed: ~own.next()))
@@ -294,30 +301,23 @@ struct Profile {
 extension Profile {
     /// What a history of such a world is judged by.
     var rules: HistoryRules {
-        let rules = services.map { service in
-            ServiceRules(
-                name: service.name,
-                limits: service.limits.map { limit in
-                    let (algorithm, burst): (LimitRule.Algorithm, Int64) =
-                        switch limit.algorithm {
-                        case .fixed: (.fixed, 0)
-                        case .sliding: (.sliding, 0)
-                        case .gcra(let burst): (.gcra, burst)
-                        }
-                    return LimitRule(
-                        algorithm: algorithm, limit: limit.limit, window: limit.windowMilliseconds, burst: burst,
-                        isPerSubject: limit.isPerSubject)
-                },
-                whenRedisIsDown: service.whenRedisIsDown == .local ? .local : service.whenRedisIsDown == .deny ? .deny : .allow,
-                // A breaker that a limit or a single sidecar opens has no trials of the fleet.
-                halfOpenPermits: service.onLimit.action == .trip || service.breaker.reporters > 1
-                    ? nil : service.breaker.halfOpenPermits,
-                permitLifetime: service.permitLifetime.wholeMilliseconds)
-        }
+        let (rules, proxied) = (services.map(rules), apis.proxied.map(rules))
         return HistoryRules(
-            services: otherFleet > 0 ? rules + rules : rules, sidecars: sidecars, patience: WorldState.patience,
+            services: (otherFleet > 0 ? rules + rules : rules) + domainRules.map(\.rules) + proxied, sidecars: sidecars,
+            patience: WorldState.patience,
             recovery: WorldState.recovery, handOver: quorum > 0 ? 3000 : 500 + 300 * Int64(sidecars),
             clockDrift: Double(drift) * 2 / 1e9, keepsLocks: waitReplicas > 0 && waitReplicas >= replicas && !movesSlots)
+    }
+
+    private func rules(_ service: ServiceDefinition) -> ServiceRules {
+        ServiceRules(
+            name: service.name,
+            limits: service.limits.map { LimitRule($0, isPerSubject: $0.isPerSubject) },
+            whenRedisIsDown: OutagePolicyName(service.whenRedisIsDown),
+            // A breaker that a limit or a single sidecar opens has no trials of the fleet.
+            halfOpenPermits: service.onLimit.action == .trip || service.breaker.reporters > 1
+                ? nil : service.breaker.halfOpenPermits,
+            permitLifetime: service.permitLifetime.wholeMilliseconds)
     }
 }
 
@@ -349,6 +349,14 @@ extension Profile: CustomStringConvertible {
         }
     }
 
+    private var domainWords: String {
+        guard descriptorClients > 0 else { return "" }
+        let words = domainRules.map { rule in
+            "\(rule.name) \(rule.limit.limit)/\(rule.limit.windowMilliseconds)ms \(rule.limit.algorithm)\(rule.value == nil ? " per value" : "")"
+        }
+        return "; domains: \(words.joined(separator: " + ")), \(descriptorClients) clients"
+    }
+
     var description: String {
         let guarded = services.map { service in
             let limits = service.limits.map { limit in
@@ -367,7 +375,7 @@ extension Profile: CustomStringConvertible {
             \(sidecars) sidecars\(otherFleet > 0 ? " and \(otherFleet) of another fleet" : "")\
             \(quorum > 0 ? ", quorum of \(quorum)" : "")\(replicaWords)\(topologyWords)\
             \(maximumHold.map { ", held for at most \($0) ms" } ?? ""), fleet_size \(fleetSize), clocks within \(drift / 1000) ppm\
-            \(hasEavesdropper ? ", an eavesdropper" : "")\(pipelining > 0 ? ", pipelines" : "")
+            \(hasEavesdropper ? ", an eavesdropper" : "")\(pipelining > 0 ? ", pipelines" : "")\(domainWords)\(apis.description)
             locks: \(locks.map { "\($0)" }.joined(separator: ", ")); clients: \(lockClients) locks, \(limitClients) limits, \(permitClients) permits
             \(guarded.joined(separator: "\n"))
             """

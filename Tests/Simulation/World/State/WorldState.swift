@@ -28,6 +28,9 @@ final class WorldState {
     private(set) var check: HistoryCheck
     private(set) var digest = HistoryDigest()
     private(set) var operations = 0
+    /// What the world itself found, beside the checkers of its history.
+    private(set) var found: [Violation] = []
+    private var lastCall = 0
     private(set) var events: [HistoryEvent] = []
     private var leases: [String: LeaseID] = [:]
     private var lastLease: LeaseID = 0
@@ -83,6 +86,17 @@ final class WorldState {
         return lastLease
     }
 
+    /// Notes a broken promise that the history does not show.
+    func find(_ promise: Promise, _ words: String) {
+        found.append(Violation(promise, at: timeline.instant, words))
+    }
+
+    /// The number of a proxied call, which no other call has.
+    func nextCall() -> Int {
+        lastCall += 1
+        return lastCall
+    }
+
     func nextPermit() -> PermitNumber {
         lastPermit += 1
         return lastPermit
@@ -93,27 +107,5 @@ final class WorldState {
         guard fence >= highestFences[lock, default: 0] else { return false }
         highestFences[lock] = fence
         return true
-    }
-}
-
-/// A service that clients call. Most calls succeed; for a while many may fail or be slow.
-struct SimulatedUpstream {
-    struct Outcome {
-        var isOK: Bool
-        var milliseconds: Int64
-        var retryAfter: Int64?
-    }
-
-    /// The probability that a call fails.
-    var failing = 0.01
-    var isSlow = false
-
-    func call(random: inout SeededRandom) -> Outcome {
-        let isOK = !random.happens(failing)
-        let milliseconds = isSlow ? Int64.random(in: 150...400, using: &random) : Int64.random(in: 1...20, using: &random)
-        let asksForPause = !isOK && random.happens(0.05)
-        return Outcome(
-            isOK: isOK, milliseconds: milliseconds,
-            retryAfter: asksForPause ? Int64.random(in: 200...2000, using: &random) : nil)
     }
 }

@@ -1,0 +1,33 @@
+import Hiredis
+
+/// A client's connection to a sidecar, over which it sends commands. Replies come in the order of the commands.
+protocol ClientConnection: AnyObject {
+    /// Receives messages that answer no command.
+    var onPush: ([RedisReply]) -> Void { get set }
+    /// The connection was lost; not called when this side closes it.
+    var onLost: () -> Void { get set }
+    var isOpen: Bool { get }
+    var isClosed: Bool { get }
+
+    /// Sends a command. `completion` is called once.
+    func send(_ words: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void)
+    /// Sends all commands of `body` in one write.
+    func sendTogether(_ body: () -> Void)
+    /// Drops all calls: the client cannot match replies to its commands.
+    func giveUpOnReplies()
+    /// Closes this end, even with commands under way.
+    func close()
+}
+
+/// The reason why a command has no reply.
+enum ClientLoss: Error {
+    /// The command never left.
+    case notConnected
+    /// The command may have been carried out.
+    case answerLost
+}
+
+/// The protocol that a client speaks.
+enum ClientProtocol {
+    case resp2, resp3, http
+}

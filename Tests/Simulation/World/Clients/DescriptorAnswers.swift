@@ -1,0 +1,77 @@
+import InterlockCore
+import InterlockEnvoy
+import InterlockJudge
+import SwiftProtobuf
+
+extension DescriptorClient {
+    typealias Response = Envoy_Service_Ratelimit_V3_RateLimitResponse
+
+    /// Whether a call may end with this status: the sidecar cannot decide it, or goes down.
+    static func isRefusal(_ status: Int) -> Bool { status == 13 || status == 14 }
+
+    static func response(_ answer: GRPCWireConnection.Answer) -> Response? {
+        answer.message.flatMap { try? Response(serializedBytes: $0) }
+    }
+
+    /// The endings of a request's operations. Reports an answer that the service does not document.
+    func endings(of question: Question, _ answer: GRPCWireConnection.Answer, from sidecar: Int) -> [OperationEnding] {
+        func all(_ code: String) -> [OperationEnding] { question.rules.map { _ in .failed(code: code) } }
+        guard answer.status == 0 else {
+            if !Self.isRefusal(answer.status) { complain(of: "grpc-status \(answer.status)", from: sidecar) }
+            return all(answer.status == 14 ? "UNAVAILABLE" : "ERR")
+        }
+        guard let response = Self.response(answer) else {
+            complain(of: "its message is no RateLimitResponse", from: sidecar)
+            return all("?")
+        }
+        if let fault = fault(in: response, question) {
+            complain(of: "\(fault): \(response.textFormatString())", from: sidecar)
+            return all("?")
+        }
+        // What Redis takes after it was given up stays taken.
+        if Self.cause(in: response) == "redis" { return all("UNAVAILABLE") }
+        let isIndependent = rules[question.rules[0]].domain.isIndependent
+        return response.statuses.map { status in
+            if status.code == .overLimit { return .refused(.limited(retryAfter: status.resetAfter)) }
+            if response.overallCode == .overLimit, !isIndependent { return .refused(.other("another descriptor")) }
+            return .done(
+                .taken(
+                    limit: Int64(status.currentLimit.requestsPerUnit), remaining: Int64(status.limitRemaining),
+                    resetAfter: status.resetAfter))
+        }
+    }
+
+    private static func cause(in response: Response) -> String? {
+        response.responseHeadersToAdd.first { $0.key == "Interlock-Cause" }?.value
+    }
+
+    /// The contradiction in an answer; `nil`: there is none.
+    private func fault(in response: Response, _ question: Question) -> String? {
+        guard response.statuses.count == question.rules.count else {
+            return "\(response.statuses.count) statuses for \(question.rules.count) descriptors"
+        }
+        guard ([response.overallCode] + response.statuses.map(\.code)).allSatisfy({ $0 == .ok || $0 == .overLimit }) else {
+            return "an unknown code"
+        }
+        let isOver = response.overallCode == .overLimit
+        guard isOver == response.statuses.contains(where: { $0.code == .overLimit }) else {
+            return "overall_code contradicts the statuses"
+        }
+        let cause = Self.cause(in: response)
+        guard isOver ? ["limit", "local", "redis"].contains(cause) : cause == nil else {
+            return "Interlock-Cause is \(cause ?? "missing")"
+        }
+        guard cause != "redis" else { return nil }
+        for (rule, status) in zip(question.rules, response.statuses) {
+            guard status.hasCurrentLimit, Int64(status.currentLimit.requestsPerUnit) == rules[rule].limit.limit else {
+                return "current_limit is not \(rules[rule].limit.limit)"
+            }
+        }
+        return nil
+    }
+}
+
+extension DescriptorClient.Response.DescriptorStatus {
+    /// In milliseconds.
+    fileprivate var resetAfter: Int64 { durationUntilReset.seconds * 1000 + Int64(durationUntilReset.nanos) / 1_000_000 }
+}

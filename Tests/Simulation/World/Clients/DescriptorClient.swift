@@ -1,0 +1,198 @@
+import InterlockCore
+import InterlockEnvoy
+import InterlockJudge
+import SwiftProtobuf
+
+/// Asks Envoy's rate limit service about requests, as a proxy does: with one or more descriptors, one request after another or
+/// several at once. Each descriptor is an operation of its own, which takes from the rule that it meets.
+final class DescriptorClient: DoorClient {
+    typealias Request = Envoy_Service_Ratelimit_V3_RateLimitRequest
+
+    /// A request, and the operations that its descriptors are.
+    struct Question {
+        var rules: [Int]
+        var subjects: [Int?]
+        var cost: Int64
+        /// The history's number of the client of the first operation.
+        var number: Int
+    }
+
+    private static let method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+    private static let health = "/grpc.health.v1.Health/Check"
+
+    /// Those of all domains; a domain's stand together.
+    let rules: [DomainRule]
+    private let firstRule: Int
+    private let loop: SimulatedEventLoop
+    private var connection: GRPCWireConnection?
+
+    /// - Parameter number: the first of `LockClient.most`.
+    init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom) {
+        rules = world.profile.domainRules
+        firstRule = world.profile.firstDomainRule
+        loop = SimulatedEventLoop(timeline: world.timeline)
+        super.init(world: world, number: number, sidecars: sidecars, random: random)
+    }
+
+    override func act() {
+        switch random.unit() {
+        case ..<0.03: checkHealth()
+        case ..<0.06: askForNoLimit()
+        default: ask(questions())
+        }
+    }
+
+    /// Draws a request with several descriptors, or several requests with one.
+    private func questions() -> [Question] {
+        let first = Int.random(in: rules.indices, using: &random)
+        let cost: Int64 = random.happens(0.1) ? Int64.random(in: 2...3, using: &random) : 1
+        var chosen = [first]
+        if random.happens(0.4) {
+            let others = rules.indices.filter { $0 != first && rules[$0].domain.name == rules[first].domain.name }
+            chosen += others.shuffled(using: &random).prefix(Int.random(in: 0..<LockClient.most, using: &random))
+        } else if random.happens(0.4) {
+            // They meet in the sidecar's batches.
+            return (0..<Int.random(in: 2...LockClient.most, using: &random)).map {
+                Question(rules: chosen, subjects: [subject(of: first)], cost: cost, number: number + $0)
+            }
+        }
+        return [Question(rules: chosen, subjects: chosen.map(subject(of:)), cost: cost, number: number)]
+    }
+
+    private func subject(of rule: Int) -> Int? {
+        rules[rule].value == nil ? Int.random(in: 0..<world.profile.habits.tenants, using: &random) : nil
+    }
+
+    // MARK: Calls
+
+    /// The connection, which may still be connecting.
+    private var door: GRPCWireConnection {
+        if let connection, connection.takesCalls { return connection }
+        if connection != nil { moveOn() }
+        let made = GRPCWireConnection(
+            to: world.sidecars[sidecar], over: world.doors[sidecar], timeline: world.timeline, on: loop)
+        connection = made
+        return made
+    }
+
+    override func hangUp() {
+        let gone = connection
+        connection = nil
+        gone?.close()
+    }
+
+    /// Asks everything at once, and goes on when all is answered.
+    private func ask(_ questions: [Question]) {
+        var left = questions.count
+        for question in questions {
+            ask(question) { [self] in
+                left -= 1
+                guard left == 0 else { return }
+                forgetPlans()
+                rest()
+            }
+        }
+    }
+
+    private func ask(_ question: Question, then done: @escaping () -> Void) {
+        let (door, sidecar) = (door, sidecar)
+        for (index, rule) in question.rules.enumerated() {
+            let operation = Operation.take(
+                service: firstRule + rule, cost: question.cost, subject: question.subjects[index], wait: 0)
+            world.record(.invoked(client: question.number + index, sidecar: sidecar, operation))
+        }
+        var isOver = false
+        let end = { [world] (endings: [OperationEnding]) in
+            guard !isOver else { return }
+            isOver = true
+            for (index, ending) in endings.enumerated() { world.record(.ended(client: question.number + index, ending)) }
+            done()
+        }
+        let all = { (ending: OperationEnding) in question.rules.map { _ in ending } }
+        let call = door.call(Self.method, request(question)) { [weak self] result in
+            switch result {
+            case .success(let answer): end(self?.endings(of: question, answer, from: sidecar) ?? [])
+            case .failure(.notConnected): end(all(.failed(code: "not-connected")))
+            case .failure(.answerLost):
+                end(all(.unknown(reason: self?.connection === door ? "answer-lost" : OperationEnding.vanished)))
+            case .failure(.unreadable(let reason)):
+                self?.complain(of: reason, from: sidecar)
+                end(all(.unknown(reason: "answer-lost")))
+            }
+        }
+        if !isOver, random.happens(0.05) { leave(door, call) { end(all(.unknown(reason: OperationEnding.vanished))) } }
+        // Longer than the rules' patience.
+        world.timeline.plan(in: .milliseconds(WorldState.patience + 1000)) { [weak self] in
+            guard let self, !isOver else { return }
+            end(all(.unknown(reason: "timed-out")))
+            hangUp()
+        }
+    }
+
+    /// Gives a call up soon, as a proxy with a short deadline does, or closes the connection with all calls.
+    private func leave(_ door: GRPCWireConnection, _ call: Int, _ end: @escaping () -> Void) {
+        let closes = random.happens(0.3)
+        world.timeline.plan(in: .microseconds(Int64.random(in: 50...20_000, using: &random))) { [weak self] in
+            guard let self, connection === door else { return }
+            if closes { return hangUp() }
+            door.cancel(call)
+            end()
+        }
+    }
+
+    private func request(_ question: Question) -> Request {
+        var request = Request()
+        request.domain = rules[question.rules[0]].domain.name
+        if question.cost > 1 { request.hitsAddend = UInt32(question.cost) }
+        request.descriptors = zip(question.rules, question.subjects).map { rule, subject in
+            Self.descriptor(rules[rule].entry(subject: subject))
+        }
+        return request
+    }
+
+    private static func descriptor(_ entry: DescriptorEntry) -> Envoy_Extensions_Common_Ratelimit_V3_RateLimitDescriptor {
+        .with { $0.entries = [.with { ($0.key, $0.value) = (entry.key, entry.value) }] }
+    }
+
+    // MARK: Calls that take nothing
+
+    /// Asks a domain that is not configured, or with a descriptor that no rule meets: everything passes.
+    private func askForNoLimit() {
+        var request = Request()
+        request.domain = random.happens(0.5) ? "unknown" : rules[0].domain.name
+        let count = Int.random(in: 1...3, using: &random)
+        request.descriptors = (0..<count).map { Self.descriptor(DescriptorEntry(key: "unknown", value: "\($0)")) }
+        call(Self.method, request) { answer in
+            guard answer.status == 0, let response = Self.response(answer) else { return Self.isRefusal(answer.status) }
+            return response.overallCode == .ok && response.statuses.map(\.code) == Array(repeating: .ok, count: count)
+        }
+    }
+
+    private func checkHealth() {
+        let service = ["", "envoy.service.ratelimit.v3.RateLimitService", "unknown"][Int.random(in: 0...2, using: &random)]
+        call(Self.health, Grpc_Health_V1_HealthCheckRequest.with { $0.service = service }) { answer in
+            if service == "unknown", answer.status == 5 { return true }
+            guard answer.status == 0, service != "unknown", let message = answer.message else {
+                return Self.isRefusal(answer.status)
+            }
+            let status = try? Grpc_Health_V1_HealthCheckResponse(serializedBytes: message).status
+            return status == .serving || service.isEmpty && status == .notServing
+        }
+    }
+
+    /// Makes a call that the history does not have, and goes on when it is answered.
+    private func call(_ path: String, _ message: some Message, isGood: @escaping (GRPCWireConnection.Answer) -> Bool) {
+        let (door, sidecar) = (door, sidecar)
+        door.call(path, message) { [weak self] result in
+            switch result {
+            case .success(let answer):
+                if !isGood(answer) { self?.complain(of: "\(path) answers \(answer)", from: sidecar) }
+            case .failure(.unreadable(let reason)): self?.complain(of: "\(path): \(reason)", from: sidecar)
+            case .failure: break
+            }
+            self?.forgetPlans()
+            self?.rest()
+        }
+        plan(after: .milliseconds(WorldState.patience + 1000)) { [self] in hangUp() }
+    }
+}

@@ -1,0 +1,263 @@
+import InterlockHTTP
+import NIOCore
+import NIOHPACK
+import NIOHTTP2
+import SwiftProtobuf
+
+/// A client's gRPC connection to a sidecar, over HTTP/2 with prior knowledge. Several calls may be under way.
+final class GRPCWireConnection {
+    /// The reason why a call has no answer.
+    enum Loss: Error {
+        /// The sidecar did not begin the call.
+        case notConnected
+        /// The call may have been carried out.
+        case answerLost
+        /// The frames are no answer of gRPC.
+        case unreadable(String)
+    }
+
+    /// The status of a call, and its message, if the status is 0.
+    typealias Answer = (status: Int, message: [UInt8]?)
+
+    private enum State {
+        case connecting
+        case open
+        /// The sidecar takes no further call.
+        case leaving
+        case closed
+    }
+
+    private struct Call {
+        var stream: HTTP2StreamID
+        var reader = GRPCAnswerReader()
+        var completion: (Result<Answer, Loss>) -> Void
+    }
+
+    /// Received bytes after which the sidecar may send more.
+    private static let windowStep = 16 * 1024
+
+    private let loop: SimulatedEventLoop
+    private let wire: Wire
+    private let channel: SimulatedChannel
+    private let frames = GRPCFrames()
+    private var state = State.connecting
+    /// Under way, in the order of their streams.
+    private var calls: [Call] = []
+    private var unsent: [(stream: HTTP2StreamID, path: String, message: ByteBuffer)] = []
+    private var lastStream = -1
+    /// Bytes that the connection's window lacks.
+    private var consumed = 0
+    /// The connection was lost; not called when this side closes it.
+    var onLost: () -> Void = {}
+
+    /// Connects. Calls that are made meanwhile leave once the connection stands.
+    /// - Parameter loop: the client's; must live as long as its world.
+    init(to sidecar: SidecarHost, over path: Path, timeline: WorldTimeline, on loop: SimulatedEventLoop) {
+        self.loop = loop
+        wire = Wire(timeline: timeline, path: path)
+        channel = SimulatedChannel(over: wire, on: loop)
+        frames.connection = self
+        timeline.plan(in: path.draw()) { [self] in
+            guard state == .connecting else { return }
+            guard sidecar.accept(wire, at: .grpc) else {
+                timeline.plan(in: path.draw()) { [self] in lost(.notConnected) }
+                return
+            }
+            begin()
+        }
+    }
+
+    /// Whether calls leave at once.
+    var isOpen: Bool { state == .open }
+    /// Whether a call may be made.
+    var takesCalls: Bool { state == .connecting || state == .open }
+
+    private func begin() {
+        state = .open
+        loop.enter {
+            // Cannot fail: the channel and its handlers are new.
+            try? channel.pipeline.syncOperations.addHandlers(
+                NIOHTTP2Handler(
+                    mode: .client, frameDelegate: frames,
+                    connectionConfiguration: HTTPProtocol.connection([HTTP2Setting(parameter: .enablePush, value: 0)]),
+                    streamConfiguration: HTTPProtocol.streams(mostResets: 1_000_000)), frames)
+            channel.activate()
+            for call in unsent { send(call.stream, call.path, call.message) }
+        }
+        unsent = []
+    }
+
+    // MARK: Calls
+
+    /// Calls a method with one message. `completion` is called once, unless the call is canceled.
+    /// - Parameter path: `/package.Service/Method`.
+    /// - Returns: the call's number, by which it is canceled.
+    @discardableResult
+    func call(_ path: String, _ message: some Message, completion: @escaping (Result<Answer, Loss>) -> Void) -> Int {
+        lastStream += 2
+        guard takesCalls, let bytes = try? message.serializedBytes() as [UInt8] else {
+            completion(.failure(.notConnected))
+            return lastStream
+        }
+        let stream = HTTP2StreamID(lastStream)
+        calls.append(Call(stream: stream, completion: completion))
+        var buffer = ByteBuffer()
+        buffer.writeInteger(UInt8(0))
+        buffer.writeInteger(UInt32(bytes.count))
+        buffer.writeBytes(bytes)
+        if state == .open {
+            loop.enter { send(stream, path, buffer) }
+        } else {
+            unsent.append((stream, path, buffer))
+        }
+        return lastStream
+    }
+
+    /// Gives a call up. The sidecar is told.
+    func cancel(_ number: Int) {
+        let stream = HTTP2StreamID(number)
+        unsent.removeAll { $0.stream == stream }
+        guard let index = calls.firstIndex(where: { $0.stream == stream }) else { return }
+        calls.remove(at: index)
+        guard state != .connecting else { return }
+        loop.enter {
+            frames.write(.rstStream(.cancel), stream)
+            frames.flush()
+        }
+        closeIfLeft()
+    }
+
+    /// Closes this end, even with calls under way.
+    func close() {
+        guard state != .closed else { return }
+        shut()
+        fail(.answerLost)
+    }
+
+    private func send(_ stream: HTTP2StreamID, _ path: String, _ message: ByteBuffer) {
+        let fields = HPACKHeaders([
+            (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "localhost:7381"),
+            ("content-type", "application/grpc"), ("te", "trailers"),
+        ])
+        frames.write(.headers(.init(headers: fields)), stream)
+        frames.write(.data(.init(data: .byteBuffer(message), endStream: true)), stream)
+        frames.flush()
+    }
+
+    // MARK: Answers
+
+    fileprivate func received(_ frame: HTTP2Frame) {
+        switch frame.payload {
+        case .headers(let head):
+            read(frame.streamID) { reader throws(GRPCAnswerReader.Unreadable) in
+                try reader.read(head.headers, isLast: head.endStream)
+            }
+        case .data(let data):
+            guard case .byteBuffer(let bytes) = data.data else { return }
+            replenish(bytes.readableBytes)
+            read(frame.streamID) { reader throws(GRPCAnswerReader.Unreadable) in
+                try reader.read(bytes, isLast: data.endStream)
+            }
+        case .rstStream(let code): end(frame.streamID, .failure(code == .refusedStream ? .notConnected : .answerLost))
+        case .goAway(let last, _, _):
+            guard state == .open else { return }
+            state = .leaving
+            let refused = calls.map(\.stream).filter { $0 > last }
+            for stream in refused { end(stream, .failure(.notConnected)) }
+            closeIfLeft()
+        default: break
+        }
+    }
+
+    private func read(_ stream: HTTP2StreamID, _ body: (inout GRPCAnswerReader) throws(GRPCAnswerReader.Unreadable) -> Answer?) {
+        guard let index = calls.firstIndex(where: { $0.stream == stream }) else { return }
+        do throws(GRPCAnswerReader.Unreadable) {
+            guard let answer = try body(&calls[index].reader) else { return }
+            end(stream, .success(answer))
+        } catch {
+            end(stream, .failure(.unreadable(error.reason)))
+        }
+    }
+
+    fileprivate func streamClosed(_ stream: HTTP2StreamID) { end(stream, .failure(.answerLost)) }
+
+    private func end(_ stream: HTTP2StreamID, _ result: Result<Answer, Loss>) {
+        guard let index = calls.firstIndex(where: { $0.stream == stream }) else { return }
+        calls.remove(at: index).completion(result)
+        closeIfLeft()
+    }
+
+    private func replenish(_ count: Int) {
+        consumed += count
+        guard consumed >= Self.windowStep, state != .closed else { return }
+        frames.write(.windowUpdate(windowSizeIncrement: consumed), .rootStream)
+        frames.flush()
+        consumed = 0
+    }
+
+    // MARK: Ends
+
+    private func closeIfLeft() {
+        if state == .leaving, calls.isEmpty { shut() }
+    }
+
+    private func shut() {
+        let wasConnecting = state == .connecting
+        state = .closed
+        if !wasConnecting { loop.enter { channel.close(promise: nil) } }
+    }
+
+    /// The sidecar has ended the connection, or its bytes cannot be read.
+    fileprivate func lost(_ loss: Loss) {
+        guard state != .closed else { return }
+        shut()
+        fail(loss)
+        onLost()
+    }
+
+    private func fail(_ loss: Loss) {
+        let failed = calls
+        (calls, unsent) = ([], [])
+        for call in failed { call.completion(.failure(loss)) }
+    }
+}
+
+/// Passes frames between HTTP/2 and its connection.
+private final class GRPCFrames: ChannelInboundHandler, NIOHTTP2FrameDelegate {
+    typealias InboundIn = HTTP2Frame
+    typealias OutboundOut = HTTP2Frame
+
+    weak var connection: GRPCWireConnection?
+    private var context: ChannelHandlerContext?
+    /// The code with which this side has given the connection up.
+    private var breakage: HTTP2ErrorCode?
+
+    func write(_ payload: HTTP2Frame.FramePayload, _ stream: HTTP2StreamID) {
+        context?.write(wrapOutboundOut(HTTP2Frame(streamID: stream, payload: payload)), promise: nil)
+    }
+
+    func flush() { context?.flush() }
+
+    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+
+    func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) { connection?.received(unwrapInboundIn(data)) }
+
+    func channelInactive(context: ChannelHandlerContext) { connection?.lost(.answerLost) }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        guard let closed = event as? StreamClosedEvent, closed.reason != nil else { return }
+        connection?.streamClosed(closed.streamID)
+    }
+
+    func wroteFrame(_ frame: HTTP2Frame) {
+        if case .goAway(_, let code, _) = frame.payload, code != .noError { breakage = code }
+    }
+
+    /// An error that HTTP/2 does not give the connection up for concerns a stream that is over.
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        guard let breakage else { return }
+        connection?.lost(.unreadable("\(breakage): \(error)"))
+    }
+}

@@ -1,0 +1,70 @@
+import Hiredis
+import NIOCore
+
+/// A client's connection to a sidecar's HTTP API. Sends each command as a request, and reads its answer as the reply of the
+/// RESP API.
+final class HTTPCommandConnection: ClientConnection {
+    private let connection: HTTPWireConnection
+    /// Receives descriptions of answers that the API does not allow.
+    private let complain: (String) -> Void
+    /// The requests of a write that is being put together.
+    private var together: ByteBuffer?
+    /// Rises when all calls are dropped.
+    private var era = 0
+
+    /// HTTP has no pushes.
+    var onPush: ([RedisReply]) -> Void = { _ in }
+    var onLost: () -> Void = {}
+
+    init(to sidecar: SidecarHost, over path: Path, timeline: WorldTimeline, complain: @escaping (String) -> Void) {
+        connection = HTTPWireConnection(to: sidecar, over: path, timeline: timeline)
+        self.complain = complain
+        connection.onLost = { [weak self] in self?.onLost() }
+    }
+
+    var isOpen: Bool { connection.isOpen }
+    var isClosed: Bool { connection.isClosed }
+
+    func send(_ words: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void) {
+        let request = HTTPCommand(words)
+        let bytes = request.bytes
+        let era = era
+        let isAlone = together?.writeImmutableBuffer(bytes) == nil
+        connection.send(isAlone ? bytes : ByteBuffer()) { [weak self] result in
+            guard let self, self.era == era else { return }
+            completion(reply(request, result))
+        }
+    }
+
+    func sendTogether(_ body: () -> Void) {
+        together = ByteBuffer()
+        body()
+        guard let bytes = together else { return }
+        together = nil
+        connection.write(bytes)
+    }
+
+    func giveUpOnReplies() { era += 1 }
+
+    func close() { connection.close() }
+
+    private func reply(
+        _ request: HTTPCommand, _ result: Result<HTTPWireAnswer, HTTPWireConnection.Loss>
+    ) -> Result<RedisReply, ClientLoss> {
+        switch result {
+        case .success(let answer):
+            do throws(HTTPMisanswer) {
+                return .success(try request.reply(to: answer))
+            } catch {
+                let body = String(decoding: answer.body, as: UTF8.self)
+                complain("\(request.name): \(error.reason), in answer \(answer.status) \(body)")
+                return .success(.error(RedisError(.server(ServerCondition(rawValue: "ERR")), "ERR \(error.reason)")))
+            }
+        case .failure(.notConnected): return .failure(.notConnected)
+        case .failure(.answerLost): return .failure(.answerLost)
+        case .failure(.unreadable(let reason)):
+            complain("\(request.name): \(reason)")
+            return .failure(.answerLost)
+        }
+    }
+}

@@ -1,0 +1,211 @@
+import FoundationEssentials
+import Hiredis
+
+/// An answer that the HTTP API does not document.
+struct HTTPMisanswer: Error {
+    var reason: String
+}
+
+extension HTTPCommand {
+    /// Reads the answer as the reply that the RESP API would have given.
+    func reply(to answer: HTTPWireAnswer) throws(HTTPMisanswer) -> RedisReply {
+        guard answer.informational.isEmpty else { throw HTTPMisanswer(reason: "informational responses were not asked for") }
+        switch (kind, answer.status) {
+        case (.acquire(let lock), 201): return try Self.json(LeaseBody.self, answer).reply(of: lock)
+        case (.acquireAll(let locks), 201): return try Self.json(LeasesBody.self, answer).reply(of: locks)
+        case (.renew, 200): return .integer(try Self.json(RenewedBody.self, answer).valid_ms)
+        case (.release, 204):
+            guard answer.body.isEmpty else { throw HTTPMisanswer(reason: "an answer without content has a body") }
+            return .integer(1)
+        case (.grants, 200):
+            _ = try Self.json(GrantsBody.self, answer)
+            return .array([])
+        case (.take, 200): return try Self.json(TakenBody.self, answer).reply(isLimited: false, answer)
+        case (.permit, 201):
+            let body = try Self.json(PermitBody.self, answer)
+            return .array([.integer(1), Self.bulk(body.permit), Self.bulk(body.state), .integer(-1)])
+        case (.report, 200): return Self.bulk(try Self.json(StateBody.self, answer).state)
+        case (.ping(let word), 200):
+            guard try Self.json(StatusBody.self, answer).status == "alive" else { throw HTTPMisanswer(reason: "it is not alive") }
+            return Self.bulk(word)
+        case (_, 400...): return try problem(answer)
+        default: throw HTTPMisanswer(reason: "this status is none of its answers")
+        }
+    }
+
+    private func problem(_ answer: HTTPWireAnswer) throws(HTTPMisanswer) -> RedisReply {
+        let body = try Self.json(ProblemBody.self, answer, as: "application/problem+json")
+        try body.check(answer)
+        switch (kind, body.code) {
+        case (.acquire, "held"), (.acquireAll, "held"), (.renew, "lost"): return .null
+        case (.release, "lost"): return .integer(0)
+        case (.take, "limited"):
+            return try Self.json(TakenBody.self, answer, as: "application/problem+json").reply(isLimited: true, answer)
+        case (.permit, "limited"), (.permit, "open"), (.permit, "busy"):
+            guard let state = body.state, let retryAfter = body.retry_after_ms, body.reason == body.code else {
+                throw HTTPMisanswer(reason: "a refused permit has no reason, state or retry_after_ms")
+            }
+            return .array([.integer(0), Self.bulk(body.code), Self.bulk(state), .integer(retryAfter)])
+        default: return try body.error
+        }
+    }
+
+    fileprivate static func bulk(_ text: String) -> RedisReply { .bulk(Array(text.utf8)) }
+
+    private static func json<Body: Decodable>(
+        _ type: Body.Type, _ answer: HTTPWireAnswer, as mediaType: String = "application/json"
+    ) throws(HTTPMisanswer) -> Body {
+        guard answer["content-type"] == mediaType else {
+            throw HTTPMisanswer(reason: "its Content-Type is \(answer["content-type"] ?? "missing"), not \(mediaType)")
+        }
+        do {
+            return try JSONDecoder().decode(type, from: Data(answer.body))
+        } catch {
+            throw HTTPMisanswer(reason: "its body is no \(type)")
+        }
+    }
+}
+
+// The bodies of answers, with the documented fields.
+
+private struct LeaseBody: Decodable {
+    var name: String
+    var token: String
+    var fence: Int64
+    var valid_ms: Int64
+
+    func reply(of lock: String) throws(HTTPMisanswer) -> RedisReply {
+        guard name == lock else { throw HTTPMisanswer(reason: "it grants another lock") }
+        return .array([HTTPCommand.bulk(token), .integer(fence), .integer(valid_ms)])
+    }
+}
+
+private struct LeasesBody: Decodable {
+    var leases: [LeaseBody]
+
+    func reply(of locks: [String]) throws(HTTPMisanswer) -> RedisReply {
+        guard leases.map(\.name) == locks else { throw HTTPMisanswer(reason: "it grants other locks") }
+        return .array(
+            leases.map {
+                .array([HTTPCommand.bulk($0.name), HTTPCommand.bulk($0.token), .integer($0.fence), .integer($0.valid_ms)])
+            })
+    }
+}
+
+private struct RenewedBody: Decodable {
+    var valid_ms: Int64
+}
+
+private struct GrantsBody: Decodable {
+    struct Grant: Decodable {
+        var name: String
+        var mode: String
+        var fence: Int64
+        var granted_ms: Int64
+        var waited_ms: Int64
+    }
+
+    var grants: [Grant]
+}
+
+private struct TakenBody: Decodable {
+    var limit: Int64
+    var limited: Bool
+    var name: String?
+    var remaining: Int64
+    var reset_after_ms: Int64
+    var retry_after_ms: Int64
+
+    func reply(isLimited: Bool, _ answer: HTTPWireAnswer) throws(HTTPMisanswer) -> RedisReply {
+        guard limited == isLimited else { throw HTTPMisanswer(reason: "limited contradicts the status") }
+        if let name {
+            guard answer["ratelimit"]?.hasPrefix("\"\(name)\";r=\(max(0, remaining));t=") ?? false else {
+                throw HTTPMisanswer(reason: "RateLimit is \(answer["ratelimit"] ?? "missing")")
+            }
+            // The whole limit, of which a sidecar without Redis grants its part.
+            guard answer["ratelimit-policy"]?.contains("\"\(name)\";q=") ?? false else {
+                throw HTTPMisanswer(reason: "RateLimit-Policy is \(answer["ratelimit-policy"] ?? "missing")")
+            }
+        }
+        return .array([
+            .integer(isLimited ? 1 : 0), .integer(limit), .integer(remaining), .integer(retry_after_ms), .integer(reset_after_ms),
+        ])
+    }
+}
+
+private struct PermitBody: Decodable {
+    var permit: String
+    var state: String
+}
+
+private struct StateBody: Decodable {
+    var state: String
+}
+
+private struct StatusBody: Decodable {
+    var status: String
+}
+
+/// A problem (RFC 9457), with the further members of a refused permit.
+private struct ProblemBody: Decodable {
+    var code: String
+    var status: Int
+    var type: String
+    var title: String
+    var detail: String
+    var reason: String?
+    var state: String?
+    var retry_after_ms: Int64?
+
+    /// Checks the members that all problems have, and `Retry-After`.
+    func check(_ answer: HTTPWireAnswer) throws(HTTPMisanswer) {
+        guard status == answer.status, status == documentedStatus else {
+            throw HTTPMisanswer(reason: "the status of \(code) is \(status)")
+        }
+        guard type == "urn:interlock:error:\(code)", !title.isEmpty, !detail.isEmpty else {
+            throw HTTPMisanswer(reason: "its type is \(type), its title \(title.debugDescription)")
+        }
+        guard answer["retry-after"] == documentedRetry else {
+            throw HTTPMisanswer(reason: "its Retry-After is \(answer["retry-after"] ?? "missing")")
+        }
+    }
+
+    private var documentedStatus: Int? {
+        switch code {
+        case "invalid": 400
+        case "unknown_service": 404
+        case "held": 409
+        case "lost": 410
+        case "limited": 429
+        case "internal": 500
+        case "open", "busy", "unavailable", "unreplicated": 503
+        default: nil
+        }
+    }
+
+    private var documentedRetry: String? {
+        switch code {
+        case "unavailable", "unreplicated": return "1"
+        case "limited", "open", "busy":
+            guard let retry_after_ms, retry_after_ms >= 0 else { return nil }
+            return "\(max(1, (retry_after_ms + 999) / 1000))"
+        default: return nil
+        }
+    }
+
+    /// The error that the RESP API gives.
+    var error: RedisReply {
+        get throws(HTTPMisanswer) {
+            let word =
+                switch code {
+                case "invalid": "INVALID"
+                case "unknown_service": "UNKNOWN"
+                case "unavailable": "UNAVAILABLE"
+                case "unreplicated": "UNREPLICATED"
+                case "internal": "ERR"
+                default: throw HTTPMisanswer(reason: "\(code) is none of its problems")
+                }
+            return .error(RedisError(.server(ServerCondition(rawValue: word)), "\(word) \(detail)"))
+        }
+    }
+}

@@ -1,0 +1,309 @@
+import NIOCore
+
+/// A client's HTTP/1.1 connection to a sidecar: one request at a time, or several in a row. Answers come in the order of
+/// the requests.
+final class HTTPWireConnection {
+    /// The reason why there is no whole answer.
+    enum Loss: Error {
+        /// The request never left.
+        case notConnected
+        /// The request may have been carried out; holds the part of its answer that came.
+        case answerLost(HTTPWireAnswer?)
+        /// The bytes are no HTTP answer, or answer no request.
+        case unreadable(String)
+    }
+
+    private enum State {
+        case connecting
+        case open
+        case closed
+    }
+
+    private let wire: Wire
+    private var state = State.connecting
+    private var reader = HTTPAnswerReader()
+    private var waiting: [(isHead: Bool, completion: (Result<HTTPWireAnswer, Loss>) -> Void)] = []
+    private var unsent: [ByteBuffer] = []
+    /// The requests of a write that is being put together.
+    private var together: ByteBuffer?
+    /// An informational response to the oldest request has come.
+    var onInformational: (Int) -> Void = { _ in }
+    /// Bytes have come that answer no request.
+    var onStrayBytes: () -> Void = {}
+    /// The connection was lost; not called when this side closes it.
+    var onLost: () -> Void = {}
+
+    /// Connects. Requests that are sent meanwhile leave once the connection stands.
+    init(to sidecar: SidecarHost, over path: Path, timeline: WorldTimeline) {
+        wire = Wire(timeline: timeline, path: path)
+        wire.near.onBytes = { [weak self] in self?.receive($0) }
+        wire.near.onEnd = { [weak self] in self?.ended() }
+        timeline.plan(in: path.draw()) { [self] in
+            guard state == .connecting else { return }
+            guard sidecar.accept(wire, at: .http) else {
+                timeline.plan(in: path.draw()) { [self] in ended() }
+                return
+            }
+            state = .open
+            for bytes in unsent { wire.send(bytes, to: wire.far) }
+            unsent = []
+        }
+    }
+
+    var isOpen: Bool { state == .open }
+    var isClosed: Bool { state == .closed }
+    /// Whether every request has its answer.
+    var isIdle: Bool { waiting.isEmpty }
+
+    /// Sends a request, of which `bytes` may be the head or the whole. `completion` is called once.
+    func send(_ bytes: ByteBuffer, isHead: Bool = false, completion: @escaping (Result<HTTPWireAnswer, Loss>) -> Void) {
+        guard state != .closed else { return completion(.failure(.notConnected)) }
+        waiting.append((isHead, completion))
+        if waiting.count == 1 { reader.begin(isHead: isHead) }
+        write(bytes)
+    }
+
+    /// Sends everything that `body` sends in one write.
+    func sendTogether(_ body: () -> Void) {
+        together = ByteBuffer()
+        body()
+        guard let bytes = together else { return }
+        together = nil
+        write(bytes)
+    }
+
+    /// Sends more of the last request.
+    func write(_ bytes: ByteBuffer) {
+        guard together?.writeImmutableBuffer(bytes) == nil else { return }
+        switch state {
+        case .connecting: unsent.append(bytes)
+        case .open: wire.send(bytes, to: wire.far)
+        case .closed: break
+        }
+    }
+
+    /// Closes this end, even with requests under way.
+    func close() {
+        guard state != .closed else { return }
+        let wasOpen = state == .open
+        state = .closed
+        if wasOpen { wire.close(to: wire.far) }
+        fail { .answerLost($0) }
+    }
+
+    private func receive(_ bytes: ByteBuffer) {
+        guard state == .open else { return }
+        reader.append(bytes.readableBytesView)
+        do throws(HTTPAnswerReader.Unreadable) {
+            while state == .open {
+                guard !waiting.isEmpty || !reader.hasBytes else {
+                    throw HTTPAnswerReader.Unreadable(reason: "bytes come behind the last answer")
+                }
+                let answer = try reader.next()
+                for status in reader.takeInformational() { onInformational(status) }
+                guard let answer, state == .open else { return }
+                answered(answer)
+            }
+        } catch {
+            state = .closed
+            wire.close(to: wire.far)
+            if waiting.isEmpty { onStrayBytes() }
+            fail { _ in .unreadable(error.reason) }
+            onLost()
+        }
+    }
+
+    private func answered(_ answer: HTTPWireAnswer) {
+        guard !waiting.isEmpty else { return }
+        let completion = waiting.removeFirst().completion
+        if let next = waiting.first { reader.begin(isHead: next.isHead) }
+        let isLast = state == .open && answer.endsConnection
+        if isLast {
+            state = .closed
+            wire.close(to: wire.far)
+        }
+        completion(.success(answer))
+        guard isLast else { return }
+        fail { .answerLost($0) }
+        onLost()
+    }
+
+    private func ended() {
+        guard state != .closed else { return }
+        let wasOpen = state == .open
+        if wasOpen, let answer = reader.end() { answered(answer) }
+        guard state != .closed else { return }
+        state = .closed
+        fail { wasOpen ? .answerLost($0) : .notConnected }
+        onLost()
+    }
+
+    private func fail(_ loss: (HTTPWireAnswer?) -> Loss) {
+        let failed = waiting
+        waiting = []
+        let part = reader.part
+        for (index, call) in failed.enumerated() { call.completion(.failure(loss(index == 0 ? part : nil))) }
+    }
+}
+
+/// An answer as it came over the wire.
+struct HTTPWireAnswer {
+    var status = 0
+    /// With names in lower case.
+    var fields: [(name: String, value: String)] = []
+    var body: [UInt8] = []
+    /// The statuses of the informational responses before it.
+    var informational: [Int] = []
+
+    /// Whether the sidecar closes the connection behind it.
+    var endsConnection: Bool { self["connection"]?.lowercased().contains("close") ?? false }
+
+    /// The first value of a field; `name` is in lower case.
+    subscript(name: String) -> String? { fields.first { $0.name == name }?.value }
+}
+
+/// Reads answers of HTTP/1.1 incrementally, and strictly.
+struct HTTPAnswerReader {
+    struct Unreadable: Error {
+        var reason: String
+    }
+
+    private enum Stage {
+        case head
+        case counted(left: Int)
+        case chunkSize
+        case chunk(left: Int)
+        case chunkEnd
+        case trailers
+        case untilClose
+    }
+
+    private var bytes: [UInt8] = []
+    private var start = 0
+    private var stage = Stage.head
+    private var answer = HTTPWireAnswer()
+    private var isHead = false
+    private var newInformational: [Int] = []
+
+    /// Whether bytes have come that belong to no answer so far.
+    var hasBytes: Bool { start < bytes.count }
+    /// The part of the present answer that has come; `nil` before its head.
+    var part: HTTPWireAnswer? { answer.status == 0 ? nil : answer }
+
+    mutating func append(_ more: some Sequence<UInt8>) { bytes.append(contentsOf: more) }
+
+    /// The next answer belongs to a request with this method.
+    mutating func begin(isHead: Bool) { self.isHead = isHead }
+
+    /// The statuses of the informational responses since the last call.
+    mutating func takeInformational() -> [Int] {
+        defer { newInformational = [] }
+        return newInformational
+    }
+
+    /// The connection has ended. Returns the answer that ends with it.
+    mutating func end() -> HTTPWireAnswer? {
+        guard case .untilClose = stage else { return nil }
+        return finish()
+    }
+
+    private mutating func finish() -> HTTPWireAnswer {
+        defer {
+            answer = HTTPWireAnswer()
+            stage = .head
+        }
+        return answer
+    }
+
+    private mutating func line() -> String? {
+        guard let end = bytes[start...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
+        let line = bytes[start..<(end > start && bytes[end - 1] == UInt8(ascii: "\r") ? end - 1 : end)]
+        start = end + 1
+        return String(decoding: line, as: UTF8.self)
+    }
+
+    private mutating func take(_ most: Int) -> Int {
+        let count = min(most, bytes.count - start)
+        answer.body.append(contentsOf: bytes[start..<(start + count)])
+        start += count
+        return count
+    }
+
+    /// The next whole answer; `nil` if more bytes are needed.
+    mutating func next() throws(Unreadable) -> HTTPWireAnswer? {
+        while true {
+            switch stage {
+            case .head:
+                guard let answer = try head() else { return nil }
+                if let answer { return answer }
+            case .counted(let left):
+                let rest = left - take(left)
+                stage = .counted(left: rest)
+                guard rest == 0 else { return nil }
+                return finish()
+            case .chunkSize:
+                guard let line = line() else { return nil }
+                guard let size = Int(line, radix: 16) else {
+                    throw Unreadable(reason: "a chunk begins with \(line.debugDescription)")
+                }
+                stage = size == 0 ? .trailers : .chunk(left: size)
+            case .chunk(let left):
+                let rest = left - take(left)
+                stage = rest == 0 ? .chunkEnd : .chunk(left: rest)
+                if rest > 0 { return nil }
+            case .chunkEnd:
+                guard let line = line() else { return nil }
+                guard line.isEmpty else { throw Unreadable(reason: "a chunk ends with \(line.debugDescription)") }
+                stage = .chunkSize
+            case .trailers:
+                guard let line = line() else { return nil }
+                if line.isEmpty { return finish() }
+                answer.fields.append(try Self.field(line))
+            case .untilClose:
+                _ = take(.max)
+                return nil
+            }
+        }
+    }
+
+    private static func field(_ line: String) throws(Unreadable) -> (name: String, value: String) {
+        guard let colon = line.firstIndex(of: ":") else { throw Unreadable(reason: "no field: \(line.debugDescription)") }
+        let value = line[line.index(after: colon)...].drop { $0 == " " }
+        return (line[..<colon].lowercased(), String(value))
+    }
+
+    /// Reads a head, if all of it has come. Returns the answer if that is all of it; `.some(nil)`: more follows.
+    private mutating func head() throws(Unreadable) -> HTTPWireAnswer?? {
+        let end: [UInt8] = Array("\r\n\r\n".utf8)
+        guard bytes.count - start >= 4,
+            (start...(bytes.count - 4)).contains(where: { bytes[$0..<($0 + 4)].elementsEqual(end) })
+        else { return nil }
+        let words = (line() ?? "").split(separator: " ")
+        guard words.count >= 2, words[0].hasPrefix("HTTP/1."), let status = Int(words[1]) else {
+            throw Unreadable(reason: "no status line: \(words.joined(separator: " ").debugDescription)")
+        }
+        var fields: [(name: String, value: String)] = []
+        while let line = line(), !line.isEmpty { fields.append(try Self.field(line)) }
+        if start > 4096 {
+            bytes.removeFirst(start)
+            start = 0
+        }
+        if (100..<200).contains(status), status != 101 {
+            answer.informational.append(status)
+            newInformational.append(status)
+            return .some(nil)
+        }
+        answer.status = status
+        answer.fields = fields
+        if isHead || status == 204 || status == 304 || status == 101 { return finish() }
+        if answer["transfer-encoding"] == "chunked" {
+            stage = .chunkSize
+        } else if let length = answer["content-length"] {
+            guard let count = Int(length) else { throw Unreadable(reason: "Content-Length is \(length)") }
+            stage = .counted(left: count)
+        } else {
+            stage = .untilClose
+        }
+        return .some(nil)
+    }
+}

@@ -1,0 +1,165 @@
+import InterlockCore
+import InterlockJudge
+import NIOCore
+
+/// Calls services through the guarded proxy: one call at a time, or a few in one write.
+final class ProxyClient: ServiceClient {
+    /// A call under way.
+    private final class Underway {
+        let call: ProxyCall
+        /// Its number in the history.
+        let client: Int
+        var unsent: ArraySlice<ByteBuffer>
+        /// Whether the rest of the body may be sent.
+        var isSending = false
+        var isOver = false
+
+        init(_ call: ProxyCall, client: Int) {
+            self.call = call
+            self.client = client
+            unsent = call.bodyWrites[...]
+        }
+    }
+
+    /// The most calls in one write, which all have numbers of their own in the history.
+    private static let most = 3
+    /// Within this many milliseconds a whole write of calls is answered: less than the rules' patience.
+    private static let longest: Int64 = 2700
+    /// Milliseconds after which a client sends its body without the sidecar's consent.
+    private static let longestConsent: Int64 = 150
+
+    private var http: HTTPWireConnection?
+    private var underway: [Underway] = []
+
+    override func act() {
+        let place = Int.random(in: services.indices, using: &random)
+        guard let upstream = world.profile.apis.proxied[place].upstream else { return rest() }
+        // Unlimited calls end by their idle timeouts.
+        let total = (upstream.totalTimeout ?? .seconds(2)).wholeMilliseconds
+        let most = max(1, min(Self.most, Int(Self.longest / max(1, total))))
+        let count = random.happens(0.2) ? Int.random(in: 1...most, using: &random) : 1
+        call(place, count: count)
+        leaveLater(upTo: total)
+        let limit = total * Int64(count) + WorldState.patience + 1000
+        let calls = underway
+        world.timeline.plan(in: .milliseconds(limit)) { [weak self] in self?.giveUp(on: calls) }
+    }
+
+    /// Begins `count` calls in one write.
+    private func call(_ place: Int, count: Int) {
+        let connection = connection()
+        let calls = (0..<count).map { index in
+            let call = ProxyCall(
+                world.nextCall(), service: services[place], tenant: world.profile.habits.tenant(&random), isSimple: count > 1,
+                random: &random)
+            return Underway(call, client: number + index)
+        }
+        underway = calls
+        for call in calls {
+            world.record(.invoked(client: call.client, sidecar: sidecar, .proxied(service: firstService + place)))
+        }
+        connection.onInformational = { [weak self] status in
+            guard status == 100, let call = calls.first(where: { !$0.isOver }) else { return }
+            self?.sendBody(of: call)
+        }
+        connection.sendTogether {
+            for call in calls { send(call, over: connection) }
+        }
+    }
+
+    // MARK: Requests
+
+    private func connection() -> HTTPWireConnection {
+        if let http, !http.isClosed { return http }
+        if http != nil { moveOn() }
+        let made = HTTPWireConnection(to: world.sidecars[sidecar], over: world.doors[sidecar], timeline: world.timeline)
+        made.onStrayBytes = { [weak self, sidecar] in
+            guard let self else { return }
+            world.find(.bytes, "client \(number) at sidecar \(sidecar) got bytes behind an answer")
+        }
+        http = made
+        return made
+    }
+
+    private func send(_ call: Underway, over connection: HTTPWireConnection) {
+        connection.send(call.call.head, isHead: call.call.method == .head) { [weak self] result in
+            self?.finish(call, result, over: connection)
+        }
+        guard call.call.awaitsContinue else { return sendBody(of: call) }
+        plan(after: .milliseconds(Self.longestConsent)) { [weak self] in self?.sendBody(of: call) }
+    }
+
+    /// Begins to send the body, in parts.
+    private func sendBody(of call: Underway) {
+        guard !call.isSending else { return }
+        call.isSending = true
+        sendMore(of: call)
+    }
+
+    private func sendMore(of call: Underway) {
+        guard !call.isOver, let http, let part = call.unsent.popFirst() else { return }
+        http.write(part)
+        guard !call.unsent.isEmpty else { return }
+        plan(after: .milliseconds(Int64.random(in: 0...30, using: &random))) { [weak self] in self?.sendMore(of: call) }
+    }
+
+    // MARK: Ends
+
+    private func finish(
+        _ call: Underway, _ result: Result<HTTPWireAnswer, HTTPWireConnection.Loss>, over connection: HTTPWireConnection
+    ) {
+        guard !call.isOver else { return }
+        let ending: OperationEnding
+        var finding: ProxyCall.Finding?
+        switch result {
+        case .success(let answer):
+            let judgement = call.call.judge(answer)
+            ending = judgement.ending
+            finding = judgement.finding
+        case .failure(.notConnected): ending = .failed(code: "not-connected")
+        case .failure(.answerLost(let part)):
+            finding = part.flatMap { call.call.partFinding($0) }
+            // A connection that the client closed says nothing about the sidecar.
+            ending = .unknown(reason: http === connection ? "answer-lost" : OperationEnding.vanished)
+        case .failure(.unreadable(let reason)):
+            finding = call.call.finding(.bytes, "cannot be read: \(reason)")
+            ending = .unknown(reason: "unreadable")
+        }
+        if let finding { world.find(finding.promise, "client \(call.client) at sidecar \(sidecar): \(finding.words)") }
+        end(call, ending)
+    }
+
+    private func end(_ call: Underway, _ ending: OperationEnding) {
+        call.isOver = true
+        world.record(.ended(client: call.client, ending))
+        guard underway.allSatisfy(\.isOver) else { return }
+        // A connection with half a request carries no other.
+        let isHalfSent = underway.contains { !$0.unsent.isEmpty }
+        underway = []
+        forgetPlans()
+        if isHalfSent { http?.close() }
+        rest()
+    }
+
+    /// Closes the connection at a random moment of some calls.
+    private func leaveLater(upTo total: Int64) {
+        guard random.happens(0.08) else { return }
+        let longest = random.happens(0.5) ? min(total, 40) : total
+        plan(after: .microseconds(Int64.random(in: 100...(longest * 1000), using: &random))) { [weak self] in self?.hangUp() }
+    }
+
+    /// Nothing has come for longer than the rules allow.
+    private func giveUp(on calls: [Underway]) {
+        let late = calls.filter { !$0.isOver }
+        guard !late.isEmpty else { return }
+        for call in late { end(call, .unknown(reason: "timed-out")) }
+        hangUp()
+    }
+
+    override func hangUp() {
+        let gone = http
+        http = nil
+        gone?.close()
+        super.hangUp()
+    }
+}

@@ -1,0 +1,117 @@
+import Interlock
+import InterlockCore
+import InterlockJudge
+
+/// The services behind the first fleet's proxies: their machines, the network to them, and the troubles of both. Draws from a
+/// stream of its own, so that a world without them is unchanged.
+final class ProxiedServices {
+    private unowned let state: WorldState
+    private var random: SeededRandom
+    private var health: [SimulatedUpstream]
+    private var hosts: [UpstreamHost] = []
+    /// By sidecar, then by service.
+    private var paths: [[Path]] = []
+
+    init(state: WorldState, random: SeededRandom) {
+        self.state = state
+        self.random = random
+        let services = state.profile.apis.proxied
+        health = services.map { _ in SimulatedUpstream() }
+        for (index, service) in services.enumerated() {
+            guard let upstream = service.upstream else { continue }
+            let host = UpstreamHost(
+                name: service.name, timeline: state.timeline, speaksHTTP2: upstream.speaksHTTP2, random: self.random.split()
+            ) { [unowned self] in health[index] }
+            host.retries = upstream.retries.attempts
+            host.onFinding = { [unowned state] in state.find(.outcomes, $0) }
+            hosts.append(host)
+        }
+    }
+
+    var names: [String] { hosts.map(\.name) }
+
+    /// Makes the network between the next sidecar and all services.
+    func network() -> (paths: [Path], dialer: SimulatedHTTPDialer) {
+        let delay: ClosedRange<Int64> = random.happens(0.5) ? 20_000...200_000 : 1_000_000...10_000_000
+        let paths = hosts.map { _ in
+            let path = Path(delay: delay, random: random.split())
+            if random.happens(0.3) { path.splits = 0.3 }
+            return path
+        }
+        self.paths.append(paths)
+        let hosts = hosts
+        let dialer = SimulatedHTTPDialer(timeline: state.timeline) { name in
+            hosts.firstIndex { $0.name == name }.map { (hosts[$0], paths[$0]) }
+        }
+        return (paths, dialer)
+    }
+
+    /// The clients that call them.
+    /// - Parameter number: draws the next client's number in the history.
+    func clients(fleet: Range<Int>, number: () -> Int) -> [DoorClient] {
+        guard !hosts.isEmpty else { return [] }
+        return (0..<state.profile.apis.proxyClients).map { index in
+            ProxyClient(
+                world: state, number: number() + index * LockClient.most, sidecars: fleet, random: random.split(),
+                firstService: state.profile.firstProxied, services: names)
+        }
+    }
+
+    // MARK: Troubles
+
+    func start() {
+        guard !hosts.isEmpty else { return }
+        state.timeline.plan(in: .milliseconds(Int64.random(in: 300...4000, using: &random))) { [weak self] in
+            guard let self, !state.isClosing else { return }
+            trouble(Int.random(in: hosts.indices, using: &random))
+            start()
+        }
+    }
+
+    private func trouble(_ service: Int) {
+        let (host, length) = (hosts[service], Int64.milliseconds(Int64.random(in: 20...2000, using: &random)))
+        switch Int.random(in: 0..<10, using: &random) {
+        case 0: host.cutAll()
+        case 1:
+            host.crash()
+            state.timeline.plan(in: length) { host.start() }
+        case 2, 3:
+            guard let paths = paths.randomElement(using: &random) else { return }
+            let path = paths[service]
+            path.isBlackHole = true
+            state.timeline.plan(in: length) { path.isBlackHole = false }
+        default:
+            health[service].failing = random.happens(0.5) ? 0.01 : [0.3, 0.9, 1][Int.random(in: 0..<3, using: &random)]
+            health[service].isSlow = random.happens(0.2)
+        }
+    }
+
+    // MARK: The end
+
+    /// Checks, once all clients are done, that every permit was returned, and that no outcome was reported twice.
+    func judge() {
+        for host in state.sidecars.prefix(state.profile.sidecars) {
+            host.call { [state] calls in
+                for name in self.names {
+                    let underWay = calls.activity(ofService: name)?.underWay ?? 0
+                    if underWay > 0 {
+                        state.find(
+                            .permits, "sidecar \(host.number) has \(underWay) permits of \(name), and no call is under way")
+                    }
+                    guard let counts = calls.counts.services[name] else { continue }
+                    let outcomes = counts.outcomesGood + counts.outcomesFailed
+                    if outcomes > counts.permitsGranted {
+                        state.find(
+                            .outcomes,
+                            "sidecar \(host.number) counted \(outcomes) outcomes of \(counts.permitsGranted) calls of \(name)")
+                    }
+                }
+            }
+        }
+    }
+}
+
+extension Profile {
+    /// The history's number of the first service behind the proxy.
+    var firstProxied: Int { firstDomainRule + domainRules.count }
+}

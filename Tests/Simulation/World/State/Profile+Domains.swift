@@ -1,0 +1,99 @@
+import Interlock
+import InterlockCore
+import InterlockJudge
+
+/// A rule of a domain with the limit that histories judge it by.
+struct DomainRule {
+    var domain: RateLimitDomain
+    var key: String
+    /// `nil`: each value is counted by itself, as the subject of a limit is.
+    var value: String?
+    var limit: LimitDefinition
+
+    /// The name in findings.
+    var name: String { "\(domain.name).\(key)" }
+
+    /// The descriptor that meets the rule.
+    func entry(subject: Int?) -> DescriptorEntry {
+        DescriptorEntry(key: key, value: value ?? "t\(subject ?? 0)")
+    }
+}
+
+extension Profile {
+    /// The rules of the domains, in the order of the history's numbers.
+    var domainRules: [DomainRule] {
+        domains.definitions.flatMap { domain in
+            domain.rules.compactMap { rule in
+                guard case .rate(let limit, _)? = rule.limit else { return nil }
+                return DomainRule(domain: domain, key: rule.key, value: rule.value?.text, limit: limit)
+            }
+        }
+    }
+
+    /// The history's number of the first rule of a domain. Those of all services come before it.
+    var firstDomainRule: Int { otherFleet > 0 ? 2 * services.count : services.count }
+
+    /// Draws the domains of the first fleet, and who asks them.
+    /// - Parameter stream: a copy: a world without domains draws nothing more.
+    mutating func drawDomains(_ stream: SeededRandom) {
+        var own = stream
+        var random = SeededRandom(seed: own.next() &+ 2)
+        for _ in 0..<8 { _ = random.next() }
+        guard random.happens(0.5) else { return }
+        domains.definitions = (0..<Int.random(in: 1...2, using: &random)).map { Self.domain("d\($0)", random: &random) }
+        // Longer than any way to Redis and back, so that nothing but a fault makes Redis late.
+        domains.timeout = .milliseconds(500)
+        descriptorClients = Int.random(in: 2...6, using: &random)
+    }
+
+    private static func domain(_ name: String, random: inout SeededRandom) -> RateLimitDomain {
+        let rules = (0..<Int.random(in: 1...3, using: &random)).map { number in
+            let windows: [Int64] = [200, 1000, 2000, 10_000, 60_000]
+            let window = windows[Int.random(in: 0..<windows.count, using: &random)]
+            let algorithms: [LimitAlgorithm] = [.fixed, .sliding, .gcra(burst: Int64.random(in: 2...6, using: &random))]
+            let limit = LimitDefinition(
+                name: "\(window)ms", limit: Int64.random(in: 2...12, using: &random) * 3 + Int64(number),
+                window: .milliseconds(window), algorithm: algorithms[Int.random(in: 0..<3, using: &random)])
+            // A rule for any value counts each by itself.
+            let value = random.happens(0.5) ? DescriptorPattern("all") : nil
+            return DescriptorRule(key: "k\(number)", value: value, limit: .rate(limit, isAligned: false))
+        }
+        var domain = RateLimitDomain(name: name, rules: rules)
+        domain.isIndependent = random.happens(0.3)
+        domain.whenRedisIsDown = random.happens(0.6) ? .local : random.happens(0.5) ? .deny : .allow
+        return domain
+    }
+}
+
+extension DomainRule {
+    /// The rule as a history judges it: a service with one limit.
+    var rules: ServiceRules {
+        ServiceRules(
+            name: name, limits: [LimitRule(limit, isPerSubject: value == nil)],
+            whenRedisIsDown: OutagePolicyName(domain.whenRedisIsDown))
+    }
+}
+
+extension LimitRule {
+    init(_ limit: LimitDefinition, isPerSubject: Bool) {
+        let (algorithm, burst): (Algorithm, Int64) =
+            switch limit.algorithm {
+            case .fixed: (.fixed, 0)
+            case .sliding: (.sliding, 0)
+            case .gcra(let burst): (.gcra, burst)
+            }
+        self.init(
+            algorithm: algorithm, limit: limit.limit, window: limit.windowMilliseconds, burst: burst, isPerSubject: isPerSubject)
+    }
+}
+
+extension OutagePolicyName {
+    init(_ policy: OutagePolicy) {
+        self =
+            switch policy {
+            case .local: .local
+            case .allow: .allow
+            case .deny: .deny
+            }
+    }
+}

@@ -1,0 +1,52 @@
+import NIOCore
+
+/// The bodies of calls through the proxy. Both sides of a call send only its own number, again and again, so that a byte in the wrong
+/// message shows.
+enum NumberedBody {
+    /// The field with a call's number.
+    static let numberField = "x-call"
+    /// The field with the size of a message's body, however it is framed.
+    static let sizeField = "x-size"
+    /// The field with the status that an upstream sent.
+    static let statusField = "x-status"
+
+    private static func word(_ number: Int) -> [UInt8] { Array("\(number);".utf8) }
+
+    /// A body of whole words, at least one, of about `size` bytes.
+    static func make(_ number: Int, about size: Int) -> ByteBuffer {
+        let word = word(number)
+        let count = max(1, size / word.count)
+        var body = ByteBuffer()
+        body.reserveCapacity(count * word.count)
+        for _ in 0..<count { body.writeBytes(word) }
+        return body
+    }
+
+    /// The first byte that does not belong to this call's body, from its beginning.
+    static func firstStrayByte(in body: some Collection<UInt8>, of number: Int) -> Int? {
+        let word = word(number)
+        var position = 0
+        for (index, byte) in body.enumerated() {
+            guard byte == word[position] else { return index }
+            position = position + 1 == word.count ? 0 : position + 1
+        }
+        return nil
+    }
+
+    /// The part of a body around a position, for a finding.
+    static func excerpt(_ body: some Collection<UInt8>, at position: Int) -> String {
+        String(decoding: body.dropFirst(max(0, position - 8)).prefix(24), as: UTF8.self).debugDescription
+    }
+}
+
+extension ByteBuffer {
+    /// The parts of a message that is sent in several writes.
+    func parts(_ count: Int) -> [ByteBuffer] {
+        guard readableBytes > 0 else { return [] }
+        var rest = self
+        let size = max(1, (readableBytes + count - 1) / count)
+        var parts: [ByteBuffer] = []
+        while rest.readableBytes > 0, let part = rest.readSlice(length: min(size, rest.readableBytes)) { parts.append(part) }
+        return parts
+    }
+}

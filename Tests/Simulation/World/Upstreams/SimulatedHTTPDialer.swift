@@ -1,0 +1,21 @@
+import InterlockHTTP
+import NIOCore
+
+/// Opens one sidecar's connections to the upstreams of its world, by host name.
+struct SimulatedHTTPDialer: HTTPDialer, @unchecked Sendable {
+    // Unchecked: a world runs on one thread.
+    let timeline: WorldTimeline
+    /// The upstream of this name, and the path to it.
+    let find: (String) -> (host: UpstreamHost, path: Path)?
+
+    func dial(
+        host name: String, port: Int, timeout: TimeAmount, on eventLoop: any EventLoop,
+        initialize: @escaping @Sendable (any Channel) -> EventLoopFuture<Void>
+    ) -> EventLoopFuture<any Channel> {
+        guard let (host, path) = find(name) else {
+            return eventLoop.makeFailedFuture(Dialing.Refused(description: "cannot resolve \(name)"))
+        }
+        return Dialing(timeline: timeline, path: path, eventLoop: eventLoop)
+            .dial(timeout: timeout, accept: host.accept, initialize: initialize)
+    }
+}

@@ -1,0 +1,324 @@
+import InterlockCore
+import NIOCore
+import NIOHPACK
+import NIOHTTP2
+
+/// A connection to an upstream that speaks HTTP/2. It handles frames itself, so that it can delay, omit and falsify them.
+final class UpstreamHTTP2Connection: ChannelInboundHandler {
+    typealias InboundIn = HTTP2Frame
+    typealias OutboundOut = HTTP2Frame
+
+    /// A step of an answer.
+    private enum Step {
+        case send(HTTP2Frame.FramePayload)
+        /// Milliseconds.
+        case pause(Int64)
+        /// The answer is whole.
+        case end
+        case reset(HTTP2ErrorCode)
+        case close
+    }
+
+    private final class Stream {
+        let id: HTTP2StreamID
+        let arrival: UpstreamLedger.Arrival
+        let manner: UpstreamManner
+        var body = ByteBuffer()
+        var isRequestWhole = false
+        /// Nothing more is sent on it.
+        var isOver = false
+
+        init(_ id: HTTP2StreamID, _ arrival: UpstreamLedger.Arrival, _ manner: UpstreamManner) {
+            self.id = id
+            self.arrival = arrival
+            self.manner = manner
+        }
+    }
+
+    private let wire: Wire
+    private let host: UpstreamHost
+    private var random: SeededRandom
+    private var context: ChannelHandlerContext?
+    /// Those that are open, oldest first.
+    private var streams: [Stream] = []
+    private var requests = 0
+    /// The end of the connection is announced.
+    private var isGoing = false
+    /// Milliseconds until the windows of received bytes are opened again.
+    private let windowDelay: Int64
+
+    private init(_ wire: Wire, of host: UpstreamHost, random: SeededRandom) {
+        self.wire = wire
+        self.host = host
+        self.random = random
+        windowDelay = [0, 0, 5, 30][Int.random(in: 0..<4, using: &self.random)]
+    }
+
+    /// Serves the far end of a wire, which keeps the connection alive.
+    static func serve(_ wire: Wire, of host: UpstreamHost, random: SeededRandom, onEnd: @escaping () -> Void) {
+        let loop = host.loop
+        let connection = UpstreamHTTP2Connection(wire, of: host, random: random)
+        let channel = SimulatedChannel(eventLoop: loop)
+        wire.far.onBytes = { bytes in loop.enter { channel.receive(bytes) } }
+        wire.far.onEnd = { loop.enter { channel.receiveEnd() } }
+        channel.onSend = { wire.send($0, to: wire.near) }
+        channel.onClose = {
+            wire.close(to: wire.near)
+            // They hold the channel.
+            wire.far.onBytes = { _ in }
+            wire.far.onEnd = {}
+            onEnd()
+        }
+        loop.enter {
+            // Cannot fail: both the channel and its handlers are new.
+            try? channel.pipeline.syncOperations.addHandlers(connection.protocolHandler(), connection)
+            channel.activate()
+        }
+    }
+
+    /// Without limits on the sidecar's control frames: NIO measures them by the real clock.
+    private func protocolHandler() -> NIOHTTP2Handler {
+        let windows = [1024, 16_384, 65_535, 65_535]
+        let mostStreams = [1, 4, 100, 100]
+        var connection = NIOHTTP2Handler.ConnectionConfiguration()
+        connection.initialSettings = [
+            HTTP2Setting(parameter: .maxConcurrentStreams, value: mostStreams[Int.random(in: 0..<4, using: &random)]),
+            HTTP2Setting(parameter: .initialWindowSize, value: windows[Int.random(in: 0..<4, using: &random)]),
+        ]
+        connection.contentLengthValidation = .disabled
+        connection.maximumRecentlyResetStreams = 4096
+        connection.maximumConnectionGlitches = .max
+        connection.controlFrameRateLimit.maximumCount = .max
+        var streams = NIOHTTP2Handler.StreamConfiguration()
+        streams.streamResetFrameRateLimit.maximumCount = .max
+        streams.streamErrorRateLimit.maximumCount = .max
+        return NIOHTTP2Handler(mode: .server, connectionConfiguration: connection, streamConfiguration: streams)
+    }
+
+    /// Runs `body` in the process after this many milliseconds, if the connection still stands.
+    private func plan(_ milliseconds: Int64, _ body: @escaping () -> Void) {
+        host.timeline.plan(in: .milliseconds(milliseconds)) { [self] in
+            guard context != nil else { return }
+            host.loop.enter(body)
+        }
+    }
+
+    // MARK: Channel
+
+    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+    func handlerRemoved(context: ChannelHandlerContext) { ended() }
+    func channelInactive(context: ChannelHandlerContext) { ended() }
+
+    func channelActive(context: ChannelHandlerContext) {
+        // NIO drops the bytes that arrive on a stream after its reset, and no window update follows them.
+        write(.windowUpdate(windowSizeIncrement: 1 << 24), .rootStream)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { close() }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let frame = unwrapInboundIn(data)
+        let stream = streams.first { $0.id == frame.streamID }
+        switch frame.payload {
+        case .headers(let head):
+            // Behind a body they are trailers.
+            guard let stream else { return begin(frame.streamID, head) }
+            if head.endStream { finish(stream) }
+        case .data(let data):
+            guard case .byteBuffer(let bytes) = data.data else { return }
+            openWindows(by: bytes.readableBytes, stream)
+            stream?.body.writeImmutableBuffer(bytes)
+            if data.endStream, let stream { finish(stream) }
+        case .rstStream: closed(frame.streamID)
+        default: break
+        }
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if let event = event as? StreamClosedEvent { closed(event.streamID) }
+    }
+
+    private func closed(_ id: HTTP2StreamID) {
+        guard let index = streams.firstIndex(where: { $0.id == id }) else { return }
+        streams.remove(at: index).isOver = true
+    }
+
+    private func ended() {
+        context = nil
+        for stream in streams { stream.isOver = true }
+        streams = []
+    }
+
+    private func close() { context?.close(promise: nil) }
+
+    private func write(_ payload: HTTP2Frame.FramePayload, _ id: HTTP2StreamID) {
+        guard let context else { return }
+        context.writeAndFlush(wrapOutboundOut(HTTP2Frame(streamID: id, payload: payload)), promise: nil)
+    }
+
+    private func openWindows(by count: Int, _ stream: Stream?) {
+        guard count > 0 else { return }
+        plan(windowDelay) { [self] in
+            write(.windowUpdate(windowSizeIncrement: count), .rootStream)
+            guard let stream, !stream.isRequestWhole, streams.contains(where: { $0 === stream }) else { return }
+            write(.windowUpdate(windowSizeIncrement: count), stream.id)
+        }
+    }
+
+    // MARK: Requests
+
+    private func begin(_ id: HTTP2StreamID, _ received: HTTP2Frame.FramePayload.Headers) {
+        let fields = received.headers.map { (name: $0.name, value: $0.value) }
+        func pseudo(_ name: String) -> String { fields.first { $0.name == name }?.value ?? "" }
+        let head = UpstreamRequestHead(
+            method: pseudo(":method"), target: pseudo(":path"), fields: fields.filter { !$0.name.hasPrefix(":") })
+        requests += 1
+        let arrival = host.begin(head, over: wire, isReused: requests > 1)
+        let stream = Stream(id, arrival, host.drawManner())
+        streams.append(stream)
+        switch stream.manner.mishap {
+        case .closesUnread: return close()
+        case .resets(.refused):
+            arrival.isDisowned = true
+            return reset(stream, .refusedStream)
+        case .goesAway(disowns: true) where !isGoing:
+            arrival.isDisowned = true
+            stream.isOver = true
+            return goAway(last: Int(id) > 1 ? HTTP2StreamID(Int(id) - 2) : .rootStream)
+        case .answersEarly where !received.endStream: answer(stream)
+        default: break
+        }
+        if received.endStream { finish(stream) }
+    }
+
+    private func finish(_ stream: Stream) {
+        stream.isRequestWhole = true
+        let isAnswered = stream.arrival.isExecuted
+        host.finish(stream.arrival, body: stream.body)
+        if !isAnswered { answer(stream) }
+    }
+
+    private func reset(_ stream: Stream, _ code: HTTP2ErrorCode) {
+        stream.isOver = true
+        write(.rstStream(code), stream.id)
+    }
+
+    /// Announces the end of the connection, which then ends in any case.
+    private func goAway(last: HTTP2StreamID) {
+        isGoing = true
+        write(.goAway(lastStreamID: last, errorCode: .noError, opaqueData: nil), .rootStream)
+        plan(UpstreamManner.longest) { [self] in close() }
+    }
+
+    // MARK: Answers
+
+    private func answer(_ stream: Stream) {
+        guard !stream.isOver else { return }
+        stream.arrival.isExecuted = true
+        let manner = stream.manner
+        switch manner.mishap {
+        case .closesUnanswered: advance(stream, [.pause(manner.delay), .close])
+        case .isSilent: advance(stream, [.pause(UpstreamManner.longest), .reset(.cancel)])
+        case .resets(let error): advance(stream, [.pause(manner.delay), .reset(HTTP2ErrorCode(error))])
+        case .goesAway where !isGoing:
+            // With later streams that may be on their way, or without.
+            goAway(last: random.happens(0.5) ? stream.id : .maxID)
+            advance(stream, steps(stream)[...])
+        default: advance(stream, steps(stream)[...])
+        }
+    }
+
+    private func advance(_ stream: Stream, _ steps: ArraySlice<Step>) {
+        var rest = steps
+        while !stream.isOver, context != nil, let step = rest.popFirst() {
+            switch step {
+            case .pause(0): break
+            case .pause(let milliseconds): return plan(milliseconds) { [self] in advance(stream, rest) }
+            case .send(let payload):
+                stream.arrival.hasSent = true
+                write(payload, stream.id)
+            case .end: host.finishAnswer()
+            case .reset(let code): reset(stream, code)
+            case .close: close()
+            }
+        }
+    }
+
+    private func steps(_ stream: Stream) -> [Step] {
+        let manner = stream.manner
+        let number = stream.arrival.head.number
+        var steps = [Step.pause(manner.delay)]
+        for status in manner.informational {
+            steps.append(.send(.headers(.init(headers: [":status": "\(status)", "link": "</\(number)>"]))))
+        }
+        guard manner.hasBody(for: stream.arrival.head.method) else {
+            let head = head(number, manner, size: nil)
+            if case .resetsInBody(let error) = manner.mishap {
+                return steps + [.send(.headers(.init(headers: head))), .reset(HTTP2ErrorCode(error))]
+            }
+            return steps + [.send(.headers(.init(headers: head, endStream: true))), .end]
+        }
+        let body = NumberedBody.make(number, about: manner.size)
+        var size = body.readableBytes
+        if case .sendsTooLittle = manner.mishap { size += Int.random(in: 1...100, using: &random) }
+        steps.append(.send(.headers(.init(headers: head(number, manner, size: size)))))
+        return steps + bodySteps(body, stream)
+    }
+
+    private func bodySteps(_ body: ByteBuffer, _ stream: Stream) -> [Step] {
+        let manner = stream.manner
+        let parts = body.parts(manner.parts)
+        var steps: [Step] = []
+        for (index, part) in parts.enumerated() {
+            let isLast = index == parts.count - 1
+            if isLast, let ending = brokenEnd(manner) {
+                let half = part.getSlice(at: part.readerIndex, length: (part.readableBytes + 1) / 2) ?? part
+                return steps + [.send(.data(.init(data: .byteBuffer(half)))), ending]
+            }
+            let isEnd = isLast && !manner.hasTrailers && !isUnending(manner)
+            steps.append(.send(.data(.init(data: .byteBuffer(part), endStream: isEnd))))
+            if !isLast { steps.append(.pause(manner.pause)) }
+        }
+        if isUnending(manner) { return steps + [.pause(UpstreamManner.longest), .reset(.cancel)] }
+        if manner.hasTrailers { steps.append(.send(.headers(.init(headers: ["x-trailer": "yes"], endStream: true)))) }
+        steps.append(.end)
+        if case .answersEarly(closes: true) = manner.mishap, !stream.isRequestWhole { steps.append(.reset(.noError)) }
+        return steps
+    }
+
+    /// How an answer breaks off.
+    private func brokenEnd(_ manner: UpstreamManner) -> Step? {
+        switch manner.mishap {
+        case .closesInBody: .close
+        case .resetsInBody(let error): .reset(HTTP2ErrorCode(error))
+        default: nil
+        }
+    }
+
+    private func isUnending(_ manner: UpstreamManner) -> Bool {
+        if case .sendsTooLittle(closes: false) = manner.mishap { true } else { false }
+    }
+
+    private func head(_ number: Int, _ manner: UpstreamManner, size: Int?) -> HPACKHeaders {
+        var head: HPACKHeaders = [
+            ":status": "\(manner.status)", NumberedBody.numberField: "\(number)", NumberedBody.statusField: "\(manner.status)",
+        ]
+        if let retryAfter = manner.retryAfter { head.add(name: "retry-after", value: "\(retryAfter)") }
+        guard let size else { return head }
+        head.add(name: NumberedBody.sizeField, value: "\(size)")
+        let announces = if case .sendsTooLittle = manner.mishap { true } else { manner.framing == .length }
+        if announces { head.add(name: "content-length", value: "\(size)") }
+        return head
+    }
+}
+
+extension HTTP2ErrorCode {
+    fileprivate init(_ error: UpstreamManner.StreamError) {
+        self =
+            switch error {
+            case .refused: .refusedStream
+            case .internalError: .internalError
+            case .cancel: .cancel
+            }
+    }
+}

@@ -1,0 +1,157 @@
+import InterlockCore
+import NIOCore
+
+/// A machine with a server of one service, which the sidecars' proxies call over HTTP/1.1 or HTTP/2. Many of its answers are slow,
+/// broken off or false.
+final class UpstreamHost {
+    /// The host name in configurations.
+    let name: String
+    let speaksHTTP2: Bool
+    let timeline: WorldTimeline
+    /// The process's, for HTTP/2.
+    let loop: SimulatedEventLoop
+    private let health: () -> SimulatedUpstream
+    private var random: SeededRandom
+    /// The probability that an answer is not a proper one.
+    private let mischief: Double
+    private(set) var isUp = true
+    private var cuts: [(number: Int, cut: () -> Void)] = []
+    private var lastConnection = 0
+    private(set) var ledger: UpstreamLedger
+    /// Receives what the product's documents exclude.
+    var onFinding: (String) -> Void = { _ in }
+
+    init(
+        name: String, timeline: WorldTimeline, speaksHTTP2: Bool, random: SeededRandom, health: @escaping () -> SimulatedUpstream
+    ) {
+        self.name = name
+        self.timeline = timeline
+        self.speaksHTTP2 = speaksHTTP2
+        self.health = health
+        self.random = random
+        mischief = [0.01, 0.08, 0.3][Int.random(in: 0..<3, using: &self.random)]
+        ledger = UpstreamLedger(retries: 1, speaksHTTP2: speaksHTTP2)
+        loop = SimulatedEventLoop(timeline: timeline)
+    }
+
+    /// `retries.attempts` of the service. Set before the first call.
+    var retries: Int {
+        get { ledger.retries }
+        set { ledger.retries = newValue }
+    }
+
+    /// How many requests have begun to arrive, resent ones included.
+    var begun: Int { ledger.begun }
+    /// How many answers were sent to their end.
+    var answered: Int { ledger.answered }
+    /// How often the request of a call has reached this server.
+    func arrivals(ofCall number: Int) -> Int { ledger.arrivals(ofCall: number) }
+
+    // MARK: Connections
+
+    /// A connection arrives. Returns `false` if nobody listens.
+    func accept(_ wire: Wire) -> Bool {
+        guard isUp else { return false }
+        lastConnection += 1
+        let number = lastConnection
+        cuts.append((number, { wire.cut() }))
+        let onEnd: () -> Void = { [weak self] in self?.cuts.removeAll { $0.number == number } }
+        if speaksHTTP2 {
+            UpstreamHTTP2Connection.serve(wire, of: self, random: random.split(), onEnd: onEnd)
+        } else {
+            UpstreamConnection.serve(wire, of: self, random: random.split(), onEnd: onEnd)
+        }
+        return true
+    }
+
+    /// Cuts all connections.
+    func cutAll() {
+        let cuts = cuts
+        self.cuts = []
+        for (_, cut) in cuts { cut() }
+    }
+
+    /// The server and its connections are gone.
+    func crash() {
+        isUp = false
+        cutAll()
+    }
+
+    func start() { isUp = true }
+
+    // MARK: Requests
+
+    func drawManner() -> UpstreamManner {
+        let outcome = health().call(random: &random)
+        return UpstreamManner(outcome, mischief: mischief, speaksHTTP2: speaksHTTP2, random: &random)
+    }
+
+    /// A request's head has arrived. Reports what is wrong with it.
+    func begin(_ head: UpstreamRequestHead, over wire: Wire, isReused: Bool) -> UpstreamLedger.Arrival {
+        if let fault = head.fault { find("\(head.method) of call \(head.number) \(fault)") }
+        let arrival = UpstreamLedger.Arrival(head, wire: wire, isReused: isReused, at: timeline.now)
+        if let finding = ledger.begin(arrival, now: timeline.now) { find(finding) }
+        return arrival
+    }
+
+    /// A request has arrived to its end, and is executed.
+    func finish(_ arrival: UpstreamLedger.Arrival, body: ByteBuffer) {
+        arrival.isExecuted = true
+        let call = "\(arrival.head.method) of call \(arrival.head.number)"
+        if let stray = NumberedBody.firstStrayByte(in: body.readableBytesView, of: arrival.head.number) {
+            find("\(call) has other bytes at \(stray) of its body: \(NumberedBody.excerpt(body.readableBytesView, at: stray))")
+        } else if body.readableBytes != arrival.head.size {
+            find("\(call) has a body of \(body.readableBytes) bytes; its client has sent \(arrival.head.size)")
+        }
+    }
+
+    /// An answer was sent to its end.
+    func finishAnswer() { ledger.answered += 1 }
+
+    func find(_ words: String) { onFinding("\(name): \(words)") }
+}
+
+/// The head of a request as an upstream checks it.
+struct UpstreamRequestHead {
+    var method: String
+    var target: String
+    /// With names in lower case.
+    var fields: [(name: String, value: String)]
+    /// The call's own number; 0: it has none.
+    var number: Int
+    /// The size of the body that its client sends.
+    var size: Int
+
+    /// Fields that end at the sidecar.
+    private static let kept = [
+        "x-api-key", "interlock-subject", "interlock-service", "expect", "proxy-connection", "keep-alive", "upgrade",
+    ]
+
+    init(method: String, target: String, fields: [(name: String, value: String)]) {
+        self.method = method
+        self.target = target
+        self.fields = fields
+        number = 0
+        size = 0
+        number = values(NumberedBody.numberField).first.flatMap { Int($0) } ?? 0
+        size = values(NumberedBody.sizeField).first.flatMap { Int($0) } ?? 0
+    }
+
+    func values(_ name: String) -> [String] { fields.filter { $0.name == name }.map(\.value) }
+
+    /// Whether a body follows it.
+    var hasBody: Bool { size > 0 }
+    var isIdempotent: Bool { method != "POST" && method != "PATCH" }
+
+    /// A violation of the proxy's documents.
+    var fault: String? {
+        if values(NumberedBody.numberField).count != 1 || number == 0 { return "has no single number" }
+        if let name = Self.kept.first(where: { !values($0).isEmpty }) {
+            return "has the field \(name), which ends at the sidecar"
+        }
+        if values("via").isEmpty || values("forwarded").isEmpty { return "does not say that it was forwarded" }
+        // The target repeats the number: one request's head is of one piece.
+        if !target.hasSuffix("/calls/\(number)") { return "has the target \(target)" }
+        return nil
+    }
+}

@@ -1,0 +1,92 @@
+import NIOCore
+
+/// The requests that have reached one upstream, and the rules for sending one again (docs/reference/proxy.md, "Retries").
+struct UpstreamLedger {
+    /// A request that has begun to arrive.
+    final class Arrival {
+        let head: UpstreamRequestHead
+        let wire: Wire
+        /// Whether its connection had carried an earlier request.
+        let isReused: Bool
+        let at: Int64
+        /// All of it has come, or its answer has begun.
+        var isExecuted = false
+        /// The server has said that it does not act on it.
+        var isDisowned = false
+        /// The server has sent something.
+        var hasSent = false
+        /// The status of the answer that has begun.
+        var status: Int?
+        var hasRetryAfter = false
+        /// The time at which the server ended its connection by itself.
+        var endedAt: Int64?
+
+        init(_ head: UpstreamRequestHead, wire: Wire, isReused: Bool, at: Int64) {
+            self.head = head
+            self.wire = wire
+            self.isReused = isReused
+            self.at = at
+        }
+    }
+
+    /// The longest time between a request and the end of its unused connection, in nanoseconds, with what clocks drift.
+    private static let longestCrossing: Int64 = .milliseconds(1020)
+    private static let retriedStatuses = [502, 503, 504]
+
+    /// `retries.attempts` of the service.
+    var retries: Int
+    private let speaksHTTP2: Bool
+    private(set) var begun = 0
+    var answered = 0
+    /// By the call's number. Only looked up.
+    private var calls: [Int: [Arrival]] = [:]
+
+    init(retries: Int, speaksHTTP2: Bool) {
+        self.retries = retries
+        self.speaksHTTP2 = speaksHTTP2
+    }
+
+    func arrivals(ofCall number: Int) -> Int { calls[number]?.count ?? 0 }
+
+    /// A request begins to arrive. Returns what is wrong with that.
+    mutating func begin(_ arrival: Arrival, now: Int64) -> String? {
+        begun += 1
+        let number = arrival.head.number
+        let earlier = calls[number] ?? []
+        calls[number] = earlier + [arrival]
+        guard let last = earlier.last, let reason = excludes(arrival, after: earlier, last) else { return nil }
+        let ages = earlier.map { "\((now - $0.at) / 1_000_000)" }.joined(separator: ", ")
+        return "\(arrival.head.method) of call \(number) was sent again (\(ages) ms after its predecessors) \(reason)"
+    }
+
+    /// - Parameter last: the latest of `earlier`.
+    private func excludes(_ arrival: Arrival, after earlier: [Arrival], _ last: Arrival) -> String? {
+        let head = arrival.head
+        if head.method != last.head.method || head.size != last.head.size { return "with another method or size" }
+        if last.isDisowned { return excludesAnother(of: earlier) }
+        guard head.isIdempotent else { return last.isExecuted ? "though it is not idempotent and was executed" : nil }
+        // A sidecar ends connections of HTTP/2 by itself, with answers on their way.
+        guard !speaksHTTP2 else { return excludesAnother(of: earlier) }
+        // An answer on a connection that was cut may not have arrived.
+        if !last.wire.isCut, let status = last.status, !Self.retriedStatuses.contains(status) || last.hasRetryAfter {
+            return "though \(status) was answered"
+        }
+        return (head.hasBody ? excludesBody(last) : nil) ?? excludesAnother(of: earlier)
+    }
+
+    /// A request with a body is sent again only if its connection ended as unused ones do.
+    private func excludesBody(_ last: Arrival) -> String? {
+        guard !last.wire.isCut else { return nil }
+        if last.hasSent { return "though it has a body and its answer had begun" }
+        if !last.isReused { return "though it has a body and was the first on its connection" }
+        guard let end = last.endedAt, end - last.at > Self.longestCrossing else { return nil }
+        return "though it has a body and its connection ended late"
+    }
+
+    /// A call is resent once, and retried as often as configured.
+    private func excludesAnother(of earlier: [Arrival]) -> String? {
+        let head = earlier[0].head
+        let most = 2 + (head.isIdempotent && !head.hasBody ? retries : 0)
+        return earlier.count < most ? nil : "once too often: \(earlier.count + 1) times in all"
+    }
+}

@@ -1,0 +1,110 @@
+import InterlockCore
+
+/// How an upstream answers one request: drawn when its head arrives.
+struct UpstreamManner {
+    enum Framing: CaseIterable {
+        case length, chunked, untilClose
+    }
+
+    /// A departure from a proper answer.
+    enum Mishap {
+        /// Closes as soon as the head of the request was read.
+        case closesUnread
+        /// Closes when the whole request was read.
+        case closesUnanswered
+        case closesInHead
+        case closesInBody
+        /// Closes right after the answer, without having said so.
+        case closesAfter
+        /// Announces more than it sends.
+        case sendsTooLittle(closes: Bool)
+        /// Sends a second answer, with another number, in the same write as the end of the first.
+        case answersTwice
+        case sendsGarbage
+        /// Answers when the head of the request was read.
+        case answersEarly(closes: Bool)
+        /// Never answers.
+        case isSilent
+        /// HTTP/2: ends the stream with this error before the answer.
+        case resets(StreamError)
+        /// HTTP/2: ends the stream with this error within the answer.
+        case resetsInBody(StreamError)
+        /// HTTP/2: announces the end of the connection, and answers this request or disowns it.
+        case goesAway(disowns: Bool)
+    }
+
+    enum StreamError: CaseIterable {
+        case refused, internalError, cancel
+    }
+
+    /// The time after which an upstream ends whatever it has left open, in milliseconds.
+    static let longest: Int64 = 4000
+
+    var status: Int
+    /// In seconds.
+    var retryAfter: Int64?
+    var framing: Framing
+    /// About the size of the answer's body.
+    var size: Int
+    /// In how many writes the body is sent.
+    var parts: Int
+    /// Milliseconds before the head.
+    var delay: Int64
+    /// Milliseconds between the writes.
+    var pause: Int64
+    /// The statuses of informational responses before the answer.
+    var informational: [Int]
+    var hasTrailers: Bool
+    var mishap: Mishap?
+
+    /// - Parameters:
+    ///   - outcome: by the upstream's health.
+    ///   - mischief: the probability of a mishap.
+    init(_ outcome: SimulatedUpstream.Outcome, mischief: Double, speaksHTTP2: Bool, random: inout SeededRandom) {
+        let failures = [500, 502, 503, 503, 504, 429]
+        let successes = [200, 200, 200, 201, 206, 302, 404, 204]
+        let statuses = outcome.isOK ? successes : failures
+        status = statuses[Int.random(in: statuses.indices, using: &random)]
+        retryAfter = nil
+        if let milliseconds = outcome.retryAfter {
+            status = random.happens(0.8) ? 503 : 429
+            retryAfter = (milliseconds + 999) / 1000
+        }
+        framing = random.happens(0.1) ? .untilClose : random.happens(0.5) ? .length : .chunked
+        let isLarge = random.happens(0.05)
+        size = isLarge ? Int.random(in: 20_000...200_000, using: &random) : Int.random(in: 1...2000, using: &random)
+        parts = random.happens(0.5) ? 1 : Int.random(in: 2...(isLarge ? 12 : 4), using: &random)
+        let isSlowAtHead = random.happens(0.6)
+        delay = isSlowAtHead ? outcome.milliseconds : 0
+        pause = isSlowAtHead ? Int64.random(in: 0...2, using: &random) : outcome.milliseconds / Int64(parts)
+        informational = []
+        if random.happens(0.06) {
+            let count = random.happens(0.2) ? Int.random(in: 9...40, using: &random) : Int.random(in: 1...3, using: &random)
+            informational = (0..<count).map { _ in !speaksHTTP2 && random.happens(0.3) ? 100 : 103 }
+        }
+        hasTrailers = random.happens(0.1)
+        mishap = random.happens(mischief) ? Self.mishap(speaksHTTP2: speaksHTTP2, random: &random) : nil
+    }
+
+    private static func mishap(speaksHTTP2: Bool, random: inout SeededRandom) -> Mishap {
+        let flag = random.happens(0.5)
+        switch Int.random(in: 0..<(speaksHTTP2 ? 9 : 10), using: &random) {
+        case 0: return .closesUnread
+        case 1: return .closesUnanswered
+        case 2: return .closesInBody
+        case 3: return .isSilent
+        case 4: return .answersEarly(closes: flag)
+        case 5: return .sendsTooLittle(closes: flag)
+        case 6 where speaksHTTP2: return .resets(StreamError.allCases[Int.random(in: 0..<3, using: &random)])
+        case 7 where speaksHTTP2: return .resetsInBody(StreamError.allCases[Int.random(in: 0..<3, using: &random)])
+        case 8 where speaksHTTP2: return .goesAway(disowns: flag)
+        case 6: return .closesInHead
+        case 7: return .closesAfter
+        case 8: return .answersTwice
+        default: return .sendsGarbage
+        }
+    }
+
+    /// Whether an answer with this status has a body.
+    func hasBody(for method: String) -> Bool { method != "HEAD" && status != 204 && status != 304 }
+}
