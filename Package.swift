@@ -61,14 +61,14 @@ let package = Package(
         .target(name: "CArguments"),
         .target(name: "InterlockCore", dependencies: [deque], swiftSettings: houseRules),
         .target(
-            name: "Hiredis",
+            name: "RedisClient",
             dependencies: ["CHiredis", "CLibMD", nioCore, nioPosix, nioSSL, deque, logging],
             swiftSettings: houseRules
         ),
         .target(
             name: "Interlock",
             dependencies: [
-                "InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, deque, logging, coreMetrics, lifecycle, tracing,
+                "InterlockCore", "RedisClient", nioCore, nioLocks, nioPosix, deque, logging, coreMetrics, lifecycle, tracing,
                 .product(name: "HeapModule", package: "swift-collections"),
             ],
             resources: [
@@ -109,7 +109,7 @@ let package = Package(
         .target(
             name: "InterlockClient",
             dependencies: [
-                "Hiredis", "InterlockCore", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics, lifecycle,
+                "RedisClient", "InterlockCore", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics, lifecycle,
             ],
             swiftSettings: houseRules
         ),
@@ -131,7 +131,7 @@ let package = Package(
         .target(
             name: "InterlockSidecar",
             dependencies: [
-                "Interlock", "InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics,
+                "Interlock", "InterlockCore", "RedisClient", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics,
                 lifecycle,
                 unixSignals, subprocess,
                 "CLibMD", "CLibYAML",
@@ -145,18 +145,18 @@ let package = Package(
         ),
         .target(
             name: "InterlockTesting",
-            dependencies: ["InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix],
+            dependencies: ["InterlockCore", "RedisClient", nioCore, nioLocks, nioPosix],
             swiftSettings: houseRules
         ),
         .target(
             name: "InterlockProcesses",
-            dependencies: ["InterlockCore", "Hiredis", nioCore, nioLocks, nioPosix, nioSSL, subprocess],
+            dependencies: ["InterlockCore", "RedisClient", nioCore, nioLocks, nioPosix, nioSSL, subprocess],
             swiftSettings: houseRules),
         .target(name: "InterlockJudge", dependencies: ["InterlockCore", deque], swiftSettings: houseRules),
         .target(
             name: "InterlockLoad",
             dependencies: [
-                "InterlockJudge", "InterlockClient", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", nioCore,
+                "InterlockJudge", "InterlockClient", "Interlock", "InterlockCore", "RedisClient", "InterlockProcesses", nioCore,
                 nioLocks, nioPosix,
                 deque,
                 logging,
@@ -195,7 +195,7 @@ let package = Package(
         .executableTarget(
             name: "InterlockBenchmarks",
             dependencies: [
-                "InterlockClient", "Interlock", "InterlockCore", "Hiredis", nioCore, nioPosix, logging,
+                "InterlockClient", "Interlock", "InterlockCore", "RedisClient", nioCore, nioPosix, logging,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Benchmarks/InterlockBenchmarks",
@@ -204,7 +204,7 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "InterlockSidecar", "InterlockHTTP", "Interlock", "InterlockCore", "InterlockEnvoy", "Hiredis",
+                "InterlockSidecar", "InterlockHTTP", "Interlock", "InterlockCore", "InterlockEnvoy", "RedisClient",
                 "InterlockTesting", nioCore, nioHTTP1, .product(name: "NIOEmbedded", package: "swift-nio"), logging, protobuf,
             ],
             path: "Tests/Fuzzing/FuzzTargets",
@@ -222,7 +222,7 @@ let package = Package(
             name: "Simulation",
             dependencies: [
                 "SimulatedRedis", "InterlockJudge", "InterlockSidecar", "InterlockHTTP", "InterlockEnvoy", "Interlock",
-                "InterlockCore", "Hiredis", nioCore, nioLocks, nioHTTP1, nioHTTP2, nioHPACK, protobuf, logging,
+                "InterlockCore", "RedisClient", nioCore, nioLocks, nioHTTP1, nioHTTP2, nioHPACK, protobuf, logging,
                 .product(name: "HeapModule", package: "swift-collections"),
             ],
             path: "Tests/Simulation/World", swiftSettings: houseRules),
@@ -235,20 +235,20 @@ let package = Package(
             path: "Tests/Simulation/Program", swiftSettings: houseRules),
         .testTarget(
             name: "SimulatedRedisTests",
-            dependencies: ["SimulatedRedis", "InterlockProcesses", "Interlock", "InterlockCore", "Hiredis"],
+            dependencies: ["SimulatedRedis", "InterlockProcesses", "Interlock", "InterlockCore", "RedisClient"],
             swiftSettings: houseRules),
         .testTarget(
             name: "SimulationTests",
             dependencies: [
                 "Simulation", "InterlockJudge", "InterlockProcesses", "InterlockSidecar", "Interlock", "InterlockCore",
-                "SimulatedRedis", "Hiredis", nioCore,
+                "SimulatedRedis", "RedisClient", nioCore,
             ],
             exclude: ["ClientConversations.json"], swiftSettings: houseRules),
         .testTarget(name: "InterlockCoreTests", dependencies: ["InterlockCore"], swiftSettings: houseRules),
         .testTarget(
-            name: "HiredisTests",
+            name: "RedisClientTests",
             dependencies: [
-                "Hiredis", "InterlockProcesses", "InterlockTesting", "InterlockCore", nioCore, nioPosix, nioSSL, logging,
+                "RedisClient", "InterlockProcesses", "InterlockTesting", "InterlockCore", nioCore, nioPosix, nioSSL, logging,
                 .product(name: "NIOEmbedded", package: "swift-nio"),
             ],
             swiftSettings: houseRules
@@ -256,7 +256,8 @@ let package = Package(
         .testTarget(
             name: "InterlockTests",
             dependencies: [
-                "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses", "InterlockTesting", nioCore, nioLocks, nioPosix,
+                "Interlock", "InterlockCore", "RedisClient", "InterlockProcesses", "InterlockTesting", nioCore, nioLocks,
+                nioPosix,
                 logging, lifecycle,
                 unixSignals, tracing, .product(name: "InMemoryTracing", package: "swift-distributed-tracing"),
             ],
@@ -265,7 +266,7 @@ let package = Package(
         .testTarget(
             name: "InterlockClientTests",
             dependencies: [
-                "InterlockClient", "InterlockSidecar", "Interlock", "InterlockCore", "Hiredis", "InterlockProcesses",
+                "InterlockClient", "InterlockSidecar", "Interlock", "InterlockCore", "RedisClient", "InterlockProcesses",
                 "InterlockTesting", nioPosix, logging, lifecycle,
             ],
             swiftSettings: houseRules
@@ -273,7 +274,7 @@ let package = Package(
         .testTarget(
             name: "InterlockSidecarTests",
             dependencies: [
-                "InterlockSidecar", "Interlock", "InterlockCore", "InterlockOTLP", "InterlockEnvoy", "Hiredis",
+                "InterlockSidecar", "Interlock", "InterlockCore", "InterlockOTLP", "InterlockEnvoy", "RedisClient",
                 "InterlockProcesses", "InterlockTesting", nioCore, nioLocks, nioPosix, nioSSL, logging, coreMetrics, lifecycle,
                 nioHTTP1, nioHPACK, protobuf,
                 .product(name: "NIOEmbedded", package: "swift-nio"),
@@ -283,7 +284,7 @@ let package = Package(
         .testTarget(
             name: "InterlockLoadTests",
             dependencies: [
-                "InterlockJudge", "InterlockClient", "InterlockLoad", "Interlock", "InterlockCore", "Hiredis",
+                "InterlockJudge", "InterlockClient", "InterlockLoad", "Interlock", "InterlockCore", "RedisClient",
                 "InterlockProcesses",
                 "InterlockTesting", nioCore,
                 nioLocks, nioPosix, logging,
@@ -295,7 +296,7 @@ let package = Package(
             name: "IntegrationTests",
             dependencies: [
                 "InterlockCommandLine", "InterlockCLI", "InterlockBenchCLI", "InterlockClient", "InterlockJudge",
-                "InterlockLoad", "Interlock", "Hiredis", "InterlockCore", "InterlockProcesses",
+                "InterlockLoad", "Interlock", "RedisClient", "InterlockCore", "InterlockProcesses",
                 "InterlockTesting",
                 nioCore, nioLocks,
                 nioPosix,

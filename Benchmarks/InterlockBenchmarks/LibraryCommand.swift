@@ -1,9 +1,9 @@
 import ArgumentParser
-import Hiredis
 import Interlock
 import InterlockCore
 import Logging
 import NIOPosix
+import RedisClient
 
 /// Locks in this process: no sidecar, one coordinator.
 struct LibraryCommand: AsyncParsableCommand {

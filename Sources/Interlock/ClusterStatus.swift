@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// The state of a cluster as this sidecar knows it.
 package struct ClusterStatus: Hashable, Sendable {

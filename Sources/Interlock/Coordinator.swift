@@ -1,9 +1,9 @@
 internal import CoreMetrics
-internal import Hiredis
 public import InterlockCore
 public import Logging
 package import NIOCore
 internal import NIOPosix
+internal import RedisClient
 public import ServiceLifecycle
 
 /// The heart of a sidecar, and what a Swift program embeds: locks, limits and breakers over one shared Redis.

@@ -1,7 +1,7 @@
 internal import CoreMetrics
-internal import Hiredis
 package import InterlockCore
 internal import NIOCore
+internal import RedisClient
 
 /// A call whose answer is still to come, so that it can be given up.
 package enum PendingCall: Sendable {

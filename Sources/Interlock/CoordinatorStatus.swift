@@ -1,5 +1,5 @@
-internal import Hiredis
 package import InterlockCore
+internal import RedisClient
 
 /// A sidecar at a glance.
 package struct CoordinatorStatus: Sendable {

@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// Which server Sentinels name.
 package struct PrimaryStatus: Hashable, Sendable {

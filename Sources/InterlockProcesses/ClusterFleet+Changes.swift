@@ -1,6 +1,6 @@
 internal import Glibc
-package import Hiredis
 internal import InterlockCore
+package import RedisClient
 
 /// How a primary of Redis is lost.
 package enum PrimaryLoss: String, Hashable, Sendable, Codable, CaseIterable {

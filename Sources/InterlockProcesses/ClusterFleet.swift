@@ -1,5 +1,5 @@
-package import Hiredis
 internal import InterlockCore
+package import RedisClient
 
 /// A Redis Cluster: real servers in fresh folders, on free ports of 127.0.0.1. They end with this process.
 package actor ClusterFleet {

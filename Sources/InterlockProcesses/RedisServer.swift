@@ -1,6 +1,6 @@
 internal import Glibc
-package import Hiredis
 internal import InterlockCore
+package import RedisClient
 
 /// A test's own `redis-server`: in a fresh folder, on a Unix socket and by default also on a free TCP port of 127.0.0.1. It saves
 /// nothing by itself and ends with the test process.

@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 internal import Glibc
-package import Hiredis
 internal import InterlockCore
+package import RedisClient
 
 /// A primary, its replicas, and Sentinels that watch them: real servers in fresh folders, on free ports of 127.0.0.1. They end with
 /// this process.

@@ -1,9 +1,9 @@
 internal import FoundationEssentials
 internal import Glibc
-package import Hiredis
 internal import NIOCore
 internal import NIOPosix
 internal import NIOSSL
+package import RedisClient
 internal import Subprocess
 
 /// A fresh folder that only this user may enter.

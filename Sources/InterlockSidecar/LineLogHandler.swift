@@ -1,8 +1,8 @@
 internal import CoreMetrics
 internal import Glibc
-internal import Hiredis
 internal import InterlockCore
 package import Logging
+internal import RedisClient
 
 /// Writes each message as one line of standard error: as logfmt, or as a JSON object. Never blocks: see `LineWriter`.
 ///

@@ -2,11 +2,11 @@ internal import CoreMetrics
 internal import Glibc
 package import Interlock
 internal import InterlockCore
-internal import Hiredis
 package import Logging
 internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOPosix
+internal import RedisClient
 internal import ServiceLifecycle
 internal import UnixSignals
 

@@ -1,5 +1,5 @@
-internal import Hiredis
 package import Logging
+internal import RedisClient
 
 /// What a sidecar logs beside what its coordinator does.
 package enum SidecarLogEvent: String, LoggedEvent {

@@ -1,8 +1,8 @@
-package import Hiredis
 internal import InterlockCore
 internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOPosix
+package import RedisClient
 
 /// A TCP server on 127.0.0.1 whose replies a test scripts: junk, half replies, nothing at all.
 ///

@@ -118,7 +118,7 @@ def swift_names() -> set[str]:
     declared = re.compile(r"\b(?:func|var|let|case) (\w+)|, (\w+)(?=[,\n(])|\b(\w+)(?: \w+)?: ")
     return {
         name
-        for _, text in sources("Sources/Interlock", "Sources/InterlockCore", "Sources/Hiredis")
+        for _, text in sources("Sources/Interlock", "Sources/InterlockCore", "Sources/RedisClient")
         for groups in declared.findall(text)
         for name in groups
         if name

@@ -1,7 +1,7 @@
 import FoundationEssentials
 import Glibc
-import Hiredis
 import InterlockProcesses
+import RedisClient
 import Subprocess
 import Testing
 

@@ -1,6 +1,6 @@
 import Glibc
-import Hiredis
 import InterlockCore
+import RedisClient
 import Testing
 
 @testable import InterlockProcesses

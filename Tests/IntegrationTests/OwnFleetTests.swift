@@ -1,9 +1,9 @@
-import InterlockJudge
 import Glibc
-import Hiredis
 import InterlockClient
+import InterlockJudge
 import InterlockLoad
 import InterlockProcesses
+import RedisClient
 import Testing
 
 @Suite("A fleet of the harness's own", .serialized, .timeLimit(.minutes(3)))

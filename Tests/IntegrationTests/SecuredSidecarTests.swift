@@ -1,8 +1,8 @@
 import FoundationEssentials
 import Glibc
-import Hiredis
 import InterlockProcesses
 import NIOSSL
+import RedisClient
 import Subprocess
 import Testing
 

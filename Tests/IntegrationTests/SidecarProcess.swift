@@ -1,6 +1,6 @@
 import FoundationEssentials
 import Glibc
-import Hiredis
+import RedisClient
 import Subprocess
 
 @testable import InterlockProcesses

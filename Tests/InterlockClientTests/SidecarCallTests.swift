@@ -1,6 +1,7 @@
-import Hiredis
-@testable import InterlockClient
+import RedisClient
 import Testing
+
+@testable import InterlockClient
 
 @Suite("Commands of the RESP door, as a client reads their replies")
 struct SidecarCallTests {

@@ -1,6 +1,6 @@
-import Hiredis
 import Interlock
 import InterlockSidecar
+import RedisClient
 import Testing
 
 @Suite("Configuration: a Redis Cluster")

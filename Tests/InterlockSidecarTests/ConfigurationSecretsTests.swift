@@ -1,9 +1,9 @@
 import FoundationEssentials
-import Hiredis
 import Interlock
 import InterlockSidecar
 import Logging
 import NIOPosix
+import RedisClient
 import Testing
 
 /// Messages about a URL never show a part of its password (S4), and secrets that cannot be meant are refused or warned of (S5).

@@ -1,8 +1,8 @@
 import FoundationEssentials
-import Hiredis
 import Interlock
 import InterlockProcesses
 import InterlockSidecar
+import RedisClient
 import Testing
 
 @Suite("Configuration: Sentinels, and TLS to Redis")

@@ -1,9 +1,9 @@
 import FoundationEssentials
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import NIOConcurrencyHelpers
+import RedisClient
 import Testing
 
 @testable import InterlockSidecar

@@ -1,7 +1,7 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockSidecar
+import RedisClient
 import Testing
 
 @Suite("Looking at domains, at both doors")

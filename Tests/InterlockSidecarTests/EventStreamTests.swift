@@ -1,7 +1,7 @@
-import Hiredis
 import Interlock
 import InterlockProcesses
 import NIOConcurrencyHelpers
+import RedisClient
 import Testing
 
 @testable import InterlockSidecar

@@ -1,10 +1,10 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import Logging
 import NIOCore
 import NIOPosix
+import RedisClient
 import ServiceLifecycle
 
 @testable import InterlockSidecar

@@ -1,7 +1,7 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
+import RedisClient
 import Testing
 
 @Suite("HTTP door: leases that live as long as a stream")

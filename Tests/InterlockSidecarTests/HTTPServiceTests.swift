@@ -1,6 +1,6 @@
-import Hiredis
 import Interlock
 import InterlockProcesses
+import RedisClient
 import Testing
 
 @testable import InterlockSidecar

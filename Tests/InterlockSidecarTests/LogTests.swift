@@ -1,8 +1,8 @@
 import FoundationEssentials
-import Hiredis
 import Interlock
 import InterlockSidecar
 import Logging
+import RedisClient
 import Testing
 
 @Suite("The log")

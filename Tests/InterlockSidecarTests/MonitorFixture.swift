@@ -1,10 +1,10 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import Logging
-import NIOPosix
 import NIOConcurrencyHelpers
+import NIOPosix
+import RedisClient
 
 @testable import InterlockSidecar
 

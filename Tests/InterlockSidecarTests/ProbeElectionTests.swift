@@ -1,9 +1,9 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import Logging
 import NIOPosix
+import RedisClient
 import Testing
 
 @testable import InterlockSidecar

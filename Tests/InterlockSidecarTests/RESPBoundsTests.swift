@@ -1,10 +1,10 @@
 import Glibc
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import NIOCore
 import NIOPosix
+import RedisClient
 import Testing
 
 @testable import InterlockSidecar

@@ -1,9 +1,9 @@
-import Hiredis
 import Interlock
 import InterlockCore
-import InterlockSidecar
 import InterlockProcesses
+import InterlockSidecar
 import NIOCore
+import RedisClient
 import Testing
 
 @Suite("RESP door: commands")

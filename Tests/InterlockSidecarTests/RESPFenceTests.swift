@@ -1,8 +1,8 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import InterlockSidecar
+import RedisClient
 import Testing
 
 @Suite("RESP API: releases and renewals that name a fence", .timeLimit(.minutes(2)))

@@ -1,4 +1,3 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
@@ -6,6 +5,7 @@ import InterlockSidecar
 import NIOCore
 import NIOPosix
 import NIOSSL
+import RedisClient
 import Synchronization
 import Testing
 

@@ -1,5 +1,5 @@
-import Hiredis
 import InterlockSidecar
+import RedisClient
 import Testing
 
 @Suite("RESP door: what is asked again", .timeLimit(.minutes(2)))

@@ -1,10 +1,10 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import Logging
 import NIOPosix
 import NIOSSL
+import RedisClient
 import ServiceLifecycle
 import Testing
 

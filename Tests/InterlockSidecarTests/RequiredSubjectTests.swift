@@ -1,6 +1,6 @@
-import Hiredis
 import Interlock
 import InterlockCore
+import RedisClient
 import Testing
 
 @testable import InterlockSidecar

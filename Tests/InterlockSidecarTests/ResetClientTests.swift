@@ -1,9 +1,9 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import Logging
 import NIOCore
 import NIOEmbedded
+import RedisClient
 import Testing
 
 @testable import InterlockSidecar

@@ -1,10 +1,10 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import NIOCore
 import NIOPosix
 import NIOSSL
+import RedisClient
 import Testing
 
 @testable import InterlockSidecar

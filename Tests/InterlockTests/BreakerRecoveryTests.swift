@@ -1,7 +1,7 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
+import RedisClient
 import Testing
 
 @Suite("Breakers come back, whatever changes meanwhile, on a real Redis", .timeLimit(.minutes(2)))

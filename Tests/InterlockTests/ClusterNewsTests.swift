@@ -1,7 +1,7 @@
-import Hiredis
 import InterlockCore
 import InterlockProcesses
 import NIOConcurrencyHelpers
+import RedisClient
 import Testing
 
 @testable import Interlock

@@ -1,8 +1,8 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import NIOCore
+import RedisClient
 import Testing
 
 /// Counters after Redis' clock was set back, and after a rule was changed. The tests write counters that lie in the future by

@@ -1,9 +1,9 @@
 import FoundationEssentials
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import Logging
+import RedisClient
 import ServiceLifecycle
 import Testing
 

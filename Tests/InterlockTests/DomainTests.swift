@@ -1,8 +1,8 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import NIOCore
+import RedisClient
 import Testing
 
 @Suite("Domains of descriptors on a real Redis")

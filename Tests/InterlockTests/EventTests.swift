@@ -1,9 +1,9 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import Logging
 import NIOPosix
+import RedisClient
 import Testing
 
 @Suite("Events on a real Redis", .timeLimit(.minutes(2)))

@@ -1,8 +1,8 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import Logging
+import RedisClient
 import Testing
 
 /// What users of other breakers suffer from, one test or more for each.

@@ -1,7 +1,7 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
+import RedisClient
 import Testing
 
 /// What users of other limiters suffer from; the numbers are those of the list it was collected in.

@@ -1,4 +1,3 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
@@ -6,6 +5,7 @@ import InterlockTesting
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import RedisClient
 import Testing
 
 /// What users of other lock services and libraries complain of, one test or more for each number. Jumps of Redis' own clock are

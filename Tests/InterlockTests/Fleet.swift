@@ -1,10 +1,10 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import Logging
 import NIOCore
 import NIOPosix
+import RedisClient
 import Testing
 
 /// Some coordinators on one real Redis, on the event loops that there are.

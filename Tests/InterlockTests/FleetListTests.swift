@@ -1,8 +1,8 @@
 import Glibc
-import Hiredis
 import InterlockCore
 import InterlockProcesses
 import NIOConcurrencyHelpers
+import RedisClient
 import Testing
 
 @testable import Interlock

@@ -1,7 +1,7 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
+import RedisClient
 import Testing
 
 /// What users of other lock services and libraries complain of, by the numbers of `FieldLockTests`: 1. and 2.

@@ -1,7 +1,7 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
+import RedisClient
 import Testing
 
 /// The sidecar that granted a lease reports its end and each extension, through whichever sidecar they come.

@@ -1,6 +1,6 @@
-import Hiredis
 import Interlock
 import InterlockCore
+import RedisClient
 import Testing
 
 @Suite("The leases of a lock that several hold", .timeLimit(.minutes(2)))

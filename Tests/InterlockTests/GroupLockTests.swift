@@ -1,9 +1,9 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import Logging
 import NIOConcurrencyHelpers
+import RedisClient
 import Testing
 
 @Suite("Locks that several hold", .timeLimit(.minutes(3)))

@@ -1,4 +1,3 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
@@ -6,6 +5,7 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import RedisClient
 import Testing
 
 @Suite("Handing a lock over across the fleet", .timeLimit(.minutes(3)))

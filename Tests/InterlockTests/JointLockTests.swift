@@ -1,7 +1,7 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
+import RedisClient
 import Testing
 
 @Suite("Several locks at once, all or none", .timeLimit(.minutes(2)))

@@ -1,8 +1,8 @@
 import FoundationEssentials
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
+import RedisClient
 import Testing
 
 /// The least rights that the page about Redis gives a sidecar's user of Redis are enough for everything that it does.

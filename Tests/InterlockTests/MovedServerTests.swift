@@ -1,11 +1,11 @@
 import FoundationEssentials
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import InterlockTesting
 import Logging
 import NIOPosix
+import RedisClient
 import Testing
 
 /// One address whose server changes, as a managed failover behind a DNS name or a service IP does it: new connections reach the

@@ -1,8 +1,8 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import NIOCore
+import RedisClient
 import Testing
 
 @Suite("Permits: places, waits and what is given back", .timeLimit(.minutes(2)))

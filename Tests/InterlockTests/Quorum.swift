@@ -1,10 +1,10 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import Logging
 import NIOCore
 import NIOPosix
+import RedisClient
 
 /// Some coordinators whose locks are on three real Redis servers of their own.
 struct Quorum {

@@ -1,7 +1,7 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
+import RedisClient
 import Testing
 
 @Suite("Locks on three real Redis servers that restart empty", .timeLimit(.minutes(2)))

@@ -1,6 +1,6 @@
-import Hiredis
 import InterlockCore
 import InterlockProcesses
+import RedisClient
 import Testing
 
 @testable import Interlock

@@ -1,8 +1,8 @@
-import Hiredis
 import InterlockCore
 import InterlockProcesses
 import Logging
 import NIOPosix
+import RedisClient
 import Testing
 
 @testable import Interlock

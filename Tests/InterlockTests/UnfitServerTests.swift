@@ -1,4 +1,3 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
@@ -6,6 +5,7 @@ import InterlockTesting
 import Logging
 import NIOConcurrencyHelpers
 import NIOPosix
+import RedisClient
 import Testing
 
 /// A peer that answers PING is not yet a Redis that can serve.

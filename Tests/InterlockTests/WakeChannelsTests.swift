@@ -1,6 +1,6 @@
-import Hiredis
 import NIOCore
 import NIOPosix
+import RedisClient
 import Testing
 
 @testable import Interlock

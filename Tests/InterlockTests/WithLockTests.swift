@@ -1,8 +1,8 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockProcesses
 import NIOConcurrencyHelpers
+import RedisClient
 import Testing
 
 @Suite("A body that runs while a lock is held", .timeLimit(.minutes(2)))

@@ -26,7 +26,7 @@ TREES = ("Sources", "Tests", "Benchmarks")
 LONGEST_FILE = 700
 SHORT_FILE = 40
 CHECKS = ("case", "circles", "homes", "names", "length")
-HOMED = ("Sources/Hiredis", "Sources/Interlock", "Sources/InterlockCore")
+HOMED = ("Sources/RedisClient", "Sources/Interlock", "Sources/InterlockCore")
 COLLECTION = re.compile(r"(Calls|Commands|Counters|Errors|Histograms|Messages|Replies|Routes|Scripts)(\+\w+)?$")
 LOOSE = "."
 """Stands for the files right in a folder, beside its sub-folders."""

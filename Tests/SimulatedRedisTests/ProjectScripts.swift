@@ -1,5 +1,5 @@
-import Hiredis
 import InterlockCore
+import RedisClient
 
 @testable import Interlock
 

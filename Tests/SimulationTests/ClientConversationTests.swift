@@ -1,5 +1,5 @@
 import FoundationEssentials
-import Hiredis
+import RedisClient
 import Testing
 
 @testable import Simulation

@@ -1,5 +1,5 @@
-internal import Hiredis
 package import InterlockCore
+internal import RedisClient
 
 /// An operation on a breaker, with its own arguments. Each has a script.
 package enum BreakerOperation: Sendable {

@@ -1,5 +1,5 @@
-internal import Hiredis
 package import InterlockCore
+internal import RedisClient
 
 /// See `breaker.lua`, and the script of each operation.
 struct BreakerScript: ScriptCommand {

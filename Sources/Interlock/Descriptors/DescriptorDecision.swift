@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// The result of asking a domain's limits about a request.
 package enum DescriptorDecision: Sendable {

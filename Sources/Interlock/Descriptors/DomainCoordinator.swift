@@ -1,7 +1,7 @@
 internal import CoreMetrics
-internal import Hiredis
 internal import InterlockCore
 internal import NIOCore
+internal import RedisClient
 
 /// The domains of Envoy's rate limit service: sends what their limiters batch, and hands out what they decide, within the time that
 /// there is for an answer. Confined to the coordinator's event loop.

@@ -1,7 +1,7 @@
 internal import CoreMetrics
-internal import Hiredis
 internal import InterlockCore
 internal import NIOCore
+internal import RedisClient
 
 /// Quotas: divides limits among data planes that hold themselves to their parts between reports. Confined to the coordinator's event loop.
 final class QuotaCoordinator {

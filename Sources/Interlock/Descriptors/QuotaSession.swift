@@ -1,7 +1,7 @@
 internal import CoreMetrics
-internal import Hiredis
 internal import InterlockCore
 internal import NIOCore
+internal import RedisClient
 
 /// One data plane: what it has reported of its buckets, and what it is told. Confined to the coordinator's event loop.
 package final class QuotaSession {

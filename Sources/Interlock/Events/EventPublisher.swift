@@ -1,7 +1,7 @@
 internal import CoreMetrics
-internal import Hiredis
 internal import InterlockCore
 internal import NIOCore
+internal import RedisClient
 
 /// Tells the fleet what this sidecar decides without a script that could tell it. Confined to the coordinator's event loop.
 ///

@@ -1,8 +1,8 @@
 internal import CoreMetrics
 internal import DequeModule
-internal import Hiredis
 internal import InterlockCore
 internal import Logging
+internal import RedisClient
 
 /// Keeps the local copy of each service's breaker up to date, and asks Redis to change its state.
 extension ServiceExecutor {

@@ -1,7 +1,7 @@
 internal import CoreMetrics
-internal import Hiredis
 internal import InterlockCore
 internal import NIOCore
+internal import RedisClient
 
 /// Sends the batches of each service's limiter to Redis, and delivers the decisions.
 extension ServiceExecutor {

@@ -1,8 +1,8 @@
 internal import CoreMetrics
 internal import DequeModule
-internal import Hiredis
 internal import InterlockCore
 internal import Logging
+internal import RedisClient
 
 /// Carries out the steps that each `ServiceGate` decides: runs the scripts of limits and breakers, sets alarms, and
 /// answers callers. Confined to the coordinator's event loop.

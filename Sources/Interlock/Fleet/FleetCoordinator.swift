@@ -1,6 +1,6 @@
-internal import Hiredis
 internal import InterlockCore
 internal import Logging
+internal import RedisClient
 
 /// This sidecar's place in the fleet: a sign of life every few seconds. Confined to the coordinator's event loop.
 final class FleetCoordinator {

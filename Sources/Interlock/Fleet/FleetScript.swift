@@ -1,5 +1,5 @@
 internal import InterlockCore
-internal import Hiredis
+internal import RedisClient
 
 /// See `fleet.lua`.
 struct FleetScript: ScriptCommand {

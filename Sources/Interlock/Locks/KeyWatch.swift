@@ -1,6 +1,6 @@
-internal import Hiredis
 internal import Logging
 internal import NIOCore
+internal import RedisClient
 
 /// A connection whose reads Redis remembers: it says when a key that was read here is changed by anybody, also by other
 /// libraries and by people. Confined to the coordinator's event loop.

@@ -1,6 +1,6 @@
 internal import CoreMetrics
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// Looks after leases whose holders want to be told when they are lost, or want them extended for as long as they live.
 /// Confined to the coordinator's event loop.

@@ -1,6 +1,6 @@
 internal import FoundationEssentials
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// The waiters for one lock in this sidecar, with their ticket for Redis.
 final class LocalQueue {

@@ -1,7 +1,7 @@
 internal import CoreMetrics
-internal import Hiredis
 internal import InterlockCore
 internal import Logging
+internal import RedisClient
 
 /// What holders and operators ask of a lock that is held.
 extension LockCoordinator {

@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// A look at a lock that is about to be repeated.
 struct SecondLook {

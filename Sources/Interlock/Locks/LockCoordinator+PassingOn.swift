@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// How a lock goes from one holder to the next, and what becomes of leases that nobody wants any more.
 extension LockCoordinator {

@@ -1,6 +1,6 @@
-internal import Hiredis
 internal import InterlockCore
 internal import Logging
+internal import RedisClient
 
 /// Reviews keep this sidecar's count and history of leases in line with what others do to them.
 protocol LeaseReviewer: AnyObject {

@@ -1,7 +1,7 @@
 internal import CoreMetrics
-internal import Hiredis
 internal import InterlockCore
 internal import Logging
+internal import RedisClient
 
 /// Locks: carries out what the queues decide, and what callers ask. Confined to the coordinator's event loop.
 final class LockCoordinator {

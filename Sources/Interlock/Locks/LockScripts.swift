@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// The scripts of locks. The settings decide some of their constants.
 final class LockScripts: Sendable {

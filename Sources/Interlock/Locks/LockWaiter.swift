@@ -1,6 +1,6 @@
 internal import FoundationEssentials
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// One lock request, from the call to its answer.
 final class LockWaiter {

@@ -1,4 +1,4 @@
-internal import Hiredis
+internal import RedisClient
 
 /// Waits until replicas have what was written on the connection that locks are granted on. Confined to the coordinator's event
 /// loop.

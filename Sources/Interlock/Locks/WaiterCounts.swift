@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// Tells other sidecars how many callers wait here for locks that somebody looks at there: at once when it is asked, later whenever the
 /// number has changed, and no more when it was not asked for a while. Confined to the coordinator's event loop.

@@ -1,5 +1,5 @@
 internal import DequeModule
-internal import Hiredis
+internal import RedisClient
 
 /// Where this sidecar hears of its turns on a cluster that has channels of slots: one for each lock that somebody waits for here, at the
 /// lock's own server. They save the cluster a message to each of its servers; what is told where nobody listens is told everywhere.

@@ -1,6 +1,6 @@
 internal import FoundationEssentials
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// What a script tells a sidecar that waits for a lock. A message is a hint: it may be lost, and what it says may be over.
 /// It goes to one sidecar, which lives in one database, and tickets are used once: it needs no further address.

@@ -1,5 +1,5 @@
-internal import Hiredis
 package import InterlockCore
+internal import RedisClient
 
 /// See `give-back.lua`.
 struct GiveBackScript: ScriptCommand {

@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// See `throttle.lua`.
 struct ThrottleScript: ScriptCommand {

@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// Where an answer goes. One `deliver` serves all calls of a connection, which tells them apart by their tag: so a call
 /// costs no allocation.

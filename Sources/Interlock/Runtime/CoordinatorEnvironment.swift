@@ -1,8 +1,8 @@
 internal import Glibc
-package import Hiredis
 internal import InterlockCore
 package import Logging
 package import NIOCore
+package import RedisClient
 
 /// Everything around a coordinator that is not logic: whoever hands over another environment decides what happens.
 package struct CoordinatorEnvironment: Sendable {

@@ -1,5 +1,5 @@
-internal import Hiredis
 package import Logging
+internal import RedisClient
 
 /// What a coordinator logs.
 package enum CoordinatorLogEvent: String, LoggedEvent {

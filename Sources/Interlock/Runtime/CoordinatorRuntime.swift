@@ -1,7 +1,7 @@
-internal import Hiredis
 internal import InterlockCore
 internal import Logging
 internal import NIOCore
+internal import RedisClient
 
 /// What the parts of a coordinator share. Confined to its event loop.
 final class CoordinatorRuntime {

@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 internal import Glibc
-package import Hiredis
 public import InterlockCore
+package import RedisClient
 
 /// What a coordinator needs to know: which Redis, and which locks and services it looks after.
 public struct InterlockConfiguration: Sendable {

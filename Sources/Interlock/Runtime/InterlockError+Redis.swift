@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 extension InterlockError {
     /// Maps an error of the Redis client to the caller's error.

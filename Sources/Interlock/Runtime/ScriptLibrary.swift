@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// The Lua scripts that Redis runs, and the fragments that they share.
 ///

@@ -1,6 +1,6 @@
 internal import Glibc
-internal import Hiredis
 package import InterlockCore
+internal import RedisClient
 
 /// Reads the clock that decisions are handed.
 package struct TimeSource: Sendable {

@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 extension BreakerStatus {
     /// Returns `nil` if the reply is not a breaker's map, or has a state that only a newer sidecar knows.

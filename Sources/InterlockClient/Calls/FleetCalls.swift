@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 extension FleetMember {
     /// Returns `nil` if the reply is not a member's map.

@@ -1,5 +1,5 @@
-package import Hiredis
 package import InterlockCore
+package import RedisClient
 
 extension LimitAnswer.Outcome {
     /// Returns the outcome that a reply reports. A wait of -1 stands for a call that can never be granted.

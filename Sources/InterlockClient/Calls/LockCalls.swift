@@ -1,6 +1,6 @@
 public import FoundationEssentials
-package import Hiredis
 public import InterlockCore
+package import RedisClient
 
 /// One of the last grants through a sidecar.
 public struct SidecarGrant: Hashable, Sendable {

@@ -1,5 +1,5 @@
-package import Hiredis
 package import InterlockCore
+package import RedisClient
 
 /// A permit for one upstream call. Without a report it counts as unfinished until it expires.
 package struct GrantedPermit: Hashable, Sendable {

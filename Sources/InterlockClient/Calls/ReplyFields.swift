@@ -1,4 +1,4 @@
-internal import Hiredis
+internal import RedisClient
 
 /// The flat map of a sidecar's RESP2 reply: alternating names and values.
 struct ReplyFields {

@@ -1,5 +1,5 @@
-package import Hiredis
 package import InterlockCore
+package import RedisClient
 
 /// What a sidecar says of itself, its Redis and its fleet.
 public struct SidecarStatus: Hashable, Sendable {

@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 extension InterlockError {
     /// Maps an error of the connection's Redis client.

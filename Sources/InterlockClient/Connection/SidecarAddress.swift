@@ -1,5 +1,5 @@
-package import Hiredis
 internal import NIOSSL
+package import RedisClient
 
 /// Where a sidecar's RESP door is.
 public enum SidecarAddress: Hashable, Sendable, CustomStringConvertible {

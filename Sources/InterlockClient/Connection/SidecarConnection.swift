@@ -1,6 +1,6 @@
-package import Hiredis
 package import Logging
 package import NIOCore
+package import RedisClient
 
 /// A command of the RESP door, with a typed reply.
 package protocol SidecarCall: RedisCommand, Sendable where Reply: Sendable {

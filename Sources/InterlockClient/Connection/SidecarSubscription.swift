@@ -1,6 +1,6 @@
-internal import Hiredis
 package import Logging
 package import NIOCore
+internal import RedisClient
 
 /// A connection of its own that follows a sidecar's events, for callers on its event loop. It is kept up until `close`.
 ///

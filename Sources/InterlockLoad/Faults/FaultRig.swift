@@ -1,9 +1,9 @@
-internal import Hiredis
 package import Interlock
 internal import InterlockCore
 package import InterlockJudge
 internal import InterlockProcesses
 internal import NIOConcurrencyHelpers
+internal import RedisClient
 
 /// Carries a `FaultPlan` out on a fleet of the harness's own.
 ///

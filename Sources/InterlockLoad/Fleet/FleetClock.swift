@@ -1,7 +1,7 @@
 internal import Glibc
-internal import Hiredis
 internal import InterlockCore
 internal import InterlockProcesses
+internal import RedisClient
 
 /// The wall clock of a fleet's Redis, moved by libfaketime.
 actor FleetClock {

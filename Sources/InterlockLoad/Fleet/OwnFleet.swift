@@ -1,9 +1,9 @@
 internal import FoundationEssentials
-package import Hiredis
 internal import InterlockClient
 internal import InterlockCore
 package import InterlockJudge
 internal import InterlockProcesses
+package import RedisClient
 
 /// A real Redis and real sidecars, as child processes on 127.0.0.1: they die with the harness.
 ///

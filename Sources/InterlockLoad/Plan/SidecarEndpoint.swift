@@ -1,5 +1,5 @@
-internal import Hiredis
 package import InterlockClient
+internal import RedisClient
 
 /// A sidecar that a run drives.
 package struct SidecarEndpoint: Sendable {

@@ -1,5 +1,5 @@
-internal import Hiredis
 package import InterlockCore
+internal import RedisClient
 
 /// A configuration as it is in force, as YAML: every setting with its value, whether it was said or is a default, without secrets.
 ///

@@ -1,6 +1,6 @@
-import Hiredis
 import Interlock
 import InterlockCore
+import RedisClient
 
 extension LockSettings {
     /// The default of `locks.min_ttl`: what is below is most often a number of seconds where milliseconds are meant.

@@ -1,8 +1,8 @@
-internal import Hiredis
 internal import Interlock
 internal import InterlockCore
 internal import NIOCore
 internal import NIOSSL
+internal import RedisClient
 
 /// `redis`: the server that the fleet shares, and how its keys begin.
 package struct RedisSettings: Sendable, Equatable {

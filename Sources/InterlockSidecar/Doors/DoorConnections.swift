@@ -1,7 +1,7 @@
 internal import Glibc
-internal import Hiredis
 internal import InterlockCore
 internal import NIOCore
+internal import RedisClient
 
 /// What a TCP connection does about a peer that vanished without a word: its host lost power, or the network between is cut.
 /// A linked lease lives as long as its client's connection, so a connection must not outlive its client by much.

@@ -1,7 +1,7 @@
-internal import Hiredis
 internal import NIOCore
 internal import NIOSSL
 internal import NIOTLS
+internal import RedisClient
 
 /// Reports the failure of one handshake, and leaves when the handshake is done. A client that connects and says
 /// nothing, as load balancers check ports, is no failure.

@@ -1,11 +1,11 @@
 internal import Glibc
-internal import Hiredis
 internal import InterlockCore
 internal import InterlockHTTP
 internal import NIOCore
 internal import NIOHTTP1
 internal import NIOPosix
 internal import NIOSSL
+internal import RedisClient
 
 extension ProbeFinding {
     /// What a probe found that ended with an error: bad, unless the error is this side's own.

@@ -1,10 +1,10 @@
-internal import Hiredis
 internal import Interlock
 internal import InterlockCore
 internal import InterlockHTTP
 internal import NIOCore
 internal import NIOHTTP1
 internal import NIOPosix
+internal import RedisClient
 
 /// Why a call to an upstream came to nothing.
 struct ProxyFailure: Error, Sendable {

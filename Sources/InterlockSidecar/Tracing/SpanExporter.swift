@@ -1,6 +1,5 @@
 internal import CoreMetrics
 internal import FoundationEssentials
-internal import Hiredis
 internal import InterlockCore
 internal import InterlockHTTP
 internal import InterlockOTLP
@@ -8,6 +7,7 @@ internal import Logging
 internal import NIOCore
 internal import NIOHTTP1
 internal import NIOPosix
+internal import RedisClient
 internal import ServiceLifecycle
 internal import SwiftProtobuf
 

@@ -1,6 +1,6 @@
-internal import Hiredis
 internal import InterlockCore
 internal import InterlockSidecar
+internal import RedisClient
 
 /// A file is either a valid configuration, or refused with the line of every mistake.
 enum ConfigurationPromises {

@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockTesting
+internal import RedisClient
 
 /// The Redis client reads the same replies however the bytes are split, and none beyond its limits.
 enum ReplyPromises {

@@ -1,8 +1,8 @@
-internal import Hiredis
 internal import Interlock
 internal import InterlockCore
 internal import InterlockSidecar
 internal import NIOCore
+internal import RedisClient
 
 /// The RESP door reads the same requests however the bytes are split, and refuses each with one line.
 enum RequestPromises {

@@ -1,5 +1,5 @@
-import Hiredis
 import InterlockProcesses
+import RedisClient
 import Testing
 
 @testable import InterlockLoad

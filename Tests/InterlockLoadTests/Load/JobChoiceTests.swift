@@ -1,9 +1,8 @@
 import InterlockCore
-
-@testable import InterlockJudge
-import Hiredis
+import RedisClient
 import Testing
 
+@testable import InterlockJudge
 @testable import InterlockLoad
 
 @Suite("What a run does next")

@@ -1,9 +1,9 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockJudge
 import Logging
 import NIOCore
+import RedisClient
 import SimulatedRedis
 
 /// A fleet of real sidecars and their Redis servers, directed by a test. Only what the test asks for happens, in simulated time.

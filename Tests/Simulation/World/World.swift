@@ -1,9 +1,9 @@
-import Hiredis
 import Interlock
 package import InterlockCore
 package import InterlockJudge
 import InterlockSidecar
 import Logging
+import RedisClient
 import SimulatedRedis
 
 /// The result of a world.

@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// Carries one round out: asks the servers, feeds their answers to the decision, and does what that says. Confined to the
 /// coordinator's event loop.

@@ -1,7 +1,7 @@
 internal import CoreMetrics
-internal import Hiredis
 internal import InterlockCore
 internal import Logging
+internal import RedisClient
 
 extension QuorumLocks: LeaseReviewer {
     // MARK: Renew, release, break

@@ -1,7 +1,7 @@
 internal import CoreMetrics
-internal import Hiredis
 internal import InterlockCore
 internal import NIOCore
+internal import RedisClient
 
 /// Locks on a majority of independent Redis servers. Confined to the coordinator's event loop.
 ///

@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// Performs one renewal: asks the servers, answers the caller, and restores the lease where it is missing. Confined to
 /// the coordinator's event loop.

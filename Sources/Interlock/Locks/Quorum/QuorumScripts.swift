@@ -1,5 +1,5 @@
-internal import Hiredis
 internal import InterlockCore
+internal import RedisClient
 
 /// See `quorum-acquire.lua`.
 struct QuorumAcquireScript: ScriptCommand {

@@ -1,7 +1,7 @@
-internal import Hiredis
 internal import InterlockCore
 internal import Logging
 internal import NIOCore
+internal import RedisClient
 
 /// The independent servers of a quorum: one connection to each, and what is to be cleared away on those that were out of
 /// reach. Confined to the coordinator's event loop.

@@ -1,4 +1,4 @@
-import Hiredis
+import RedisClient
 
 /// A client's connection to a sidecar, over which it sends commands. Replies come in the order of the commands.
 protocol ClientConnection: AnyObject {

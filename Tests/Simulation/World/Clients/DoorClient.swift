@@ -1,6 +1,6 @@
-import Hiredis
 import InterlockCore
 import InterlockJudge
+import RedisClient
 
 /// The base of a world's clients: a connection to a sidecar that is replaced when it is lost, and one call at a time, which
 /// the history records.

@@ -1,5 +1,5 @@
-import Hiredis
 import NIOCore
+import RedisClient
 import SimulatedRedis
 
 /// A client's connection to a sidecar's RESP door. Replies come in the order of the commands.

@@ -1,5 +1,5 @@
-import Hiredis
 import NIOCore
+import RedisClient
 
 /// A client's connection to a sidecar's HTTP API. Sends each command as a request, and reads its answer as the reply of the
 /// RESP API.

@@ -1,5 +1,5 @@
 import FoundationEssentials
-import Hiredis
+import RedisClient
 
 /// An answer that the HTTP API does not document.
 struct HTTPMisanswer: Error {

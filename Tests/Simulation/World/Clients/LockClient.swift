@@ -1,7 +1,7 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockJudge
+import RedisClient
 
 /// Takes locks in every way, holds them, and ends leases as programs do: properly, late or never.
 final class LockClient: DoorClient {

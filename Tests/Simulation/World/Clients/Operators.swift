@@ -1,8 +1,8 @@
 import FoundationEssentials
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockJudge
+import RedisClient
 
 /// Listens to one sidecar's events. The sidecar acts on what they say of breakers.
 final class EventListener: ServiceClient {

@@ -1,6 +1,6 @@
-import Hiredis
 import InterlockCore
 import InterlockJudge
+import RedisClient
 
 /// A client that uses services.
 class ServiceClient: DoorClient {

@@ -1,6 +1,6 @@
-import Hiredis
 import InterlockJudge
 import NIOCore
+import RedisClient
 import SimulatedRedis
 
 /// A machine with one Redis server. It may stop, be away, and come back with all, some or none of its data. Its clock drifts and

@@ -1,4 +1,3 @@
-import Hiredis
 import Interlock
 import InterlockCore
 import InterlockHTTP
@@ -6,6 +5,7 @@ import InterlockJudge
 import InterlockSidecar
 import Logging
 import NIOCore
+import RedisClient
 
 /// A machine with one sidecar: the product's coordinator and RESP door in a simulated process, which may be stopped, killed and
 /// restarted.

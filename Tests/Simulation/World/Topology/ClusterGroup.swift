@@ -1,5 +1,5 @@
-import Hiredis
 import InterlockCore
+import RedisClient
 import SimulatedRedis
 
 /// A Redis Cluster: primaries with a replica each, and one server more that is not in it yet. Each server believes what it has heard, and

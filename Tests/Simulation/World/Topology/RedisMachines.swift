@@ -1,5 +1,5 @@
-import Hiredis
 import InterlockCore
+import RedisClient
 import SimulatedRedis
 
 /// How many servers a world's Redis is.

@@ -1,5 +1,5 @@
-import Hiredis
 import InterlockCore
+import RedisClient
 import SimulatedRedis
 
 /// A primary with replicas, and the Sentinels that watch them. Each Sentinel decides by itself what to believe and to do.

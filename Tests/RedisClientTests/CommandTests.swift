@@ -3,7 +3,7 @@ import InterlockTesting
 import NIOCore
 import Testing
 
-@testable import Hiredis
+@testable import RedisClient
 
 @Suite("Commands against a real server", .timeLimit(.minutes(1)))
 struct CommandTests {

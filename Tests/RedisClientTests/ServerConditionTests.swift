@@ -1,5 +1,5 @@
-import Hiredis
 import InterlockProcesses
+import RedisClient
 import Testing
 
 @Suite("Errors of a server that cannot serve", .timeLimit(.minutes(1)))

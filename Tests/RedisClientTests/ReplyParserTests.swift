@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Hiredis
+@testable import RedisClient
 
 @Suite("Reply parser: values")
 struct ReplyParserTests {

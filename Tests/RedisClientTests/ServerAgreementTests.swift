@@ -1,7 +1,7 @@
 import NIOCore
 import Testing
 
-@testable import Hiredis
+@testable import RedisClient
 
 @Suite("Connections to one address agree about the server (C1)")
 struct ServerAgreementTests {

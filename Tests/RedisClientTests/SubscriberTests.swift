@@ -1,8 +1,8 @@
-import Hiredis
 import InterlockProcesses
 import Logging
 import NIOCore
 import NIOPosix
+import RedisClient
 import Testing
 
 @Suite("Subscriptions", .timeLimit(.minutes(1)))

@@ -18,7 +18,7 @@ package actor RedisClient {
     package init(
         configuration: RedisConfiguration,
         eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next(),
-        logger: Logger = Logger(label: "hiredis")
+        logger: Logger = Logger(label: "interlock.redis")
     ) {
         self.eventLoop = eventLoop
         topology = RedisTopology(

@@ -2,7 +2,7 @@ import InterlockCore
 import InterlockTesting
 import Testing
 
-@testable import Hiredis
+@testable import RedisClient
 
 @Suite("Reply parser: random input")
 struct ReplyFuzzTests {

@@ -1,6 +1,6 @@
-import Hiredis
 import InterlockProcesses
 import NIOSSL
+import RedisClient
 import Testing
 
 @Suite(

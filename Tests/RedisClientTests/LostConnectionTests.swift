@@ -1,6 +1,6 @@
-import Hiredis
 import InterlockProcesses
 import InterlockTesting
+import RedisClient
 import Testing
 
 @Suite("Lost connections", .timeLimit(.minutes(1)))

@@ -1,7 +1,8 @@
-/// Reads along with the bytes of a reply stream and refuses what hiredis would believe: bulks of hundreds of megabytes,
-/// arrays of a billion elements, nesting past its depth. It follows the structure and copies nothing.
+/// Checks the headers of a reply stream against `ReplyLimits` before hiredis reads them. Follows the structure and
+/// copies nothing.
 ///
-/// hiredis 0.14 reserves memory by what a header claims, so the header must be judged before hiredis sees it.
+/// This check stays as long as hiredis 0.14, the version of Debian 12, trusts the lengths that a server announces. It
+/// reserves memory for a value before the value arrives.
 struct ReplyScreen {
     private enum State {
         /// At the first byte of a header.

@@ -1,5 +1,5 @@
-import Hiredis
 import NIOSSL
+import RedisClient
 import Testing
 
 @Suite("Redis URLs")

@@ -4,7 +4,7 @@ import NIOCore
 import NIOEmbedded
 import Testing
 
-@testable import Hiredis
+@testable import RedisClient
 
 @Suite("Pipelining", .timeLimit(.minutes(1)))
 struct PipelineTests {

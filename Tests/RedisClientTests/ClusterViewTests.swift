@@ -2,7 +2,7 @@ import InterlockCore
 import NIOCore
 import Testing
 
-@testable import Hiredis
+@testable import RedisClient
 
 @Suite("What is known of a cluster")
 struct ClusterViewTests {

@@ -15,7 +15,7 @@ package struct RedisEnvironment: Sendable {
     /// By default the real ones: the network, and the system's randomness.
     package init(
         eventLoop: any EventLoop, dialer: any RedisDialer = NetworkDialer(), random: RandomSource = .system,
-        logger: Logger = Logger(label: "hiredis")
+        logger: Logger = Logger(label: "interlock.redis")
     ) {
         self.eventLoop = eventLoop
         self.dialer = dialer

@@ -1,7 +1,7 @@
-import Hiredis
 import Logging
 import NIOCore
 import NIOPosix
+import RedisClient
 
 /// Runs `body` with a client, by default connected, and closes the client afterwards.
 func withClient<Result>(

@@ -1,8 +1,8 @@
 import Glibc
-import Hiredis
 import InterlockProcesses
 import NIOCore
 import NIOSSL
+import RedisClient
 import Testing
 
 @Suite("Why there is no connection", .timeLimit(.minutes(1)))
