@@ -121,11 +121,11 @@ let package = Package(
             swiftSettings: houseRules
         ),
         .target(
-            name: "InterlockOTLP", dependencies: [protobuf],
+            name: "OTLPMessages", dependencies: [protobuf],
             // What its code is made from, by Tools/protobuf.sh.
             exclude: ["opentelemetry"], swiftSettings: houseRules),
         .target(
-            name: "InterlockEnvoy", dependencies: [protobuf],
+            name: "EnvoyMessages", dependencies: [protobuf],
             // What its code is made from, by Tools/protobuf.sh.
             exclude: ["envoy", "google", "grpc"], swiftSettings: houseRules),
         .target(
@@ -135,7 +135,7 @@ let package = Package(
                 lifecycle,
                 unixSignals, subprocess,
                 "CLibMD", "CLibYAML",
-                "InterlockHTTP", "InterlockOTLP", "InterlockEnvoy", nioHTTP1, nioHTTP2, nioHPACK, nioTLS, protobuf,
+                "InterlockHTTP", "OTLPMessages", "EnvoyMessages", nioHTTP1, nioHTTP2, nioHPACK, nioTLS, protobuf,
             ],
             resources: [
                 .embedInCode("HTTP/openapi.yaml"), .embedInCode("Console/console.html"), .embedInCode("Console/console.css"),
@@ -204,7 +204,7 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "InterlockSidecar", "InterlockHTTP", "Interlock", "InterlockCore", "InterlockEnvoy", "RedisClient",
+                "InterlockSidecar", "InterlockHTTP", "Interlock", "InterlockCore", "EnvoyMessages", "RedisClient",
                 "InterlockTesting", nioCore, nioHTTP1, .product(name: "NIOEmbedded", package: "swift-nio"), logging, protobuf,
             ],
             path: "Tests/Fuzzing/FuzzTargets",
@@ -221,7 +221,7 @@ let package = Package(
         .target(
             name: "Simulation",
             dependencies: [
-                "SimulatedRedis", "InterlockJudge", "InterlockSidecar", "InterlockHTTP", "InterlockEnvoy", "Interlock",
+                "SimulatedRedis", "InterlockJudge", "InterlockSidecar", "InterlockHTTP", "EnvoyMessages", "Interlock",
                 "InterlockCore", "RedisClient", nioCore, nioLocks, nioHTTP1, nioHTTP2, nioHPACK, protobuf, logging,
                 .product(name: "HeapModule", package: "swift-collections"),
             ],
@@ -274,7 +274,7 @@ let package = Package(
         .testTarget(
             name: "InterlockSidecarTests",
             dependencies: [
-                "InterlockSidecar", "Interlock", "InterlockCore", "InterlockOTLP", "InterlockEnvoy", "RedisClient",
+                "InterlockSidecar", "Interlock", "InterlockCore", "OTLPMessages", "EnvoyMessages", "RedisClient",
                 "InterlockProcesses", "InterlockTesting", nioCore, nioLocks, nioPosix, nioSSL, logging, coreMetrics, lifecycle,
                 nioHTTP1, nioHPACK, protobuf,
                 .product(name: "NIOEmbedded", package: "swift-nio"),

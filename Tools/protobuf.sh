@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the Swift code of Sources/InterlockOTLP and Sources/InterlockEnvoy from their .proto files, which declare what Interlock uses of
+# Makes the Swift code of Sources/OTLPMessages and Sources/EnvoyMessages from their .proto files, which declare what Interlock uses of
 # OTLP, and of Envoy's services.
 #
 #   Tools/protobuf.sh           write it
@@ -13,7 +13,7 @@ checkout=.build/checkouts/swift-protobuf
 swift build --package-path "$checkout" --scratch-path .build-protobuf --product protoc-gen-swift > /dev/null
 plugin=$(swift build --package-path "$checkout" --scratch-path .build-protobuf --show-bin-path)/protoc-gen-swift
 
-for sources in Sources/InterlockOTLP Sources/InterlockEnvoy; do
+for sources in Sources/OTLPMessages Sources/EnvoyMessages; do
     made=$(mktemp --directory)
     mapfile -t files < <(cd "$sources" && find . -name '*.proto' -printf '%P\n' | sort)
     protoc --proto_path="$sources" --proto_path="$checkout/Protos/Sources/SwiftProtobuf" --plugin=protoc-gen-swift="$plugin" --swift_out="$made" \

@@ -40,7 +40,7 @@ from gateway_wire import CONFIGURATION, QUOTA, Door, check_wire, farewell, late,
 from servers import PATIENCE, REDIS, Connection, Failure, World, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
-DECLARATIONS = ROOT / "Sources/InterlockEnvoy"
+DECLARATIONS = ROOT / "Sources/EnvoyMessages"
 PUBLISHED = [
     *(rls_pb2, ratelimit_pb2, ratelimit_unit_pb2, base_pb2, address_pb2, health_pb2, status_pb2),
     *(external_auth_pb2, attribute_context_pb2, http_status_pb2, als_pb2, accesslog_pb2),

@@ -26,7 +26,7 @@ from declarations import compare_declarations
 from servers import HTTP, PATIENCE, RESP, Connection, Failure, World
 
 ROOT = Path(__file__).resolve().parents[2]
-DECLARATIONS = ROOT / "Sources/InterlockOTLP"
+DECLARATIONS = ROOT / "Sources/OTLPMessages"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"
 STATE = "vendor=value,other=1"
 #: Spans wait so long for others before they are sent, in seconds.

@@ -1,6 +1,6 @@
 import FoundationEssentials
 import InterlockCore
-import InterlockOTLP
+import OTLPMessages
 import SwiftProtobuf
 import Testing
 

@@ -1,8 +1,8 @@
 import Glibc
 import InterlockCore
-import InterlockOTLP
 import InterlockProcesses
 import Logging
+import OTLPMessages
 import SwiftProtobuf
 import Testing
 

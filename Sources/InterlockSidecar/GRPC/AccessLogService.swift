@@ -1,7 +1,7 @@
 internal import CoreMetrics
+internal import EnvoyMessages
 internal import Interlock
 internal import InterlockCore
-internal import InterlockEnvoy
 internal import NIOCore
 internal import SwiftProtobuf
 

@@ -1,5 +1,5 @@
+internal import EnvoyMessages
 internal import Interlock
-internal import InterlockEnvoy
 internal import NIOCore
 internal import SwiftProtobuf
 

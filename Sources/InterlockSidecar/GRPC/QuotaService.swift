@@ -1,6 +1,6 @@
+internal import EnvoyMessages
 internal import Interlock
 internal import InterlockCore
-internal import InterlockEnvoy
 internal import NIOCore
 internal import SwiftProtobuf
 

@@ -1,6 +1,6 @@
+internal import EnvoyMessages
 internal import Interlock
 package import InterlockCore
-internal import InterlockEnvoy
 package import NIOCore
 
 // What Envoy asks for each of its requests, and is answered, is read and written field by field: with the generated types that was a

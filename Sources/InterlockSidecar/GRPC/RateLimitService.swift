@@ -1,7 +1,7 @@
 internal import CoreMetrics
+package import EnvoyMessages
 internal import Interlock
 package import InterlockCore
-package import InterlockEnvoy
 internal import Logging
 internal import NIOCore
 internal import SwiftProtobuf

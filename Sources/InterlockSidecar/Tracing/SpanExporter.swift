@@ -2,11 +2,11 @@ internal import CoreMetrics
 internal import FoundationEssentials
 internal import InterlockCore
 internal import InterlockHTTP
-internal import InterlockOTLP
 internal import Logging
 internal import NIOCore
 internal import NIOHTTP1
 internal import NIOPosix
+internal import OTLPMessages
 internal import RedisClient
 internal import ServiceLifecycle
 internal import SwiftProtobuf

@@ -1,5 +1,5 @@
 internal import InterlockCore
-internal import InterlockOTLP
+internal import OTLPMessages
 
 /// Writes an `ExportTraceServiceRequest`, field by field: with the generated types that was three quarters of what a traced call costs.
 /// The numbers are those of `trace.proto`, `common.proto` and `resource.proto`; what is written is byte for byte what they write.

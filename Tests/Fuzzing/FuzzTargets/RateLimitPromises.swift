@@ -1,5 +1,5 @@
+internal import EnvoyMessages
 internal import InterlockCore
-internal import InterlockEnvoy
 internal import InterlockSidecar
 internal import NIOCore
 internal import SwiftProtobuf

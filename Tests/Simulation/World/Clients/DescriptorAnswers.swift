@@ -1,5 +1,5 @@
+import EnvoyMessages
 import InterlockCore
-import InterlockEnvoy
 import InterlockJudge
 import SwiftProtobuf
 
