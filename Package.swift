@@ -144,11 +144,6 @@ let package = Package(
             swiftSettings: houseRules
         ),
         .target(
-            name: "InterlockTesting",
-            dependencies: ["InterlockCore", "RedisClient", nioCore, nioLocks, nioPosix],
-            swiftSettings: houseRules
-        ),
-        .target(
             name: "InterlockProcesses",
             dependencies: ["InterlockCore", "RedisClient", nioCore, nioLocks, nioPosix, nioSSL, subprocess],
             swiftSettings: houseRules),
@@ -199,6 +194,12 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Benchmarks/InterlockBenchmarks",
+            swiftSettings: houseRules
+        ),
+        .target(
+            name: "InterlockTesting",
+            dependencies: ["InterlockCore", "RedisClient", nioCore, nioLocks, nioPosix],
+            path: "Tests/Support/InterlockTesting",
             swiftSettings: houseRules
         ),
         .target(
@@ -275,22 +276,25 @@ let package = Package(
             name: "InterlockSidecarTests",
             dependencies: [
                 "InterlockSidecar", "Interlock", "InterlockCore", "OTLPMessages", "EnvoyMessages", "RedisClient",
-                "InterlockProcesses", "InterlockTesting", nioCore, nioLocks, nioPosix, nioSSL, logging, coreMetrics, lifecycle,
-                nioHTTP1, nioHPACK, protobuf,
-                .product(name: "NIOEmbedded", package: "swift-nio"),
+                "InterlockProcesses", "InterlockTesting", "InterlockHTTP", nioCore, nioLocks, nioPosix, nioSSL, logging,
+                coreMetrics, lifecycle, nioHTTP1, nioHPACK, protobuf, .product(name: "NIOEmbedded", package: "swift-nio"),
             ],
             swiftSettings: houseRules
         ),
         .testTarget(
+            name: "InterlockHTTPTests",
+            dependencies: [
+                "InterlockCore", "InterlockHTTP", nioCore, nioHTTP1, .product(name: "NIOEmbedded", package: "swift-nio"),
+            ], swiftSettings: houseRules),
+        .testTarget(
             name: "InterlockLoadTests",
             dependencies: [
                 "InterlockJudge", "InterlockClient", "InterlockLoad", "Interlock", "InterlockCore", "RedisClient",
-                "InterlockProcesses",
-                "InterlockTesting", nioCore,
-                nioLocks, nioPosix, logging,
+                "InterlockProcesses", "InterlockTesting", nioCore, nioLocks, nioPosix,
             ],
             swiftSettings: houseRules
         ),
+        .testTarget(name: "InterlockJudgeTests", dependencies: ["InterlockCore", "InterlockJudge"], swiftSettings: houseRules),
         .testTarget(name: "FuzzTargetsTests", dependencies: ["FuzzTargets", "InterlockCore"], swiftSettings: houseRules),
         .testTarget(
             name: "IntegrationTests",

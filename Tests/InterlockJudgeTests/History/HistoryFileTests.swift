@@ -1,9 +1,8 @@
-@testable import InterlockJudge
 import FoundationEssentials
 import InterlockCore
 import Testing
 
-@testable import InterlockLoad
+@testable import InterlockJudge
 
 @Suite("History files")
 struct HistoryFileTests {

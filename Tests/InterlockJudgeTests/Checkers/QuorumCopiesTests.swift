@@ -2,8 +2,6 @@ import InterlockCore
 import InterlockJudge
 import Testing
 
-@testable import InterlockLoad
-
 @Suite("Leases and servers of a quorum that come back empty")
 struct QuorumCopiesTests {
     /// A history in which client 1 renews its lease `renewals` times, a server restarts empty, client 2 is granted the lock, and

@@ -2,8 +2,6 @@ import InterlockCore
 import InterlockJudge
 import Testing
 
-@testable import InterlockLoad
-
 @Suite("Forced states")
 struct ForcedStateTests {
     /// An operator has the breaker forced closed for ten seconds, asks at 100 and is answered at 300; sidecar 0 tells of it, and

@@ -1,7 +1,6 @@
-@testable import InterlockJudge
 import Testing
 
-@testable import InterlockLoad
+@testable import InterlockJudge
 
 @Suite("Refusals that are relied on")
 struct RefusalTests {

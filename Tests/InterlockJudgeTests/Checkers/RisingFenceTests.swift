@@ -1,8 +1,6 @@
 import InterlockJudge
 import Testing
 
-@testable import InterlockLoad
-
 @Suite("Rising fences")
 struct RisingFenceTests {
     @Test("a lower fence than that of an earlier grant is found")

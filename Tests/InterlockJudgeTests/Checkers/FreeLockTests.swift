@@ -1,8 +1,6 @@
 import InterlockJudge
 import Testing
 
-@testable import InterlockLoad
-
 @Suite("Free locks")
 struct FreeLockTests {
     /// Waits for up to five seconds from 100 ms on; recovery takes up to three.

@@ -1,8 +1,6 @@
 import InterlockJudge
 import Testing
 
-@testable import InterlockLoad
-
 @Suite("Fenced writes")
 struct FencedWriteTests {
     /// A lease of client 1 that is over at 100, and one of client 2 from 150 on.

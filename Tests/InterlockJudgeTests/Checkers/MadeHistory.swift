@@ -1,7 +1,6 @@
-@testable import InterlockJudge
 import InterlockCore
 
-@testable import InterlockLoad
+@testable import InterlockJudge
 
 /// A history that a test makes by hand. Times are in ms; events may be added in any order.
 struct MadeHistory {

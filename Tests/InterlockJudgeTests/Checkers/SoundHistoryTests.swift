@@ -1,8 +1,7 @@
-@testable import InterlockJudge
 import InterlockCore
 import Testing
 
-@testable import InterlockLoad
+@testable import InterlockJudge
 
 @Suite("Histories that make no sense")
 struct SoundHistoryTests {
