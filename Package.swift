@@ -60,6 +60,7 @@ let package = Package(
         .systemLibrary(name: "CLibYAML", providers: [.apt(["libyaml-dev"])]),
         .target(name: "CArguments"),
         .target(name: "InterlockCore", dependencies: [deque], swiftSettings: houseRules),
+        .target(name: "InterlockOutput", dependencies: ["InterlockCore", nioLocks], swiftSettings: houseRules),
         .target(
             name: "RedisClient",
             dependencies: ["CHiredis", "CLibMD", nioCore, nioPosix, nioSSL, deque, logging],
@@ -131,11 +132,9 @@ let package = Package(
         .target(
             name: "InterlockSidecar",
             dependencies: [
-                "Interlock", "InterlockCore", "RedisClient", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics,
-                lifecycle,
-                unixSignals, subprocess,
-                "CLibMD", "CLibYAML",
-                "InterlockHTTP", "OTLPMessages", "EnvoyMessages", nioHTTP1, nioHTTP2, nioHPACK, nioTLS, protobuf,
+                "Interlock", "InterlockCore", "RedisClient", "CLibMD", "CLibYAML", "InterlockHTTP", "OTLPMessages",
+                "EnvoyMessages", "InterlockOutput", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics,
+                lifecycle, unixSignals, subprocess, nioHTTP1, nioHTTP2, nioHPACK, nioTLS, protobuf,
             ],
             resources: [
                 .embedInCode("HTTP/openapi.yaml"), .embedInCode("Console/console.html"), .embedInCode("Console/console.css"),
@@ -165,7 +164,7 @@ let package = Package(
         .target(
             name: "InterlockCommandLine",
             dependencies: [
-                "CArguments", "Interlock", "InterlockSidecar", "InterlockClient", "InterlockCore",
+                "CArguments", "Interlock", "InterlockClient", "InterlockCore", "InterlockOutput",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: houseRules
@@ -173,8 +172,8 @@ let package = Package(
         .executableTarget(
             name: "InterlockCLI",
             dependencies: [
-                "InterlockCommandLine", "InterlockSidecar", "InterlockClient", "Interlock", "InterlockCore", logging,
-                coreMetrics, lifecycle, unixSignals, subprocess,
+                "InterlockCommandLine", "InterlockSidecar", "InterlockClient", "Interlock", "InterlockCore", "InterlockOutput",
+                logging, coreMetrics, unixSignals, subprocess,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: houseRules
@@ -182,8 +181,8 @@ let package = Package(
         .executableTarget(
             name: "InterlockBenchCLI",
             dependencies: [
-                "InterlockCommandLine", "InterlockSidecar", "InterlockClient", "InterlockJudge", "InterlockLoad", nioLocks,
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                "InterlockCommandLine", "InterlockClient", "InterlockJudge", "InterlockLoad", "InterlockCore",
+                "InterlockOutput", nioLocks, .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: houseRules
         ),
@@ -246,6 +245,7 @@ let package = Package(
             ],
             exclude: ["ClientConversations.json"], swiftSettings: houseRules),
         .testTarget(name: "InterlockCoreTests", dependencies: ["InterlockCore"], swiftSettings: houseRules),
+        .testTarget(name: "InterlockOutputTests", dependencies: ["InterlockOutput", nioLocks], swiftSettings: houseRules),
         .testTarget(
             name: "RedisClientTests",
             dependencies: [

@@ -1,8 +1,8 @@
 import ArgumentParser
 import InterlockCommandLine
+import InterlockCore
 internal import InterlockJudge
 import InterlockLoad
-import InterlockSidecar
 
 /// `interlock-bench`, which is `interlock bench`: load, faults and checks.
 @main

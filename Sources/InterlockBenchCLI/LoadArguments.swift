@@ -1,7 +1,7 @@
-internal import InterlockJudge
 import ArgumentParser
+import InterlockCore
+internal import InterlockJudge
 import InterlockLoad
-import InterlockSidecar
 
 /// `uniform` or `zipf:1.1`.
 struct SkewArgument: ExpressibleByArgument, Sendable {

@@ -1,10 +1,10 @@
-internal import InterlockJudge
 import ArgumentParser
 import Glibc
 import InterlockClient
 import InterlockCommandLine
+import InterlockCore
+internal import InterlockJudge
 import InterlockLoad
-import InterlockSidecar
 
 /// The options of all workloads of `interlock bench`.
 struct LoadOptions: ParsableArguments {

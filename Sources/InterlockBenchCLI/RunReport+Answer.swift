@@ -2,7 +2,7 @@ import Glibc
 import InterlockCommandLine
 import InterlockJudge
 import InterlockLoad
-import InterlockSidecar
+import InterlockOutput
 import NIOConcurrencyHelpers
 
 extension RunReport: Answer {

@@ -1,6 +1,6 @@
 import ArgumentParser
 import InterlockCommandLine
-import InterlockSidecar
+import InterlockCore
 
 /// `interlock`: the sidecar, and the tools that talk to one.
 struct InterlockCommand: AsyncParsableCommand {

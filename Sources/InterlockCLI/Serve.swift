@@ -1,6 +1,7 @@
 import ArgumentParser
 import CoreMetrics
 import InterlockCommandLine
+import InterlockOutput
 import InterlockSidecar
 import Logging
 

@@ -1,7 +1,6 @@
 package import ArgumentParser
 import Glibc
 import InterlockCore
-import InterlockSidecar
 
 /// A duration on the command line, written as in the configuration: `500ms`, `2s`, `1h30m`.
 ///

@@ -2,7 +2,7 @@ package import ArgumentParser
 import Dispatch
 import Glibc
 import Interlock
-import InterlockSidecar
+import InterlockCore
 
 /// A program of commands: each failure is one message on standard error and an exit code.
 extension AsyncParsableCommand {

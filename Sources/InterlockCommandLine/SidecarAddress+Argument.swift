@@ -1,6 +1,6 @@
 public import ArgumentParser
 package import InterlockClient
-import InterlockSidecar
+import InterlockCore
 
 extension SidecarAddress: ExpressibleByArgument {
     private static let unixPrefix = "unix:"

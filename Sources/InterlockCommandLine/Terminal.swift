@@ -1,6 +1,6 @@
 internal import ArgumentParser
 import Glibc
-import InterlockSidecar
+import InterlockOutput
 
 /// Answers go to standard output, everything else to standard error. Control characters never pass.
 package enum Terminal {

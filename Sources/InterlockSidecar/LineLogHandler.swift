@@ -1,6 +1,7 @@
 internal import CoreMetrics
 internal import Glibc
 internal import InterlockCore
+package import InterlockOutput
 package import Logging
 internal import RedisClient
 

@@ -1,3 +1,5 @@
+import InterlockCore
+
 /// The commands with which to try a new sidecar, as they work with its addresses, certificate and keys.
 package struct ReadyBanner {
     private let addresses: Sidecar.Addresses

@@ -1,5 +1,6 @@
 import FoundationEssentials
 import Glibc
+import InterlockCore
 import InterlockProcesses
 import NIOCore
 import Testing

@@ -1,3 +1,4 @@
+import InterlockCore
 import InterlockSidecar
 import Testing
 

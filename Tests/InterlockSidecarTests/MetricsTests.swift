@@ -1,4 +1,5 @@
 import CoreMetrics
+import InterlockCore
 import InterlockSidecar
 import Testing
 

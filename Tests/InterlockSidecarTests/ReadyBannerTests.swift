@@ -1,3 +1,4 @@
+import InterlockCore
 import InterlockProcesses
 import Testing
 

@@ -3,7 +3,6 @@ import Interlock
 import InterlockClient
 import InterlockCommandLine
 import InterlockCore
-import InterlockSidecar
 import Subprocess
 
 /// Carries out an `interlock run`: acquires the lock, runs the command under it, and releases the lock.

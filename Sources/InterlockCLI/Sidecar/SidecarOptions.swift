@@ -2,7 +2,6 @@ import ArgumentParser
 import InterlockClient
 import InterlockCommandLine
 import InterlockCore
-import InterlockSidecar
 
 /// How a command finds its sidecar.
 struct SidecarOptions: ParsableArguments {

@@ -1,6 +1,6 @@
 import Glibc
 import InterlockCommandLine
-import InterlockSidecar
+import InterlockOutput
 
 /// The terminal while `interlock top` has it: another screen, without echo and cursor. It is left as it was found.
 struct TopTerminal {

@@ -1,3 +1,5 @@
+import InterlockCore
+
 /// A mapping of the file that is being read. The keys that were asked for are the keys that are known.
 final class ConfigurationSection {
     /// The mapping itself: for mistakes that no single key has made.

@@ -1,4 +1,5 @@
 internal import Glibc
+import InterlockCore
 
 /// A file that holds one secret, such as an API key or a password, and perhaps a line end behind it.
 struct SecretFile {

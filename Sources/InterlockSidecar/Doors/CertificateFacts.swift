@@ -1,4 +1,5 @@
 internal import Glibc
+import InterlockCore
 internal import NIOCore
 internal import NIOSSL
 

@@ -1,3 +1,4 @@
+package import InterlockCore
 internal import NIOCore
 
 /// `listen`: the doors that the sidecar opens.
@@ -72,83 +73,9 @@ package struct TLSSettings: Sendable, Equatable {
     }
 }
 
-/// A host and a port: `127.0.0.1:7379`, `[::1]:7379`, `localhost:0`.
-package struct SocketEndpoint: Hashable, Sendable, CustomStringConvertible {
-    /// A name, an IPv4 address, or an IPv6 address without its brackets.
-    package var host: String
-    /// 0–65535; 0 lets the system choose a free port.
-    package var port: Int
-
-    package init(host: String, port: Int) {
-        self.host = host
-        self.port = port
-    }
-
-    package var description: String {
-        host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
-    }
-
-    /// Whether only this host can reach it. A spelling that is not plainly loopback counts as not loopback.
-    package var isLoopback: Bool {
-        switch host.lowercased() {
-        case "localhost", "::1", "0:0:0:0:0:0:0:1": true
-        case let host: Self.octets(of: host)?.first == 127
-        }
-    }
-
+extension SocketEndpoint {
     /// Where a listener is that was asked to be here: with the port that the system chose.
     func bound(to address: SocketAddress?) -> SocketEndpoint {
         SocketEndpoint(host: address?.ipAddress ?? host, port: address?.port ?? port)
-    }
-}
-
-extension SocketEndpoint {
-    /// Reads `HOST:PORT` or `[IPv6]:PORT`.
-    /// - Throws: `ConfigurationExpectation`, which says what was expected instead.
-    package init(parsing text: String) throws(ConfigurationExpectation) {
-        let expectation = ConfigurationExpectation("HOST:PORT such as 127.0.0.1:7379 or [::1]:7379, port 0-65535")
-        guard let colon = text.lastIndex(of: ":") else { throw expectation }
-        let digits = text[text.index(after: colon)...]
-        guard digits.utf8.count <= 5, let port = ConfigurationText.wholeNumber(digits), port <= 65_535 else { throw expectation }
-        let host = text[..<colon]
-        if host.hasPrefix("["), host.hasSuffix("]") {
-            let address = host.dropFirst().dropLast()
-            guard Self.isIPv6Like(address) else { throw expectation }
-            self.init(host: String(address), port: Int(port))
-        } else {
-            guard Self.isHostName(host) else { throw expectation }
-            self.init(host: String(host), port: Int(port))
-        }
-    }
-
-    /// Letters, digits, hyphens, underscores and dots: also every IPv4 address.
-    static func isHostName(_ text: some StringProtocol) -> Bool {
-        !text.isEmpty && text.utf8.count <= 253
-            && text.unicodeScalars.allSatisfy { scalar in
-                switch scalar {
-                case "a"..."z", "A"..."Z", "0"..."9", "-", "_", ".": true
-                default: false
-                }
-            }
-    }
-
-    /// Rough: the system has the last word when the socket is bound.
-    private static func isIPv6Like(_ text: Substring) -> Bool {
-        text.contains(":") && text.utf8.count <= 64
-            && text.unicodeScalars.allSatisfy { scalar in
-                switch scalar {
-                case "a"..."z", "A"..."Z", "0"..."9", ":", ".", "%", "_", "-": true
-                default: false
-                }
-            }
-    }
-
-    /// The four numbers of a dotted IPv4 address in its usual spelling.
-    private static func octets(of host: String) -> [UInt8]? {
-        let parts = host.split(separator: ".", omittingEmptySubsequences: false)
-        let octets = parts.compactMap { part in
-            part.first == "0" && part.count > 1 ? nil : UInt8(part)
-        }
-        return parts.count == 4 && octets.count == 4 ? octets : nil
     }
 }

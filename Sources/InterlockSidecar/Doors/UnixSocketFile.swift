@@ -1,4 +1,5 @@
 internal import Glibc
+import InterlockCore
 internal import NIOCore
 
 /// The file of a listening Unix socket. It is made under another name and for this user alone, given its rights, and only then put in

@@ -1,4 +1,5 @@
 internal import Interlock
+import InterlockCore
 internal import NIOCore
 internal import NIOPosix
 internal import ServiceLifecycle

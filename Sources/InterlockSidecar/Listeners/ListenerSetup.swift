@@ -1,4 +1,5 @@
 internal import Interlock
+import InterlockCore
 internal import InterlockHTTP
 internal import Logging
 internal import NIOCore

@@ -1,5 +1,6 @@
 package import CoreMetrics
 internal import Glibc
+import InterlockCore
 internal import NIOConcurrencyHelpers
 
 /// The formats in which metrics are read.

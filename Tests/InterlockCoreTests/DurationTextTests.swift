@@ -1,4 +1,4 @@
-import InterlockSidecar
+import InterlockCore
 import Testing
 
 @Suite("Durations as people write them")

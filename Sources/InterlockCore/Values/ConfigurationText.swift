@@ -1,19 +1,17 @@
-import InterlockCore
-
 /// Rules of single words that several settings share.
 package enum ConfigurationText {
     /// Digits only: no sign, no separator, no exponent. `nil` also when it does not fit.
-    static func wholeNumber(_ text: some StringProtocol) -> Int64? {
+    package static func wholeNumber(_ text: some StringProtocol) -> Int64? {
         let isDigits = !text.isEmpty && text.utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
         return isDigits ? Int64(text) : nil
     }
 
-    static func isSpaceOrControl(_ scalar: Unicode.Scalar) -> Bool {
+    package static func isSpaceOrControl(_ scalar: Unicode.Scalar) -> Bool {
         scalar.properties.isWhitespace || scalar.properties.generalCategory == .control
     }
 
     /// `a`, `a or b`, `a, b or c`.
-    static func alternatives(_ words: [String]) -> String {
+    package static func alternatives(_ words: [String]) -> String {
         guard let last = words.last, words.count > 1 else { return words.first ?? "" }
         return words.dropLast().joined(separator: ", ") + " or " + last
     }
@@ -45,42 +43,9 @@ package enum ConfigurationText {
     }
 }
 
-/// A text was not what a setting wants. Says what that is; the reader adds where and what was there instead.
-package struct ConfigurationExpectation: Error, CustomStringConvertible {
-    let wanted: String
-    /// What was most likely meant.
-    let suggestion: String?
-
-    init(_ wanted: String, suggestion: String? = nil) {
-        self.wanted = wanted
-        self.suggestion = suggestion
-    }
-
-    /// Where it is told elsewhere what was there.
-    package var description: String { "expected \(wanted)" + question }
-
-    func message(got: String) -> String { "expected \(wanted), got \(got)" + question }
-
-    private var question: String { suggestion.map { "; did you mean \($0)?" } ?? "" }
-}
-
-extension ConfigurationExpectation {
-    /// What a number or a duration outside of `bounds` should have been: names only the bound that was broken.
-    static func bound<Value: Comparable>(
-        _ noun: String,
-        _ value: Value,
-        _ bounds: ClosedRange<Value>,
-        _ text: (Value) -> String
-    ) -> ConfigurationExpectation? {
-        if value < bounds.lowerBound { return .init("\(noun) of \(text(bounds.lowerBound)) or more") }
-        if value > bounds.upperBound { return .init("\(noun) of \(text(bounds.upperBound)) or less") }
-        return nil
-    }
-}
-
 extension RawRepresentable where RawValue == String, Self: CaseIterable {
     /// One of a few words.
-    init(parsing text: String) throws(ConfigurationExpectation) {
+    package init(parsing text: String) throws(ConfigurationExpectation) {
         guard let value = Self(rawValue: text) else {
             throw ConfigurationExpectation(ConfigurationText.alternatives(Self.allCases.map(\.rawValue)))
         }

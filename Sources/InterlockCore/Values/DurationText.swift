@@ -1,5 +1,3 @@
-import InterlockCore
-
 /// Durations as people write them: `500ms`, `2s`, `1.5s`, `1m`, `1h30m`, `1d`. Whole milliseconds, never negative.
 package enum DurationText {
     /// Longest first: the order in which a duration's shortest spelling is looked for.
@@ -53,7 +51,7 @@ package enum DurationText {
     }
 
     /// `5s..60s`; a single duration is a range of one.
-    static func parseRange(_ text: String) throws(ConfigurationExpectation) -> ClosedRange<Duration> {
+    package static func parseRange(_ text: String) throws(ConfigurationExpectation) -> ClosedRange<Duration> {
         guard let dots = text.firstRange(of: "..") else {
             let single = try parse(text)
             return single...single

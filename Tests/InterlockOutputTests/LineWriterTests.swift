@@ -1,5 +1,5 @@
 import Glibc
-import InterlockSidecar
+import InterlockOutput
 import NIOConcurrencyHelpers
 import Testing
 
