@@ -1,5 +1,4 @@
 package import ArgumentParser
-import Glibc
 import InterlockCore
 
 /// A duration on the command line, written as in the configuration: `500ms`, `2s`, `1h30m`.
@@ -31,21 +30,5 @@ extension ArgumentHelp {
     /// The help of an option that takes a duration.
     package static func duration(_ abstract: String, default standard: DurationArgument? = nil) -> ArgumentHelp {
         ArgumentHelp("\(abstract)\(standard.map { " (default: \($0))" } ?? "")", valueName: "duration")
-    }
-}
-
-/// The variables of this process.
-package enum ProcessEnvironment {
-    package static var variables: [String: String] {
-        var variables: [String: String] = [:]
-        var entry = environ
-        while let pointer = entry.pointee {
-            let text = String(cString: pointer)
-            if let equals = text.firstIndex(of: "=") {
-                variables[String(text[..<equals])] = String(text[text.index(after: equals)...])
-            }
-            entry += 1
-        }
-        return variables
     }
 }

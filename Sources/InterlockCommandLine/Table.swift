@@ -1,6 +1,3 @@
-import FoundationEssentials
-import InterlockCore
-
 /// Rows of cells in aligned columns.
 package struct Table {
     private var rows: [[String]] = []
@@ -31,33 +28,5 @@ package struct Table {
                 column == row.count - 1 ? cell : cell + String(repeating: " ", count: widths[column] - cell.count)
             }.joined(separator: "  ")
         }.joined(separator: "\n")
-    }
-}
-
-/// Numbers as text. They come from outside: any value must be shown.
-package enum ReadableText {
-    /// A span of time: `850ms`, `29.6s`, `4m 10s`, `3h 5m`, `2d 4h`.
-    package static func span(milliseconds: Int64) -> String {
-        switch milliseconds {
-        case ..<1000: "\(milliseconds)ms"
-        case ..<60_000: "\(milliseconds / 1000).\(milliseconds % 1000 / 100)s"
-        case ..<3_600_000: "\(milliseconds / 60_000)m \(milliseconds % 60_000 / 1000)s"
-        case ..<86_400_000: "\(milliseconds / 3_600_000)h \(milliseconds % 3_600_000 / 60_000)m"
-        default: "\(milliseconds / 86_400_000)d \(milliseconds % 86_400_000 / 3_600_000)h"
-        }
-    }
-
-    /// A moment in UTC: `2026-11-21T04:39:16.612Z`; empty for 0, which means none.
-    package static func moment(epochMilliseconds: Int64) -> String {
-        guard epochMilliseconds != 0 else { return "" }
-        let shown = min(max(epochMilliseconds, EpochMilliseconds.calendar.lowerBound), EpochMilliseconds.calendar.upperBound)
-        let date = Date(timeIntervalSince1970: Double(shown) / 1000)
-        return Date.ISO8601FormatStyle(includingFractionalSeconds: true).format(date)
-    }
-
-    /// A share of one as a percentage.
-    package static func percentage(_ share: Double) -> String {
-        guard share.isFinite else { return "" }
-        return "\(Int((min(max(share, 0), 1) * 100).rounded()))%"
     }
 }

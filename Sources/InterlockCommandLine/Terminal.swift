@@ -1,4 +1,3 @@
-internal import ArgumentParser
 import Glibc
 import InterlockOutput
 
@@ -37,18 +36,4 @@ package enum Terminal {
     private static func lines(_ text: String) -> String {
         text.split(separator: "\n", omittingEmptySubsequences: false).map(\.printable).joined(separator: "\n")
     }
-}
-
-/// The result of a command: fields for programs, a table for people.
-package protocol Answer: Encodable {
-    /// Lines without a last line end.
-    var table: String { get }
-}
-
-/// How a command prints its answer.
-package struct OutputOptions: ParsableArguments {
-    @Flag(help: "Print JSON, one line for each answer.")
-    package var json = false
-
-    package init() {}
 }

@@ -32,18 +32,3 @@ package struct RedisProgram: Sendable, CustomStringConvertible {
         return result.standardOutput + result.standardError
     }
 }
-
-/// A test's server could not be started or used.
-package struct RedisServerError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What was asked and what was wrong.
-    package var reason: String
-    /// The server's log until then.
-    package var log: String
-
-    package init(reason: String, log: String) {
-        self.reason = reason
-        self.log = log
-    }
-
-    package var description: String { log.isEmpty ? reason : "\(reason); its log:\n\(log)" }
-}

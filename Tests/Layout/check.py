@@ -4,8 +4,8 @@
 case     No two paths differ in case only.
 circles  Inside a target, sibling folders depend one way. The files right in a target's own folder are its top layer:
          they may name types of its folders, its folders may not name theirs.
-homes    A type that two or more other files of Sources name is in the file of its name. Files of commands, scripts and
-         the like, whose names say so, keep theirs together. Holds in the targets in HOMED so far.
+homes    A type of Sources that two or more other files there name is in the file of its name. Files of commands, scripts
+         and the like, whose names say so, keep theirs together, and so does generated code.
 names    No two top-level types have one name, in whichever targets they are.
 length   No file is longer than 700 lines.
 """
@@ -26,8 +26,7 @@ TREES = ("Sources", "Tests", "Benchmarks")
 LONGEST_FILE = 700
 SHORT_FILE = 40
 CHECKS = ("case", "circles", "homes", "names", "length")
-HOMED = ("Sources/RedisClient", "Sources/Interlock", "Sources/InterlockCore")
-COLLECTION = re.compile(r"(Calls|Commands|Counters|Errors|Histograms|Messages|Replies|Routes|Scripts)(\+\w+)?$")
+COLLECTION = re.compile(r"(Calls|Commands|Counters|Errors|Histograms|Messages|Replies|Routes|Scripts)(\+\w+)?$|\.pb$")
 LOOSE = "."
 """Stands for the files right in a folder, beside its sub-folders."""
 
@@ -136,7 +135,7 @@ class Tree:
                     users[mention.name].add(path)
         found = []
         for path, source in self.sources.items():
-            if str(PurePosixPath(*path.parts[:2])) not in HOMED or COLLECTION.search(path.stem):
+            if path.parts[0] != "Sources" or COLLECTION.search(path.stem):
                 continue
             for declared in source.declarations:
                 others = len(users[declared.name] - {path})

@@ -92,32 +92,6 @@ struct SidecarOptions: ParsableArguments {
     }
 }
 
-/// A wait that is over without success, in words.
-struct EndedWait {
-    private let asked: Duration
-    /// What the sidecar allows; `nil`: all of it, or it does not say.
-    private let limit: Duration?
-
-    /// Asks the sidecar whether it cut the wait. `nil`: there was none.
-    init?(_ asked: Duration, at client: SidecarClient) async {
-        guard asked > .zero else { return nil }
-        self.asked = asked
-        // The answer is in any case that there was no success: this only explains it.
-        let maximum = (try? await client.status())?.maximumWait
-        limit = maximum.flatMap { $0 < asked ? $0 : nil }
-    }
-
-    /// How long it was: `2s (asked for 20s; the sidecar allows locks.max_wait = 2s)`.
-    var description: String {
-        let length = DurationText.shortest(limit ?? asked)
-        guard limit != nil else { return length }
-        return "\(length) (asked for \(DurationText.shortest(asked)); the sidecar allows locks.max_wait = \(length))"
-    }
-
-    /// Whether a longer wait can be asked for.
-    var mayBeLonger: Bool { limit == nil }
-}
-
 extension CompletionKind {
     /// The locks that are held, as far as the sidecar in INTERLOCK_SIDECAR tells: what shells offer for a lock's name.
     static let lockNames = names(listedBy: "lock list")

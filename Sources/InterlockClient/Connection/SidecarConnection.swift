@@ -2,16 +2,6 @@ package import Logging
 package import NIOCore
 package import RedisClient
 
-/// A command of the RESP door, with a typed reply.
-package protocol SidecarCall: RedisCommand, Sendable where Reply: Sendable {
-    /// How long the sidecar is asked to wait before it answers.
-    var wait: Duration { get }
-}
-
-extension SidecarCall {
-    package var wait: Duration { .zero }
-}
-
 /// One connection to a sidecar's RESP door, for callers on its event loop: calls are pipelined, those of one tick leave in one
 /// write, and replies come in order by callbacks. It is kept up until `close`.
 ///

@@ -1,5 +1,5 @@
-internal import InterlockCore
 internal import DequeModule
+internal import InterlockCore
 internal import NIOCore
 
 /// What is on its way in one direction of a connection, and when it may go on.
@@ -169,29 +169,4 @@ final class FaultStream {
         }
         readIfWanted()
     }
-}
-
-/// How a connection between a sidecar and Redis is broken.
-package enum ConnectionBreak: String, Hashable, Sendable, Codable, CaseIterable, CustomStringConvertible {
-    /// Both ends see a reset (RST). Answers on their way are lost.
-    case reset
-    /// The sidecar reads the end; what it still sends reaches Redis, whose answers are lost.
-    case endTowardSidecar = "half-close-toward-sidecar"
-    /// Redis reads the end, as when the sidecar has nothing more to say.
-    case endTowardRedis = "half-close-toward-redis"
-
-    package var description: String { rawValue }
-}
-
-/// How bytes pass in one direction between a sidecar and Redis. None is lost, doubled or changed as long as the connection
-/// stays.
-package enum FaultFlow: Hashable, Sendable {
-    /// As they come.
-    case free
-    /// `fixed` late, and up to `jitter` more; in order.
-    case delayed(fixed: Duration, jitter: Duration)
-    /// This many at a time, with a pause in between.
-    case trickling(bytes: Int, every: Duration)
-    /// Not at all: they are not even read.
-    case held
 }

@@ -209,40 +209,6 @@ extension OwnFleet {
     }
 }
 
-/// How many servers the fleet's Redis is.
-package enum FleetTopology: Hashable, Sendable {
-    /// One.
-    case single
-    /// A primary with so many replicas, and three Sentinels that watch them.
-    case sentinel(replicas: Int)
-    /// A cluster of so many primaries, each with so many replicas.
-    case cluster(primaries: Int, replicas: Int)
-
-    /// What can be broken there. The address of a server that Sentinels or a cluster name leads past every proxy, and what befalls a
-    /// single Redis is a failover there.
-    package var faults: [FaultKind] {
-        FaultKind.rigged.filter { kind in
-            switch (self, kind.requirement) {
-            case (_, .clients): true
-            case (.single, let requirement): requirement != .replicas && requirement != .cluster
-            case (.cluster, .cluster): true
-            case (.cluster(_, let replicas), .replicas): replicas > 0
-            case (.sentinel, .replicas): true
-            case (_, .processes): kind.target == .sidecar
-            case (_, .keptData), (_, .proxies), (_, .movableClock), (_, .cluster), (_, nil): false
-            }
-        }
-    }
-
-    /// The most replicas that a server has.
-    package var replicas: Int {
-        switch self {
-        case .single: 0
-        case .sentinel(let replicas), .cluster(_, let replicas): replicas
-        }
-    }
-}
-
 /// What a fleet of the harness's own is made of.
 package struct FleetSettings: Sendable {
     /// The program `interlock`.
@@ -278,19 +244,4 @@ package struct FleetSettings: Sendable {
     var movesClock: Bool { need(.movableClock) }
 
     private func need(_ requirement: FaultKind.Requirement) -> Bool { faults.contains { $0.requirement == requirement } }
-}
-
-/// A fleet of the harness could not be started, or not be repaired.
-package struct FleetError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What was to be done and what was wrong.
-    package var reason: String
-    /// The end of what the process in question had said.
-    package var log: String
-
-    package init(_ reason: String, log: String = "") {
-        self.reason = reason
-        self.log = log
-    }
-
-    package var description: String { log.isEmpty ? reason : "\(reason); its log:\n\(log)" }
 }

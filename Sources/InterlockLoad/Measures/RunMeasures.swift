@@ -1,5 +1,5 @@
-package import InterlockCore
-package import InterlockJudge
+internal import InterlockCore
+internal import InterlockJudge
 
 /// All that is measured in a run. Confined to its event loop.
 final class RunMeasures {
@@ -80,61 +80,6 @@ extension OperationKind {
         case .proxied: 6
         }
     }
-}
-
-/// What a run measured: all that a `RunReport` has but for faults and what the checkers say.
-package struct LoadOutcome: Sendable {
-    /// Unix time in ms.
-    package var startedAt: Int64
-    /// The same on the clock of histories: what the seconds of a report are counted from.
-    package var start: Instant
-    /// In seconds, until the last operation had ended.
-    package var duration: Double
-    package var operations: [OperationReport]
-    package var timeline: [TimelinePoint]
-    package var redisCommands: Double?
-    package var redisCommandsPerOperation: Double?
-    package var processes: [ProcessReport]
-    package var ownership: [OwnershipSpan]
-    package var windows: [WindowCount]
-
-    /// The run's report.
-    package func report(
-        title: String, seed: UInt64, settings: [RunReport.Setting], faults: [FaultReport] = [], check: CheckReport = CheckReport()
-    ) -> RunReport {
-        var report = RunReport(title: title, startedAt: startedAt, duration: duration, seed: seed, settings: settings)
-        report.operations = operations
-        report.timeline = timeline
-        report.redisCommands = redisCommands
-        report.redisCommandsPerOperation = redisCommandsPerOperation
-        report.processes = processes
-        report.faults = faults
-        report.ownership = ownership
-        report.windows = windows
-        report.check = check
-        return report
-    }
-}
-
-/// How a run stands, once a second.
-package struct LoadProgress: Sendable {
-    /// Since it began.
-    package var seconds: Double
-    /// All operations so far.
-    package var offered: Int
-    package var done: Int
-    package var refused: Int
-    package var failed: Int
-    package var unknown: Int
-    /// Due, and not begun yet.
-    package var waiting: Int
-    /// Of all that were answered so far, in microseconds.
-    package var p99: Double?
-    /// The last whole second.
-    package var last: TimelinePoint?
-    package var violations: Int
-    /// What is broken just now.
-    package var faults: [FaultKind]
 }
 
 /// Who held the first few locks when: as much of it as a picture can show.

@@ -1,4 +1,4 @@
-package import InterlockJudge
+internal import InterlockJudge
 
 /// What a run asks of which sidecars, how fast and for how long.
 package struct LoadPlan: Sendable {
@@ -107,35 +107,6 @@ package struct LoadPlan: Sendable {
     var usesDoor: Bool { workload != .proxy }
 }
 
-/// What a run asks sidecars for.
-package enum Workload: String, Hashable, Sendable, Codable, CaseIterable {
-    /// Lock cycles: acquire, hold, release.
-    case lock
-    /// `LIMIT.TAKE`.
-    case limit
-    /// `PERMIT.ACQUIRE`, a call, `PERMIT.REPORT`.
-    case permit
-    /// Requests through the guarded proxy.
-    case proxy
-    /// All of these; see `WorkloadShares`.
-    case mixed
-}
-
-/// What a mixed run is made of: weights, of whatever sum.
-package struct WorkloadShares: Hashable, Sendable {
-    package var lock: Double
-    package var limit: Double
-    package var permit: Double
-    package var proxy: Double
-
-    package init(lock: Double = 40, limit: Double = 40, permit: Double = 15, proxy: Double = 5) {
-        self.lock = lock
-        self.limit = limit
-        self.permit = permit
-        self.proxy = proxy
-    }
-}
-
 /// When operations begin.
 package enum Pacing: Hashable, Sendable {
     /// A rate per second on average, as of independent callers (a Poisson process), whether sidecars keep up or not.
@@ -145,47 +116,4 @@ package enum Pacing: Hashable, Sendable {
     /// Each client begins the next as soon as it has ended one: for finding the highest throughput. Its latencies are
     /// those of callers who wait for slow answers before they come again, and say little of others'.
     case closedLoop
-}
-
-/// The services of a run, and what each is asked for; all by their numbers.
-package struct LoadServices: Hashable, Sendable {
-    package var rules: [ServiceRules]
-    /// Of which `LIMIT.TAKE` takes.
-    package var takes: [Int]
-    /// For which permits are asked.
-    package var permits: [Int]
-    /// Which are called through the proxy.
-    package var proxied: [Int]
-    /// Whose calls name a subject.
-    package var subjects: Set<Int>
-
-    package init(
-        rules: [ServiceRules] = [], takes: [Int] = [], permits: [Int] = [], proxied: [Int] = [], subjects: Set<Int>? = nil
-    ) {
-        self.rules = rules
-        self.takes = takes
-        self.permits = permits
-        self.proxied = proxied
-        self.subjects = subjects ?? Set(rules.indices.filter { rules[$0].limits.contains(where: \.isPerSubject) })
-    }
-
-    /// Services of sidecars that were not started here: their rules are not known and not checked.
-    package static func named(_ names: [String], for workload: Workload) -> LoadServices {
-        let all = Array(names.indices)
-        return LoadServices(
-            rules: names.map { ServiceRules(name: $0, limits: []) },
-            takes: workload == .limit || workload == .mixed ? all : [],
-            permits: workload == .permit || workload == .mixed ? all : [],
-            proxied: workload == .proxy ? all : [])
-    }
-}
-
-/// Why a run could not begin, or could not be ended as it should.
-package struct LoadError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What was asked, what was wrong, what to do.
-    package var description: String
-
-    package init(_ description: String) {
-        self.description = description
-    }
 }

@@ -26,7 +26,7 @@ package final class ClientTurns {
     private var budget = TickBudget()
     private var light = TurnLine<String, ClientTurn>()
     private var heavy = TurnLine<String, ClientTurn>()
-    fileprivate private(set) var current: ClientTurn?
+    private(set) var current: ClientTurn?
     private var isPlanned = false
     private var reads = 0
     /// No work has begun in the present slice.
@@ -50,7 +50,7 @@ package final class ClientTurns {
         return try await eventLoop.submit { NIOLoopBound(ClientTurns(of: coordinator), eventLoop: eventLoop) }.get()
     }
 
-    fileprivate func begin(_ turn: ClientTurn) -> Bool {
+    func begin(_ turn: ClientTurn) -> Bool {
         if let current {
             if current === turn { return true }
             // The slice was left open: its connection closed within it.
@@ -63,15 +63,15 @@ package final class ClientTurns {
         return true
     }
 
-    fileprivate func mayGoOn(_ turn: ClientTurn) -> Bool { current === turn && budget.mayGoOn(now: clock()) }
+    func mayGoOn(_ turn: ClientTurn) -> Bool { current === turn && budget.mayGoOn(now: clock()) }
 
-    fileprivate func mayBeginWork(_ turn: ClientTurn) -> Bool {
+    func mayBeginWork(_ turn: ClientTurn) -> Bool {
         guard isFresh, current === turn else { return mayGoOn(turn) }
         isFresh = false
         return true
     }
 
-    fileprivate func end(_ turn: ClientTurn) {
+    func end(_ turn: ClientTurn) {
         guard current === turn else { return }
         turn.beforeEnd?()
         current = nil
@@ -80,18 +80,18 @@ package final class ClientTurns {
         planTickIfSpent()
     }
 
-    fileprivate func charge(_ nanoseconds: Int64) {
+    func charge(_ nanoseconds: Int64) {
         budget.charge(nanoseconds)
         planTickIfSpent()
     }
 
     /// Whether there is time for a connection now, and nobody waits who comes first.
-    fileprivate func mayGoFirst(_ turn: ClientTurn) -> Bool {
+    func mayGoFirst(_ turn: ClientTurn) -> Bool {
         budget.hasRoom && !turn.isHeavy && (light.isEmpty || !light.isWaiting(turn.party))
     }
 
     /// Whether a read may begin now; it counts.
-    fileprivate func mayRead() -> Bool {
+    func mayRead() -> Bool {
         guard reads < Self.readsPerTick else { return false }
         reads += 1
         if reads == Self.negligibleReads { planTick() }
@@ -100,7 +100,7 @@ package final class ClientTurns {
 
     private func planTickIfSpent() { if budget.spent >= Self.negligible { planTick() } }
 
-    fileprivate func wait(_ turn: ClientTurn) {
+    func wait(_ turn: ClientTurn) {
         if turn.isHeavy { heavy.append(turn, of: turn.party) } else { light.append(turn, of: turn.party) }
         planTick()
     }
@@ -149,107 +149,6 @@ package final class ClientTurns {
         budget.begin(now: clock())
         isFresh = false
         turn.goOn()
-    }
-}
-
-/// One connection's part in `ClientTurns`. Confined to the event loop.
-final class ClientTurn {
-    /// The system's part of a read, which comes after the slice that asks for it.
-    private static let costOfRead = TimeAmount.microseconds(8)
-    /// A read of up to 64 KiB that is dropped.
-    static let costOfDrop = TimeAmount.microseconds(20)
-    private static let costOfWrite = TimeAmount.microseconds(4)
-
-    private let turns: ClientTurns
-    /// The name of the API key that the connection has shown; empty: none.
-    var party = ""
-    /// The last slice was used up.
-    fileprivate(set) var isHeavy = false
-    /// The work that waits, in order. The connection holds a bounded number: one piece for itself and one for each of its streams.
-    private var left: Deque<() -> Void> = []
-    private var isInLine = false
-    fileprivate var hasWorkLeft: Bool { !left.isEmpty }
-    /// Called within each slice when it ends, for what costs time only once: to hand what was written to the socket.
-    var beforeEnd: (() -> Void)?
-
-    init(_ turns: ClientTurns) {
-        self.turns = turns
-    }
-
-    var eventLoop: any EventLoop { turns.eventLoop }
-
-    /// Begins a slice; `end` must follow.
-    /// - Returns: `false`: there is no time for it now, and the work goes to `later`.
-    func begin() -> Bool { left.isEmpty && turns.begin(self) }
-
-    /// Whether the slice that has begun may go on.
-    var mayGoOn: Bool { turns.mayGoOn(self) }
-
-    /// Whether the slice may begin more work. The first piece does not read the clock.
-    var mayBeginWork: Bool { turns.mayBeginWork(self) }
-
-    func end() { turns.end(self) }
-
-    /// Whether the slice that has begun is this connection's.
-    var isRunning: Bool { turns.current === self }
-
-    /// Counts work that the connection causes and that runs outside of its slice.
-    func charge(_ time: TimeAmount) { turns.charge(time.nanoseconds) }
-
-    /// The bytes that may wait for a slice while more are read.
-    static let readAhead = 2048
-
-    /// Whether the socket may be read now; else `readLater` follows: a thousand sockets in one tick would take all of it.
-    func mayRead() -> Bool { turns.mayRead() }
-
-    /// Reads from the socket in a later slice.
-    func readLater(_ read: @escaping () -> Void) { later(charging: Self.costOfRead, read) }
-
-    /// Whether the socket may be written to now, which is charged; else `writeLater` follows.
-    func mayWrite() -> Bool {
-        guard mayUseSocket else { return false }
-        if !isRunning { charge(Self.costOfWrite) }
-        return true
-    }
-
-    /// Writes to the socket in a later slice.
-    func writeLater(_ write: @escaping () -> Void) { later(charging: Self.costOfWrite, write) }
-
-    private var mayUseSocket: Bool { isRunning || left.isEmpty && turns.mayGoFirst(self) }
-
-    private func later(charging time: TimeAmount, _ work: @escaping () -> Void) {
-        later { [self] in
-            charge(time)
-            work()
-        }
-    }
-
-    /// Does this in a later slice, behind all that waits already. It may ask `mayGoOn`, and call `later` again.
-    func later(_ work: @escaping () -> Void) {
-        left.append(work)
-        enterLine()
-    }
-
-    /// Drops all that waits: the connection has closed.
-    func cancel() { left.removeAll() }
-
-    private func enterLine() {
-        guard !isInLine else { return }
-        isInLine = true
-        turns.wait(self)
-    }
-
-    fileprivate func goOn() {
-        // The connection enters the line again at the end, as light or heavy as it is by then.
-        var most = left.count
-        while most > 0, let work = left.popFirst() {
-            most -= 1
-            work()
-            guard mayGoOn else { break }
-        }
-        turns.end(self)
-        isInLine = false
-        if !left.isEmpty { enterLine() }
     }
 }
 

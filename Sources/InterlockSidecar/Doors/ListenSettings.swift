@@ -27,52 +27,6 @@ package struct ListenSettings: Sendable, Equatable {
     package init() {}
 }
 
-/// Who may use a Unix socket: the file's permissions, `0660`. Connecting takes the right to write.
-package struct SocketMode: Hashable, Sendable, CustomStringConvertible {
-    /// The owner's, the group's and everybody's, as `chmod` has them.
-    package let bits: UInt16
-
-    /// 0600: this user.
-    static let own = SocketMode(bits: 0o600)
-    /// 0660: the group as well.
-    static let ofGroup = SocketMode(bits: 0o660)
-
-    package var description: String { "0" + String(bits, radix: 8) }
-
-    private init(bits: UInt16) {
-        self.bits = bits
-    }
-
-    /// Reads three octal digits, also behind a zero.
-    /// - Throws: `ConfigurationExpectation`, which says what was expected instead.
-    package init(parsing text: String) throws(ConfigurationExpectation) {
-        let digits = text.utf8.count == 4 && text.hasPrefix("0") ? text.dropFirst() : text[...]
-        guard digits.utf8.count == 3, digits.allSatisfy({ "0246".contains($0) }), digits.first == "6",
-            let bits = UInt16(digits, radix: 8)
-        else {
-            throw ConfigurationExpectation(
-                "permissions such as 0600, 0660 or 0666: reading and writing for the owner, and no others than these two")
-        }
-        self.init(bits: bits)
-    }
-}
-
-/// `listen.tls`: all are paths of PEM files, relative to the working directory.
-package struct TLSSettings: Sendable, Equatable {
-    /// `listen.tls.certificate`: the certificate, then its chain.
-    package var certificate: String
-    /// `listen.tls.key`: the certificate's private key.
-    package var key: String
-    /// `listen.tls.grpc_client_ca`: authorities, one of which has to have signed the certificate of a gRPC client; `nil`: they show none.
-    package var grpcClientAuthorities: String?
-
-    package init(certificate: String, key: String, grpcClientAuthorities: String? = nil) {
-        self.certificate = certificate
-        self.key = key
-        self.grpcClientAuthorities = grpcClientAuthorities
-    }
-}
-
 extension SocketEndpoint {
     /// Where a listener is that was asked to be here: with the port that the system chose.
     func bound(to address: SocketAddress?) -> SocketEndpoint {

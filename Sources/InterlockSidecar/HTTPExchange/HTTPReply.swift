@@ -335,32 +335,13 @@ package final class HTTPReply {
         for writer in writers { writer.fail(HTTPBodyWriter.Closed()) }
     }
 
-    fileprivate func write(_ part: ByteBuffer, _ done: EventLoopPromise<Void>) {
+    func write(_ part: ByteBuffer, _ done: EventLoopPromise<Void>) {
         guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
         writePart(part)
         writer.flush(context)
         // The flush may have shown that the client has left.
         guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
         if isWritable { done.succeed() } else { writers.append(done) }
-    }
-}
-
-/// Writes the body of an answer in parts.
-struct HTTPBodyWriter: Sendable {
-    fileprivate let reply: NIOLoopBound<HTTPReply>
-    fileprivate let eventLoop: any EventLoop
-
-    /// The client has left.
-    struct Closed: Error {}
-
-    /// Writes text, and waits until the client can take more.
-    /// - Throws: if the client has left.
-    func write(_ text: String) async throws {
-        try await eventLoop.flatSubmit { [reply, eventLoop] in
-            let done = eventLoop.makePromise(of: Void.self)
-            reply.value.write(ByteBuffer(string: text), done)
-            return done.futureResult
-        }.get()
     }
 }
 
@@ -387,20 +368,4 @@ protocol HTTPReplyingConnection: AnyObject {
     /// Resumes or pauses reading the request.
     func read(_ isWanted: Bool)
     func setAlarm(_ deadline: NIODeadline)
-}
-
-/// Answers a request whose body is read in parts. All methods are called on the event loop of the client's connection.
-package protocol HTTPRelay: AnyObject {
-    /// Called once, before everything else.
-    func start()
-    /// A part of the request's body has come.
-    func received(_ part: ByteBuffer)
-    /// The request is complete.
-    func receivedEnd(_ trailers: HTTPHeaders?)
-    /// Everything that has arrived so far was delivered.
-    func receivedAllThereIs()
-    /// The client has started or stopped accepting more of the answer.
-    func writabilityChanged(_ isWritable: Bool)
-    /// The deadline that `setAlarm` set has passed.
-    func alarm()
 }

@@ -3,33 +3,6 @@ internal import Glibc
 import InterlockCore
 internal import NIOConcurrencyHelpers
 
-/// The formats in which metrics are read.
-package enum ExpositionFormat: Sendable {
-    /// <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
-    case prometheus
-    /// <https://prometheus.io/docs/specs/om/open_metrics_spec/>
-    case openMetrics
-
-    /// What a reader asks for who sends this `Accept`.
-    init(accept: String?) {
-        let ranges = (accept ?? "").lowercased().split(separator: ",").map { range in
-            let words = range.split(separator: ";").map { $0.filter { $0 != " " && $0 != "\t" } }
-            let quality = words.dropFirst().first { $0.hasPrefix("q=") }.flatMap { Double($0.dropFirst(2)) }
-            return (type: words.first ?? "", quality: quality ?? 1)
-        }
-        func quality(_ type: String) -> Double { ranges.first { $0.type == type }?.quality ?? 0 }
-        let wanted = quality("application/openmetrics-text")
-        self = wanted > 0 && wanted >= quality("text/plain") ? .openMetrics : .prometheus
-    }
-
-    package var mediaType: String {
-        switch self {
-        case .prometheus: "text/plain; version=0.0.4; charset=utf-8"
-        case .openMetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8"
-        }
-    }
-}
-
 /// A swift-metrics backend that is read by Prometheus.
 ///
 /// Recording is a few atomic additions: no lock, no look-up, no allocation. Only making a metric and reading them all take
@@ -150,43 +123,4 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
     package func destroyMeter(_ handler: any MeterHandler) { remove(handler) }
     package func destroyRecorder(_ handler: any RecorderHandler) { remove(handler) }
     package func destroyTimer(_ handler: any TimerHandler) { remove(handler) }
-}
-
-/// What the `# TYPE` line says.
-enum MetricKind: String {
-    case counter
-    case gauge
-    case histogram
-}
-
-/// One series: a metric's name with one set of labels.
-protocol PrometheusSeries: AnyObject, Sendable {
-    /// How many lines with a value it comes to.
-    var sampleCount: Int { get }
-
-    /// There is something to show.
-    var isShown: Bool { get }
-
-    /// Writes those lines.
-    func appendSamples(name: String, labels: SeriesLabels, to text: inout PrometheusText)
-}
-
-extension PrometheusSeries {
-    var isShown: Bool { true }
-}
-
-/// A series' labels as they are written: `service="catalog",decision="taken"`.
-struct SeriesLabels: Hashable, Comparable {
-    let text: String
-
-    init(_ dimensions: [(String, String)]) {
-        var text = ""
-        for (name, value) in dimensions {
-            if !text.isEmpty { text += "," }
-            text += "\(PrometheusText.labelName(name))=\"\(PrometheusText.labelValue(value))\""
-        }
-        self.text = text
-    }
-
-    static func < (left: SeriesLabels, right: SeriesLabels) -> Bool { left.text < right.text }
 }

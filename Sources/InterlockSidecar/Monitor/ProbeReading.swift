@@ -1,7 +1,4 @@
-internal import CoreMetrics
 package import InterlockCore
-internal import NIOConcurrencyHelpers
-internal import NIOCore
 
 /// What the outage monitor knows of a service.
 package struct ProbeReading: Hashable, Sendable {
@@ -51,62 +48,5 @@ package struct ProbeReading: Hashable, Sendable {
         self.last = last
         self.failures = failures
         self.successes = successes
-    }
-}
-
-/// What is known of each probed service, at most one reading each.
-package final class ProbeReadings: Sendable {
-    /// What is known of a service's probes; `nil`: it is not probed.
-    package typealias Lookup = @Sendable (_ service: String) -> ProbeReading?
-
-    private let readings = NIOLockedValueBox<[String: ProbeReading]>([:])
-
-    /// By name.
-    var all: [ProbeReading] { readings.withLockedValue { $0.values.sorted { $0.service < $1.service } } }
-
-    subscript(service: String) -> ProbeReading? {
-        readings.withLockedValue { $0[service] }
-    }
-
-    /// Begins or goes on with a service's reading.
-    func update(_ service: String, _ change: (inout ProbeReading) -> Void) {
-        readings.withLockedValue { change(&$0[service, default: ProbeReading(service: service)]) }
-    }
-
-    func remove(_ service: String) {
-        _ = readings.withLockedValue { $0.removeValue(forKey: service) }
-    }
-}
-
-/// What is counted of one service's probes.
-struct ProbeMetrics: Sendable {
-    private let good: Counter
-    private let bad: Counter
-    private let unjudged: Counter
-    private let time: Timer
-
-    init(service: String) {
-        func counter(_ result: String) -> Counter {
-            Counter(label: "interlock_probes_total", dimensions: [("service", service), ("result", result)])
-        }
-        good = counter("good")
-        bad = counter("bad")
-        unjudged = counter("unjudged")
-        time = Timer(label: "interlock_probe_seconds", dimensions: [("service", service)])
-    }
-
-    /// The service is not probed any more.
-    func destroy() {
-        for counter in [good, bad, unjudged] { counter.destroy() }
-        time.destroy()
-    }
-
-    func record(_ finding: ProbeFinding, duration: Duration) {
-        switch finding {
-        case .good: good.increment()
-        case .bad: bad.increment()
-        case .unjudged: unjudged.increment()
-        }
-        time.recordNanoseconds(TimeAmount(duration).nanoseconds)
     }
 }

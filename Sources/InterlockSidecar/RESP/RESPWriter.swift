@@ -1,5 +1,3 @@
-internal import CoreMetrics
-
 /// Writes replies in the connection's version of RESP.
 package struct RESPWriter {
     package let buffer = ReplyBuffer()
@@ -81,17 +79,5 @@ package struct RESPWriter {
     /// Writes the head of out-of-band data; in RESP2, of an array.
     func push(_ count: Int) {
         buffer.appendHeader(speaksRESP3 ? UInt8(ascii: ">") : UInt8(ascii: "*"), Int64(count))
-    }
-}
-
-/// Counters of the RESP API's error replies, by their first word. Confined to the coordinator's event loop.
-final class RESPErrorCounters {
-    private var counters: [String: Counter] = [:]
-
-    func count(_ word: String) {
-        if let known = counters[word] { return known.increment() }
-        let counter = Counter(label: "interlock_resp_errors_total", dimensions: [("code", word)])
-        counters[word] = counter
-        counter.increment()
     }
 }

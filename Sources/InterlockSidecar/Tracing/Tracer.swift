@@ -1,41 +1,5 @@
 internal import Glibc
 internal import InterlockCore
-internal import NIOConcurrencyHelpers
-
-/// `tracing`: which calls are traced, and where their spans go.
-package struct TracingSettings: Sendable, Equatable {
-    /// A header field of each request to the collector. It may hold an API key.
-    package struct Header: Sendable, Equatable, CustomStringConvertible {
-        package var name: String
-        package var value: String
-
-        package init(name: String, value: String) {
-            self.name = name
-            self.value = value
-        }
-
-        /// The value is never shown.
-        package var description: String { name }
-    }
-
-    /// `tracing.endpoint`: a collector that takes OTLP over HTTP; without a path `/v1/traces` is meant.
-    package var endpoint: String
-    /// `tracing.ca`: a PEM file of the authorities that may have signed the collector's certificate; `nil` for the
-    /// system's.
-    package var certificateAuthority: String?
-    /// A digest of that file as it was read.
-    package var certificateAuthorityDigest: [UInt8]?
-    /// `tracing.headers`: none by default.
-    package var headers: [Header] = []
-    /// `tracing.sample`: the share of the calls that is traced whose callers say nothing; 1 % by default.
-    package var share = 0.01
-    /// `tracing.follow_parents`: a call is traced when its caller is; true by default.
-    package var followsParents = true
-
-    package init(endpoint: String) {
-        self.endpoint = endpoint
-    }
-}
 
 /// Decides which calls are traced, and begins their spans. Confined to the coordinator's event loop.
 ///
@@ -118,53 +82,5 @@ package final class Tracer {
         var time = timespec()
         clock_gettime(CLOCK_REALTIME, &time)
         return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
-    }
-}
-
-/// Spans that are over and were not sent yet: so many at most, and those that come then are dropped and counted.
-final class SpanQueue: Sendable {
-    private struct State {
-        /// The last of them, not written yet.
-        var unwritten: [FinishedSpan] = []
-        var batches: [SpanBatch] = []
-        var count = 0
-        var dropped: Int64 = 0
-
-        mutating func write() {
-            for span in unwritten {
-                if batches.last?.isFull ?? true { batches.append(SpanBatch()) }
-                batches[batches.count - 1].append(span)
-            }
-            unwritten.removeAll(keepingCapacity: true)
-        }
-    }
-
-    /// Some 2 MB as written, of the longest texts 20.
-    static let capacity = 8192
-    private static let many = capacity / 8
-    /// Written in one go: for each by itself, seldom as it comes, the processor would have to fetch the code that writes it.
-    private static let together = 16
-
-    private let state = NIOLockedValueBox(State())
-
-    func push(_ span: FinishedSpan) {
-        state.withLockedValue { state in
-            guard state.count < Self.capacity else { return state.dropped += 1 }
-            state.count += 1
-            state.unwritten.append(span)
-            if state.unwritten.count >= Self.together { state.write() }
-        }
-    }
-
-    /// They are worth a message, and to be sent before more come than there is room for.
-    var hasMany: Bool { state.withLockedValue { $0.count >= Self.many } }
-
-    /// Takes all, and how many were dropped since it was last asked.
-    func take() -> (batches: [SpanBatch], dropped: Int64) {
-        state.withLockedValue { state in
-            state.write()
-            defer { state = State() }
-            return (state.batches, state.dropped)
-        }
     }
 }

@@ -1,36 +1,5 @@
 internal import InterlockCore
 
-/// A lease as its holder knows it.
-struct RecordedLease: Sendable {
-    var id: LeaseID
-    var lock: Int
-    var client: Int
-    /// The sidecar that granted or extended it last.
-    var sidecar: Int
-    var mode: LeaseMode
-    var fence: Int64
-    /// Its position among the grants of all locks, by the time of the answers.
-    var order: Int
-    /// Every grant of this lock up to this position certainly came before it.
-    var certainlyAfter: Int
-    /// When it was asked for. It was not granted earlier.
-    var invoked: Instant
-    /// Its holder believes in it until then; `distantPast` if no longer.
-    var until: Instant
-
-    func isBelieved(at instant: Instant) -> Bool { until > instant }
-}
-
-/// How an event changes a client's belief in a lease.
-enum LeaseNews: Sendable {
-    /// The lease was granted. The client believes in it from now on, unless its time is already over.
-    case granted(RecordedLease)
-    /// The lease ends at another time. `beginsAnew`: the client had stopped believing in it.
-    case changed(RecordedLease, beginsAnew: Bool)
-    /// The client no longer believes in the lease.
-    case ended(RecordedLease)
-}
-
 /// Decides which leases clients believe in, and until when.
 ///
 /// A client's belief begins with the answer. It ends as long after the *request* as the answer says, or when the client

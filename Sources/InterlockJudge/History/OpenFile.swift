@@ -1,47 +1,5 @@
 internal import Glibc
 
-/// A history file that could not be written or read.
-package struct HistoryFileError: Error, Hashable, Sendable, CustomStringConvertible {
-    package let path: String
-    /// Counted from 1; `nil` if the error is about the whole file.
-    package let line: Int?
-    /// What was wrong, and what was expected.
-    package let reason: String
-
-    init(path: String, line: Int? = nil, _ reason: String) {
-        self.path = path
-        self.line = line
-        self.reason = reason
-    }
-
-    package var description: String {
-        "the history \"\(path)\"\(line.map { ", line \($0)" } ?? ""): \(reason)"
-    }
-}
-
-/// The first line of a history file.
-struct HistoryFileHeader: Codable {
-    /// The format that this code writes and reads.
-    static let version = 1
-
-    /// `what` of the last line.
-    static let end = "end"
-
-    /// The format's version.
-    var history: Int
-    /// `nil` in files of versions that did not write it.
-    var source: HistorySource?
-    var rules: HistoryRules
-}
-
-/// Where a history comes from. Only the file's first line says so.
-package enum HistorySource: String, Sendable, Codable {
-    /// Real processes and a real Redis.
-    case run
-    /// A simulated world.
-    case simulation
-}
-
 /// An open file descriptor, closed with its last reference.
 final class OpenFile: Sendable {
     let descriptor: Int32

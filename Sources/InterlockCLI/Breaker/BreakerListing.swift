@@ -1,0 +1,20 @@
+import InterlockCommandLine
+import InterlockCore
+
+/// The breakers of all services.
+struct BreakerListing: Answer {
+    var services: [BreakerReading]
+
+    var table: String {
+        var table = Table(["SERVICE", "STATE", "FLEET", "FORCED", "CAUSE", "CALLS", "FAILED", "SLOW", "TRIPS", "SINCE"])
+        for breaker in services {
+            let (status, fleet) = (breaker.status, breaker.status.fleet)
+            table.add([
+                status.service, status.state.rawValue, fleet.state.rawValue, fleet.forced?.rawValue ?? "", fleet.cause,
+                "\(fleet.calls)", ReadableText.percentage(fleet.failureRate), ReadableText.percentage(fleet.slowRate),
+                "\(fleet.trips)", ReadableText.moment(epochMilliseconds: fleet.sinceMilliseconds),
+            ])
+        }
+        return table.text
+    }
+}

@@ -1,0 +1,34 @@
+import Glibc
+import UnixSignals
+
+/// The signals that `interlock run` passes on to its command.
+enum RunSignals {
+    private static let passedOn: [UnixSignal] = [
+        .sigint, .sigterm, .sighup, .sigquit, .sigusr1, .sigusr2, .sigwinch, .sigcont,
+    ]
+
+    /// Those that end the wait for a lock.
+    private static let ending: Set<Int32> = [SIGINT, SIGTERM, SIGHUP, SIGQUIT]
+
+    static func isEnding(_ signal: Int32) -> Bool { ending.contains(signal) }
+
+    /// Those that this process was started to ignore, as `nohup` does with SIGHUP. They stay so, here and in the command.
+    static func ignored() -> [Int32] {
+        (Int32(1)...31).filter { number in
+            var action = sigaction()
+            guard sigaction(number, nil, &action) == 0 else { return false }
+            // A handler is a pointer, or one of the small numbers that stand for none: SIG_IGN is 1.
+            return unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self) == 1
+        }
+    }
+
+    /// From here on every other signal goes into the mailbox.
+    static func collect(except ignored: [Int32], in mailbox: Mailbox) async {
+        // A process that ignores its children's ends is never told of them.
+        signal(SIGCHLD, SIG_DFL)
+        let signals = await UnixSignalsSequence(trapping: passedOn.filter { !ignored.contains($0.rawValue) })
+        Task {
+            for await signal in signals { mailbox.post(.signal(signal.rawValue)) }
+        }
+    }
+}

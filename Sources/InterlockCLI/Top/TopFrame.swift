@@ -1,0 +1,17 @@
+import FoundationEssentials
+import InterlockCore
+import InterlockSidecar
+
+/// One frame: what `LIVE.VIEW` answered, and when.
+struct TopFrame: Sendable {
+    let object: JSONValue
+    private let readAt = ContinuousClock.now
+
+    /// - Throws: when it is no JSON object.
+    init(_ text: String) throws {
+        object = try JSONDecoder().decode(JSONValue.self, from: Data(text.utf8))
+    }
+
+    /// What the sidecar's host shows now, in milliseconds.
+    var now: Int64 { (object["now_ms"].integer ?? 0).less(-(ContinuousClock.now - readAt).wholeMilliseconds) }
+}

@@ -1,0 +1,14 @@
+/// The surroundings of connections to servers: who dials, and who draws what is spread at random.
+package struct HTTPClientEnvironment: Sendable {
+    package var dialer: any HTTPDialer
+    /// Draws a number from 0 to 1.
+    package var random: @Sendable () -> Double
+
+    package init(dialer: any HTTPDialer, random: @escaping @Sendable () -> Double) {
+        self.dialer = dialer
+        self.random = random
+    }
+
+    /// The network, and the system's randomness.
+    package static let system = HTTPClientEnvironment(dialer: TCPDialer()) { .random(in: 0...1) }
+}

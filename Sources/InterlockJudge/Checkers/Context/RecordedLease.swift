@@ -1,0 +1,22 @@
+internal import InterlockCore
+
+/// A lease as its holder knows it.
+struct RecordedLease: Sendable {
+    var id: LeaseID
+    var lock: Int
+    var client: Int
+    /// The sidecar that granted or extended it last.
+    var sidecar: Int
+    var mode: LeaseMode
+    var fence: Int64
+    /// Its position among the grants of all locks, by the time of the answers.
+    var order: Int
+    /// Every grant of this lock up to this position certainly came before it.
+    var certainlyAfter: Int
+    /// When it was asked for. It was not granted earlier.
+    var invoked: Instant
+    /// Its holder believes in it until then; `distantPast` if no longer.
+    var until: Instant
+
+    func isBelieved(at instant: Instant) -> Bool { until > instant }
+}

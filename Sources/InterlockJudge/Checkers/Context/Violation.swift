@@ -1,0 +1,17 @@
+package import InterlockCore
+
+/// One broken promise.
+package struct Violation: Hashable, Sendable, Codable, CustomStringConvertible {
+    package var promise: Promise
+    package var at: Instant
+    /// What was seen, with numbers.
+    package var finding: String
+
+    package init(_ promise: Promise, at: Instant, _ finding: String) {
+        self.promise = promise
+        self.at = at
+        self.finding = finding
+    }
+
+    package var description: String { "\(promise.rawValue) at \(at.nanoseconds / 1_000_000) ms: \(finding)" }
+}

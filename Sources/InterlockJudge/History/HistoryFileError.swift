@@ -1,0 +1,18 @@
+/// A history file that could not be written or read.
+package struct HistoryFileError: Error, Hashable, Sendable, CustomStringConvertible {
+    package let path: String
+    /// Counted from 1; `nil` if the error is about the whole file.
+    package let line: Int?
+    /// What was wrong, and what was expected.
+    package let reason: String
+
+    init(path: String, line: Int? = nil, _ reason: String) {
+        self.path = path
+        self.line = line
+        self.reason = reason
+    }
+
+    package var description: String {
+        "the history \"\(path)\"\(line.map { ", line \($0)" } ?? ""): \(reason)"
+    }
+}

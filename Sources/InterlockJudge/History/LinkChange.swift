@@ -1,0 +1,8 @@
+/// What happens to the link between a lease and its client's connection.
+package enum LinkChange: String, Hashable, Sendable, Codable {
+    case began
+    /// The client closed the connection and no longer believes in the lease.
+    case left
+    /// The connection was lost, or the client was told that the lease is lost.
+    case lost
+}

@@ -1,0 +1,47 @@
+/// What a client asks of a sidecar. Locks and services are numbered within the run.
+package enum Operation: Hashable, Sendable, Codable {
+    /// `LOCK.ACQUIRE` for `ttl` ms, waiting for at most `wait` ms. When one call takes several locks, each is an operation of
+    /// its own with its own client number.
+    case acquire(lock: Int, mode: LeaseMode, ttl: Int64, wait: Int64, isJoint: Bool = false)
+    /// `LOCK.RENEW` of the client's lease for `ttl` ms.
+    case renew(lock: Int, lease: LeaseID, ttl: Int64)
+    /// `LOCK.RELEASE`. The client stops believing in the lease as soon as it asks.
+    case release(lock: Int, lease: LeaseID)
+    /// `LIMIT.TAKE`.
+    case take(service: Int, cost: Int64, subject: Int?, wait: Int64)
+    /// `PERMIT.ACQUIRE`.
+    case permit(service: Int, subject: Int? = nil, wait: Int64)
+    /// `PERMIT.REPORT` of a permit. The call is over as soon as the client reports.
+    case report(service: Int, permit: PermitNumber, isOK: Bool)
+    /// A request through the guarded proxy.
+    case proxied(service: Int)
+
+    /// The kind that it is counted as.
+    package var kind: OperationKind {
+        switch self {
+        case .acquire: .acquire
+        case .renew: .renew
+        case .release: .release
+        case .take: .take
+        case .permit: .permit
+        case .report: .report
+        case .proxied: .proxied
+        }
+    }
+
+    /// The service that the operation uses.
+    package var service: Int? {
+        switch self {
+        case .acquire, .renew, .release: nil
+        case .take(let service, _, _, _), .permit(let service, _, _), .report(let service, _, _), .proxied(let service): service
+        }
+    }
+
+    /// The longest time that it may wait for its turn, in ms.
+    package var wait: Int64 {
+        switch self {
+        case .acquire(_, _, _, let wait, _), .take(_, _, _, let wait), .permit(_, _, let wait): wait
+        case .renew, .release, .report, .proxied: 0
+        }
+    }
+}

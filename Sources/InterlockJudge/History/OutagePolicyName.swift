@@ -1,0 +1,4 @@
+/// `when_redis_is_down` as the configuration spells it.
+package enum OutagePolicyName: String, Hashable, Sendable, Codable {
+    case local, allow, deny
+}

@@ -1,0 +1,33 @@
+/// How often each of the names is chosen.
+package enum NameSkew: Hashable, Sendable, CustomStringConvertible {
+    /// Each as often as any other.
+    case uniform
+    /// The k-th as often as 1 ÷ k to this power: a few hot names, and a long tail.
+    case zipf(exponent: Double)
+
+    private static let zipfPrefix = "zipf:"
+
+    /// Reads `uniform` or `zipf:EXPONENT`.
+    package init(argument: String) throws(LoadArgumentError) {
+        if argument == "uniform" {
+            self = .uniform
+            return
+        }
+        guard argument.hasPrefix(Self.zipfPrefix), let exponent = Double(argument.dropFirst(Self.zipfPrefix.count)),
+            exponent > 0, exponent <= NameChoice.steepest
+        else {
+            throw LoadArgumentError(
+                expected:
+                    "uniform, or zipf:EXPONENT such as zipf:1.1 with an exponent above 0 and at most \(NameChoice.steepest)",
+                found: argument)
+        }
+        self = .zipf(exponent: exponent)
+    }
+
+    package var description: String {
+        switch self {
+        case .uniform: "uniform"
+        case .zipf(let exponent): "\(Self.zipfPrefix)\(exponent)"
+        }
+    }
+}

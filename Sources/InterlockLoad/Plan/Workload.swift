@@ -1,0 +1,13 @@
+/// What a run asks sidecars for.
+package enum Workload: String, Hashable, Sendable, Codable, CaseIterable {
+    /// Lock cycles: acquire, hold, release.
+    case lock
+    /// `LIMIT.TAKE`.
+    case limit
+    /// `PERMIT.ACQUIRE`, a call, `PERMIT.REPORT`.
+    case permit
+    /// Requests through the guarded proxy.
+    case proxy
+    /// All of these; see `WorkloadShares`.
+    case mixed
+}

@@ -1,0 +1,14 @@
+/// What a mixed run is made of: weights, of whatever sum.
+package struct WorkloadShares: Hashable, Sendable {
+    package var lock: Double
+    package var limit: Double
+    package var permit: Double
+    package var proxy: Double
+
+    package init(lock: Double = 40, limit: Double = 40, permit: Double = 15, proxy: Double = 5) {
+        self.lock = lock
+        self.limit = limit
+        self.permit = permit
+        self.proxy = proxy
+    }
+}

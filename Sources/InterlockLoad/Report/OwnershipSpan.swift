@@ -1,0 +1,18 @@
+/// A lease from its grant to its release or its end.
+package struct OwnershipSpan: Codable, Hashable, Sendable {
+    package var lock: Int
+    package var client: Int
+    package var sidecar: Int
+    package var fence: Int64
+    package var began: Double
+    package var ended: Double
+
+    package init(lock: Int, client: Int, sidecar: Int, fence: Int64, began: Double, ended: Double) {
+        self.lock = lock
+        self.client = client
+        self.sidecar = sidecar
+        self.fence = fence
+        self.began = began
+        self.ended = ended
+    }
+}

@@ -1,0 +1,27 @@
+/// One second of a run, all operations taken together.
+package struct TimelinePoint: Codable, Hashable, Sendable {
+    /// When the second began.
+    package var second: Int
+    package var offered: Int
+    package var done: Int
+    package var refused: Int
+    /// Failed and unknown.
+    package var failed: Int
+    package var p50: Double?
+    package var p99: Double?
+    package var max: Double?
+
+    package init(
+        second: Int, offered: Int = 0, done: Int = 0, refused: Int = 0, failed: Int = 0, p50: Double? = nil, p99: Double? = nil,
+        max: Double? = nil
+    ) {
+        self.second = second
+        self.offered = offered
+        self.done = done
+        self.refused = refused
+        self.failed = failed
+        self.p50 = p50
+        self.p99 = p99
+        self.max = max
+    }
+}

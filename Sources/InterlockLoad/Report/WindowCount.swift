@@ -1,0 +1,15 @@
+/// What was granted of a limit in one of its windows.
+package struct WindowCount: Codable, Hashable, Sendable {
+    package var service: String
+    /// When the window began.
+    package var began: Double
+    package var granted: Int64
+    package var limit: Int64
+
+    package init(service: String, began: Double, granted: Int64, limit: Int64) {
+        self.service = service
+        self.began = began
+        self.granted = granted
+        self.limit = limit
+    }
+}

@@ -1,0 +1,40 @@
+internal import Glibc
+internal import NIOCore
+internal import NIOPosix
+
+/// A free TCP port of 127.0.0.1. Another process may take it first, so be ready to try again.
+package enum LocalPort {
+    /// Below the ephemeral ports. An ephemeral port could belong to an outgoing connection, and a client that connects to it while
+    /// its server is away could even connect to itself.
+    private static let candidates = 10_240..<32_768
+
+    package static func unused() async throws -> Int {
+        for _ in 0..<100 {
+            let port = Int.random(in: candidates)
+            // Taken: try another one.
+            guard let channel = try? await bound(to: port) else { continue }
+            try await channel.close()
+            return port
+        }
+        throw RedisServerError(reason: "found no free port among \(candidates) of 127.0.0.1", log: "")
+    }
+
+    /// Starts a server on a port that was free a moment ago, and on another one if somebody else has taken it meanwhile.
+    /// - Throws: what `start` throws: of a taken port, a `RedisServerError` whose log says so.
+    package static func withUnused<Server: Sendable>(
+        isolation: isolated (any Actor)? = #isolation, _ start: (Int) async throws -> Server
+    ) async throws -> Server {
+        var attemptsLeft = 5
+        while true {
+            do {
+                return try await start(try await unused())
+            } catch let error as RedisServerError where attemptsLeft > 1 && error.log.contains("Address already in use") {
+                attemptsLeft -= 1
+            }
+        }
+    }
+
+    private static func bound(to port: Int) async throws -> any Channel {
+        try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton).bind(host: "127.0.0.1", port: port).get()
+    }
+}

@@ -1,0 +1,42 @@
+/// Percent-encoding (RFC 3986, section 2.1). A plus sign is a plus sign.
+package enum PercentEncoding {
+    /// `text` decoded once; `nil` when a `%` is not followed by two hexadecimal digits or the bytes are not UTF-8.
+    package static func decode(_ text: Substring) -> String? {
+        guard text.utf8.contains(UInt8(ascii: "%")) else { return String(text) }
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(text.utf8.count)
+        var rest = text.utf8[...]
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            guard let high = rest.popFirst().flatMap(digit), let low = rest.popFirst().flatMap(digit) else { return nil }
+            bytes.append(high << 4 | low)
+        }
+        return String(validating: bytes, as: UTF8.self)
+    }
+
+    /// `text` with every byte encoded that is not an unreserved character (RFC 3986, section 2.3), or is not one of `others` either.
+    package static func encode(_ text: String, but others: String = "") -> String {
+        var encoded = ""
+        for byte in text.utf8 {
+            let scalar = UnicodeScalar(byte)
+            switch scalar {
+            case "a"..."z", "A"..."Z", "0"..."9", "-", ".", "_", "~": encoded.unicodeScalars.append(scalar)
+            case _ where byte < 0x7F && others.unicodeScalars.contains(scalar): encoded.unicodeScalars.append(scalar)
+            default: encoded += (byte < 16 ? "%0" : "%") + String(byte, radix: 16, uppercase: true)
+            }
+        }
+        return encoded
+    }
+
+    private static func digit(_ byte: UInt8) -> UInt8? {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
+        default: nil
+        }
+    }
+}

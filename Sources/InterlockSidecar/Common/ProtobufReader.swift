@@ -1,0 +1,89 @@
+package import NIOCore
+
+/// Reads the fields of a message one by one, where decoding it would take longer than what is done with it, or hold too much.
+/// <https://protobuf.dev/programming-guides/encoding/>
+/// Benchmark: `make envoy-speed`, decisions per second of the sidecar's processor time.
+struct ProtobufReader {
+    private let bytes: UnsafeRawBufferPointer
+    private var place = 0
+
+    init(_ bytes: UnsafeRawBufferPointer) {
+        self.bytes = bytes
+    }
+
+    var isAtEnd: Bool { place >= bytes.count }
+
+    /// A field's number and how it is written, as `ProtobufTag` has them, or a number; `nil`: it is none.
+    mutating func varint() -> UInt64? {
+        var value: UInt64 = 0
+        for shift in stride(from: UInt64(0), to: 64, by: 7) {
+            guard place < bytes.count else { return nil }
+            let byte = bytes[place]
+            place += 1
+            value |= UInt64(byte & 0x7F) << shift
+            if byte < 0x80 { return value }
+        }
+        return nil
+    }
+
+    /// What a field has that begins with its length; `nil`: there is less.
+    mutating func content() -> UnsafeRawBufferPointer? {
+        guard let length = varint(), length <= UInt64(bytes.count - place) else { return nil }
+        defer { place += Int(length) }
+        return UnsafeRawBufferPointer(rebasing: bytes[place..<place + Int(length)])
+    }
+
+    /// `nil`: it is none.
+    mutating func text() -> String? { content().flatMap { String(validating: $0, as: UTF8.self) } }
+
+    /// Leaves out what stands behind a tag.
+    /// - Returns: whether it was there.
+    mutating func skip(behind tag: UInt64) -> Bool {
+        switch tag & 7 {
+        case 0: return varint() != nil
+        case 1: place += 8
+        case 2: return content() != nil
+        case 3: return skipGroup()
+        case 5: place += 4
+        default: return false
+        }
+        return place <= bytes.count
+    }
+
+    /// Fields within one, as nothing of ours has any more, with those within them: counted, for a call for each would fill the stack.
+    private mutating func skipGroup() -> Bool {
+        var depth = 1
+        while depth > 0 {
+            guard let tag = varint() else { return false }
+            switch tag & 7 {
+            case 3: depth += 1
+            case 4: depth -= 1
+            default: guard skip(behind: tag) else { return false }
+            }
+        }
+        return true
+    }
+}
+
+extension ByteBuffer {
+    /// How often a message has the last of these fields, within those before it, as far as it is one; nothing is decoded.
+    package func countOfProtobufFields(_ path: UInt64...) -> Int {
+        withUnsafeReadableBytes { Self.countOfFields(path[...], in: $0) }
+    }
+
+    private static func countOfFields(_ path: ArraySlice<UInt64>, in bytes: UnsafeRawBufferPointer) -> Int {
+        var reader = ProtobufReader(bytes)
+        var count = 0
+        while let tag = reader.varint() {
+            let isNext = tag >> 3 == path.first
+            if isNext, path.count > 1, tag & 7 == 2 {
+                guard let content = reader.content() else { break }
+                count += countOfFields(path.dropFirst(), in: content)
+                continue
+            }
+            if isNext, path.count == 1 { count += 1 }
+            guard reader.skip(behind: tag) else { break }
+        }
+        return count
+    }
+}

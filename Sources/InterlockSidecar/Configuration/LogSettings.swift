@@ -1,0 +1,33 @@
+import InterlockCore
+
+/// `log`: what is written to standard error, and how.
+package struct LogSettings: Sendable, Equatable {
+    /// The least severe message that is written.
+    package enum Level: String, CaseIterable, Sendable {
+        case trace, debug, info, notice, warning, error, critical
+    }
+
+    /// How a message is written.
+    package enum Format: String, CaseIterable, Sendable {
+        /// One line for people.
+        case text
+        /// One JSON object a line.
+        case json
+    }
+
+    /// `log.level`: `info` by default.
+    package var level = Level.info
+    /// `log.format`: `text` by default.
+    package var format = Format.text
+
+    package init() {}
+}
+
+extension LogSettings {
+    mutating func read(_ value: ConfigurationValue) {
+        value.section { section in
+            section.read("level", into: &level) { $0.parsed(by: Level.init(parsing:)) }
+            section.read("format", into: &format) { $0.parsed(by: Format.init(parsing:)) }
+        }
+    }
+}

@@ -1,0 +1,6 @@
+/// What the `# TYPE` line says.
+enum MetricKind: String {
+    case counter
+    case gauge
+    case histogram
+}

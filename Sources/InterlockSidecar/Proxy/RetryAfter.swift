@@ -1,0 +1,20 @@
+internal import FoundationEssentials
+internal import InterlockHTTP
+
+/// The `Retry-After` field (RFC 9110, section 10.2.3): seconds, or a date.
+package enum RetryAfter {
+    /// Longer than anybody waits; what is above it counts as it.
+    package static let longestSeconds: Int64 = 366 * 86_400
+
+    /// In milliseconds from now; `nil`: it is neither.
+    /// - Parameters:
+    ///   - date: the answer's `Date`, the reference for a date because the two clocks may differ; `nil` if it has none.
+    ///   - now: this host's time, in seconds since 1970; the reference without `date`.
+    package static func milliseconds(_ text: String, date: String? = nil, now: @autoclosure () -> Int64) -> Int64? {
+        let text = OpaqueText.trimmed(text) ?? text
+        if let seconds = Int64(text) { return seconds < 0 ? nil : min(seconds, longestSeconds) * 1000 }
+        guard let second = HTTPDate.second(text) else { return nil }
+        let now = date.flatMap { HTTPDate.second($0) } ?? now()
+        return min(max(0, second - now), longestSeconds) * 1000
+    }
+}
