@@ -241,7 +241,8 @@ let package = Package(
             name: "SimulationTests",
             dependencies: [
                 "Simulation", "InterlockJudge", "InterlockProcesses", "InterlockSidecar", "Interlock", "InterlockCore",
-                "SimulatedRedis", "RedisClient", nioCore,
+                "SimulatedRedis", "RedisClient", nioCore, subprocess,
+                .product(name: "SystemPackage", package: "swift-system"),
             ],
             exclude: ["ClientConversations.json"], swiftSettings: houseRules),
         .testTarget(name: "InterlockCoreTests", dependencies: ["InterlockCore"], swiftSettings: houseRules),

@@ -125,18 +125,7 @@ extension InterlockProcess {
         var description: String { reason }
     }
 
-    /// The program lies beside the test's own, or a few folders above it where tests are bundled.
-    static func program() throws -> String {
-        let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-        var folder = own[..<(own.lastIndex(of: "/") ?? own.startIndex)]
-        for _ in 0..<4 {
-            let candidate = folder + "/interlock"
-            if FileManager.default.isExecutableFile(atPath: String(candidate)) { return String(candidate) }
-            guard let slash = folder.lastIndex(of: "/") else { break }
-            folder = folder[..<slash]
-        }
-        throw Problem(reason: "there is no program interlock near \(own): build it first")
-    }
+    static func program() throws -> String { try BuiltProgram.path("interlock") }
 }
 
 /// What a run of `interlock` came to.
