@@ -63,6 +63,8 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private var limits: [LimitDefinition] = []
     private var breaker = BreakerSnapshot.State.closed
     private var tries = 0
+    /// Whether a try was resent, which happens once per call.
+    private var isResent = false
     private var askedAt: NIODeadline
     private var triedAt = NIODeadline.uptimeNanoseconds(0)
     private var waited = TimeAmount.zero
@@ -252,7 +254,8 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     }
 
     func upstreamMayResend() -> Bool {
-        guard case .trying = stage, let parts = kept.takeAll() else { return false }
+        guard case .trying = stage, !isResent, let parts = kept.takeAll() else { return false }
+        isResent = true
         early = parts + early
         if !isBodyWhole { reply.read(false) }
         return true
