@@ -21,15 +21,17 @@ final class ProxyClient: ServiceClient {
         }
     }
 
-    /// The most calls in one write, which all have numbers of their own in the history.
+    /// The maximum number of calls in one write. Each has a separate client number in the history.
     private static let most = 3
-    /// Within this many milliseconds a whole write of calls is answered: less than the rules' patience.
+    /// The time limit for all calls of one write, in milliseconds. Shorter than the patience of the rules.
     private static let longest: Int64 = 2700
-    /// Milliseconds after which a client sends its body without the sidecar's consent.
+    /// The time after which a client stops waiting for 100 Continue and sends its body, in milliseconds.
     private static let longestConsent: Int64 = 150
 
     private var http: HTTPWireConnection?
     private var underway: [Underway] = []
+    /// Whether a service broke off its answer to one of the calls under way.
+    private var isBrokenOff = false
 
     override func act() {
         let place = Int.random(in: services.indices, using: &random)
@@ -55,6 +57,7 @@ final class ProxyClient: ServiceClient {
             return Underway(call, client: number + index)
         }
         underway = calls
+        isBrokenOff = false
         for call in calls {
             world.record(.invoked(client: call.client, sidecar: sidecar, .proxied(service: firstService + place)))
         }
@@ -119,8 +122,11 @@ final class ProxyClient: ServiceClient {
         case .failure(.notConnected): ending = .failed(code: "not-connected")
         case .failure(.answerLost(let part)):
             finding = part.flatMap { call.call.partFinding($0) }
-            // A connection that the client closed says nothing about the sidecar.
-            ending = .unknown(reason: http === connection ? "answer-lost" : OperationEnding.vanished)
+            // Nothing is said about the sidecar by a connection that the client closed, or that ended because a service broke
+            // off its answer, to this call or to one before it.
+            if part != nil { isBrokenOff = true }
+            let isExplained = http !== connection || isBrokenOff
+            ending = .unknown(reason: isExplained ? OperationEnding.vanished : "answer-lost")
         case .failure(.unreadable(let reason)):
             finding = call.call.finding(.bytes, "cannot be read: \(reason)")
             ending = .unknown(reason: "unreadable")
