@@ -26,7 +26,7 @@ package struct TCPDialer: HTTPDialer {
             .connectTimeout(timeout)
             .channelOption(.socketOption(.tcp_nodelay), value: 1)
             .channelOption(.maxMessagesPerRead, value: 1)
-            // A head of a few kilobytes arrives in one read: where reads end decides whether a connection can be
+            // The initial buffer holds a typical head in one read. Read boundaries decide whether a connection can be
             // reused.
             .channelOption(.recvAllocator, value: Self.reads)
             .channelInitializer(initialize)

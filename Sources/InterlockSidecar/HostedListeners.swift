@@ -3,7 +3,8 @@ package import InterlockHTTP
 package import Logging
 internal import NIOCore
 
-/// The APIs of a sidecar without sockets: whoever has it hands connections over. Confined to the coordinator's event loop.
+/// The APIs of a sidecar without listening sockets: the owner passes in accepted connections. Confined to the
+/// coordinator's event loop.
 package final class HostedListeners {
     package let resp: RESPDoorContext
     package let http: HTTPDoorContext

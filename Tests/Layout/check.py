@@ -4,8 +4,8 @@
 case     No two paths differ in case only.
 circles  Inside a target, sibling folders depend one way. The files right in a target's own folder are its top layer:
          they may name types of its folders, its folders may not name theirs.
-homes    A type of Sources that two or more other files there name is in the file of its name. Files of commands, scripts
-         and the like, whose names say so, keep theirs together, and so does generated code.
+homes    A type of Sources that two or more other files there name is in the file of its name. Files of commands,
+         scripts and the like, whose names say so, keep theirs together, and so does generated code.
 names    No two top-level types have one name, in whichever targets they are.
 length   No file is longer than 700 lines.
 """

@@ -14,14 +14,16 @@ package struct CommandEncoder {
 
     package init() {}
 
-    /// What stands in the place of the server's time where the connection does not know it.
+    /// The placeholder that is sent when the connection does not know the server's time.
     package static let unknownServerTime = "0000000000000000"
 
     /// Whether the collected command tells the server's time.
     var tellsTime: Bool { !times.isEmpty }
 
-    /// Appends one argument: what the server's clock shows when the command leaves, in microseconds since 1970, with 16 digits. Only for
-    /// commands that a primary alone carries out, unless they reply with an integer below 1.
+    /// Appends the server's clock reading at the time of sending: microseconds since 1970, as 16 digits.
+    ///
+    /// Only for commands that a replica rejects or answers with an integer below 1: every other reply proves that a
+    /// primary replied.
     package mutating func appendServerTime() {
         times.append(bytes.count)
         append(Self.unknownServerTime)

@@ -64,7 +64,7 @@ struct ReplyScreen {
         }
     }
 
-    /// How a record begins that refuses what is no TLS: RFC 8446, section 5.1.
+    /// The first byte of a TLS alert, the reply of a TLS server to plaintext (RFC 8446, section 5.1).
     private static let tlsAlert: UInt8 = 21
 
     private static func begin(_ byte: UInt8) throws(RedisError) -> State {

@@ -2,8 +2,8 @@ import Interlock
 import InterlockCore
 import InterlockJudge
 
-/// The services behind the first fleet's proxies: their machines, the network to them, and the troubles of both. Draws from a
-/// stream of its own, so that a world without them is unchanged.
+/// The services behind the first fleet's proxies: their machines, the network to them, and the faults of both. Draws
+/// from a separate random stream, so worlds without proxied services stay unchanged.
 final class ProxiedServices {
     private unowned let state: WorldState
     private var random: SeededRandom

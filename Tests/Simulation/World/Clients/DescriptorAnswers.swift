@@ -28,7 +28,7 @@ extension DescriptorClient {
             complain(of: "\(fault): \(response.textFormatString())", from: sidecar)
             return all("?")
         }
-        // What Redis takes after it was given up stays taken.
+        // Redis may still have executed the take after the sidecar gave up.
         if Self.cause(in: response) == "redis" { return all("UNAVAILABLE") }
         let isIndependent = rules[question.rules[0]].domain.isIndependent
         return response.statuses.map { status in
@@ -45,7 +45,7 @@ extension DescriptorClient {
         response.responseHeadersToAdd.first { $0.key == "Interlock-Cause" }?.value
     }
 
-    /// The contradiction in an answer; `nil`: there is none.
+    /// A description of the inconsistency in a response, or `nil` if it is consistent.
     private func fault(in response: Response, _ question: Question) -> String? {
         guard response.statuses.count == question.rules.count else {
             return "\(response.statuses.count) statuses for \(question.rules.count) descriptors"

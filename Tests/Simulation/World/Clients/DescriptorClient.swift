@@ -3,8 +3,8 @@ import InterlockCore
 import InterlockJudge
 import SwiftProtobuf
 
-/// Asks Envoy's rate limit service about requests, as a proxy does: with one or more descriptors, one request after another or
-/// several at once. Each descriptor is an operation of its own, which takes from the rule that it meets.
+/// A client of Envoy's rate limit service. Like Envoy, it sends one or several descriptors per request, and one or
+/// several requests at a time. Each descriptor is a separate operation that takes from the rule it matches.
 final class DescriptorClient: DoorClient {
     typealias Request = Envoy_Service_Ratelimit_V3_RateLimitRequest
 
@@ -20,7 +20,7 @@ final class DescriptorClient: DoorClient {
     private static let method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
     private static let health = "/grpc.health.v1.Health/Check"
 
-    /// Those of all domains; a domain's stand together.
+    /// The rules of all domains, grouped by domain.
     let rules: [DomainRule]
     private let firstRule: Int
     private let loop: SimulatedEventLoop
@@ -51,7 +51,7 @@ final class DescriptorClient: DoorClient {
             let others = rules.indices.filter { $0 != first && rules[$0].domain.name == rules[first].domain.name }
             chosen += others.shuffled(using: &random).prefix(Int.random(in: 0..<LockClient.most, using: &random))
         } else if random.happens(0.4) {
-            // They meet in the sidecar's batches.
+            // The sidecar may batch requests that arrive together.
             return (0..<Int.random(in: 2...LockClient.most, using: &random)).map {
                 Question(rules: chosen, subjects: [subject(of: first)], cost: cost, number: number + $0)
             }

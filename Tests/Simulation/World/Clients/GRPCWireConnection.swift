@@ -113,7 +113,7 @@ final class GRPCWireConnection {
         return lastStream
     }
 
-    /// Gives a call up. The sidecar is told.
+    /// Cancels a call and resets its stream.
     func cancel(_ number: Int) {
         let stream = HTTP2StreamID(number)
         unsent.removeAll { $0.stream == stream }
@@ -255,7 +255,7 @@ private final class GRPCFrames: ChannelInboundHandler, NIOHTTP2FrameDelegate {
         if case .goAway(_, let code, _) = frame.payload, code != .noError { breakage = code }
     }
 
-    /// An error that HTTP/2 does not give the connection up for concerns a stream that is over.
+    /// Ignores errors for which this side sends no `GOAWAY`: they concern streams that have already closed.
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         guard let breakage else { return }
         connection?.lost(.unreadable("\(breakage): \(error)"))

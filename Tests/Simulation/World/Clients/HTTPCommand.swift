@@ -15,7 +15,7 @@ struct HTTPCommand {
     let kind: Kind
     let bytes: ByteBuffer
 
-    /// - Parameter words: a command that the HTTP API answers at once. The options that only RESP has are not among them.
+    /// - Parameter words: a command that the HTTP API handles without a task, and no options that only RESP supports.
     init(_ words: [String]) {
         name = words[0]
         switch words[0] {

@@ -122,7 +122,7 @@ private struct TakenBody: Decodable {
             guard answer["ratelimit"]?.hasPrefix("\"\(name)\";r=\(max(0, remaining));t=") ?? false else {
                 throw HTTPMisanswer(reason: "RateLimit is \(answer["ratelimit"] ?? "missing")")
             }
-            // The whole limit, of which a sidecar without Redis grants its part.
+            // The policy names the fleet-wide limit, even while a sidecar without Redis enforces only its local quota.
             guard answer["ratelimit-policy"]?.contains("\"\(name)\";q=") ?? false else {
                 throw HTTPMisanswer(reason: "RateLimit-Policy is \(answer["ratelimit-policy"] ?? "missing")")
             }

@@ -9,7 +9,7 @@ final class HTTPWireConnection {
         case notConnected
         /// The request may have been carried out; holds the part of its answer that came.
         case answerLost(HTTPWireAnswer?)
-        /// The bytes are no HTTP answer, or answer no request.
+        /// The bytes are not a valid HTTP response, or match no request.
         case unreadable(String)
     }
 
@@ -33,7 +33,7 @@ final class HTTPWireConnection {
     /// The connection was lost; not called when this side closes it.
     var onLost: () -> Void = {}
 
-    /// Connects. Requests that are sent meanwhile leave once the connection stands.
+    /// Starts to connect. Requests sent before the connection is open are queued.
     init(to sidecar: SidecarHost, over path: Path, timeline: WorldTimeline) {
         wire = Wire(timeline: timeline, path: path)
         wire.near.onBytes = { [weak self] in self?.receive($0) }
@@ -272,7 +272,9 @@ struct HTTPAnswerReader {
         return (line[..<colon].lowercased(), String(value))
     }
 
-    /// Reads a head, if all of it has come. Returns the answer if that is all of it; `.some(nil)`: more follows.
+    /// Reads a head once it is complete.
+    /// - Returns: the response if it has no body; `.some(nil)` if a body or another head follows; `nil` if more bytes
+    ///   are needed.
     private mutating func head() throws(Unreadable) -> HTTPWireAnswer?? {
         let end: [UInt8] = Array("\r\n\r\n".utf8)
         guard bytes.count - start >= 4,

@@ -3,7 +3,7 @@ import InterlockCore
 import InterlockJudge
 import NIOCore
 
-/// A request through the guarded proxy, and what its answer may be.
+/// A request through the guarded proxy, and the check of its response.
 struct ProxyCall {
     enum Method: String, CaseIterable {
         case get = "GET"
@@ -40,7 +40,7 @@ struct ProxyCall {
     let isChunked: Bool
     /// In how many writes the body is sent.
     let parts: Int
-    /// Whether the body waits for the sidecar's consent.
+    /// Whether the request has `Expect: 100-continue`, so that its body waits for 100 Continue.
     let awaitsContinue: Bool
     let endsConnection: Bool
     let tenant: Int?
@@ -100,8 +100,8 @@ struct ProxyCall {
 
     // MARK: The answer
 
-    /// The ending of a call whose answer does not say whether its service was called: the limits may have been taken from,
-    /// and the sidecar is not to blame.
+    /// The ending of a call whose response does not show whether the service was called. The call may have counted
+    /// against the limits, and the sidecar is not at fault.
     private static let mayHaveBeenMade = OperationEnding.unknown(reason: OperationEnding.vanished)
 
     /// Judges a whole answer.

@@ -7,8 +7,8 @@ import Logging
 import NIOCore
 import RedisClient
 
-/// A machine with one sidecar: the product's coordinator and RESP door in a simulated process, which may be stopped, killed and
-/// restarted.
+/// A machine with one sidecar: the product's coordinator, APIs and proxy in a simulated process that may be stopped,
+/// killed and restarted.
 final class SidecarHost {
     /// One life of the process.
     private final class Process {
@@ -94,7 +94,7 @@ final class SidecarHost {
         var random = SeededRandom(seed: UInt64(number) &+ UInt64(bitPattern: loop.localNow))
         var worked: Int64 = 0
         return {
-            // Eight commands, or one that takes long, between two looks.
+            // The time that eight quick commands take between two readings, or one slow command.
             worked += Int64.random(in: 1_000...200_000, using: &random)
             return loop.localNow + worked
         }

@@ -15,7 +15,7 @@ struct APIUse {
 }
 
 extension APIUse {
-    /// - Parameter stream: a copy: a world without other APIs draws nothing more.
+    /// - Parameter stream: a copy of the world's stream, so that these draws do not advance the original.
     init(_ stream: SeededRandom) {
         var own = stream
         var random = SeededRandom(seed: own.next() &+ 3)
@@ -47,7 +47,7 @@ extension APIUse {
         upstream.totalTimeout = .milliseconds(Int64.random(in: 600...1800, using: &random))
         upstream.connections.idle = .milliseconds(random.happens(0.5) ? 300 : 5000)
         upstream.connections.maximumAge = random.happens(0.3) ? .seconds(3) : nil
-        // A retry takes from the limits once more, which the history does not show.
+        // A retry takes from the limits again, but the history records only one take.
         upstream.retries.attempts = service.limits.isEmpty ? Int.random(in: 0...2, using: &random) : 0
         upstream.retries.budget = 0.5
         if random.happens(0.2) {

@@ -6,7 +6,7 @@ import InterlockJudge
 struct DomainRule {
     var domain: RateLimitDomain
     var key: String
-    /// `nil`: each value is counted by itself, as the subject of a limit is.
+    /// The value that the rule matches. `nil` matches any value and counts each separately, as a limit does subjects.
     var value: String?
     var limit: LimitDefinition
 
@@ -33,8 +33,8 @@ extension Profile {
     /// The history's number of the first rule of a domain. Those of all services come before it.
     var firstDomainRule: Int { otherFleet > 0 ? 2 * services.count : services.count }
 
-    /// Draws the domains of the first fleet, and who asks them.
-    /// - Parameter stream: a copy: a world without domains draws nothing more.
+    /// Draws the domains of the first fleet and the number of their clients.
+    /// - Parameter stream: a copy of the world's stream, so that these draws do not advance the original.
     mutating func drawDomains(_ stream: SeededRandom) {
         var own = stream
         var random = SeededRandom(seed: own.next() &+ 2)

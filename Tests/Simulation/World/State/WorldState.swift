@@ -28,7 +28,7 @@ final class WorldState {
     private(set) var check: HistoryCheck
     private(set) var digest = HistoryDigest()
     private(set) var operations = 0
-    /// What the world itself found, beside the checkers of its history.
+    /// The violations that the world found itself, in addition to those that the history's checkers find.
     private(set) var found: [Violation] = []
     private var lastCall = 0
     private(set) var events: [HistoryEvent] = []

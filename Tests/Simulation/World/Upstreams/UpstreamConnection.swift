@@ -5,22 +5,22 @@ import NIOCore
 final class UpstreamConnection {
     /// A step of an answer.
     private enum Step {
-        /// The head of the answer, or more of it.
+        /// Sends the response's head or a part of its body.
         case send(ByteBuffer)
-        /// Bytes that are no whole head of an answer.
+        /// Sends bytes that do not start the final response: an informational response, a partial head or garbage.
         case hint(ByteBuffer)
-        /// Milliseconds.
+        /// Waits this many milliseconds.
         case pause(Int64)
-        /// The answer is whole.
+        /// Completes the response.
         case end(closes: Bool)
         case close
     }
 
     private enum State {
         case reading
-        /// Answers a request, the rest of which may still come.
+        /// Responds to a request whose body may still be arriving.
         case answering
-        /// Sends nothing any more, and ends the connection in the end.
+        /// Sends nothing more; the connection closes after a timeout.
         case silent
         case closed
     }
@@ -32,10 +32,10 @@ final class UpstreamConnection {
     private var reader = UpstreamRequestReader()
     private var state = State.reading
     private var request: (arrival: UpstreamLedger.Arrival, manner: UpstreamManner)?
-    /// Whether the present request has arrived to its end.
+    /// Whether the current request was received in full.
     private var isRequestWhole = true
     private var requests = 0
-    /// Bytes came behind the last answer, so that no request may follow.
+    /// Whether extra bytes followed the last response. The sidecar must then not reuse the connection.
     private var isSpoiled = false
 
     private init(_ wire: Wire, of host: UpstreamHost, random: SeededRandom, onEnd: @escaping () -> Void) {
@@ -200,7 +200,7 @@ final class UpstreamConnection {
         return steps + finish(writes, arrival, manner, hasBody: body != nil)
     }
 
-    /// The writes with their pauses, and what comes behind or instead of their end.
+    /// The writes, the pauses between them, and the way the response ends.
     private func finish(
         _ writes: [ByteBuffer], _ arrival: UpstreamLedger.Arrival, _ manner: UpstreamManner, hasBody: Bool
     ) -> [Step] {
@@ -221,7 +221,7 @@ final class UpstreamConnection {
         return Array(steps.dropLast()) + end
     }
 
-    /// Whether the head is a write of its own, because the body behind it breaks off.
+    /// Whether the connection closes within the body. The head is then a separate write.
     private func breaksOff(_ manner: UpstreamManner) -> Bool {
         if case .closesInBody = manner.mishap { true } else { false }
     }
@@ -245,7 +245,7 @@ final class UpstreamConnection {
         if let bodySize {
             var size = bodySize
             if case .sendsTooLittle = manner.mishap, manner.framing == .length { size += Int.random(in: 1...100, using: &random) }
-            // Nobody can know whether an answer that ends with its connection is whole.
+            // A client cannot detect truncation if the end of the connection delimits the body.
             if manner.framing != .untilClose { text += "X-Size: \(size)\r\n" }
             switch manner.framing {
             case .length: text += "Content-Length: \(size)\r\n"

@@ -39,12 +39,12 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     private let host: UpstreamHost
     private var random: SeededRandom
     private var context: ChannelHandlerContext?
-    /// Those that are open, oldest first.
+    /// The open streams, oldest first.
     private var streams: [Stream] = []
     private var requests = 0
-    /// The end of the connection is announced.
+    /// Whether `GOAWAY` was sent.
     private var isGoing = false
-    /// Milliseconds until the windows of received bytes are opened again.
+    /// The delay of window updates for received bytes, in milliseconds.
     private let windowDelay: Int64
 
     private init(_ wire: Wire, of host: UpstreamHost, random: SeededRandom) {
@@ -76,7 +76,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         }
     }
 
-    /// Without limits on the sidecar's control frames: NIO measures them by the real clock.
+    /// Makes the HTTP/2 handler. Rate limits on control frames are disabled: NIO measures them by the real clock.
     private func protocolHandler() -> NIOHTTP2Handler {
         let windows = [1024, 16_384, 65_535, 65_535]
         let mostStreams = [1, 4, 100, 100]
@@ -203,7 +203,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         write(.rstStream(code), stream.id)
     }
 
-    /// Announces the end of the connection, which then ends in any case.
+    /// Sends `GOAWAY`, and closes the connection after a timeout at the latest.
     private func goAway(last: HTTP2StreamID) {
         isGoing = true
         write(.goAway(lastStreamID: last, errorCode: .noError, opaqueData: nil), .rootStream)
@@ -221,7 +221,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         case .isSilent: advance(stream, [.pause(UpstreamManner.longest), .reset(.cancel)])
         case .resets(let error): advance(stream, [.pause(manner.delay), .reset(HTTP2ErrorCode(error))])
         case .goesAway where !isGoing:
-            // With later streams that may be on their way, or without.
+            // `GOAWAY` excludes later streams, which may be in flight, or none.
             goAway(last: random.happens(0.5) ? stream.id : .maxID)
             advance(stream, steps(stream)[...])
         default: advance(stream, steps(stream)[...])

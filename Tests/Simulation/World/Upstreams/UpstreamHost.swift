@@ -1,24 +1,24 @@
 import InterlockCore
 import NIOCore
 
-/// A machine with a server of one service, which the sidecars' proxies call over HTTP/1.1 or HTTP/2. Many of its answers are slow,
-/// broken off or false.
+/// A machine that serves one service to the sidecars' proxies over HTTP/1.1 or HTTP/2. Many of its responses are slow,
+/// truncated or malformed.
 final class UpstreamHost {
     /// The host name in configurations.
     let name: String
     let speaksHTTP2: Bool
     let timeline: WorldTimeline
-    /// The process's, for HTTP/2.
+    /// The event loop of the process, used for HTTP/2 only.
     let loop: SimulatedEventLoop
     private let health: () -> SimulatedUpstream
     private var random: SeededRandom
-    /// The probability that an answer is not a proper one.
+    /// The probability that a response has a `Mishap`.
     private let mischief: Double
     private(set) var isUp = true
     private var cuts: [(number: Int, cut: () -> Void)] = []
     private var lastConnection = 0
     private(set) var ledger: UpstreamLedger
-    /// Receives what the product's documents exclude.
+    /// Receives descriptions of behavior that the product's documentation rules out.
     var onFinding: (String) -> Void = { _ in }
 
     init(
@@ -40,11 +40,11 @@ final class UpstreamHost {
         set { ledger.retries = newValue }
     }
 
-    /// How many requests have begun to arrive, resent ones included.
+    /// The number of requests whose head has arrived, including resent ones.
     var begun: Int { ledger.begun }
-    /// How many answers were sent to their end.
+    /// The number of responses that were sent in full.
     var answered: Int { ledger.answered }
-    /// How often the request of a call has reached this server.
+    /// The number of times a call's request has reached this server.
     func arrivals(ofCall number: Int) -> Int { ledger.arrivals(ofCall: number) }
 
     // MARK: Connections
@@ -86,7 +86,7 @@ final class UpstreamHost {
         return UpstreamManner(outcome, mischief: mischief, speaksHTTP2: speaksHTTP2, random: &random)
     }
 
-    /// A request's head has arrived. Reports what is wrong with it.
+    /// Records a request whose head has arrived, and reports violations in it.
     func begin(_ head: UpstreamRequestHead, over wire: Wire, isReused: Bool) -> UpstreamLedger.Arrival {
         if let fault = head.fault { find("\(head.method) of call \(head.number) \(fault)") }
         let arrival = UpstreamLedger.Arrival(head, wire: wire, isReused: isReused, at: timeline.now)
@@ -122,7 +122,7 @@ struct UpstreamRequestHead {
     /// The size of the body that its client sends.
     var size: Int
 
-    /// Fields that end at the sidecar.
+    /// The header fields that the sidecar must not forward.
     private static let kept = [
         "x-api-key", "interlock-subject", "interlock-service", "expect", "proxy-connection", "keep-alive", "upgrade",
     ]

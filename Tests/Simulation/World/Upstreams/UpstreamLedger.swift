@@ -9,16 +9,16 @@ struct UpstreamLedger {
         /// Whether its connection had carried an earlier request.
         let isReused: Bool
         let at: Int64
-        /// All of it has come, or its answer has begun.
+        /// Whether the request was received in full or its response has begun.
         var isExecuted = false
-        /// The server has said that it does not act on it.
+        /// Whether the server reported that it did not process the request: `REFUSED_STREAM` or `GOAWAY`.
         var isDisowned = false
-        /// The server has sent something.
+        /// Whether the server has sent anything in response.
         var hasSent = false
-        /// The status of the answer that has begun.
+        /// The status of the response, once it has begun.
         var status: Int?
         var hasRetryAfter = false
-        /// The time at which the server ended its connection by itself.
+        /// The time at which the server closed the connection on its own initiative.
         var endedAt: Int64?
 
         init(_ head: UpstreamRequestHead, wire: Wire, isReused: Bool, at: Int64) {
@@ -29,7 +29,8 @@ struct UpstreamLedger {
         }
     }
 
-    /// The longest time between a request and the end of its unused connection, in nanoseconds, with what clocks drift.
+    /// The longest time between a request and the close of its connection for which a resend is allowed, in
+    /// nanoseconds. Includes a margin for clock drift.
     private static let longestCrossing: Int64 = .milliseconds(1020)
     private static let retriedStatuses = [502, 503, 504]
 
@@ -48,7 +49,7 @@ struct UpstreamLedger {
 
     func arrivals(ofCall number: Int) -> Int { calls[number]?.count ?? 0 }
 
-    /// A request begins to arrive. Returns what is wrong with that.
+    /// Records a new request. Returns a description of the violation if the request should not have been sent.
     mutating func begin(_ arrival: Arrival, now: Int64) -> String? {
         begun += 1
         let number = arrival.head.number
@@ -83,7 +84,7 @@ struct UpstreamLedger {
         return "though it has a body and its connection ended late"
     }
 
-    /// A call is resent once, and retried as often as configured.
+    /// Allows one resend per call, plus the configured number of retries.
     private func excludesAnother(of earlier: [Arrival]) -> String? {
         let head = earlier[0].head
         let most = 2 + (head.isIdempotent && !head.hasBody ? retries : 0)

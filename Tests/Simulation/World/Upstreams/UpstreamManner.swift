@@ -1,6 +1,6 @@
 import InterlockCore
 
-/// How an upstream answers one request: drawn when its head arrives.
+/// The plan for an upstream's response to one request, drawn when the request's head arrives.
 struct UpstreamManner {
     enum Framing: CaseIterable {
         case length, chunked, untilClose
@@ -8,20 +8,20 @@ struct UpstreamManner {
 
     /// A departure from a proper answer.
     enum Mishap {
-        /// Closes as soon as the head of the request was read.
+        /// Closes as soon as it has read the request's head.
         case closesUnread
-        /// Closes when the whole request was read.
+        /// Closes once it has read the whole request.
         case closesUnanswered
         case closesInHead
         case closesInBody
-        /// Closes right after the answer, without having said so.
+        /// Closes right after the response, without `Connection: close`.
         case closesAfter
-        /// Announces more than it sends.
+        /// Sends fewer bytes than it declared.
         case sendsTooLittle(closes: Bool)
-        /// Sends a second answer, with another number, in the same write as the end of the first.
+        /// Sends a second response, with another number, in the same write as the end of the first.
         case answersTwice
         case sendsGarbage
-        /// Answers when the head of the request was read.
+        /// Responds once it has read the request's head, before the body arrives.
         case answersEarly(closes: Bool)
         /// Never answers.
         case isSilent
@@ -37,16 +37,16 @@ struct UpstreamManner {
         case refused, internalError, cancel
     }
 
-    /// The time after which an upstream ends whatever it has left open, in milliseconds.
+    /// The time after which an upstream closes connections and streams that it left open, in milliseconds.
     static let longest: Int64 = 4000
 
     var status: Int
     /// In seconds.
     var retryAfter: Int64?
     var framing: Framing
-    /// About the size of the answer's body.
+    /// The approximate size of the response body, in bytes.
     var size: Int
-    /// In how many writes the body is sent.
+    /// The number of writes that carry the body.
     var parts: Int
     /// Milliseconds before the head.
     var delay: Int64

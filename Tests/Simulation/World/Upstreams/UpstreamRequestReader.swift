@@ -1,6 +1,6 @@
 import NIOCore
 
-/// Reads requests of HTTP/1.1 incrementally, and strictly: a proxy has no excuse for what a server has to guess.
+/// An incremental, strict parser of HTTP/1.1 requests. It rejects ambiguous requests, which a proxy must never send.
 struct UpstreamRequestReader {
     struct Unreadable: Error {
         var reason: String
