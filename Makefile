@@ -16,7 +16,8 @@ ifeq (2.36,$(shell printf '%s\n' 2.36 "$$(getconf GNU_LIBC_VERSION | cut -d ' ' 
 RELEASE_BUILD += -Xswiftc -use-ld=lld -Xlinker -z -Xlinker pack-relative-relocs
 endif
 # Each test starts its own servers: more than two at once starve each other on a small machine.
-SWIFT_TEST := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=2 swift test --quiet
+# Worlds that run among the tests have the same histories as those of `make simulate`.
+SWIFT_TEST := SWIFT_DETERMINISTIC_HASHING=1 SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=2 swift test --quiet
 # SwiftPM drops the program's own `main` only if libFuzzer is its one sanitizer; the address sanitizer goes past it.
 FUZZED := --sanitize fuzzer -Xswiftc -sanitize=fuzzer,address -Xcc -fsanitize=address
 

@@ -300,7 +300,8 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "InterlockCommandLine", "InterlockCLI", "InterlockBenchCLI", "InterlockClient", "InterlockJudge",
+                "InterlockSidecar", "InterlockCommandLine", "InterlockCLI", "InterlockBenchCLI", "InterlockClient",
+                "InterlockJudge",
                 "InterlockLoad", "Interlock", "RedisClient", "InterlockCore", "InterlockProcesses",
                 "InterlockTesting",
                 nioCore, nioLocks,
