@@ -386,6 +386,29 @@ BUGS = [
         "        door.unfollow(followed.filter { !$0.value }.map { ($0.key, false) })\n",
         ("free-locks",),
     ),
+    # ---- The proxy
+    # The next call on the connection would get the answer to the one that was given up.
+    Bug(
+        "given-up-connection-used-again",
+        "HTTPClientStateMachine.swift",
+        "        state = .over(.cut)\n        return exchange.outlook.isHome ? .close : .none\n",
+        "        state = .unused(.reused)\n        return exchange.outlook.isHome ? .free : .none\n",
+        ("bytes", "outcomes"),
+    ),
+    Bug(
+        "departed-client-keeps-its-permit",
+        "GuardedCall.swift",
+        "        case .trying(let exchange):\n            exchange.abandon()\n            end(with: HTTPProblem.clientHasLeft)\n",
+        "        case .trying:\n            end(with: HTTPProblem.clientHasLeft)\n",
+        ("permits",),
+    ),
+    Bug(
+        "executed-request-resent",
+        "ProxyFailure.swift",
+        "        case .stale: method.isIdempotent\n",
+        "        case .stale: true\n",
+        ("outcomes",),
+    ),
 ]
 
 # A client of the RESP door cannot tell:

@@ -90,7 +90,12 @@ final class ProxiedServices {
 
     /// Checks, once all clients are done, that every permit was returned, and that no outcome was reported twice.
     func judge() {
+        // Most of so many calls reach a service, whatever fails.
+        if state.calls > 200, hosts.allSatisfy({ $0.answered == 0 }) {
+            state.find(.answers, "no service answered any of \(state.calls) calls through the proxy")
+        }
         for host in state.sidecars.prefix(state.profile.sidecars) {
+            if !host.isUp || host.isStopped { state.find(.recovery, "sidecar \(host.number) does not run at the end") }
             host.call { [state] calls in
                 for name in self.names {
                     let underWay = calls.activity(ofService: name)?.underWay ?? 0

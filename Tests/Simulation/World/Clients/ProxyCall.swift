@@ -108,11 +108,18 @@ struct ProxyCall {
     func judge(_ answer: HTTPWireAnswer) -> (ending: OperationEnding, finding: Finding?) {
         let informational = answer.informational.contains(100) && !awaitsContinue
         let unasked = informational ? finding(.answers, "was told to continue, which it had not asked for") : nil
-        if answer["interlock-fallback"] != nil { return (Self.mayHaveBeenMade, unasked) }
+        if answer["interlock-fallback"] != nil { return (Self.mayHaveBeenMade, unasked ?? fallbackFinding(answer)) }
         guard answer["content-type"]?.hasPrefix("application/problem+json") ?? false else {
             return (.done(.passed(status: answer.status)), unasked ?? passedFinding(answer))
         }
         return method == .head ? judgeRefusedHead(answer) : judgeProblem(answer)
+    }
+
+    /// Checks an answer that was configured for calls that cannot be made.
+    private func fallbackFinding(_ answer: HTTPWireAnswer) -> Finding? {
+        let body = method == .head ? "" : APIUse.fallback
+        if answer.status == 200, answer.body.elementsEqual(body.utf8) { return nil }
+        return finding(.bytes, "has a fallback with status \(answer.status) and \(answer.body.count) bytes")
     }
 
     /// An upstream's answer: its own from the first byte to the last.
@@ -132,7 +139,8 @@ struct ProxyCall {
 
     /// Judges the part of an answer that came before its connection ended.
     func partFinding(_ answer: HTTPWireAnswer) -> Finding? {
-        if answer["content-type"]?.hasPrefix("application/problem+json") ?? false { return nil }
+        let isOwn = answer["content-type"]?.hasPrefix("application/problem+json") ?? false
+        if isOwn || answer["interlock-fallback"] != nil { return nil }
         if answer[NumberedBody.numberField] != "\(number)" {
             let other = answer[NumberedBody.numberField] ?? "none"
             return finding(.bytes, "got the answer of call \(other), with status \(answer.status)")

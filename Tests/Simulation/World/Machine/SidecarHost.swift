@@ -74,7 +74,9 @@ final class SidecarHost {
             }, logger: logger)
         environment.processID = Int32(number + 1)
         let coordinator = Coordinator(configuration: configuration, environment: environment)
-        let pauses = SharedRandom(SeededRandom(seed: UInt64(number) ^ UInt64(bitPattern: loop.localNow)))
+        // A copy draws: the stream itself is unchanged.
+        var copy = random
+        let pauses = SharedRandom(copy.split())
         let servers = HTTPClientEnvironment(dialer: upstreams.dialer) {
             var source = pauses.source
             return .random(in: 0...1, using: &source)

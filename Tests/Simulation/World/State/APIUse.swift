@@ -10,6 +10,9 @@ struct APIUse {
     /// The probability that a client of locks, limits or permits speaks HTTP.
     var http = 0.0
 
+    /// The body of a configured answer.
+    static let fallback = "instead"
+
     /// No client speaks anything but RESP.
     static let respAlone = APIUse()
 }
@@ -51,7 +54,7 @@ extension APIUse {
         upstream.retries.attempts = service.limits.isEmpty ? Int.random(in: 0...2, using: &random) : 0
         upstream.retries.budget = 0.5
         if random.happens(0.2) {
-            upstream.fallback = .fixed(status: 200, body: "instead", mediaType: "text/plain")
+            upstream.fallback = .fixed(status: 200, body: Self.fallback, mediaType: "text/plain")
         }
         service.upstream = upstream
         return service

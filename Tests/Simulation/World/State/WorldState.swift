@@ -30,7 +30,8 @@ final class WorldState {
     private(set) var operations = 0
     /// The violations that the world found itself, in addition to those that the history's checkers find.
     private(set) var found: [Violation] = []
-    private var lastCall = 0
+    /// The number of calls through the proxy.
+    private(set) var calls = 0
     private(set) var events: [HistoryEvent] = []
     private var leases: [String: LeaseID] = [:]
     private var lastLease: LeaseID = 0
@@ -93,8 +94,8 @@ final class WorldState {
 
     /// The number of a proxied call, which no other call has.
     func nextCall() -> Int {
-        lastCall += 1
-        return lastCall
+        calls += 1
+        return calls
     }
 
     func nextPermit() -> PermitNumber {

@@ -80,14 +80,15 @@ struct UpstreamLedger {
         guard !last.wire.isCut else { return nil }
         if last.hasSent { return "though it has a body and its answer had begun" }
         if !last.isReused { return "though it has a body and was the first on its connection" }
-        guard let end = last.endedAt, end - last.at > Self.longestCrossing else { return nil }
-        return "though it has a body and its connection ended late"
+        guard let end = last.endedAt else { return "though it has a body and its connection stood" }
+        return end - last.at > Self.longestCrossing ? "though it has a body and its connection ended late" : nil
     }
 
     /// Allows one resend per call, plus the configured number of retries.
     private func excludesAnother(of earlier: [Arrival]) -> String? {
         let head = earlier[0].head
-        let most = 2 + (head.isIdempotent && !head.hasBody ? retries : 0)
+        let mayResend = speaksHTTP2 || earlier.contains { $0.isDisowned || $0.isReused || $0.wire.isCut }
+        let most = (mayResend ? 2 : 1) + (head.isIdempotent && !head.hasBody ? retries : 0)
         return earlier.count < most ? nil : "once too often: \(earlier.count + 1) times in all"
     }
 }
