@@ -66,7 +66,7 @@ final class UpstreamExchange: HTTPClientReceiver {
     private var passedAt = NIODeadline.uptimeNanoseconds(0)
     /// The missing part of the answer's declared length; `nil` if it declares none.
     private var owed: Int?
-    /// Whether the one extra attempt, beyond the configured retries, was used.
+    /// Whether this is the one extra attempt, beyond the configured retries.
     private var isResent = false
     /// Whether no more of the answer is read for now.
     private(set) var isReadHeld = false
@@ -333,7 +333,7 @@ final class UpstreamExchange: HTTPClientReceiver {
     func failed(_ error: any Error) {
         connection = nil
         let failure = ProxyFailure(error, at: stage)
-        if failure.mayBeResent(head.method), !isResent, owner?.upstreamMayResend() ?? false { return resend() }
+        if failure.mayBeResent(head.method), owner?.upstreamMayResend() ?? false { return resend() }
         if held == nil { fail(failure) } else { held?.failure = failure }
     }
 
