@@ -8,7 +8,7 @@ package enum ExitStatus: CaseIterable, Sendable {
     case invalid
     /// The sidecar or its Redis cannot be reached, or cannot serve now.
     case unavailable
-    /// What answers at the address is no sidecar's RESP door.
+    /// The server at the address is not a sidecar's RESP API.
     case notSidecar
     /// The sidecar does not know the command, or its answer cannot be read: it is of another version.
     case otherVersion

@@ -2,7 +2,7 @@ import Glibc
 import InterlockCommandLine
 import InterlockCore
 
-/// What `interlock run` was asked for, except for the command.
+/// The options of `interlock run`, without the command.
 struct RunPlan: Sendable {
     enum Purpose: Hashable, Sendable {
         /// Run the command once, if the lock is acquired within this time.
@@ -20,7 +20,7 @@ struct RunPlan: Sendable {
     var atLeast: Duration
     /// Whether the command may never run on without a lease.
     var isStrict: Bool
-    /// What others see of the holder; `nil`: this host's name.
+    /// The label that others see of the holder; `nil` for this host's name.
     var label: String?
     /// The code to exit with when another holds the lock; with 0 nothing is said.
     var heldExitCode: Int32

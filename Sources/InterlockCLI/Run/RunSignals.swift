@@ -7,12 +7,13 @@ enum RunSignals {
         .sigint, .sigterm, .sighup, .sigquit, .sigusr1, .sigusr2, .sigwinch, .sigcont,
     ]
 
-    /// Those that end the wait for a lock.
+    /// The signals that end the wait for a lock.
     private static let ending: Set<Int32> = [SIGINT, SIGTERM, SIGHUP, SIGQUIT]
 
     static func isEnding(_ signal: Int32) -> Bool { ending.contains(signal) }
 
-    /// Those that this process was started to ignore, as `nohup` does with SIGHUP. They stay so, here and in the command.
+    /// The signals that this process inherited as ignored, as `nohup` does with SIGHUP. They stay ignored, here and in the
+    /// command.
     static func ignored() -> [Int32] {
         (Int32(1)...31).filter { number in
             var action = sigaction()

@@ -4,7 +4,7 @@ import InterlockCore
 /// A wait that is over without success, in words.
 struct EndedWait {
     private let asked: Duration
-    /// What the sidecar allows; `nil`: all of it, or it does not say.
+    /// The longest wait that the sidecar allows, if it cut this one; `nil` otherwise.
     private let limit: Duration?
 
     /// Asks the sidecar whether it cut the wait. `nil`: there was none.

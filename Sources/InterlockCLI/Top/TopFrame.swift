@@ -12,6 +12,6 @@ struct TopFrame: Sendable {
         object = try JSONDecoder().decode(JSONValue.self, from: Data(text.utf8))
     }
 
-    /// What the sidecar's host shows now, in milliseconds.
+    /// The time of the sidecar's host, in milliseconds.
     var now: Int64 { (object["now_ms"].integer ?? 0).less(-(ContinuousClock.now - readAt).wholeMilliseconds) }
 }

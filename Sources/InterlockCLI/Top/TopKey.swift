@@ -1,6 +1,6 @@
 import InterlockCommandLine
 
-/// What somebody pressed.
+/// A key press.
 enum TopKey: Equatable {
     case character(Character)
     case enter, back, erase, up, down, pageUp, pageDown, home, end, tab

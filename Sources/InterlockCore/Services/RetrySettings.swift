@@ -5,7 +5,7 @@ package struct RetrySettings: Hashable, Sendable {
     package var attempts: Int
     /// Retries may be at most this share of the calls, 0…1, so that they cannot multiply an outage.
     package var budget: Double
-    /// So many retries a second are always allowed.
+    /// The retries that are always allowed, per second.
     package var minimumPerSecond: Int
 
     package init(attempts: Int = 1, budget: Double = 0.1, minimumPerSecond: Int = 1) {

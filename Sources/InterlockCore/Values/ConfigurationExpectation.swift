@@ -1,7 +1,7 @@
 /// A text was not what a setting wants. Says what that is; the reader adds where and what was there instead.
 package struct ConfigurationExpectation: Error, CustomStringConvertible {
     package let wanted: String
-    /// What was most likely meant.
+    /// The most likely intended value.
     package let suggestion: String?
 
     package init(_ wanted: String, suggestion: String? = nil) {
@@ -18,7 +18,7 @@ package struct ConfigurationExpectation: Error, CustomStringConvertible {
 }
 
 extension ConfigurationExpectation {
-    /// What a number or a duration outside of `bounds` should have been: names only the bound that was broken.
+    /// The expectation for a number or a duration outside of `bounds`: names only the bound that was broken.
     package static func bound<Value: Comparable>(
         _ noun: String,
         _ value: Value,

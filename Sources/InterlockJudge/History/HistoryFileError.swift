@@ -3,7 +3,7 @@ package struct HistoryFileError: Error, Hashable, Sendable, CustomStringConverti
     package let path: String
     /// Counted from 1; `nil` if the error is about the whole file.
     package let line: Int?
-    /// What was wrong, and what was expected.
+    /// A description of the damage and of the expected content.
     package let reason: String
 
     init(path: String, line: Int? = nil, _ reason: String) {

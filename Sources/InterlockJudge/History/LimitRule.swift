@@ -4,7 +4,8 @@ package struct LimitRule: Hashable, Sendable, Codable {
         case fixed, sliding, gcra
     }
 
-    /// Its windows begin with a call and end a length later; `false`: its promise is of every window, wherever that begins.
+    /// Whether a window begins with a call and ends one length later. Otherwise the limit holds in every window, wherever it
+    /// begins.
     package var hasOwnWindows: Bool {
         switch algorithm {
         case .fixed: true

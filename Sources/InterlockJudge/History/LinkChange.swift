@@ -1,4 +1,4 @@
-/// What happens to the link between a lease and its client's connection.
+/// A change of the link between a lease and its client's connection.
 package enum LinkChange: String, Hashable, Sendable, Codable {
     case began
     /// The client closed the connection and no longer believes in the lease.

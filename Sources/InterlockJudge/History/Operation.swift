@@ -1,4 +1,4 @@
-/// What a client asks of a sidecar. Locks and services are numbered within the run.
+/// An operation that a client requests of a sidecar. Locks and services are numbered within the run.
 package enum Operation: Hashable, Sendable, Codable {
     /// `LOCK.ACQUIRE` for `ttl` ms, waiting for at most `wait` ms. When one call takes several locks, each is an operation of
     /// its own with its own client number.

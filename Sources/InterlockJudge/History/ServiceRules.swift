@@ -1,4 +1,4 @@
-/// What is known of a service.
+/// The description of a service by which its history is judged.
 package struct ServiceRules: Hashable, Sendable, Codable {
     package var name: String
     package var limits: [LimitRule]

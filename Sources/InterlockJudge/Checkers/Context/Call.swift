@@ -9,7 +9,7 @@ struct Call: Sendable {
     /// How many leases of all locks had been granted by then. This call's grant is certainly later than those.
     var grantsBefore: Int
 
-    /// What the call may take from its service's limits.
+    /// The most that the call may take from its service's limits.
     var demand: Demand? {
         switch operation {
         case .take(let service, let cost, let subject, _): Demand(service: service, cost: cost, subject: subject)

@@ -9,13 +9,13 @@ struct RecordedLease: Sendable {
     var sidecar: Int
     var mode: LeaseMode
     var fence: Int64
-    /// Its position among the grants of all locks, by the time of the answers.
+    /// The position among the grants of all locks, by the time of the answers.
     var order: Int
     /// Every grant of this lock up to this position certainly came before it.
     var certainlyAfter: Int
     /// When it was asked for. It was not granted earlier.
     var invoked: Instant
-    /// Its holder believes in it until then; `distantPast` if no longer.
+    /// The time until which its holder believes in the lease; `distantPast` if it no longer does.
     var until: Instant
 
     func isBelieved(at instant: Instant) -> Bool { until > instant }

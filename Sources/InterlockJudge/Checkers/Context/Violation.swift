@@ -4,7 +4,7 @@ package import InterlockCore
 package struct Violation: Hashable, Sendable, Codable, CustomStringConvertible {
     package var promise: Promise
     package var at: Instant
-    /// What was seen, with numbers.
+    /// The observation, with numbers.
     package var finding: String
 
     package init(_ promise: Promise, at: Instant, _ finding: String) {
