@@ -1,4 +1,4 @@
-/// The budget for retries, so that they cannot multiply an outage. `GuardedCall.beginRetry` decides whether to spend it.
+/// The budget for retries, so that they cannot multiply an outage. `ProxiedCallStateMachine` decides whether to spend it.
 ///
 /// Two token buckets, as in Finagle's `RetryBudget`: each call puts its share of a retry into one, and time fills the other
 /// at the least rate that is always allowed. Both are bounded, so that a quiet hour cannot be spent in a storm.

@@ -5,29 +5,17 @@ internal import Logging
 internal import NIOCore
 internal import NIOHTTP1
 
-/// One call through the proxy: permit, upstream, outcome; perhaps once more; and what the client is answered. Confined to the
-/// coordinator's event loop, on which its client's connection and its upstream's live too.
-final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
-    private enum Stage {
-        /// It waits until it may begin, then for a permit.
-        case asking(PendingCall?)
-        /// It waits a little before it is tried again.
-        case pausing(until: NIODeadline)
-        case trying(UpstreamExchange)
-        /// The answer is on its way to the client.
-        case relaying(UpstreamExchange)
-        case over
-    }
+/// One call through the proxy: carries out what `ProxiedCallStateMachine` decides. Confined to the coordinator's event
+/// loop, on which its client's connection and its upstream's live too.
+final class GuardedCall: HTTPRelay, PacedCall {
+    private typealias Machine = ProxiedCallStateMachine
 
-    /// What a try came to: the answer, if there is no other.
-    private enum Ending {
-        case answered(HTTPResponseHead, UpstreamExchange)
-        case failed(ProxyFailure)
+    /// An answer that gives way to a retry, unless the retry gets no permit.
+    private struct HeldAnswer {
+        let head: HTTPResponseHead
+        var parts: [ByteBuffer] = []
+        var trailers: HTTPHeaders?
     }
-
-    private static let retriedStatuses: Set<UInt> = [502, 503, 504]
-    /// The most informational responses of one call that are passed on.
-    private static let mostInformational = 8
 
     private let call: HTTPCall
     private let hasBody: Bool
@@ -40,43 +28,25 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
     private let calls: CoordinatorCalls
     private let upstreams: Upstreams
     private let logger: Logger
-    private let started: NIODeadline
-    private var deadline: NIODeadline
-    private var stage = Stage.asking(nil) {
-        didSet {
-            switch stage {
-            case .asking, .trying: break
-            case .relaying: kept.release()
-            case .pausing:
-                leavePace()
-                kept.release()
-            case .over:
-                leavePace()
-                kept.release()
-                trace?.ended()
-            }
-        }
-    }
-    private var isPaced = false
-    /// As it was configured when the permit was asked for.
+    private var machine: Machine
+    /// The pace that counts the call as under way.
+    private var pace: ProxyPace?
+    private var pending: PendingCall?
+    /// The upstream and its limits as configured when the permit was asked for.
     private var upstream: Upstream?
     private var limits: [LimitDefinition] = []
     private var breaker = BreakerSnapshot.State.closed
-    private var tries = 0
-    /// Whether a try was resent, which happens once per call.
-    private var isResent = false
-    private var askedAt: NIODeadline
-    private var triedAt = NIODeadline.uptimeNanoseconds(0)
-    private var waited = TimeAmount.zero
-    private var last: Ending?
+    /// The try that has a connection, or waits for one.
+    private var attempt: UpstreamTry?
+    /// The time at which the try began; `nil` once its duration is recorded.
+    private var tryBegan: Instant?
+    private var held: HeldAnswer?
     private var recorder: AnswerRecorder?
     private var trace: GuardedCallTrace?
-    /// What of the body has come before there was a connection to send it on.
+    /// The part of the body that waits for a connection.
     private var early: [ByteBuffer] = []
     /// The part of the body that was sent, in case it must be resent.
     private var kept: KeptBody
-    private var informational = 0
-    private var isBodyWhole: Bool
     private var trailers: HTTPHeaders?
 
     init(
@@ -92,207 +62,401 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         calls = upstreams.calls
         self.upstreams = upstreams
         self.logger = logger
-        started = reply.eventLoop.now
-        askedAt = started
-        deadline = started
-        isBodyWhole = !hasBody
         kept = KeptBody(countedBy: upstreams)
         isForWebSocket = !hasBody && ProxyFields.asksForWebSocket(call.head)
         isGRPC = GRPC.isSpoken(in: call.head.headers)
+        machine = Machine(
+            .init(hasBody: hasBody, isIdempotent: call.head.method.isIdempotent, isGRPC: isGRPC),
+            started: Instant(nanoseconds: reply.eventLoop.uptime))
     }
+
+    private var now: Instant { Instant(nanoseconds: reply.eventLoop.uptime) }
 
     func start() {
-        reply.whenLeft { [self] in clientHasLeft() }
         trace = GuardedCallTrace(call, service: service, calls: calls)
+        reply.whenLeft { [self] in perform(machine.clientLeft(now: now)) }
+        guard !machine.isOver else { return }
         upstreams.pace.begin(self)
-        guard case .asking = stage, !isPaced, let settings = calls.definition(ofService: service)?.upstream else { return }
+        guard pace == nil, let settings = calls.definition(ofService: service)?.upstream else { return }
         // Even a call without a total timeout waits only for so long.
-        deadline = started + TimeAmount(settings.totalTimeout ?? settings.idleTimeout)
-        reply.setAlarm(deadline)
+        let longest = settings.totalTimeout ?? settings.idleTimeout
+        perform(machine.waitsToBegin(atMost: longest.wholeMilliseconds))
     }
 
-    private var now: NIODeadline { reply.eventLoop.now }
-
-    var isWanted: Bool { if case .over = stage { false } else { true } }
+    var isWanted: Bool { !machine.isOver }
 
     func goAhead() {
-        isPaced = true
+        pace = upstreams.pace
         ask()
     }
 
-    /// It is over, or rests until it is tried again.
-    private func leavePace() {
-        guard isPaced else { return }
-        isPaced = false
-        upstreams.pace.ended()
+    func alarm() {
+        perform(machine.alarm(now: now, isBackedUp: attempt?.isBackedUp ?? true, retries: upstream))
     }
 
-    // MARK: Permit
+    // MARK: Actions
+
+    private func perform(_ action: Machine.Action) {
+        switch action {
+        case .none, .askPermit, .refuse: break
+        case .setAlarm: setAlarm()
+        case .ask: ask()
+        case .resend: resend()
+        case .fail(let failure, let report, let consequence): fail(failure, report, consequence)
+        case .giveUp(let report, let consequence): giveUp(report, consequence)
+        case .answer(let failure): answer(failure)
+        case .answerUnasked: answerUnasked()
+        case .relayHeld(let isWhole): relayHeld(isWhole: isWhole)
+        }
+    }
+
+    private func setAlarm() {
+        if let due = machine.due { reply.setAlarm(.uptimeNanoseconds(UInt64(max(0, due.nanoseconds)))) }
+    }
+
+    private func fail(_ failure: ProxyFailure, _ report: Machine.Report?, _ consequence: Machine.Consequence) {
+        endTry(report)
+        var fields = ["service": service, "cause": failure.cause.rawValue, "error": failure.reason]
+        fields["trace"] = call.span?.context.traceID.text
+        logger.log(.upstreamFailed, fields)
+        trace?.tryFailed(failure.reason)
+        switch consequence {
+        case .pause: rest()
+        case .answer: answer(failure)
+        case .breakOff:
+            call.span?.fail(failure.reason)
+            finish()
+            reply.breakOff()
+        }
+    }
+
+    private func giveUp(_ report: Machine.Report?, _ consequence: Machine.Consequence) {
+        trace?.tryFailed(StepTrace.givenUpReason)
+        if let pending { calls.cancel(pending) }
+        endTry(report)
+        guard case .breakOff = consequence else { return end(with: HTTPProblem.clientHasLeft) }
+        finish()
+        reply.breakOff()
+    }
+
+    /// Waits for the next try.
+    private func rest() {
+        leavePace()
+        kept.release()
+        setAlarm()
+    }
+
+    /// Releases everything, once the call is over.
+    private func finish() {
+        pending = nil
+        leaveUpstream()
+        leavePace()
+        kept.release()
+        trace?.ended()
+    }
+
+    private func leavePace() {
+        let pace = pace
+        self.pace = nil
+        pace?.ended()
+    }
+
+    private func leaveUpstream() {
+        held = nil
+        let attempt = attempt
+        self.attempt = nil
+        attempt?.leave()
+    }
+
+    private func endTry(_ report: Machine.Report?) {
+        leaveUpstream()
+        recordTry()
+        self.report(report)
+    }
+
+    private func report(_ report: Machine.Report?) {
+        guard let report else { return }
+        calls.reportPermit(
+            service: service, permit: report.permit, report.outcome, completion: Completion { _, _ in true })
+    }
+
+    private func recordTry() {
+        guard let began = tryBegan else { return }
+        tryBegan = nil
+        upstream?.times.tries.recordNanoseconds(now.nanoseconds - began.nanoseconds, count: 1)
+    }
+
+    private func recordCall() {
+        upstream?.times.calls.recordNanoseconds(
+            now.nanoseconds - machine.started.nanoseconds, trace: call.span?.context)
+    }
+
+    // MARK: Permits and tries
 
     private func ask() {
         let reference: ServiceReference
         switch calls.service(service) {
         case .success(let known): reference = known
-        case .failure(let error): return end(with: HTTPProblem(error))
+        case .failure(let error): return refuse(HTTPProblem(error))
         }
-        guard let definition = calls.definition(ofService: service), let settings = definition.upstream,
-            let upstream = upstreams.upstream(of: service, settings, concurrency: definition.concurrency)
-        else { return end(with: HTTPProblem.notProxied(service)) }
-        guard !isForWebSocket || !settings.speaksHTTP2 else { return end(with: HTTPProblem.noWebSocket(service)) }
+        guard let definition = calls.definition(ofService: service), let upstream = configured(definition) else {
+            return refuse(HTTPProblem.notProxied(service))
+        }
+        guard !isForWebSocket || !upstream.settings.speaksHTTP2 else { return refuse(HTTPProblem.noWebSocket(service)) }
         self.upstream = upstream
         limits = definition.limits
-        let now = now
-        if tries == 0 { deadline = upstream.totalTimeout.map { started + $0 } ?? .distantFuture }
-        askedAt = tries == 0 ? started : now
-        // It has waited for the loop too long. That is not the service's failure.
-        guard deadline > now else { return tooLate() }
-        stage = .asking(nil)
-        let wait = patience(definition, until: deadline - now)
+        let onLimit = definition.onLimit
+        let patience = onLimit.action == .deny ? 0 : onLimit.patience.wholeMilliseconds
+        let action = machine.asks(upstream.terms, patience: patience, now: now)
+        guard case .askPermit(let wait) = action else { return perform(action) }
         trace?.asks(wait: wait)
         let pending = calls.acquirePermit(
             reference, cost: 1, subject: subject, waitMilliseconds: wait, now: calls.now(),
             completion: Completion { [self] _, answer in decided(answer, upstream) })
-        if case .asking = stage { stage = .asking(pending) }
+        if machine.isAsking { self.pending = pending }
     }
 
-    /// The call's time is over before it could be made, or made again.
-    private func tooLate() {
-        switch last {
-        case .failed(let failure): return conclude(.failed(failure))
-        case .answered(_, let exchange) where exchange.isHeldWhole: if let last { return conclude(last) }
-        case .answered, nil: abandonLast()
-        }
-        guard tries == 0 else { return conclude(.failed(.total)) }
-        waited = now - started
-        if case .success(let status) = calls.breaker(service: service) { breaker = status.state }
-        if upstream == nil, let definition = calls.definition(ofService: service), let settings = definition.upstream {
-            upstream = upstreams.upstream(of: service, settings, concurrency: definition.concurrency)
-        }
-        conclude(.failed(.waited))
+    private func configured(_ definition: ServiceDefinition) -> Upstream? {
+        definition.upstream.flatMap { upstreams.upstream(of: service, $0, concurrency: definition.concurrency) }
     }
 
-    /// How long the call may still wait, in milliseconds.
-    private func patience(_ definition: ServiceDefinition, until end: TimeAmount) -> Int64 {
-        guard tries == 0, definition.onLimit.action != .deny else { return 0 }
-        return max(0, min(definition.onLimit.patience.wholeMilliseconds, end.nanoseconds / 1_000_000))
-    }
-
-    /// `false`: a permit that was given is not wanted any more.
+    /// - Returns: `false` if a permit that was given is not wanted.
     private func decided(_ answer: PermitAnswer, _ upstream: Upstream) -> Bool {
-        guard case .asking = stage else { return false }
-        waited = waited + (now - askedAt)
+        guard machine.isAsking else { return false }
+        pending = nil
         trace?.decided(answer)
         switch answer {
         case .granted(let permit, let state):
             breaker = state
-            abandonLast()
-            return attempt(upstream, permit)
+            // Only now: a client that is refused need not send the body. The client may leave at this write.
+            if machine.tries == 0, hasBody, call.awaitsContinue { reply.writeContinue() }
+            guard machine.permitGranted(permit, upstream.terms, now: now) == .proceed else { return false }
+            leaveUpstream()
+            connect(upstream)
         case .refused(let reason, let state, let retryAfter):
             breaker = state
-            instead(
-                of: .refused(
+            permitRefused(
+                .refused(
                     reason, state, service: service, subject: subject, retryAfter: retryAfter,
                     cause: calls.causeOfBreaker(ofService: service), limits: limits))
-        case .failed(let error) where error.code == .invalid:
-            // The caller's mistake, which no fallback may hide.
-            end(with: HTTPProblem(error))
-        case .failed(let error):
-            instead(of: HTTPProblem(error))
+        // The caller's mistake, which no fallback may hide.
+        case .failed(let error) where error.code == .invalid: refuse(HTTPProblem(error))
+        case .failed(let error): permitRefused(HTTPProblem(error))
         }
         return true
     }
 
-    /// There is no permit: what the last try came to counts, or what was configured for this case, or the problem.
-    private func instead(of problem: HTTPProblem) {
-        if let last {
-            conclude(last)
-        } else if !fallBack() {
-            end(with: marked(problem))
-        }
+    private func permitRefused(_ problem: HTTPProblem) {
+        let action = machine.permitRefused(now: now)
+        guard case .refuse = action else { return perform(action) }
+        if !fallBack() { end(with: marked(problem)) }
     }
 
-    // MARK: Tries
+    private func refuse(_ problem: HTTPProblem) {
+        machine.cannotAsk()
+        end(with: problem)
+    }
 
-    /// Returns `false` if the client has left: nobody wants the permit.
-    private func attempt(_ upstream: Upstream, _ permit: PermitID) -> Bool {
-        // Only now: a client that is refused need not send the body.
-        if tries == 0, hasBody, call.awaitsContinue { reply.writeContinue() }
-        guard case .asking = stage else { return false }
-        if tries == 0 { upstream.noteCall() }
-        tries += 1
-        triedAt = now
+    private func connect(_ upstream: Upstream) {
+        if machine.tries == 1 { upstream.noteCall() }
         var head = HTTPRequestHead(
             version: .http1_1, method: call.head.method, uri: upstream.base.target(target),
             headers: ProxyFields.request(
                 call.head, authority: upstream.base.authority, forwarded: call.forwarded, hasBody: hasBody,
                 isForHTTP2: upstream.settings.speaksHTTP2))
         if isForWebSocket { ProxyFields.addUpgrade(to: &head.headers) }
-        trace?.tries(number: tries, at: upstream.base.authority, &head.headers)
-        let exchange = UpstreamExchange(head, to: upstream, service, permit: permit, calls: calls, owner: self)
-        stage = .trying(exchange)
-        exchange.begin()
-        arm()
-        return true
+        trace?.tries(number: machine.tries, at: upstream.base.authority, &head.headers)
+        let attempt = UpstreamTry(machine.tries, head, to: upstream, of: self)
+        self.attempt = attempt
+        tryBegan = now
+        attempt.connect()
+        setAlarm()
     }
 
-    func upstreamTakes(_ exchange: UpstreamExchange) {
+    private func resend() {
+        early = kept.takeAll() + early
+        if machine.isBodyAwaited { reply.read(false) }
+        attempt?.connect(avoidsUnused: true)
+        setAlarm()
+    }
+
+    func connected(_ attempt: UpstreamTry, _ connection: HTTPClientConnection) {
+        guard machine.connected(attempt.number, now: now) == .proceed else { return connection.abandon() }
+        attempt.takes(connection)
+        connection.send(attempt.head)
         let early = early
         self.early = []
-        for part in early { send(part, exchange) }
-        if isBodyWhole {
-            exchange.sendEnd(trailers)
+        for part in early {
+            kept.keep(part)
+            connection.send(part)
+        }
+        if machine.isBodyAwaited {
+            connection.flush()
+            reply.read(!attempt.isBackedUp)
         } else {
-            exchange.flush()
-            reply.read(!exchange.isBackedUp)
+            connection.sendEnd(trailers)
         }
-        arm()
+        setAlarm()
     }
 
-    private func send(_ part: ByteBuffer, _ exchange: UpstreamExchange) {
-        if case .trying = stage { kept.keep(part) }
-        exchange.send(part)
+    func notConnected(_ attempt: UpstreamTry, _ error: any Error) {
+        fail(attempt, ProxyFailure(error, at: .connecting), mayBeResent: false)
     }
 
-    func upstreamMayResend() -> Bool {
-        guard case .trying = stage, !isResent, let parts = kept.takeAll() else { return false }
-        isResent = true
-        early = parts + early
-        if !isBodyWhole { reply.read(false) }
-        return true
+    func upstreamFailed(_ attempt: UpstreamTry, _ error: any Error) {
+        fail(attempt, ProxyFailure(error, at: machine.stage), mayBeResent: kept.isWhole)
     }
 
-    func upstreamIsResending() { arm() }
+    private func fail(_ attempt: UpstreamTry, _ failure: ProxyFailure, mayBeResent: Bool) {
+        perform(
+            machine.upstreamFailed(failure, attempt.number, isBodyKept: mayBeResent, now: now, retries: upstream))
+    }
 
-    func upstreamInforms(_ head: HTTPResponseHead) {
-        // The sidecar sends `100` itself, and a client that does not read gets no further responses.
-        guard case .trying = stage, head.status != .continue, informational < Self.mostInformational, reply.isWritable else {
-            return
+    // MARK: The request
+
+    func received(_ part: ByteBuffer) {
+        switch machine.requestPart(now: now) {
+        case .drop: break
+        case .wait: early.append(part)
+        case .send: attempt?.connection?.send(part)
+        case .sendAndKeep:
+            kept.keep(part)
+            attempt?.connection?.send(part)
         }
-        informational += 1
+    }
+
+    func receivedEnd(_ trailers: HTTPHeaders?) {
+        self.trailers = ProxyFields.trailers(trailers)
+        guard machine.requestEnd(now: now) == .proceed else { return }
+        attempt?.connection?.sendEnd(self.trailers)
+        setAlarm()
+    }
+
+    func receivedAllThereIs() {
+        guard machine.requestPaused() == .proceed, let attempt else { return }
+        attempt.connection?.flush()
+        if attempt.isBackedUp { reply.read(false) }
+    }
+
+    func upstreamIsWritable(_ attempt: UpstreamTry, _ isWritable: Bool) {
+        if machine.upstreamWritabilityChanged(attempt.number) == .proceed { reply.read(isWritable) }
+    }
+
+    // MARK: The answer
+
+    func upstreamInforms(_ attempt: UpstreamTry, _ head: HTTPResponseHead) {
+        let isContinue = head.status == .continue
+        guard
+            machine.informational(attempt.number, isContinue: isContinue, isClientWritable: reply.isWritable) == .proceed
+        else { return }
         reply.writeInformational(head.status, ProxyFields.answer(head.headers, isInformational: true))
     }
 
-    func upstreamAnswers(_ head: HTTPResponseHead, _ exchange: UpstreamExchange) {
-        guard case .trying = stage else { return }
+    func upstreamAnswers(_ attempt: UpstreamTry, _ head: HTTPResponseHead) {
+        let (action, report) = machine.answerHead(facts(of: head), of: attempt.number, now: now, retries: upstream)
+        guard action != .drop else { return }
+        recordTry()
         trace?.answered(head.status)
-        let mayFareBetter = Self.retriedStatuses.contains(head.status.code) && exchange.retryAfterMilliseconds == nil
-        guard mayFareBetter, beginRetry() else { return relay(head, exchange) }
-        exchange.hold()
+        guard action == .hold else { return relay(head) }
+        rest()
+        held = HeldAnswer(head: head)
+        attempt.connection?.holdReading()
         trace?.tryEnded()
-        exchange.reportGood()
-        last = .answered(head, exchange)
+        self.report(report)
     }
 
-    func upstreamSwitches(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
+    private func facts(of head: HTTPResponseHead) -> Machine.Answer {
+        let hasBody = call.head.method != .HEAD && head.status.mayHaveResponseBody
+        let isGRPC = GRPC.isSpoken(in: head.headers)
+        let mayBeBusy = head.status == .tooManyRequests || head.status == .serviceUnavailable
+        let retryAfter = mayBeBusy ? head.headers.first(name: "Retry-After") : nil
+        return Machine.Answer(
+            status: Int(head.status.code), isGRPC: isGRPC,
+            grpcStatus: isGRPC ? GRPC.status(in: head.headers)?.httpStatus : nil,
+            missing: hasBody ? head.headers.first(name: "Content-Length").flatMap { Int($0) } : nil,
+            retryAfter: retryAfter.flatMap {
+                RetryAfter.milliseconds($0, date: head.headers.first(name: "Date"), now: calls.wallTime() / 1000)
+            })
+    }
+
+    private func relay(_ head: HTTPResponseHead) {
+        kept.release()
+        setAlarm()
+        var headers = ProxyFields.answer(head.headers)
+        if let answers = upstream?.lastGood {
+            recorder = AnswerRecorder(answers, LastGoodAnswers.key(of: call.head), head.status, headers)
+        }
+        mark(&headers)
+        if !headers.contains(name: "Date") { headers.add(name: "Date", value: reply.date) }
+        recordCall()
+        reply.write(head.status, headers)
+    }
+
+    private func relayHeld(isWhole: Bool) {
+        guard let held, let attempt else { return }
+        self.held = nil
+        relay(held.head)
+        for part in held.parts { forward(part) }
+        upstreamSentAllThereIs(attempt)
+        if isWhole { upstreamSentEnd(attempt, held.trailers) } else { writabilityChanged(reply.isWritable) }
+    }
+
+    func upstreamSent(_ attempt: UpstreamTry, _ part: ByteBuffer) {
+        switch machine.answerPart(part.readableBytes, of: attempt.number, now: now) {
+        case .drop: break
+        case .relay: forward(part)
+        case .hold: held?.parts.append(part)
+        }
+    }
+
+    private func forward(_ part: ByteBuffer) {
+        recorder?.record(part)
+        reply.write(part)
+    }
+
+    func upstreamSentAllThereIs(_ attempt: UpstreamTry) {
+        guard machine.answerPaused(attempt.number) == .proceed else { return }
+        reply.flush()
+        if !reply.isWritable, machine.clientBlocked() == .proceed { attempt.connection?.holdReading() }
+    }
+
+    func writabilityChanged(_ isWritable: Bool) {
+        guard isWritable, machine.clientWritable(now: now) == .proceed else { return }
+        attempt?.connection?.resumeReading()
+    }
+
+    func upstreamSentEnd(_ attempt: UpstreamTry, _ trailers: HTTPHeaders?) {
+        func grpcStatus() -> Int? { trailers.flatMap { GRPC.status(in: $0)?.httpStatus } }
+        let (action, report) = machine.answerEnd(of: attempt.number, grpcStatus: grpcStatus())
+        switch action {
+        case .drop: break
+        case .hold: held?.trailers = trailers
+        case .relay:
+            self.report(report)
+            finish()
+            recorder?.finish(now: reply.eventLoop.now)
+            reply.writeEnd(ProxyFields.trailers(trailers))
+        }
+    }
+
+    func upstreamSwitches(_ attempt: UpstreamTry, _ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
+        guard attempt.head.headers.contains(name: "Upgrade"), ProxyFields.namesWebSocket(head.headers) else {
+            return fail(
+                attempt, ProxyFailure(cause: .broken, reason: "the answer's status is 101"), mayBeResent: false)
+        }
+        let report = machine.switchedProtocols(attempt.number, status: Int(head.status.code), now: now)
+        guard let report else { return connection.abandon() }
+        attempt.handOver()
+        recordTry()
+        self.report(report)
         trace?.answered(head.status)
-        upstream?.times.calls.recordNanoseconds((now - started).nanoseconds, trace: call.span?.context)
-        stage = .over
+        recordCall()
+        finish()
         var headers = ProxyFields.answer(head.headers)
         ProxyFields.addUpgrade(to: &headers)
         mark(&headers)
         do {
-            let idle = upstream?.idleTimeout ?? TimeAmount(UpstreamSettings(url: "").idleTimeout)
-            try Tunnel.between(connection, on: reply.eventLoop, idleTimeout: idle) {
+            try Tunnel.between(connection, on: reply.eventLoop, idleTimeout: attempt.upstream.idleTimeout) {
                 try reply.switchProtocols(headers, to: $0)
             }
         } catch {
@@ -300,223 +464,34 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         }
     }
 
-    func upstreamFailed(_ failure: ProxyFailure) {
-        logger.log(.upstreamFailed, fields(failure))
-        trace?.tryFailed(failure.reason)
-        switch stage {
-        case .trying:
-            if failure.mayBeRetried, beginRetry() { last = .failed(failure) } else { conclude(.failed(failure)) }
-        case .relaying:
-            call.span?.fail(failure.reason)
-            stage = .over
-            reply.breakOff()
-        case .asking, .pausing, .over: break
-        }
-    }
+    // MARK: The sidecar's own answers
 
-    private func fields(_ failure: ProxyFailure) -> [String: String] {
-        var fields = ["service": service, "cause": failure.cause.rawValue, "error": failure.reason]
-        fields["trace"] = call.span?.context.traceID.text
-        return fields
-    }
-
-    /// Begins the pause before a retry, which needs a permit of its own. Calls with a body and methods that are not
-    /// idempotent, such as POST, are never retried. The pause is random, so that calls that failed together come apart.
-    ///
-    /// A resend under the same permit is another matter: see `UpstreamExchange.resend`.
-    /// - Returns: `false` if the call is not retried.
-    private func beginRetry() -> Bool {
-        guard let upstream, tries <= upstream.settings.retries.attempts, !hasBody, call.head.method.isIdempotent
-        else { return false }
-        let now = now
-        let pause = upstreams.drawPause()
-        guard deadline - now > pause, upstream.takeRetry() else { return false }
-        stage = .pausing(until: now + pause)
-        arm()
-        return true
-    }
-
-    /// An answer that nobody will read holds no connection.
-    private func abandonLast() {
-        if case .answered(_, let exchange)? = last { exchange.abandon() }
-        last = nil
-    }
-
-    // MARK: The request's body
-
-    func received(_ part: ByteBuffer) {
-        switch stage {
-        case .asking, .pausing: early.append(part)
-        case .trying(let exchange), .relaying(let exchange):
-            if exchange.isConnected { send(part, exchange) } else { early.append(part) }
-        case .over: break
-        }
-    }
-
-    func receivedEnd(_ trailers: HTTPHeaders?) {
-        isBodyWhole = true
-        let trailers = ProxyFields.trailers(trailers)
-        self.trailers = trailers
-        switch stage {
-        case .trying(let exchange), .relaying(let exchange):
-            guard exchange.isConnected else { return }
-            exchange.sendEnd(trailers)
-            arm()
-        case .asking, .pausing, .over: break
-        }
-    }
-
-    func receivedAllThereIs() {
-        guard !isBodyWhole else { return }
-        switch stage {
-        case .trying(let exchange), .relaying(let exchange):
-            guard exchange.isConnected else { return }
-            exchange.flush()
-            if exchange.isBackedUp { reply.read(false) }
-        case .asking, .pausing, .over: break
-        }
-    }
-
-    func upstreamIsWritable(_ isWritable: Bool) {
-        if !isBodyWhole { reply.read(isWritable) }
-    }
-
-    // MARK: The answer
-
-    private func conclude(_ ending: Ending) {
-        last = nil
-        switch ending {
-        case .answered(let head, let exchange):
-            if let failure = exchange.brokenWhileHeld {
-                exchange.abandon()
-                return conclude(.failed(failure))
-            }
-            relay(head, exchange)
-            exchange.release()
-        case .failed(let failure) where failure.cause == .client:
+    private func answer(_ failure: ProxyFailure) {
+        if failure.cause == .client {
             end(with: HTTPProblem.clientHasLeft)
-        case .failed(let failure):
-            if !fallBack() { end(with: marked(HTTPProblem.failed(failure, service: service))) }
+        } else if !fallBack() {
+            end(with: marked(HTTPProblem.failed(failure, service: service)))
         }
     }
 
-    private func relay(_ head: HTTPResponseHead, _ exchange: UpstreamExchange) {
-        stage = .relaying(exchange)
-        arm()
-        var headers = ProxyFields.answer(head.headers)
-        if let answers = upstream?.lastGood {
-            recorder = AnswerRecorder(answers, LastGoodAnswers.key(of: call.head), head.status, headers)
-        }
-        mark(&headers)
-        if !headers.contains(name: "Date") { headers.add(name: "Date", value: reply.date) }
-        upstream?.times.calls.recordNanoseconds((now - started).nanoseconds, trace: call.span?.context)
-        reply.write(head.status, headers)
-    }
-
-    func upstreamSent(_ part: ByteBuffer) {
-        recorder?.record(part)
-        reply.write(part)
-    }
-
-    func upstreamSentAllThereIs() {
-        guard case .relaying(let exchange) = stage else { return }
-        reply.flush()
-        if !reply.isWritable { exchange.holdReading() }
-    }
-
-    func writabilityChanged(_ isWritable: Bool) {
-        guard isWritable, case .relaying(let exchange) = stage else { return }
-        exchange.resumeReading()
-    }
-
-    func upstreamSentEnd(_ trailers: HTTPHeaders?) {
-        stage = .over
-        recorder?.finish(now: now)
-        reply.writeEnd(ProxyFields.trailers(trailers))
-    }
-
-    // MARK: Ends
-
-    private func clientHasLeft() {
-        trace?.tryFailed(StepTrace.givenUpReason)
-        switch stage {
-        case .asking(let pending):
-            stage = .over
-            if let pending { calls.cancel(pending) }
-            end(with: HTTPProblem.clientHasLeft)
-        case .pausing: end(with: HTTPProblem.clientHasLeft)
-        case .trying(let exchange):
-            exchange.abandon()
-            end(with: HTTPProblem.clientHasLeft)
-        case .relaying(let exchange):
-            stage = .over
-            exchange.abandon()
-            reply.breakOff()
-        case .over: break
-        }
-    }
-
-    /// Sees to it that `alarm` is called when there is something to do.
-    private func arm() {
-        switch stage {
-        // While it waits to begin, `start` has seen to it; afterwards its answer is bounded in time.
-        case .asking, .over: break
-        case .pausing(let until): reply.setAlarm(until)
-        case .trying(let exchange), .relaying(let exchange): reply.setAlarm(exchange.due.map { min($0, deadline) } ?? deadline)
-        }
-    }
-
-    func alarm() {
-        let now = now
-        switch stage {
-        case .asking:
-            // Those that have begun to ask are bounded by what they ask for.
-            if !isPaced, tries == 0, deadline <= now { tooLate() }
-        case .over: break
-        case .pausing(let until): if until <= now { ask() } else { arm() }
-        case .trying(let exchange), .relaying(let exchange):
-            let isClientAwaited = isClientAwaited(exchange)
-            if deadline <= now {
-                if isClientAwaited {
-                    exchange.fail(.clientIsSlow)
-                } else if exchange.isAnswering {
-                    exchange.totalIsOver()
-                } else {
-                    exchange.fail(hadTime ? .total : .rest)
-                }
-            } else if let due = exchange.due, due <= now {
-                exchange.timeIsOver(isClientAwaited: isClientAwaited)
-            } else {
-                arm()
-            }
-        }
-    }
-
-    /// Whether the time had not mostly gone by in waiting before the service was asked.
-    private var hadTime: Bool {
-        let total = deadline - started
-        return waited.nanoseconds < total.nanoseconds / 2 || (deadline - triedAt).nanoseconds >= total.nanoseconds / 4
-    }
-
-    /// Whether the call would go on if the client sent more, or read more.
-    private func isClientAwaited(_ exchange: UpstreamExchange) -> Bool {
-        // A stream of gRPC's stays open for as long as either side has something to say: there it is the service that is late.
-        exchange.isReadHeld || !isGRPC && exchange.isConnected && !isBodyWhole && !exchange.isBackedUp
+    private func answerUnasked() {
+        if case .success(let status) = calls.breaker(service: service) { breaker = status.state }
+        if upstream == nil { upstream = calls.definition(ofService: service).flatMap(configured) }
+        answer(.waited)
     }
 
     private func end(with problem: HTTPProblem) { end(with: isGRPC ? GRPC.answer(problem) : HTTPAnswer(problem)) }
 
     private func end(with answer: HTTPAnswer) {
-        abandonLast()
-        stage = .over
-        upstream?.times.calls.recordNanoseconds((now - started).nanoseconds, trace: call.span?.context)
+        finish()
+        recordCall()
         reply(answer)
     }
 
     private func mark(_ headers: inout HTTPHeaders) {
         headers.add(name: HTTPTarget.serviceField, value: service)
         headers.add(name: "Interlock-State", value: breaker.rawValue)
-        headers.add(name: "Interlock-Waited", value: "\(waited.nanoseconds / 1_000_000)")
+        headers.add(name: "Interlock-Waited", value: "\(machine.waited / 1_000_000)")
     }
 
     private func marked(_ problem: HTTPProblem) -> HTTPAnswer {
@@ -525,7 +500,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
         return answer
     }
 
-    /// Answers what was configured for this case. `false`: nothing was.
+    /// - Returns: `false` if there is no fallback.
     private func fallBack() -> Bool {
         guard let upstream else { return false }
         var answer: HTTPAnswer
@@ -538,7 +513,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
             answer.headers.add(name: "Interlock-Fallback", value: "fixed")
         case .lastGood:
             guard let answers = upstream.lastGood, let key = LastGoodAnswers.key(of: call.head),
-                let (kept, age) = answers.answer(for: key, now: now)
+                let (kept, age) = answers.answer(for: key, now: reply.eventLoop.now)
             else { return false }
             answer = HTTPAnswer(kept.status)
             answer.headers = kept.headers
@@ -555,7 +530,7 @@ final class GuardedCall: HTTPRelay, UpstreamExchangeOwner, PacedCall {
 }
 
 extension HTTPMethod {
-    /// To ask twice comes to the same as to ask once (RFC 9110, section 9.2.2).
+    /// Whether asking twice has the same effect as asking once (RFC 9110, section 9.2.2).
     var isIdempotent: Bool {
         switch self {
         case .GET, .HEAD, .PUT, .DELETE, .OPTIONS, .TRACE: true

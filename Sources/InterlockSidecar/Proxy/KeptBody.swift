@@ -31,9 +31,12 @@ struct KeptBody {
         upstreams.keptBytes += size
     }
 
-    /// Returns everything that was sent and stops keeping it; `nil` if part of it is missing.
-    mutating func takeAll() -> [ByteBuffer]? {
-        let all = parts
+    /// Whether everything that was sent is kept.
+    var isWhole: Bool { parts != nil }
+
+    /// Returns what was kept, and stops keeping it.
+    mutating func takeAll() -> [ByteBuffer] {
+        let all = parts ?? []
         release()
         return all
     }

@@ -68,7 +68,7 @@ struct ProxyFailure: Error, Sendable {
 
     var isTimeout: Bool { [.connectTimeout, .firstByteTimeout, .totalTimeout, .idleTimeout].contains(cause) }
 
-    /// Whether the upstream certainly has not answered, and a retry may succeed. `GuardedCall.beginRetry` decides.
+    /// Whether the upstream certainly has not answered, and a retry may succeed. `ProxiedCallStateMachine` decides.
     var mayBeRetried: Bool { [.connect, .connectTimeout, .closed].contains(cause) }
 
     /// How far the call had come when it failed.
@@ -85,10 +85,10 @@ struct ProxyFailure: Error, Sendable {
     /// Whether the request may be resent regardless of the configured retries, provided that its body still can be.
     /// Either the service has certainly not processed it, or it is idempotent and its connection was ending (RFC 9110,
     /// section 9.2.2; RFC 9112, 9.3.1).
-    func mayBeResent(_ method: HTTPMethod) -> Bool {
+    func mayBeResent(isIdempotent: Bool) -> Bool {
         switch interruption {
         case .unprocessed: true
-        case .stale: method.isIdempotent
+        case .stale: isIdempotent
         case nil: false
         }
     }

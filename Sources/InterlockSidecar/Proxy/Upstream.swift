@@ -7,22 +7,23 @@ internal import NIOCore
 /// loop.
 ///
 /// It lives for as long as a call or a connection holds it, so that a reload cuts nothing off.
-final class Upstream {
+final class Upstream: RetrySource {
     /// Without `concurrency`, the callers' own connections bound the upstream's.
     private static let mostConnections = 16_384
 
+    /// The bounds of the pause before a retry, in milliseconds.
+    private static let pauses: ClosedRange<Double> = 5...50
+
     let settings: UpstreamSettings
-    /// The times of the settings.
-    let connectTimeout: TimeAmount
-    let firstByteTimeout: TimeAmount
+    let terms: ProxiedCallStateMachine.Terms
     let idleTimeout: TimeAmount
-    let totalTimeout: TimeAmount?
     let concurrency: Int?
     let base: UpstreamBase
     let lastGood: LastGoodAnswers?
     let pool: HTTPConnectionPool
     let times: UpstreamTimes
     private var budget: RetryBudget
+    private let environment: HTTPClientEnvironment
 
     /// `nil`: no calls can be made with these settings.
     init?(
@@ -31,20 +32,19 @@ final class Upstream {
     ) {
         guard let base = UpstreamBase(settings.url), let origin = try? Self.origin(base, settings) else { return nil }
         self.settings = settings
-        connectTimeout = TimeAmount(settings.connectTimeout)
-        firstByteTimeout = TimeAmount(settings.firstByteTimeout)
+        terms = .init(settings)
         idleTimeout = TimeAmount(settings.idleTimeout)
-        totalTimeout = settings.totalTimeout.map { TimeAmount($0) }
         self.concurrency = concurrency
         self.base = base
         self.times = times
         lastGood =
             if case .lastGood(let maximumAge) = settings.fallback { LastGoodAnswers(maximumAge: maximumAge) } else { nil }
         budget = RetryBudget(settings: settings.retries)
+        self.environment = environment
         pool = HTTPConnectionPool(
             origin,
             settings: .init(
-                connectTimeout: connectTimeout, idleTimeout: TimeAmount(settings.connections.idle),
+                connectTimeout: TimeAmount(settings.connectTimeout), idleTimeout: TimeAmount(settings.connections.idle),
                 maximumAge: settings.connections.maximumAge.map { TimeAmount($0) },
                 mostConnections: concurrency ?? Self.mostConnections),
             eventLoop: eventLoop, environment: environment, largeReads: largeReads)
@@ -60,6 +60,11 @@ final class Upstream {
     }
 
     func noteCall() { budget.noteCall() }
+
+    func drawPause() -> Int64 {
+        let milliseconds = Self.pauses.lowerBound + (Self.pauses.upperBound - Self.pauses.lowerBound) * environment.random()
+        return Int64(milliseconds * 1_000_000)
+    }
 
     func takeRetry() -> Bool {
         budget.takeRetry(now: Instant(nanoseconds: pool.eventLoop.uptime))

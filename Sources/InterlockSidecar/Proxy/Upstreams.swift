@@ -14,8 +14,6 @@ final class Upstreams {
     private let metrics: PrometheusRegistry
     private let eventLoop: any EventLoop
     private let environment: HTTPClientEnvironment
-    /// Before a failed call is tried again, in milliseconds.
-    private static let pauses: ClosedRange<Double> = 5...50
 
     init(
         calls: CoordinatorCalls, eventLoop: any EventLoop, metrics: PrometheusRegistry,
@@ -40,12 +38,6 @@ final class Upstreams {
             largeReads: largeReads, eventLoop: eventLoop, environment: environment)
         table[service] = upstream
         return upstream
-    }
-
-    /// Draws the pause before a call is tried again, so that calls that failed together come apart.
-    func drawPause() -> TimeAmount {
-        let milliseconds = Self.pauses.lowerBound + (Self.pauses.upperBound - Self.pauses.lowerBound) * environment.random()
-        return .nanoseconds(Int64(milliseconds * 1_000_000))
     }
 
     /// Drops the services that no longer have an upstream.

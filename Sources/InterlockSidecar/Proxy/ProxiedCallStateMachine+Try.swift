@@ -1,0 +1,142 @@
+internal import InterlockCore
+
+extension ProxiedCallStateMachine {
+    struct Answer {
+        let status: Int
+        var isGRPC = false
+        /// The status of gRPC, as one of HTTP; `nil` until it is known.
+        var grpcStatus: Int?
+        /// The missing part of the declared length; `nil` if the answer declares none.
+        var missing: Int?
+        /// The time for which the upstream wants no calls, in milliseconds.
+        var retryAfter: Int64?
+        /// The time between the end of the request and the start of the answer, in milliseconds.
+        var latency: Int64?
+
+        /// The status that counts: a call of gRPC fails with the status 200 (gRPC over HTTP2, "Responses").
+        fileprivate var outcome: Int { status == 200 ? grpcStatus ?? status : status }
+
+        mutating func noteTrailers(_ grpcStatus: Int?) {
+            if outcome == 200, let grpcStatus { self.grpcStatus = grpcStatus }
+        }
+    }
+
+    /// One try: its permit, its progress and its times.
+    struct Try {
+        enum Progress {
+            case connecting(until: Instant)
+            /// The head is sent, and the answer awaited.
+            case sent
+            case answering(Answer)
+        }
+
+        enum Reading { case flowing, held }
+
+        let terms: Terms
+        let began: Instant
+        var progress: Progress
+        /// The time of the last byte, in either direction, once there is a connection.
+        var passedAt: Instant
+        /// The time at which the whole request was sent; `nil` before that.
+        var sentAllAt: Instant?
+        /// The reading of the answer.
+        var reading = Reading.flowing
+        /// `nil` once the outcome is reported.
+        private var permit: PermitID?
+
+        init(_ permit: PermitID, _ terms: Terms, now: Instant) {
+            self.permit = permit
+            self.terms = terms
+            began = now
+            passedAt = now
+            progress = .connecting(until: now.advanced(byMilliseconds: terms.connect))
+        }
+
+        var answer: Answer? {
+            get { if case .answering(let answer) = progress { answer } else { nil } }
+            set { if let newValue { progress = .answering(newValue) } }
+        }
+
+        var isConnected: Bool { if case .connecting = progress { false } else { true } }
+
+        mutating func connectsAgain(now: Instant) {
+            progress = .connecting(until: now.advanced(byMilliseconds: terms.connect))
+            passedAt = now
+            sentAllAt = nil
+        }
+
+        mutating func answerBegins(_ answer: Answer, now: Instant) {
+            var answer = answer
+            answer.latency = millisecondsSinceSent(now)
+            progress = .answering(answer)
+            passedAt = now
+        }
+
+        mutating func received(_ bytes: Int, now: Instant) {
+            passedAt = now
+            if let missing = answer?.missing { answer?.missing = missing - bytes }
+        }
+    }
+}
+
+// MARK: - Times
+
+extension ProxiedCallStateMachine.Try {
+    /// The time at which the try ends if nothing happens.
+    var due: Instant {
+        switch progress {
+        case .connecting(let until): until
+        case .sent:
+            sentAllAt?.advanced(byMilliseconds: terms.firstByte) ?? passedAt.advanced(byMilliseconds: terms.idle)
+        case .answering: passedAt.advanced(byMilliseconds: terms.idle)
+        }
+    }
+
+    /// The failure when `due` has come.
+    func timeout(isClientAwaited: Bool, isBackedUp: Bool) -> ProxyFailure {
+        switch progress {
+        case .connecting: .connectTimeout
+        case .sent where sentAllAt != nil: .firstByte
+        case .sent: isClientAwaited || !isBackedUp ? .clientIsSilent : .idle
+        // A stream may be silent; an answer with missing bytes has stalled.
+        case .answering(let answer): isClientAwaited ? .clientIsSilent : answer.missing == nil ? .quiet : .idle
+        }
+    }
+
+    /// Whether bytes of the answer are missing, and none has come for as long as the first one may take.
+    func isStalled(_ now: Instant) -> Bool {
+        answer?.missing != nil && passedAt.advanced(byMilliseconds: terms.firstByte) <= now
+    }
+
+    private func millisecondsSinceSent(_ now: Instant) -> Int64? {
+        sentAllAt.map { (now.nanoseconds - $0.nanoseconds) / 1_000_000 }
+    }
+}
+
+// MARK: - The outcome
+
+extension ProxiedCallStateMachine.Try {
+    /// Reports the answer, which is good as far as it has come.
+    /// - Returns: `nil` if the outcome was reported before.
+    mutating func reportGood() -> ProxiedCallStateMachine.Report? {
+        report(
+            OutcomeReport(
+                outcome: .ok, latencyMilliseconds: answer?.latency, status: answer?.outcome,
+                retryAfterMilliseconds: answer?.retryAfter))
+    }
+
+    mutating func report(_ failure: ProxyFailure, now: Instant) -> ProxiedCallStateMachine.Report? {
+        let latency = answer?.latency ?? millisecondsSinceSent(now)
+        switch failure.verdict {
+        case .answer: return reportGood()
+        case .service: return report(OutcomeReport(outcome: .error, latencyMilliseconds: latency, status: answer?.outcome))
+        // The call counts as slow if it took that long.
+        case .nobody: return report(.unfinished(afterMilliseconds: latency))
+        }
+    }
+
+    private mutating func report(_ outcome: OutcomeReport) -> ProxiedCallStateMachine.Report? {
+        defer { permit = nil }
+        return permit.map { .init(permit: $0, outcome: outcome) }
+    }
+}

@@ -1,0 +1,465 @@
+internal import InterlockCore
+
+/// The protocol of one call through the proxy: permits, tries, the answer, and the time for each. Pure: takes events and
+/// the time, and returns actions, which `GuardedCall` carries out.
+///
+/// | state | the call | next states |
+/// | --- | --- | --- |
+/// | `waiting(.pace)` | waits until the proxy lets it begin | `.permit`; `over`, too late |
+/// | `waiting(.permit)` | waits for a permit | `calling`, with it or to relay a held answer; `over`, refused |
+/// | `calling` | connects, sends the request, relays the answer | `waiting(.pause)`; `over`, answered, failed or switched |
+/// | `waiting(.pause)` | waits before another try | `waiting(.permit)`; `over` |
+///
+/// Each permit belongs to one try, which reports one outcome: with the answer's end, with a failure, when the client
+/// leaves, or when a retry begins instead of an answer. The last try's result stays while the call waits, and stands if
+/// no other try follows. Events of an earlier try are dropped.
+struct ProxiedCallStateMachine {
+    struct Request {
+        var hasBody = false
+        var isIdempotent = true
+        var isGRPC = false
+    }
+
+    /// An upstream's timeouts, in milliseconds, and the number of retries.
+    struct Terms {
+        let connect, firstByte, idle: Int64
+        let total: Int64?
+        let retries: Int
+
+        init(_ settings: UpstreamSettings) {
+            connect = settings.connectTimeout.wholeMilliseconds
+            firstByte = settings.firstByteTimeout.wholeMilliseconds
+            idle = settings.idleTimeout.wholeMilliseconds
+            total = settings.totalTimeout?.wholeMilliseconds
+            retries = settings.retries.attempts
+        }
+    }
+
+    struct Report {
+        let permit: PermitID
+        let outcome: OutcomeReport
+    }
+
+    // MARK: Actions
+
+    enum Action {
+        case none
+        /// Set the alarm to `due`.
+        case setAlarm
+        /// Find the upstream. `asks` or `cannotAsk` follows.
+        case ask
+        case askPermit(waitMilliseconds: Int64)
+        /// Send the request once more for the same try, on another connection.
+        case resend
+        /// Release the connection, and report the failure of the try.
+        case fail(ProxyFailure, Report?, then: Consequence)
+        /// The client has left: release everything.
+        case giveUp(Report?, then: Consequence)
+        /// Answer with the failure, or the fallback.
+        case answer(ProxyFailure)
+        /// Answer that the call waited too long to begin, or with the fallback.
+        case answerUnasked
+        /// Answer with the permit's refusal, or the fallback.
+        case refuse
+        /// Relay the held answer, and its end if that has come.
+        case relayHeld(isWhole: Bool)
+    }
+
+    enum Consequence {
+        /// Set the alarm for the next try.
+        case pause
+        case answer
+        /// End the client's connection, because its answer has begun.
+        case breakOff
+    }
+
+    /// The action for a single step.
+    enum Step { case proceed, refuse }
+
+    enum RequestAction {
+        case drop
+        /// Keep the part until there is a connection.
+        case wait
+        case send
+        /// Send the part, and keep it for a resend.
+        case sendAndKeep
+    }
+
+    /// The action for the head, a part or the end of an answer.
+    enum AnswerAction { case drop, relay, hold }
+
+    // MARK: States
+
+    private enum State {
+        /// With the result of the last try, if there was one.
+        case waiting(Wait, Last?)
+        case calling(Try)
+        case over
+    }
+
+    private enum Wait {
+        case pace(until: Instant)
+        case permit(since: Instant)
+        case pause(until: Instant)
+    }
+
+    private enum Last {
+        case failed(ProxyFailure)
+        case held(Try, HeldEnd)
+    }
+
+    private enum Resend { case possible, used }
+
+    private enum HeldEnd {
+        case awaited
+        case whole
+        case broken(ProxyFailure)
+    }
+
+    private static let retriedStatuses: Set<Int> = [502, 503, 504]
+    /// The most informational answers of one call that reach the client.
+    private static let mostInformational = 8
+
+    private let request: Request
+    let started: Instant
+    private var deadline = Instant.distantFuture
+    private var state = State.waiting(.pace(until: .distantFuture), nil)
+    /// Whether more of the request's body is to come.
+    private(set) var isBodyAwaited: Bool
+    private var informational = 0
+    /// The one resend of the call, in whichever try it happens.
+    private var resend = Resend.possible
+    /// The number of tries, and of the latest one.
+    private(set) var tries = 0
+    /// The time for which the call waited for permits, in nanoseconds.
+    private(set) var waited: Int64 = 0
+
+    init(_ request: Request, started: Instant) {
+        self.request = request
+        self.started = started
+        isBodyAwaited = request.hasBody
+    }
+
+    var isOver: Bool { if case .over = state { true } else { false } }
+    var isAsking: Bool { if case .waiting(.permit, _) = state { true } else { false } }
+
+    /// The time at which `alarm` is due. A permit's answer needs none, because it is bounded in time.
+    var due: Instant? {
+        switch state {
+        case .waiting(.pace(let until), _), .waiting(.pause(let until), _): until
+        case .calling(let attempt): min(attempt.due, deadline)
+        case .waiting(.permit, _), .over: nil
+        }
+    }
+
+    /// The progress at which the try would fail now.
+    var stage: ProxyFailure.Stage {
+        guard let attempt = calling, attempt.answer == nil else { return .answering }
+        return attempt.isConnected ? .sent : .connecting
+    }
+
+    private var calling: Try? { if case .calling(let attempt) = state { attempt } else { nil } }
+
+    /// The present try, if it has this number.
+    private func calling(_ number: Int) -> Try? { number == tries ? calling : nil }
+
+    private mutating func conclude(_ action: Action) -> Action {
+        state = .over
+        return action
+    }
+}
+
+/// The source of an upstream's retries.
+protocol RetrySource {
+    /// Draws the pause before a retry, in nanoseconds.
+    func drawPause() -> Int64
+    /// Takes a retry from the budget, if there is one.
+    func takeRetry() -> Bool
+}
+
+// MARK: - Permits
+
+extension ProxiedCallStateMachine {
+    /// The proxy does not let the call begin yet.
+    /// - Parameter milliseconds: the longest wait.
+    mutating func waitsToBegin(atMost milliseconds: Int64) -> Action {
+        guard case .waiting(.pace, _) = state else { return .none }
+        state = .waiting(.pace(until: started.advanced(byMilliseconds: milliseconds)), nil)
+        return .setAlarm
+    }
+
+    /// The call may begin, or be tried again.
+    /// - Parameter patience: the longest wait for a permit, in milliseconds.
+    mutating func asks(_ terms: Terms, patience: Int64, now: Instant) -> Action {
+        guard case .waiting(_, let last) = state, !isAsking else { return .none }
+        let isFirst = tries == 0
+        if isFirst { deadline = terms.total.map { started.advanced(byMilliseconds: $0) } ?? .distantFuture }
+        guard deadline > now else { return tooLate(now: now) }
+        state = .waiting(.permit(since: isFirst ? started : now), last)
+        let left = (deadline.nanoseconds - now.nanoseconds) / 1_000_000
+        return .askPermit(waitMilliseconds: isFirst ? max(0, min(patience, left)) : 0)
+    }
+
+    /// The service is unknown, or the call invalid.
+    mutating func cannotAsk() { if case .waiting = state { state = .over } }
+
+    mutating func permitGranted(_ permit: PermitID, _ terms: Terms, now: Instant) -> Step {
+        guard case .waiting(.permit(let since), _) = state else { return .refuse }
+        waited += now.nanoseconds - since.nanoseconds
+        tries += 1
+        state = .calling(Try(permit, terms, now: now))
+        return .proceed
+    }
+
+    mutating func permitRefused(now: Instant) -> Action {
+        guard case .waiting(.permit(let since), let last) = state else { return .none }
+        waited += now.nanoseconds - since.nanoseconds
+        switch last {
+        case .failed(let failure), .held(_, .broken(let failure)): return conclude(.answer(failure))
+        case .held(let attempt, .whole): return relay(attempt, isWhole: true)
+        case .held(let attempt, .awaited): return relay(attempt, isWhole: false)
+        case nil: return conclude(.refuse)
+        }
+    }
+
+    /// The call's time is over before it is made, or made again.
+    private mutating func tooLate(now: Instant) -> Action {
+        guard case .waiting(_, let last?) = state else {
+            waited = now.nanoseconds - started.nanoseconds
+            return conclude(.answerUnasked)
+        }
+        switch last {
+        case .failed(let failure): return conclude(.answer(failure))
+        case .held(let attempt, .whole): return relay(attempt, isWhole: true)
+        case .held: return conclude(.answer(.total))
+        }
+    }
+
+    private mutating func relay(_ attempt: Try, isWhole: Bool) -> Action {
+        var attempt = attempt
+        attempt.reading = .flowing
+        state = .calling(attempt)
+        return .relayHeld(isWhole: isWhole)
+    }
+}
+
+// MARK: - The request
+
+extension ProxiedCallStateMachine {
+    /// - Parameter number: the number of the connection's try, as in all events of a connection.
+    mutating func connected(_ number: Int, now: Instant) -> Step {
+        guard var attempt = calling(number), !attempt.isConnected else { return .refuse }
+        attempt.progress = .sent
+        attempt.passedAt = now
+        if !isBodyAwaited { attempt.sentAllAt = now }
+        state = .calling(attempt)
+        return .proceed
+    }
+
+    mutating func requestPart(now: Instant) -> RequestAction {
+        guard !isOver else { return .drop }
+        guard var attempt = calling, attempt.isConnected else { return .wait }
+        attempt.passedAt = now
+        state = .calling(attempt)
+        return attempt.answer == nil ? .sendAndKeep : .send
+    }
+
+    mutating func requestEnd(now: Instant) -> Step {
+        isBodyAwaited = false
+        guard var attempt = calling, attempt.isConnected, attempt.sentAllAt == nil else { return .refuse }
+        attempt.sentAllAt = now
+        attempt.passedAt = now
+        state = .calling(attempt)
+        return .proceed
+    }
+
+    /// Everything that has arrived of the body was delivered: flush it.
+    func requestPaused() -> Step { isBodyAwaited && calling?.isConnected ?? false ? .proceed : .refuse }
+
+    /// The body is read while the upstream is writable.
+    func upstreamWritabilityChanged(_ number: Int) -> Step {
+        isBodyAwaited && calling(number) != nil ? .proceed : .refuse
+    }
+}
+
+// MARK: - The answer
+
+extension ProxiedCallStateMachine {
+    /// The sidecar sends `100` itself, and a client that does not read gets no further informational answers.
+    mutating func informational(_ number: Int, isContinue: Bool, isClientWritable: Bool) -> Step {
+        guard let attempt = calling(number), attempt.answer == nil, !isContinue, isClientWritable,
+            informational < Self.mostInformational
+        else { return .refuse }
+        informational += 1
+        return .proceed
+    }
+
+    /// - Returns: the action, and the outcome if it is known now.
+    mutating func answerHead(
+        _ answer: Answer, of number: Int, now: Instant, retries: (some RetrySource)?
+    ) -> (AnswerAction, Report?) {
+        guard var attempt = calling(number), attempt.answer == nil else { return (.drop, nil) }
+        attempt.answerBegins(answer, now: now)
+        guard Self.retriedStatuses.contains(answer.status), answer.retryAfter == nil,
+            let until = pause(attempt.terms, now: now, retries)
+        else {
+            state = .calling(attempt)
+            return (.relay, nil)
+        }
+        let report = attempt.reportGood()
+        state = .waiting(.pause(until: until), .held(attempt, .awaited))
+        return (.hold, report)
+    }
+
+    mutating func answerPart(_ bytes: Int, of number: Int, now: Instant) -> AnswerAction {
+        guard number == tries else { return .drop }
+        switch state {
+        case .calling(var attempt) where attempt.answer != nil:
+            attempt.received(bytes, now: now)
+            state = .calling(attempt)
+            return .relay
+        case .waiting(let wait, .held(var attempt, .awaited)):
+            attempt.received(bytes, now: now)
+            state = .waiting(wait, .held(attempt, .awaited))
+            return .hold
+        case .waiting, .calling, .over: return .drop
+        }
+    }
+
+    /// Everything that has arrived of the answer was delivered: flush it to the client.
+    func answerPaused(_ number: Int) -> Step { calling(number)?.answer != nil ? .proceed : .refuse }
+
+    /// - Parameter grpcStatus: the status of gRPC in the trailers, as one of HTTP.
+    /// - Returns: the action, and the outcome if it was not reported before.
+    mutating func answerEnd(of number: Int, grpcStatus: @autoclosure () -> Int?) -> (AnswerAction, Report?) {
+        guard number == tries else { return (.drop, nil) }
+        switch state {
+        case .calling(var attempt) where attempt.answer != nil:
+            state = .over
+            if attempt.answer?.isGRPC ?? false { attempt.answer?.noteTrailers(grpcStatus()) }
+            return (.relay, attempt.reportGood())
+        case .waiting(let wait, .held(let attempt, .awaited)):
+            state = .waiting(wait, .held(attempt, .whole))
+            return (.hold, nil)
+        case .waiting, .calling, .over: return (.drop, nil)
+        }
+    }
+
+    /// The upstream has switched to the protocol that the request offered.
+    /// - Returns: the outcome; `nil` if the connection is not wanted.
+    mutating func switchedProtocols(_ number: Int, status: Int, now: Instant) -> Report? {
+        guard var attempt = calling(number), attempt.answer == nil else { return nil }
+        attempt.answerBegins(Answer(status: status), now: now)
+        state = .over
+        return attempt.reportGood()
+    }
+}
+
+// MARK: - The client
+
+extension ProxiedCallStateMachine {
+    /// The client accepts no more of the answer for now: stop reading it.
+    mutating func clientBlocked() -> Step {
+        guard var attempt = calling, attempt.answer != nil else { return .refuse }
+        attempt.reading = .held
+        state = .calling(attempt)
+        return .proceed
+    }
+
+    /// The client accepts more of the answer: read it.
+    mutating func clientWritable(now: Instant) -> Step {
+        guard var attempt = calling, attempt.answer != nil else { return .refuse }
+        attempt.reading = .flowing
+        attempt.passedAt = now
+        state = .calling(attempt)
+        return .proceed
+    }
+
+    mutating func clientLeft(now: Instant) -> Action {
+        switch state {
+        case .waiting: return conclude(.giveUp(nil, then: .answer))
+        case .calling(var attempt):
+            let report = attempt.report(.clientLeft, now: now)
+            return conclude(.giveUp(report, then: attempt.answer == nil ? .answer : .breakOff))
+        case .over: return .none
+        }
+    }
+}
+
+// MARK: - Failures
+
+extension ProxiedCallStateMachine {
+    /// Resends the request once per call, under the permit of the try: nothing of an answer has arrived, and either the upstream has
+    /// certainly not processed it, whatever its method, or it is idempotent and its connection was ending.
+    /// - Parameter isBodyKept: whether everything that was sent of the body can be sent again.
+    mutating func upstreamFailed(
+        _ failure: ProxyFailure, _ number: Int, isBodyKept: Bool, now: Instant, retries: (some RetrySource)?
+    ) -> Action {
+        guard number == tries else { return .none }
+        switch state {
+        case .calling(var attempt):
+            guard isBodyKept, attempt.answer == nil, resend == .possible,
+                failure.mayBeResent(isIdempotent: request.isIdempotent)
+            else { return fail(attempt, failure, now: now, retries) }
+            resend = .used
+            attempt.connectsAgain(now: now)
+            state = .calling(attempt)
+            return .resend
+        case .waiting(let wait, .held(let attempt, .awaited)):
+            state = .waiting(wait, .held(attempt, .broken(failure)))
+            return .none
+        case .waiting, .over: return .none
+        }
+    }
+
+    /// - Parameter isBackedUp: whether the upstream has not accepted yet what was sent to it.
+    mutating func alarm(now: Instant, isBackedUp: Bool, retries: (some RetrySource)?) -> Action {
+        switch state {
+        case .waiting(.pace(let until), _): return until <= now ? tooLate(now: now) : .setAlarm
+        case .waiting(.pause(let until), _): return until <= now ? .ask : .setAlarm
+        case .waiting(.permit, _), .over: return .none
+        case .calling(let attempt):
+            guard min(attempt.due, deadline) <= now else { return .setAlarm }
+            // A stream of gRPC stays open while either side has something to say, so there the service is late.
+            let isClientAwaited =
+                attempt.reading == .held || !request.isGRPC && attempt.isConnected && isBodyAwaited && !isBackedUp
+            let failure =
+                deadline <= now
+                ? overdue(attempt, isClientAwaited: isClientAwaited, now: now)
+                : attempt.timeout(isClientAwaited: isClientAwaited, isBackedUp: isBackedUp)
+            return fail(attempt, failure, now: now, retries)
+        }
+    }
+
+    /// The failure when the time of the whole call is over.
+    private func overdue(_ attempt: Try, isClientAwaited: Bool, now: Instant) -> ProxyFailure {
+        if isClientAwaited { return .clientIsSlow }
+        if attempt.answer != nil { return attempt.isStalled(now) ? .total : .cut }
+        // The service had little time if most of it went by before the service was asked.
+        let total = deadline.nanoseconds - started.nanoseconds
+        let hadTime = waited < total / 2 || deadline.nanoseconds - attempt.began.nanoseconds >= total / 4
+        return hadTime ? .total : .rest
+    }
+
+    private mutating func fail(
+        _ attempt: Try, _ failure: ProxyFailure, now: Instant, _ retries: (some RetrySource)?
+    ) -> Action {
+        var attempt = attempt
+        let report = attempt.report(failure, now: now)
+        guard attempt.answer == nil else { return conclude(.fail(failure, report, then: .breakOff)) }
+        guard failure.mayBeRetried, let until = pause(attempt.terms, now: now, retries) else {
+            return conclude(.fail(failure, report, then: .answer))
+        }
+        state = .waiting(.pause(until: until), .failed(failure))
+        return .fail(failure, report, then: .pause)
+    }
+
+    /// Plans a retry, which needs a permit of its own. Calls with a body and methods that are not idempotent, such as
+    /// POST, are never retried. The pause is random, so that calls that failed together are not retried together.
+    /// - Returns: the end of the pause; `nil` if the call is not retried.
+    private func pause(_ terms: Terms, now: Instant, _ retries: (some RetrySource)?) -> Instant? {
+        guard let retries, tries <= terms.retries, !request.hasBody, request.isIdempotent else { return nil }
+        let until = now.advanced(by: retries.drawPause(), ofNanoseconds: 1)
+        return until < deadline && retries.takeRetry() ? until : nil
+    }
+}

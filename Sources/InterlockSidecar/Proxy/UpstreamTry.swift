@@ -1,0 +1,83 @@
+internal import InterlockHTTP
+internal import NIOCore
+internal import NIOHTTP1
+
+/// One try of a call, and its connection. Tags the connection's events with the try, and passes them on to the call.
+/// Confined to the coordinator's event loop.
+final class UpstreamTry: HTTPClientReceiver {
+    private enum Lease {
+        case none
+        case awaited
+        case connection(HTTPClientConnection)
+    }
+
+    let number: Int
+    let head: HTTPRequestHead
+    let upstream: Upstream
+    private let call: GuardedCall
+    private var lease = Lease.none
+
+    init(_ number: Int, _ head: HTTPRequestHead, to upstream: Upstream, of call: GuardedCall) {
+        self.number = number
+        self.head = head
+        self.upstream = upstream
+        self.call = call
+    }
+
+    var connection: HTTPClientConnection? { if case .connection(let connection) = lease { connection } else { nil } }
+
+    /// Whether the upstream has not accepted yet what was sent to it.
+    var isBackedUp: Bool { connection.map { !$0.isWritable } ?? true }
+
+    func connect(avoidsUnused: Bool = false) {
+        lease = .awaited
+        upstream.pool.lease(for: self, avoidsUnused: avoidsUnused)
+    }
+
+    func takes(_ connection: HTTPClientConnection) { lease = .connection(connection) }
+
+    /// Gives up the connection, or the wait for one.
+    func leave() {
+        let lease = lease
+        self.lease = .none
+        switch lease {
+        case .none: break
+        case .awaited: upstream.pool.cancel(self)
+        case .connection(let connection): connection.abandon()
+        }
+    }
+
+    /// The connection has another owner from now on.
+    func handOver() { lease = .none }
+
+    // MARK: Events of the connection
+
+    func connected(_ connection: HTTPClientConnection) { call.connected(self, connection) }
+
+    func notConnected(_ error: any Error) { call.notConnected(self, error) }
+
+    func receivedInformational(_ head: HTTPResponseHead) { call.upstreamInforms(self, head) }
+
+    func received(_ head: HTTPResponseHead) { call.upstreamAnswers(self, head) }
+
+    func received(_ part: ByteBuffer) { call.upstreamSent(self, part) }
+
+    func receivedEnd(_ trailers: HTTPHeaders?) {
+        // The connection carries other requests from now on.
+        lease = .none
+        call.upstreamSentEnd(self, trailers)
+    }
+
+    func receivedAllThereIs() { call.upstreamSentAllThereIs(self) }
+
+    func failed(_ error: any Error) {
+        lease = .none
+        call.upstreamFailed(self, error)
+    }
+
+    func writabilityChanged(_ isWritable: Bool) { call.upstreamIsWritable(self, isWritable) }
+
+    func switchedProtocols(_ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
+        call.upstreamSwitches(self, head, connection)
+    }
+}

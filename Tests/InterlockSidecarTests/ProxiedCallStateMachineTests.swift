@@ -1,0 +1,448 @@
+import InterlockCore
+import InterlockHTTP
+import Testing
+
+@testable import InterlockSidecar
+
+@Suite("The protocol of a call through the proxy")
+struct ProxiedCallStateMachineTests {
+    /// The points of a call at which something may end it.
+    enum Point: CaseIterable {
+        case pace, permit, connecting, sending, sent, relaying, pausing, holding, permitAgain, connectingAgain, resending
+
+        /// Whether a try is under way.
+        var isCalling: Bool { ![.pace, .permit, .pausing, .holding, .permitAgain].contains(self) }
+    }
+
+    private static func call(at point: Point, total: Duration? = .seconds(60)) -> PlayedCall {
+        var call = PlayedCall(hasBody: point == .sending || point == .resending, total: total)
+        if point == .pace { return call }
+        call.ask()
+        if point == .permit { return call }
+        call.grant()
+        switch point {
+        case .pace, .permit, .connecting: break
+        case .sending, .sent: call.connect()
+        case .relaying:
+            call.connect()
+            call.head(200)
+        case .holding:
+            call.connect()
+            call.head(503)
+        case .pausing: call.fail(.connectTimeout)
+        case .permitAgain, .connectingAgain:
+            call.fail(.connectTimeout)
+            call.ask()
+            if point == .connectingAgain { call.grant() }
+        case .resending:
+            call.connect()
+            call.fail(.unprocessed)
+        }
+        return call
+    }
+
+    // MARK: The permit
+
+    @Test("wherever the client leaves, the permit's outcome is reported once", arguments: Point.allCases)
+    func clientLeaves(point: Point) {
+        var call = Self.call(at: point)
+        call.leave()
+        #expect(call.machine.isOver && call.isReported)
+        #expect((call.outcomes.last?.isUnfinished ?? false) == point.isCalling)
+        call.leave()
+        call.alarm()
+    }
+
+    @Test("wherever the total timeout ends the call, the permit's outcome is reported once", arguments: Point.allCases)
+    func totalTimeout(point: Point) {
+        var call = Self.call(at: point)
+        if point == .pace { _ = call.machine.waitsToBegin(atMost: 10_000) }
+        call.pass(seconds: 60)
+        call.alarm()
+        if point == .permit || point == .permitAgain { call.refuse() }
+        #expect(call.machine.isOver && call.isReported)
+    }
+
+    @Test("wherever the upstream fails, the permit's outcome is reported once", arguments: Point.allCases.filter(\.isCalling))
+    func failure(point: Point) {
+        var call = Self.call(at: point)
+        call.fail(.broken)
+        #expect(call.machine.isOver && call.isReported && call.outcomes.last?.outcome == .error)
+        #expect(call.log.last == (point == .relaying ? "broken off" : "failed: broken"))
+    }
+
+    @Test("each try has a permit of its own, and reports it")
+    func retry() {
+        var call = Self.call(at: .holding)
+        #expect(call.isReported && call.outcomes.map(\.status) == [503])
+        call.pass(milliseconds: 10)
+        call.alarm()
+        call.grant()
+        call.connect()
+        call.head(200)
+        call.end()
+        #expect(call.isReported && call.outcomes.map(\.status) == [503, 200])
+        #expect(call.log == ["head 2", "end 2"])
+    }
+
+    @Test("a resend keeps the permit, and happens once")
+    func resend() {
+        var call = Self.call(at: .resending)
+        #expect(call.resends == 1 && call.outcomes.isEmpty && call.machine.tries == 1)
+        call.connect()
+        call.fail(.unprocessed)
+        #expect(call.resends == 1 && call.outcomes.count == 1 && call.isReported && call.machine.isOver)
+    }
+
+    @Test("a call is resent once, in whichever of its tries")
+    func resendOncePerCall() {
+        var call = Self.call(at: .sent)
+        call.fail(.unprocessed)
+        call.connect()
+        call.head(503)
+        call.pass(milliseconds: 10)
+        call.alarm()
+        call.grant()
+        call.connect()
+        call.fail(.unprocessed)
+        #expect(call.machine.tries == 2 && call.resends == 1)
+        #expect(call.machine.isOver && call.isReported)
+    }
+
+    @Test("a request whose body is no longer kept is not resent")
+    func bodyNotKept() {
+        var call = Self.call(at: .sending)
+        call.fail(.unprocessed, isBodyKept: false)
+        #expect(call.resends == 0 && call.isReported && call.machine.isOver)
+    }
+
+    @Test("a tunnel reports its permit when it opens")
+    func tunnel() {
+        var call = Self.call(at: .sent)
+        call.switchProtocols()
+        #expect(call.machine.isOver && call.isReported && call.outcomes.map(\.status) == [101])
+        call.leave()
+    }
+
+    @Test("a permit that comes after the client has left is given back")
+    func latePermit() {
+        var call = Self.call(at: .permit)
+        call.leave()
+        call.grant()
+        #expect(call.machine.tries == 0 && call.isReported)
+    }
+
+    // MARK: The last result
+
+    @Test("a held answer reaches the client if its retry gets no permit", arguments: [true, false])
+    func heldAnswer(isWhole: Bool) {
+        var call = Self.call(at: .holding)
+        call.part()
+        if isWhole { call.end() }
+        #expect(call.log.isEmpty)
+        call.pass(milliseconds: 10)
+        call.alarm()
+        call.refuse()
+        if !isWhole {
+            call.part()
+            call.end()
+        }
+        #expect(call.log == ["head 1", "part 1"] + (isWhole ? [] : ["part 1"]) + ["end 1"])
+        #expect(call.machine.isOver && call.outcomes.count == 1)
+    }
+
+    @Test("a held answer that broke off is a failure if its retry gets no permit")
+    func brokenHeldAnswer() {
+        var call = Self.call(at: .holding)
+        call.fail(.broken)
+        call.pass(milliseconds: 10)
+        call.alarm()
+        call.refuse()
+        #expect(call.log == ["failed: broken"] && call.machine.isOver)
+    }
+
+    @Test("a held answer without its end is a total timeout once the call's time is over", arguments: [true, false])
+    func lateRetry(isWhole: Bool) {
+        var call = Self.call(at: .holding)
+        if isWhole { call.end() }
+        call.pass(seconds: 60)
+        call.alarm()
+        #expect(call.log == (isWhole ? ["head 1", "end 1"] : ["failed: total_timeout"]) && call.machine.isOver)
+    }
+
+    @Test("nothing of an earlier try reaches the client once the next one has begun")
+    func earlierTry() {
+        var call = Self.call(at: .holding)
+        call.part()
+        call.pass(milliseconds: 10)
+        call.alarm()
+        call.grant()
+        call.part(of: 1)
+        call.end(of: 1)
+        call.fail(.broken, of: 1)
+        #expect(call.machine.connected(1, now: call.now) == .refuse)
+        call.connect()
+        call.head(200)
+        call.part(of: 1)
+        call.part()
+        #expect(call.log == ["head 2", "part 2"])
+    }
+
+    @Test(
+        "only an idempotent request without a body is retried, within the attempts and the budget",
+        arguments: [
+            (false, true, 1, true, true), (true, true, 1, true, false), (false, false, 1, true, false),
+            (false, true, 0, true, false), (false, true, 1, false, false),
+        ])
+    func retryConditions(hasBody: Bool, isIdempotent: Bool, attempts: Int, hasBudget: Bool, isRetried: Bool) {
+        var call = PlayedCall(hasBody: hasBody, isIdempotent: isIdempotent, attempts: attempts)
+        call.retries.isAllowed = hasBudget
+        call.ask()
+        call.grant()
+        call.fail(.connectTimeout)
+        #expect(call.machine.isOver == !isRetried && call.isReported)
+    }
+
+    // MARK: Times
+
+    private static let limits: [(Point, seconds: Int, isBackedUp: Bool, ProxyFailure.Cause)] = [
+        (.connecting, 2, false, .connectTimeout), (.sent, 15, false, .firstByteTimeout), (.sending, 300, true, .idleTimeout),
+        (.sending, 300, false, .client), (.relaying, 300, false, .idleTimeout),
+    ]
+
+    @Test("each stage has its timeout", arguments: limits)
+    func timeouts(point: Point, seconds: Int, isBackedUp: Bool, cause: ProxyFailure.Cause) {
+        var call = Self.call(at: point, total: nil)
+        call.retries.isAllowed = false
+        call.isBackedUp = isBackedUp
+        call.pass(milliseconds: Int64(seconds) * 1000 - 1)
+        call.alarm()
+        #expect(!call.machine.isOver)
+        call.pass(milliseconds: 1)
+        #expect(call.machine.due.map { $0 <= call.now } ?? false)
+        call.alarm()
+        #expect(call.machine.isOver && call.causes == [cause] && call.isReported)
+    }
+
+    @Test("a part of the request waits for a connection, is kept until the answer begins, and then only sent")
+    func requestParts() {
+        var call = PlayedCall(hasBody: true)
+        #expect(call.machine.requestPart(now: call.now) == .wait)
+        call.ask()
+        call.grant()
+        #expect(call.machine.requestPart(now: call.now) == .wait)
+        call.connect()
+        #expect(call.machine.requestPart(now: call.now) == .sendAndKeep)
+        call.head(200)
+        #expect(call.machine.requestPart(now: call.now) == .send)
+        #expect(call.machine.requestEnd(now: call.now) == .proceed)
+        #expect(call.machine.requestEnd(now: call.now) == .refuse)
+        call.end()
+        #expect(call.machine.requestPart(now: call.now) == .drop)
+    }
+
+    @Test("the outcome of gRPC is in the trailers, or else in the head", arguments: [Int?.none, 503])
+    func grpc(inHead: Int?) {
+        var call = Self.call(at: .sent)
+        call.head(200, isGRPC: true, grpcStatus: inHead)
+        call.end(grpcStatus: 500)
+        #expect(call.outcomes.map(\.status) == [inHead ?? 500])
+    }
+
+    // MARK: Everything
+
+    @Test("a random walk reports each permit once, and mixes no two answers", arguments: 0..<200)
+    func randomWalk(seed: Int) {
+        var random = Numbers(state: UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 &+ 1)
+        var call = PlayedCall(hasBody: random.next(3) == 0, isIdempotent: random.next(5) > 0, attempts: random.next(4))
+        for _ in 0..<60 {
+            call.step(&random)
+            call.check()
+        }
+        call.leave()
+        call.check()
+        #expect(call.machine.isOver && call.isReported)
+    }
+}
+
+/// A generator of reproducible numbers (xorshift64*).
+private struct Numbers {
+    var state: UInt64
+
+    mutating func next(_ end: Int) -> Int {
+        state ^= state >> 12
+        state ^= state << 25
+        state ^= state >> 27
+        return Int((state &* 0x2545_F491_4F6C_DD1D) >> 33) % end
+    }
+}
+
+extension ProxyFailure {
+    fileprivate static let broken = ProxyFailure(cause: .broken, reason: "")
+    fileprivate static let unprocessed: ProxyFailure = {
+        var failure = ProxyFailure(cause: .closed, reason: "", verdict: .nobody)
+        failure.interruption = .unprocessed
+        return failure
+    }()
+}
+
+/// A call whose actions are noted instead of carried out.
+private struct PlayedCall {
+    struct Retries: RetrySource {
+        var isAllowed = true
+
+        func drawPause() -> Int64 { 10_000_000 }
+        func takeRetry() -> Bool { isAllowed }
+    }
+
+    private(set) var now = Instant(nanoseconds: 1_000_000_000)
+    var machine: ProxiedCallStateMachine
+    var retries = Retries()
+    var isBackedUp = false
+    private(set) var outcomes: [OutcomeReport] = []
+    private(set) var causes: [ProxyFailure.Cause] = []
+    private(set) var resends = 0
+    /// The events that have reached the client, with the number of their try.
+    private(set) var log: [String] = []
+    private let terms: ProxiedCallStateMachine.Terms
+    private var granted: UInt64 = 0
+    private var unreported: Set<PermitID> = []
+    private var heldParts: [Int] = []
+    /// The tries whose answers have reached the client.
+    private var relayed: Set<Int> = []
+
+    init(hasBody: Bool = false, isIdempotent: Bool = true, attempts: Int = 1, total: Duration? = .seconds(60)) {
+        machine = ProxiedCallStateMachine(.init(hasBody: hasBody, isIdempotent: isIdempotent), started: now)
+        terms = .init(UpstreamSettings(url: "", totalTimeout: total, retries: RetrySettings(attempts: attempts)))
+    }
+
+    var isReported: Bool { unreported.isEmpty }
+
+    mutating func pass(seconds: Int64 = 0, milliseconds: Int64 = 0) {
+        now = now.advanced(byMilliseconds: seconds * 1000 + milliseconds)
+    }
+
+    // MARK: Events
+
+    mutating func ask() { perform(machine.asks(terms, patience: 5000, now: now)) }
+
+    mutating func grant() {
+        granted += 1
+        let permit = PermitID((0, granted))
+        guard machine.permitGranted(permit, terms, now: now) == .proceed else { return }
+        unreported.insert(permit)
+        heldParts = []
+    }
+
+    mutating func refuse() { perform(machine.permitRefused(now: now)) }
+
+    mutating func connect() { _ = machine.connected(machine.tries, now: now) }
+
+    mutating func head(_ status: Int, isGRPC: Bool = false, grpcStatus: Int? = nil, of number: Int? = nil) {
+        let number = number ?? machine.tries
+        let answer = ProxiedCallStateMachine.Answer(status: status, isGRPC: isGRPC, grpcStatus: grpcStatus)
+        let (action, report) = machine.answerHead(answer, of: number, now: now, retries: retries)
+        note(report)
+        if action == .relay { relay("head", number) }
+    }
+
+    mutating func part(of number: Int? = nil) {
+        let number = number ?? machine.tries
+        switch machine.answerPart(10, of: number, now: now) {
+        case .drop: break
+        case .relay: relay("part", number)
+        case .hold: heldParts.append(number)
+        }
+    }
+
+    mutating func end(grpcStatus: Int? = nil, of number: Int? = nil) {
+        let number = number ?? machine.tries
+        let (action, report) = machine.answerEnd(of: number, grpcStatus: grpcStatus)
+        note(report)
+        if action == .relay { relay("end", number) }
+    }
+
+    mutating func fail(_ failure: ProxyFailure, isBodyKept: Bool = true, of number: Int? = nil) {
+        perform(
+            machine.upstreamFailed(
+                failure, number ?? machine.tries, isBodyKept: isBodyKept, now: now, retries: retries))
+    }
+
+    mutating func switchProtocols() { note(machine.switchedProtocols(machine.tries, status: 101, now: now)) }
+
+    mutating func alarm() { perform(machine.alarm(now: now, isBackedUp: isBackedUp, retries: retries)) }
+
+    mutating func leave() { perform(machine.clientLeft(now: now)) }
+
+    // MARK: Actions
+
+    private mutating func perform(_ action: ProxiedCallStateMachine.Action) {
+        switch action {
+        case .none, .setAlarm, .askPermit: break
+        case .ask: ask()
+        case .resend: resends += 1
+        case .fail(let failure, let report, let consequence):
+            note(report)
+            causes.append(failure.cause)
+            switch consequence {
+            case .pause: break
+            case .answer: log.append("failed: \(failure.cause.rawValue)")
+            case .breakOff: log.append("broken off")
+            }
+        case .giveUp(let report, _): note(report)
+        case .answer(let failure): log.append("failed: \(failure.cause.rawValue)")
+        case .answerUnasked, .refuse: log.append("refused")
+        case .relayHeld(let isWhole):
+            relay("head", machine.tries)
+            for number in heldParts { relay("part", number) }
+            if isWhole { end() }
+        }
+    }
+
+    private mutating func relay(_ event: String, _ number: Int) {
+        log.append("\(event) \(number)")
+        relayed.insert(number)
+    }
+
+    private mutating func note(_ report: ProxiedCallStateMachine.Report?) {
+        guard let report else { return }
+        let isFirst = unreported.remove(report.permit) != nil
+        #expect(isFirst, "the outcome of a permit is reported twice")
+        outcomes.append(report.outcome)
+    }
+
+    // MARK: The random walk
+
+    func check() {
+        #expect(unreported.count <= 1)
+        if machine.isOver || machine.isAsking { #expect(unreported.isEmpty) }
+        #expect(relayed.isEmpty || relayed == [machine.tries], "the client has a part of an earlier answer")
+    }
+
+    mutating func step(_ random: inout Numbers) {
+        let number = random.next(4) == 0 ? random.next(machine.tries + 1) : machine.tries
+        isBackedUp = random.next(2) == 0
+        retries.isAllowed = random.next(4) > 0
+        pass(milliseconds: Int64(random.next(random.next(6) == 0 ? 20_000 : 20)))
+        switch random.next(30) {
+        case 0...3: ask()
+        case 4...6: grant()
+        case 7: refuse()
+        case 8...10: _ = machine.connected(number, now: now)
+        case 11: _ = machine.requestPart(now: now)
+        case 12: _ = machine.requestEnd(now: now)
+        case 13...15: head([200, 503, 502, 404][random.next(4)], of: number)
+        case 16...18: part(of: number)
+        case 19: end(of: number)
+        case 20, 21: fail(.connectTimeout, of: number)
+        case 22: fail(.unprocessed, isBodyKept: random.next(3) > 0, of: number)
+        case 23: fail(.broken, of: number)
+        case 24: _ = machine.clientBlocked()
+        case 25: _ = machine.clientWritable(now: now)
+        case 26: if random.next(6) == 0 { switchProtocols() }
+        case 27: if random.next(6) == 0 { leave() }
+        case 28: if random.next(20) == 0 { machine.cannotAsk() }
+        default: alarm()
+        }
+    }
+}
