@@ -103,7 +103,7 @@ seeded: setup ## Put known bugs into the product, one at a time; the simulation 
 	python3 Tests/Seeded/run.py $(ARGS)
 
 docs: $(VENV)/docs.installed ## Check the HTTP contract against OpenAPI 3.1, and the links between the documents.
-	$(PYTHON) -m openapi_spec_validator Sources/InterlockSidecar/HTTP/openapi.yaml
+	$(PYTHON) -m openapi_spec_validator Sources/SidecarListeners/HTTP/openapi.yaml
 	python3 Tests/Layout/links.py
 
 docc: setup ## Build the documentation of the Swift libraries into .build/docc; a warning is a failure. It needs the toolchain's docc.

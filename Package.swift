@@ -130,15 +130,58 @@ let package = Package(
             // What its code is made from, by Tools/protobuf.sh.
             exclude: ["envoy", "google", "grpc"], swiftSettings: houseRules),
         .target(
-            name: "InterlockSidecar",
+            name: "SidecarSettings",
             dependencies: [
-                "Interlock", "InterlockCore", "RedisClient", "CLibMD", "CLibYAML", "InterlockHTTP", "OTLPMessages",
-                "EnvoyMessages", "InterlockOutput", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics,
-                lifecycle, unixSignals, subprocess, nioHTTP1, nioHTTP2, nioHPACK, nioTLS, protobuf,
+                "Interlock", "InterlockCore", "RedisClient", "CLibMD", "CLibYAML", "InterlockHTTP", "InterlockOutput", nioCore,
+                nioSSL,
+                deque, logging,
+            ],
+            swiftSettings: houseRules
+        ),
+        .target(
+            name: "SidecarTelemetry",
+            dependencies: [
+                "SidecarSettings", "Interlock", "InterlockCore", "RedisClient", "InterlockHTTP", "OTLPMessages",
+                "InterlockOutput",
+                nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics, lifecycle, nioHTTP1, protobuf,
+            ],
+            swiftSettings: houseRules
+        ),
+        .target(
+            name: "SidecarListeners",
+            dependencies: [
+                "SidecarTelemetry", "SidecarSettings", "Interlock", "InterlockCore", "RedisClient", "InterlockHTTP",
+                "EnvoyMessages", "InterlockOutput", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics, lifecycle,
+                nioHTTP1, nioHTTP2, nioHPACK, nioTLS, protobuf,
+            ],
+            resources: [.embedInCode("HTTP/openapi.yaml")],
+            swiftSettings: houseRules
+        ),
+        .target(
+            name: "SidecarProxy",
+            dependencies: [
+                "SidecarListeners", "SidecarTelemetry", "SidecarSettings", "Interlock", "InterlockCore", "RedisClient",
+                "InterlockHTTP", nioCore, nioPosix, nioSSL, deque, logging, nioHTTP1,
+            ],
+            swiftSettings: houseRules
+        ),
+        .target(
+            name: "SidecarConsole",
+            dependencies: [
+                "SidecarListeners", "SidecarSettings", "Interlock", "InterlockCore", "InterlockOutput", nioCore, nioHTTP1, deque,
             ],
             resources: [
-                .embedInCode("HTTP/openapi.yaml"), .embedInCode("Console/console.html"), .embedInCode("Console/console.css"),
-                .embedInCode("Console/console-elements.js"), .embedInCode("Console/console.js"),
+                .embedInCode("console.html"), .embedInCode("console.css"), .embedInCode("console-elements.js"),
+                .embedInCode("console.js"),
+            ],
+            swiftSettings: houseRules
+        ),
+        .target(
+            name: "InterlockSidecar",
+            dependencies: [
+                "SidecarConsole", "SidecarProxy", "SidecarListeners", "SidecarTelemetry", "SidecarSettings", "Interlock",
+                "InterlockCore", "RedisClient", "InterlockHTTP", "InterlockOutput", nioCore, nioLocks, nioPosix, nioSSL, deque,
+                logging, coreMetrics, lifecycle, unixSignals, subprocess, nioHTTP1,
             ],
             swiftSettings: houseRules
         ),
@@ -172,7 +215,8 @@ let package = Package(
         .executableTarget(
             name: "InterlockCLI",
             dependencies: [
-                "InterlockCommandLine", "InterlockSidecar", "InterlockClient", "Interlock", "InterlockCore", "InterlockOutput",
+                "InterlockCommandLine", "InterlockSidecar", "SidecarListeners", "SidecarSettings", "SidecarTelemetry",
+                "InterlockClient", "Interlock", "InterlockCore", "InterlockOutput",
                 logging, coreMetrics, unixSignals, subprocess,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
@@ -204,7 +248,8 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "InterlockSidecar", "InterlockHTTP", "Interlock", "InterlockCore", "EnvoyMessages", "RedisClient",
+                "InterlockSidecar", "SidecarProxy", "SidecarListeners", "SidecarSettings", "SidecarTelemetry", "InterlockHTTP",
+                "Interlock", "InterlockCore", "EnvoyMessages", "RedisClient",
                 "InterlockTesting", nioCore, nioHTTP1, .product(name: "NIOEmbedded", package: "swift-nio"), logging, protobuf,
             ],
             path: "Tests/Fuzzing/FuzzTargets",
@@ -221,7 +266,8 @@ let package = Package(
         .target(
             name: "Simulation",
             dependencies: [
-                "SimulatedRedis", "InterlockJudge", "InterlockSidecar", "InterlockHTTP", "EnvoyMessages", "Interlock",
+                "SimulatedRedis", "InterlockJudge", "InterlockSidecar", "SidecarListeners", "InterlockHTTP", "EnvoyMessages",
+                "Interlock",
                 "InterlockCore", "RedisClient", nioCore, nioLocks, nioHTTP1, nioHTTP2, nioHPACK, protobuf, logging,
                 .product(name: "HeapModule", package: "swift-collections"),
             ],
@@ -240,7 +286,7 @@ let package = Package(
         .testTarget(
             name: "SimulationTests",
             dependencies: [
-                "Simulation", "InterlockJudge", "InterlockProcesses", "InterlockSidecar", "Interlock", "InterlockCore",
+                "Simulation", "InterlockJudge", "InterlockProcesses", "SidecarSettings", "Interlock", "InterlockCore",
                 "SimulatedRedis", "RedisClient", nioCore, subprocess,
                 .product(name: "SystemPackage", package: "swift-system"),
             ],
@@ -268,7 +314,8 @@ let package = Package(
         .testTarget(
             name: "InterlockClientTests",
             dependencies: [
-                "InterlockClient", "InterlockSidecar", "Interlock", "InterlockCore", "RedisClient", "InterlockProcesses",
+                "InterlockClient", "SidecarConsole", "SidecarListeners", "SidecarSettings", "SidecarTelemetry", "Interlock",
+                "InterlockCore", "RedisClient", "InterlockProcesses",
                 "InterlockTesting", nioPosix, logging, lifecycle,
             ],
             swiftSettings: houseRules
@@ -276,7 +323,8 @@ let package = Package(
         .testTarget(
             name: "InterlockSidecarTests",
             dependencies: [
-                "InterlockSidecar", "Interlock", "InterlockCore", "OTLPMessages", "EnvoyMessages", "RedisClient",
+                "InterlockSidecar", "SidecarConsole", "SidecarProxy", "SidecarListeners", "SidecarSettings", "SidecarTelemetry",
+                "Interlock", "InterlockCore", "OTLPMessages", "EnvoyMessages", "RedisClient",
                 "InterlockProcesses", "InterlockTesting", "InterlockHTTP", nioCore, nioLocks, nioPosix, nioSSL, logging,
                 coreMetrics, lifecycle, nioHTTP1, nioHPACK, protobuf, .product(name: "NIOEmbedded", package: "swift-nio"),
             ],
@@ -300,7 +348,7 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "InterlockSidecar", "InterlockCommandLine", "InterlockCLI", "InterlockBenchCLI", "InterlockClient",
+                "SidecarListeners", "InterlockCommandLine", "InterlockCLI", "InterlockBenchCLI", "InterlockClient",
                 "InterlockJudge",
                 "InterlockLoad", "Interlock", "RedisClient", "InterlockCore", "InterlockProcesses",
                 "InterlockTesting",

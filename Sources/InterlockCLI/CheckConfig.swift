@@ -2,6 +2,7 @@ import ArgumentParser
 import InterlockCommandLine
 import InterlockCore
 import InterlockSidecar
+import SidecarSettings
 
 /// `interlock check-config`: checks a file as `interlock serve` would.
 struct CheckConfig: AsyncParsableCommand {

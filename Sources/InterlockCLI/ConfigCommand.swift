@@ -1,7 +1,7 @@
 import ArgumentParser
 import InterlockCommandLine
 import InterlockCore
-import InterlockSidecar
+import SidecarSettings
 
 /// `interlock config`: what a sidecar would run with.
 struct ConfigCommand: AsyncParsableCommand {

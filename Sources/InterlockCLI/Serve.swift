@@ -3,6 +3,8 @@ import CoreMetrics
 import InterlockCommandLine
 import InterlockOutput
 import InterlockSidecar
+import SidecarSettings
+import SidecarTelemetry
 import Logging
 
 /// `interlock serve`: runs a sidecar until it is told to stop.

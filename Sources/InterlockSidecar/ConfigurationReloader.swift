@@ -1,6 +1,9 @@
 internal import Interlock
 internal import Logging
 internal import ServiceLifecycle
+internal import SidecarListeners
+internal import SidecarSettings
+internal import SidecarTelemetry
 internal import UnixSignals
 
 /// Reads the configuration again on SIGHUP: services, API keys, the listeners' certificate, and the files of passwords and

@@ -2,6 +2,10 @@ package import Interlock
 package import InterlockHTTP
 package import Logging
 internal import NIOCore
+internal import SidecarConsole
+package import SidecarListeners
+internal import SidecarSettings
+internal import SidecarTelemetry
 
 /// The APIs of a sidecar without listening sockets: the owner passes in accepted connections. Confined to the
 /// coordinator's event loop.
@@ -9,7 +13,7 @@ package final class HostedListeners {
     package let resp: RESPDoorContext
     package let http: HTTPDoorContext
     package let grpc: GRPCDoorContext
-    private let upstreams: Upstreams
+    private let service: HTTPService
 
     /// Called on the coordinator's event loop.
     /// - Parameters:
@@ -20,14 +24,14 @@ package final class HostedListeners {
     ) {
         let eventLoop = coordinator.eventLoop
         let listen = ListenSettings()
+        let live = LiveHub(coordinator: coordinator, turns: turns)
         let setup = ListenerSetup(
             coordinator: coordinator, access: access, certificate: nil, listen: listen, metrics: PrometheusRegistry(),
-            logger: logger, live: NIOLoopBound(LiveHub(coordinator: coordinator, turns: turns), eventLoop: eventLoop),
-            turns: NIOLoopBound(turns, eventLoop: eventLoop), servers: servers)
+            logger: logger, liveView: NIOLoopBound(live, eventLoop: eventLoop).source,
+            turns: NIOLoopBound(turns, eventLoop: eventLoop))
         resp = RESPDoor(setup: setup).context()
-        let shared = HTTPDoor(setup: setup).shared()
-        http = shared.context.value
-        upstreams = shared.upstreams.value
+        service = HTTPService(setup, live: live, servers: servers)
+        http = service.context()
         grpc = GRPCDoor(setup: setup, endpoint: listen.http).context()
     }
 
@@ -36,6 +40,6 @@ package final class HostedListeners {
         resp.goDown()
         http.goDown()
         grpc.goDown()
-        upstreams.close()
+        service.close()
     }
 }

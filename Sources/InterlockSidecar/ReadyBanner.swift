@@ -1,4 +1,5 @@
 import InterlockCore
+package import SidecarSettings
 
 /// The commands with which to try a new sidecar, as they work with its addresses, certificate and keys.
 package struct ReadyBanner {

@@ -8,6 +8,10 @@ internal import NIOCore
 internal import NIOPosix
 internal import RedisClient
 internal import ServiceLifecycle
+internal import SidecarConsole
+internal import SidecarListeners
+package import SidecarSettings
+package import SidecarTelemetry
 internal import UnixSignals
 
 /// A whole sidecar: the embedded Redis when none is named, the coordinator, and the doors, under one service group.
@@ -125,9 +129,12 @@ package struct Sidecar: Sendable {
         let tracer = try await tracer(&services)
         let setup = ListenerSetup(
             coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
-            metrics: metrics, logger: logger, probe: probe, live: live, tracer: tracer, turns: turns)
+            metrics: metrics, logger: logger, probe: probe, liveView: live.source, tracer: tracer, turns: turns)
         services.append(RESPDoor(setup: setup) { readiness.respIsOpen(port: $0) })
-        services.append(HTTPDoor(setup: setup) { readiness.httpIsOpen(port: $0) })
+        services.append(
+            try await coordinator.eventLoop.submit {
+                HTTPService(setup, live: live.value) { readiness.httpIsOpen(port: $0) }
+            }.get())
         if let endpoint = configuration.listen.grpc {
             services.append(GRPCDoor(setup: setup, endpoint: endpoint) { readiness.grpcIsOpen(port: $0) })
         }

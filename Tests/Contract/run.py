@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CONTRACT = ROOT / "Sources/InterlockSidecar/HTTP/openapi.yaml"
+CONTRACT = ROOT / "Sources/SidecarListeners/HTTP/openapi.yaml"
 KEY = "a-key-of-this-run-and-of-no-other"
 CHECKS = [
     "not_a_server_error",

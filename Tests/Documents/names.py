@@ -99,7 +99,7 @@ def request_fields(contract: str) -> set[str]:
 
 def configuration_keys() -> set[str]:
     reading = re.compile(r'\.(?:read\w*|value|required\w*)\(\s*"([a-z_]+)"')
-    return {key for _, text in sources("Sources/InterlockSidecar/Configuration") for key in reading.findall(text)}
+    return {key for _, text in sources("Sources/SidecarSettings") for key in reading.findall(text)}
 
 
 def coordinator_calls() -> set[str]:

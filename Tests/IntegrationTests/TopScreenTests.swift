@@ -1,4 +1,4 @@
-import InterlockSidecar
+import SidecarListeners
 import Testing
 
 @testable import InterlockCLI

@@ -1,6 +1,6 @@
 import InterlockClient
 import InterlockProcesses
-import InterlockSidecar
+import SidecarSettings
 import Testing
 
 @Suite("A client of a sidecar", .timeLimit(.minutes(3)))

@@ -7,7 +7,10 @@ import NIOPosix
 import RedisClient
 import ServiceLifecycle
 
-@testable import InterlockSidecar
+@testable import SidecarConsole
+@testable import SidecarListeners
+@testable import SidecarSettings
+@testable import SidecarTelemetry
 
 /// A real redis-server, a coordinator and an open RESP door, in this process, for as long as a test lasts.
 struct TestSidecar {
@@ -43,7 +46,7 @@ struct TestSidecar {
             let (ports, bound) = AsyncStream.makeStream(of: Int.self)
             let setup = ListenerSetup(
                 coordinator: coordinator, access: AccessControl(keys: keys), certificate: nil, listen: listen,
-                metrics: PrometheusRegistry(), logger: logger, live: try await LiveHub.begun(for: coordinator))
+                metrics: PrometheusRegistry(), logger: logger, liveView: try await LiveHub.begun(for: coordinator).source)
             let door = RESPDoor(setup: setup) { bound.yield($0) }
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in

@@ -4,7 +4,7 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
 
 /// Each goes one beyond a bound that docs/reference/bounds.md has, and looks at what another client meets then.
 @Suite("Bounds of one client", .timeLimit(.minutes(1)))

@@ -1,7 +1,7 @@
 import InterlockProcesses
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarSettings
 
 @Suite("Warnings about certificates that clients would reject")
 struct CertificateFactsTests {

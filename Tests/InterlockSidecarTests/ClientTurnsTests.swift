@@ -2,7 +2,7 @@ import NIOCore
 import NIOEmbedded
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
 
 @Suite("Turns of clients on the event loop")
 struct ClientTurnsTests {

@@ -1,7 +1,8 @@
 import InterlockCore
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
+@testable import SidecarTelemetry
 
 @Suite("how long commands take")
 struct CommandTimesTests {

@@ -6,6 +6,8 @@ import NIOCore
 import Testing
 
 @testable import InterlockSidecar
+@testable import SidecarListeners
+@testable import SidecarSettings
 
 @Suite("Configuration: keys, listeners and secrets")
 struct ConfigurationAccessTests {

@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarSettings
 
 @Suite("Configuration: breakers")
 struct ConfigurationBreakerTests {

@@ -1,5 +1,6 @@
 import Interlock
 import InterlockSidecar
+import SidecarSettings
 import RedisClient
 import Testing
 

@@ -1,5 +1,5 @@
 import InterlockCore
-import InterlockSidecar
+import SidecarSettings
 import Testing
 
 /// A configuration read from `yaml` under the name `file.yaml`.

@@ -1,6 +1,6 @@
 import FoundationEssentials
 import InterlockCore
-import InterlockSidecar
+import SidecarSettings
 import Testing
 
 @Suite("Configuration: domains of Envoy's rate limit service")

@@ -1,5 +1,5 @@
 import InterlockCore
-import InterlockSidecar
+import SidecarSettings
 import Testing
 
 @Suite("Configuration: probes")

@@ -1,6 +1,6 @@
 import FoundationEssentials
 import Interlock
-import InterlockSidecar
+import SidecarSettings
 import Logging
 import NIOPosix
 import RedisClient

@@ -2,6 +2,7 @@ import FoundationEssentials
 import Interlock
 import InterlockProcesses
 import InterlockSidecar
+import SidecarSettings
 import RedisClient
 import Testing
 

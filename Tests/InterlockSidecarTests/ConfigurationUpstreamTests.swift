@@ -1,7 +1,7 @@
 import FoundationEssentials
 import InterlockCore
 import InterlockProcesses
-import InterlockSidecar
+import SidecarSettings
 import Testing
 
 @Suite("Configuration: how the proxy calls a service")

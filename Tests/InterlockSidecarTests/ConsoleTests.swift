@@ -6,7 +6,9 @@ import NIOConcurrencyHelpers
 import RedisClient
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarConsole
+@testable import SidecarListeners
+@testable import SidecarSettings
 
 /// The console's page and stream at a real door.
 @Suite("console")

@@ -2,6 +2,7 @@ import Glibc
 import InterlockProcesses
 import Testing
 
+@testable import SidecarSettings
 @testable import InterlockSidecar
 
 @Suite("Data folders")

@@ -1,6 +1,5 @@
 import Interlock
 import InterlockCore
-import InterlockSidecar
 import RedisClient
 import Testing
 

@@ -2,7 +2,7 @@ import FoundationEssentials
 import InterlockCore
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarSettings
 
 @Suite("The configuration that is in force")
 struct EffectiveConfigurationTests {

@@ -4,8 +4,6 @@ import NIOConcurrencyHelpers
 import RedisClient
 import Testing
 
-@testable import InterlockSidecar
-
 @Suite("HTTP door: the stream of events", .timeLimit(.minutes(2)))
 struct EventStreamTests {
     @Test("it tells of a limit that is reached, in the JSON that is published")

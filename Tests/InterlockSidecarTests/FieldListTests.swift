@@ -2,7 +2,8 @@ import NIOCore
 import NIOHTTP1
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
+@testable import SidecarProxy
 
 @Suite("Proxy: lists, dates and directives in fields")
 struct FieldListTests {

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
 
 @Suite("How many frames of a client are read")
 struct FrameBudgetTests {

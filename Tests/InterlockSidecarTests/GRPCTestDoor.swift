@@ -7,7 +7,10 @@ import NIOPosix
 import RedisClient
 import ServiceLifecycle
 
-@testable import InterlockSidecar
+@testable import SidecarConsole
+@testable import SidecarListeners
+@testable import SidecarSettings
+@testable import SidecarTelemetry
 
 /// A real redis-server, a coordinator and an open gRPC listener, for as long as a test lasts.
 struct GRPCTestDoor {
@@ -31,7 +34,7 @@ struct GRPCTestDoor {
             listen.maximumConnections = maximumConnections
             let setup = ListenerSetup(
                 coordinator: coordinator, access: access, certificate: certificate, listen: listen,
-                metrics: PrometheusRegistry(), logger: logger, live: try await LiveHub.begun(for: coordinator))
+                metrics: PrometheusRegistry(), logger: logger, liveView: try await LiveHub.begun(for: coordinator).source)
             let door = GRPCDoor(
                 setup: setup, endpoint: SocketEndpoint(host: "127.0.0.1", port: 0), firstRequestTimeout: firstRequestTimeout
             ) { bound.yield($0) }

@@ -4,8 +4,6 @@ import InterlockProcesses
 import NIOCore
 import Testing
 
-@testable import InterlockSidecar
-
 @Suite("HTTP door: HTTP/2", .timeLimit(.minutes(1)))
 struct HTTP2Tests {
     private typealias Client = HTTP2TestClient

@@ -5,8 +5,6 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
-@testable import InterlockSidecar
-
 @Suite("Proxy: upstreams of HTTP/2 that fail", .timeLimit(.minutes(1)))
 struct HTTP2UpstreamTests {
     private typealias Frame = HTTP2TestClient.Frame

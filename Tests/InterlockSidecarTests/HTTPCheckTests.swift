@@ -1,7 +1,7 @@
 import Interlock
 import InterlockCore
 import InterlockProcesses
-import InterlockSidecar
+import SidecarSettings
 import Testing
 
 @Suite("HTTP door: checks for gateways")

@@ -1,5 +1,6 @@
 import InterlockProcesses
-import InterlockSidecar
+import SidecarListeners
+import SidecarSettings
 import NIOCore
 import NIOPosix
 import Testing

@@ -5,6 +5,11 @@ import NIOHTTP1
 import Testing
 
 @testable import InterlockSidecar
+@testable import SidecarConsole
+@testable import SidecarListeners
+@testable import SidecarProxy
+@testable import SidecarSettings
+@testable import SidecarTelemetry
 
 @Suite("HTTP door: the contract")
 struct HTTPContractTests {
@@ -28,19 +33,16 @@ struct HTTPContractTests {
     func complete() async throws {
         try await HTTPTestDoor.with { door in
             let eventLoop = door.coordinator.eventLoop
+            let live = try await LiveHub.begun(for: door.coordinator)
             let setup = ListenerSetup(
                 coordinator: door.coordinator, access: AccessControl(keys: []), certificate: nil, listen: ListenSettings(),
-                metrics: PrometheusRegistry(), logger: .init(label: "test"), live: try await LiveHub.begun(for: door.coordinator))
-            let httpDoor = HTTPDoor(setup: setup)
-            let all = try await eventLoop.submit {
-                let upstreams = Upstreams(
-                    calls: door.coordinator.callsOnEventLoop(), eventLoop: eventLoop, metrics: PrometheusRegistry())
-                return httpDoor.routes(NIOLoopBound(upstreams, eventLoop: eventLoop))
+                metrics: PrometheusRegistry(), logger: .init(label: "test"), liveView: live.source)
+            let routes = try await eventLoop.submit {
+                Set(
+                    HTTPService(setup, live: live.value).routes.flatMap { route in
+                        (route.method.map { [$0.rawValue] } ?? Self.methods.map { $0.uppercased() }).map { "\($0) \(route.path)" }
+                    })
             }.get()
-            let routes = Set(
-                all.flatMap { route in
-                    (route.method.map { [$0.rawValue] } ?? Self.methods.map { $0.uppercased() }).map { "\($0) \(route.path)" }
-                })
             #expect(Self.documented(HealthRoutes.contract) == routes)
         }
     }

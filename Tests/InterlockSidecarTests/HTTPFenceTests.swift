@@ -1,5 +1,4 @@
 import InterlockProcesses
-import InterlockSidecar
 import Testing
 
 @Suite("HTTP API: releases and renewals that name a fence", .timeLimit(.minutes(2)))

@@ -3,7 +3,7 @@ import InterlockCore
 import InterlockProcesses
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
 
 @Suite("HTTP door: health and metrics")
 struct HTTPHealthTests {

@@ -2,7 +2,7 @@ import Interlock
 import InterlockCore
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
 
 @Suite("HTTP door: limits")
 struct HTTPLimitTests {

@@ -4,7 +4,7 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
 
 @Suite("HTTP door: locks")
 struct HTTPLockTests {

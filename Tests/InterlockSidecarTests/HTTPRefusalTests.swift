@@ -1,5 +1,5 @@
 import Interlock
-import InterlockSidecar
+import SidecarSettings
 import NIOCore
 import NIOPosix
 import Testing

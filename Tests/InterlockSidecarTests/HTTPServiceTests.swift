@@ -3,7 +3,7 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
 
 @Suite("HTTP door: services, permits and events")
 struct HTTPServiceTests {

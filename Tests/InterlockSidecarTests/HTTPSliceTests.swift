@@ -5,8 +5,6 @@ import NIOCore
 import NIOPosix
 import Testing
 
-@testable import InterlockSidecar
-
 /// The clock of these listeners advances by a millisecond at each reading, so each slice is over as soon as it begins.
 @Suite("Requests that wait for a slice", .timeLimit(.minutes(1)))
 struct HTTPSliceTests {

@@ -1,4 +1,3 @@
-import InterlockSidecar
 import Testing
 
 @Suite("HTTP door: the smallest lock service")

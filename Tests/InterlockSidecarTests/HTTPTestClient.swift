@@ -1,7 +1,7 @@
 import FoundationEssentials
 import NIOCore
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
 
 /// Speaks HTTP/1.1 byte by byte, so that a test can say what no well-behaved client would.
 struct HTTPTestClient: Sendable {

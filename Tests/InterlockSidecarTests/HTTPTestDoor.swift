@@ -9,6 +9,10 @@ import ServiceLifecycle
 import Testing
 
 @testable import InterlockSidecar
+@testable import SidecarConsole
+@testable import SidecarListeners
+@testable import SidecarSettings
+@testable import SidecarTelemetry
 
 /// A real redis-server, a coordinator and an open HTTP door, for as long as a test lasts.
 struct HTTPTestDoor {
@@ -73,13 +77,16 @@ struct HTTPTestDoor {
             let turns = try await loop.submit {
                 clock.map { NIOLoopBound(ClientTurns(eventLoop: loop, clock: $0()), eventLoop: loop) }
             }.get()
+            let live = try await LiveHub.begun(for: coordinator, probe: probe)
             let setup = ListenerSetup(
                 coordinator: coordinator, access: access, certificate: certificate, listen: listen,
                 metrics: PrometheusRegistry(), logger: logger, probe: probe,
-                live: try await LiveHub.begun(for: coordinator, probe: probe), turns: turns)
-            let door = HTTPDoor(setup: setup, firstRequestTimeout: firstRequestTimeout, idleTimeout: idleTimeout) {
-                bound.yield($0)
-            }
+                liveView: live.source, turns: turns)
+            let door = try await loop.submit {
+                HTTPService(setup, live: live.value, firstRequestTimeout: firstRequestTimeout, idleTimeout: idleTimeout) {
+                    bound.yield($0)
+                }
+            }.get()
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             var stage = "opened"
             // A test whose time is over says where it stood.

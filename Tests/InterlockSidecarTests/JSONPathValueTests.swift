@@ -3,6 +3,7 @@ import InterlockCore
 import Testing
 
 @testable import InterlockSidecar
+@testable import SidecarListeners
 
 @Suite("JSON paths: what stands there")
 struct JSONPathValueTests {

@@ -3,7 +3,7 @@ import InterlockCore
 import NIOCore
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
 
 @Suite("JSON is written and read as an encoder and a decoder would")
 struct JSONWritingTests {

@@ -2,7 +2,7 @@ import NIOCore
 import NIOHTTP1
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarProxy
 
 @Suite("Proxy: the last good answers")
 struct LastGoodAnswersTests {

@@ -3,7 +3,8 @@ import NIOCore
 import Testing
 
 @testable import Interlock
-@testable import InterlockSidecar
+@testable import SidecarConsole
+@testable import SidecarListeners
 
 /// The parts of what a console shows, without a door.
 @Suite("live parts")

@@ -1,6 +1,7 @@
 import FoundationEssentials
 import Interlock
-import InterlockSidecar
+import SidecarSettings
+import SidecarTelemetry
 import Logging
 import RedisClient
 import Testing

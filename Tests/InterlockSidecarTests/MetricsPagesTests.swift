@@ -1,5 +1,6 @@
 import InterlockProcesses
-import InterlockSidecar
+import SidecarListeners
+import SidecarTelemetry
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix

@@ -1,6 +1,6 @@
 import CoreMetrics
 import InterlockCore
-import InterlockSidecar
+import SidecarTelemetry
 import Testing
 
 @Suite("Metrics: the Prometheus backend")

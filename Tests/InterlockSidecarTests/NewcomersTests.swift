@@ -1,6 +1,6 @@
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
 
 @Suite("Connections of unknown clients")
 struct NewcomersTests {

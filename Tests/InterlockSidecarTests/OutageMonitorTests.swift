@@ -3,6 +3,7 @@ import InterlockProcesses
 import Testing
 
 @testable import InterlockSidecar
+@testable import SidecarListeners
 
 @Suite("The outage monitor")
 struct OutageMonitorTests {

@@ -6,7 +6,9 @@ import NIOPosix
 import RedisClient
 import Testing
 
+@testable import SidecarSettings
 @testable import InterlockSidecar
+@testable import SidecarListeners
 
 @Suite("Who probes: one sidecar of the fleet")
 struct ProbeElectionTests {
@@ -226,7 +228,7 @@ struct ProbeElectionTests {
                 server.answer(ProbedServer.silence)
                 try await probers(1, of: service, redis: redis, reports: ToldBreakers().reports) { probers in
                     try await eventually("a probe is under way") { server.requests.count == 1 }
-                    let lock = try #require(ProbeElection.lock(ofService: "catalog"))
+                    let lock = try #require(ProbeLock.name(ofService: "catalog"))
                     let isBroken = try await probers[0].coordinator.breakLock(lock, by: "test")
                     #expect(isBroken)
                     try await eventually(within: .seconds(10), "it is elected anew, and probes at once") {
@@ -250,7 +252,7 @@ struct ProbeElectionTests {
                     try await eventually("one is elected") { probers.contains { $0.prober == .elected } }
                     let clock = ContinuousClock()
                     let elected = clock.now
-                    let lock = try #require(ProbeElection.lock(ofService: "catalog"))
+                    let lock = try #require(ProbeLock.name(ofService: "catalog"))
                     let first = try await probers[0].coordinator.inspectLock(lock)?.fence
                     try await eventually("the lease would be over") { clock.now > elected + lease * 3 / 2 }
                     let second = try await probers[0].coordinator.inspectLock(lock)?.fence

@@ -2,7 +2,7 @@ import InterlockCore
 import InterlockHTTP
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarProxy
 
 @Suite("The protocol of a call through the proxy")
 struct ProxiedCallStateMachineTests {

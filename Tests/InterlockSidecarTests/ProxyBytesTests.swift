@@ -3,8 +3,6 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
-@testable import InterlockSidecar
-
 /// Bytes above 127 in fields are opaque (RFC 9110, section 5.5): they arrive as they were sent, whatever they mean.
 @Suite("Proxy: bytes of fields", .timeLimit(.minutes(1)))
 struct ProxyBytesTests {

@@ -4,8 +4,6 @@ import InterlockProcesses
 import NIOConcurrencyHelpers
 import Testing
 
-@testable import InterlockSidecar
-
 @Suite("Proxy: what is answered instead")
 struct ProxyFallbackTests {
     private static let fixed: @Sendable (inout ServiceDefinition) -> Void = {

@@ -1,7 +1,8 @@
 import NIOHTTP1
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
+@testable import SidecarProxy
 
 @Suite("Proxy: which header fields pass")
 struct ProxyFieldsTests {
@@ -83,7 +84,7 @@ struct ProxyFieldsTests {
             (nil, "a\"b", true, #"for=unknown;host="ab";proto=https"#),
         ] as [(String?, String?, Bool, String)])
     func forwarded(address: String?, host: String?, isTLS: Bool, element: String) {
-        #expect(ProxyFields.forwarded(for: address, host: host, isTLS: isTLS) == element)
+        #expect(Forwarded.element(for: address, host: host, isTLS: isTLS) == element)
     }
 
     @Test(

@@ -3,7 +3,7 @@ import NIOCore
 import NIOEmbedded
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarProxy
 
 @Suite("The proxy's pace")
 struct ProxyPaceTests {

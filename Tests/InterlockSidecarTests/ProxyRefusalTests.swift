@@ -3,8 +3,6 @@ import InterlockCore
 import InterlockProcesses
 import Testing
 
-@testable import InterlockSidecar
-
 @Suite("Proxy: calls that are refused")
 struct ProxyRefusalTests {
     private static let ok: TestUpstream.Handler = { try await $0.answer("200 OK", [], "ok") }

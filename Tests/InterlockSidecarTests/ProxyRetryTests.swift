@@ -4,8 +4,6 @@ import InterlockProcesses
 import NIOConcurrencyHelpers
 import Testing
 
-@testable import InterlockSidecar
-
 @Suite("Proxy: calls that fail, and retries")
 struct ProxyRetryTests {
     /// Fails so many calls, then answers.

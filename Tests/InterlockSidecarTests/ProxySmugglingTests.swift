@@ -4,8 +4,6 @@ import InterlockProcesses
 import NIOCore
 import Testing
 
-@testable import InterlockSidecar
-
 /// What one server takes for the end of a message and the next one does not is how requests are smuggled past a guard (RFC 9112, section
 /// 11.2). Behind each disguise is one more request, which must not come to the upstream as if its client had sent it.
 @Suite("Proxy: messages in disguise", .timeLimit(.minutes(1)))

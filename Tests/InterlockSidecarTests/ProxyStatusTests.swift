@@ -4,7 +4,7 @@ import InterlockProcesses
 import NIOCore
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
 
 @Suite("Proxy: heads of answers that are odd", .timeLimit(.minutes(2)))
 struct ProxyStatusTests {

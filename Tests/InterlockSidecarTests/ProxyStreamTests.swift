@@ -6,8 +6,6 @@ import NIOPosix
 import NIOConcurrencyHelpers
 import Testing
 
-@testable import InterlockSidecar
-
 @Suite("Proxy: bodies as they come")
 struct ProxyStreamTests {
     /// Bytes that differ from block to block.

@@ -1,7 +1,8 @@
 import FoundationEssentials
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
+@testable import SidecarSettings
 
 @Suite("Proxy: where a call may lead")
 struct ProxyTargetTests {
@@ -16,8 +17,7 @@ struct ProxyTargetTests {
             "%2F/evil.example", "%252f%252fevil.example", "%5c%5cevil.example", "%2f%5cevil.example",
         ])
     func refused(path: String) {
-        let problem = #expect(throws: HTTPProblem.self) { try ProxyTarget("/proxy/shop/" + path) }
-        #expect(problem?.code == .invalid)
+        #expect(throws: ProxyTarget.Violation.self) { try ProxyTarget("/proxy/shop/" + path) }
     }
 
     @Test(
@@ -52,7 +52,7 @@ struct ProxyTargetTests {
 
     @Test("a query that is not well-formed is refused", arguments: ["?a=%", "?a=%zz", "?a b", "?a#b", "?\u{e9}"])
     func badQuery(query: String) {
-        #expect(throws: HTTPProblem.self) { try ProxyTarget("/proxy/shop/" + query) }
+        #expect(throws: ProxyTarget.Violation.self) { try ProxyTarget("/proxy/shop/" + query) }
     }
 
     @Test(

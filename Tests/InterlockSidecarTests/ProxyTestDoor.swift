@@ -1,6 +1,6 @@
 import Interlock
 import InterlockCore
-import InterlockSidecar
+import SidecarSettings
 import InterlockProcesses
 
 /// A door in front of an upstream that a test plays, as the service `shop`.

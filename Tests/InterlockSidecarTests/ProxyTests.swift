@@ -3,8 +3,6 @@ import InterlockProcesses
 import NIOCore
 import Testing
 
-@testable import InterlockSidecar
-
 @Suite("Proxy: a call and its answer")
 struct ProxyTests {
     @Test(

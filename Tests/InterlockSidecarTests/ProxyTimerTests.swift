@@ -5,7 +5,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarSettings
 
 /// A service is blamed for what it did, and neither for its client's patience nor for the sidecar's own timers.
 @Suite("Proxy: whose fault the end of a call is", .timeLimit(.minutes(2)))

@@ -7,7 +7,7 @@ import NIOPosix
 import RedisClient
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
 
 /// Each goes one beyond a bound of the RESP door that docs/reference/bounds.md has, and looks at what another client meets meanwhile.
 @Suite("RESP door: bounds of one connection", .timeLimit(.minutes(2)))

@@ -1,7 +1,7 @@
 import Interlock
 import InterlockCore
 import InterlockProcesses
-import InterlockSidecar
+import SidecarSettings
 import NIOCore
 import RedisClient
 import Testing

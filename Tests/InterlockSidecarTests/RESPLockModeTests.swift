@@ -1,7 +1,6 @@
 import Interlock
 import InterlockCore
 import InterlockProcesses
-import InterlockSidecar
 import NIOCore
 import RedisClient
 import Testing

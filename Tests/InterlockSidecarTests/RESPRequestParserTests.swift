@@ -1,6 +1,6 @@
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
 
 @Suite("RESP door: the parser")
 struct RESPRequestParserTests {

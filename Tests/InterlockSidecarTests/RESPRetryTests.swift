@@ -1,4 +1,4 @@
-import InterlockSidecar
+import SidecarListeners
 import RedisClient
 import Testing
 

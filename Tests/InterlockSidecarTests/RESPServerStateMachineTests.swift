@@ -1,7 +1,7 @@
 import Interlock
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
 
 @Suite("The protocol of a RESP connection")
 struct RESPServerStateMachineTests {

@@ -8,7 +8,10 @@ import RedisClient
 import ServiceLifecycle
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarConsole
+@testable import SidecarListeners
+@testable import SidecarSettings
+@testable import SidecarTelemetry
 
 /// A real redis-server, a coordinator and an open RESP door, for as long as a test lasts.
 struct RESPTestDoor {
@@ -99,7 +102,7 @@ struct RESPTestDoor {
             let access = AccessControl(keys: keys)
             let setup = ListenerSetup(
                 coordinator: coordinator, access: access, certificate: certificate, listen: listen,
-                metrics: metrics, logger: logger, live: try await LiveHub.begun(for: coordinator))
+                metrics: metrics, logger: logger, liveView: try await LiveHub.begun(for: coordinator).source)
             let door = RESPDoor(setup: setup, loginTimeout: loginTimeout, stallTimeout: stallTimeout) { bound.yield($0) }
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in

@@ -4,7 +4,8 @@ import NIOCore
 import SwiftProtobuf
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
+@testable import SidecarSettings
 
 /// What is read and written field by field is what the generated types read and write.
 @Suite("The messages of the rate limit service")

@@ -3,6 +3,7 @@ import InterlockProcesses
 import Testing
 
 @testable import InterlockSidecar
+@testable import SidecarSettings
 
 @Suite("The ready banner")
 struct ReadyBannerTests {

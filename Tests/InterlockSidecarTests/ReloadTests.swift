@@ -4,6 +4,7 @@ import InterlockProcesses
 import Testing
 
 @testable import InterlockSidecar
+@testable import SidecarSettings
 
 @Suite("A reload")
 struct ReloadTests {

@@ -3,8 +3,6 @@ import InterlockCore
 import RedisClient
 import Testing
 
-@testable import InterlockSidecar
-
 @Suite("A limit that requires a subject", .timeLimit(.minutes(2)))
 struct RequiredSubjectTests {
     private static let limit = LimitDefinition(

@@ -6,7 +6,8 @@ import NIOEmbedded
 import RedisClient
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
+@testable import SidecarTelemetry
 
 /// A write to a client that has reset fails, and NIO drains the socket within that write.
 @Suite("Clients that reset while they are written to")
@@ -60,7 +61,8 @@ struct ResetClientTests {
         let coordinator = Coordinator(configuration: configuration, eventLoop: eventLoop, logger: Self.logger)
         let door = try await eventLoop.executeInContext {
             let door = RESPDoorContext(
-                commands: RESPCommands(coordinator: coordinator), access: AccessControl(keys: []), maximumConnections: 4,
+                commands: RESPCommands(coordinator: coordinator, liveView: { _, _ in }), access: AccessControl(keys: []),
+                maximumConnections: 4,
                 stallTimeout: .seconds(10), turns: ClientTurns(eventLoop: eventLoop) { 0 }, logger: Self.logger)
             try channel.pipeline.syncOperations.addHandler(Reset(unread: ByteBuffer(string: "PING\r\n")))
             try door.serve(channel)

@@ -5,7 +5,8 @@ import NIOCore
 import NIOPosix
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
+@testable import SidecarSettings
 
 /// Everything that outlives one answer ends when the key of its caller is removed, as a reload does it.
 @Suite("A removed API key", .timeLimit(.minutes(2)))

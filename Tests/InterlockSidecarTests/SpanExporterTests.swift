@@ -7,7 +7,8 @@ import NIOCore
 import NIOSSL
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarSettings
+@testable import SidecarTelemetry
 
 @Suite("Sending spans", .timeLimit(.minutes(1)))
 struct SpanExporterTests {

@@ -4,7 +4,7 @@ import OTLPMessages
 import SwiftProtobuf
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarTelemetry
 
 /// What is written field by field is what the generated types write.
 @Suite("The messages to a collector")

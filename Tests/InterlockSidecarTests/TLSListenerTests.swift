@@ -7,7 +7,8 @@ import NIOSSL
 import RedisClient
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarListeners
+@testable import SidecarSettings
 
 /// Handshakes: which protocols each listener offers, and clients that begin one and do not end it.
 @Suite("Listeners with TLS", .timeLimit(.minutes(1)))

@@ -6,7 +6,8 @@ import OTLPMessages
 import SwiftProtobuf
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarSettings
+@testable import SidecarTelemetry
 
 @Suite("which calls are traced")
 struct TracerTests {

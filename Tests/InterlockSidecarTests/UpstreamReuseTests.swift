@@ -5,7 +5,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
-@testable import InterlockSidecar
+@testable import SidecarSettings
 
 @Suite("Proxy: kept connections to the upstream", .timeLimit(.minutes(1)))
 struct UpstreamReuseTests {

@@ -4,8 +4,6 @@ import InterlockProcesses
 import NIOCore
 import Testing
 
-@testable import InterlockSidecar
-
 @Suite("Proxy: WebSockets", .timeLimit(.minutes(1)))
 struct WebSocketTests {
     private static let request = """

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from parts import HTTP, KEY, ROOT, Part, Skipped, expect, output, sidecar
 
-CONTRACT = ROOT / "Sources/InterlockSidecar/HTTP/openapi.yaml"
+CONTRACT = ROOT / "Sources/SidecarListeners/HTTP/openapi.yaml"
 PROGRAM = Path(__file__).parent / "programs/generated_calls.py"
 FOLDER = ROOT / ".venv/interop/bin"
 

@@ -1,7 +1,7 @@
 import FoundationEssentials
 import Interlock
 import InterlockCore
-import InterlockSidecar
+import SidecarSettings
 import Testing
 
 @testable import Simulation

@@ -1,7 +1,7 @@
 import ArgumentParser
 import InterlockCommandLine
 import InterlockCore
-import InterlockSidecar
+import SidecarListeners
 
 /// A breaker as a sidecar sees it.
 struct BreakerReading: Answer, Sendable {

@@ -1,6 +1,6 @@
 import InterlockCommandLine
 import InterlockCore
-import InterlockSidecar
+import SidecarListeners
 
 /// The answer of the limits: the numbers of the window with the least left.
 struct LimitReading: Answer, Sendable {

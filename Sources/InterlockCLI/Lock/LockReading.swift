@@ -2,7 +2,7 @@ import ArgumentParser
 import InterlockClient
 import InterlockCommandLine
 import InterlockCore
-import InterlockSidecar
+import SidecarListeners
 
 /// A lock as anybody may see it, without its token.
 struct LockReading: Answer, Sendable {

@@ -1,4 +1,4 @@
-import InterlockSidecar
+import SidecarListeners
 
 extension JSONValue {
     subscript(name: String) -> JSONValue? { if case .object(let members) = self { members[name] } else { nil } }

@@ -2,7 +2,7 @@ import ArgumentParser
 import InterlockClient
 import InterlockCommandLine
 import InterlockCore
-import InterlockSidecar
+import SidecarListeners
 
 /// `interlock fleet`: the sidecars that share a Redis.
 struct FleetCommand: AsyncParsableCommand {

@@ -2,7 +2,7 @@ import ArgumentParser
 import InterlockClient
 import InterlockCommandLine
 import InterlockCore
-import InterlockSidecar
+import SidecarListeners
 
 /// `interlock status`: a sidecar and its fleet at a glance.
 struct Status: AsyncParsableCommand {

@@ -5,7 +5,7 @@ import Glibc
 import Interlock
 import InterlockClient
 import InterlockCommandLine
-import InterlockSidecar
+import SidecarListeners
 import Synchronization
 import UnixSignals
 

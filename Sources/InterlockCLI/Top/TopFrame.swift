@@ -1,6 +1,6 @@
 import FoundationEssentials
 import InterlockCore
-import InterlockSidecar
+import SidecarListeners
 
 /// One frame: what `LIVE.VIEW` answered, and when.
 struct TopFrame: Sendable {

@@ -1,6 +1,6 @@
 import InterlockCommandLine
 import InterlockCore
-import InterlockSidecar
+import SidecarListeners
 
 /// What `interlock top` shows, and what its keys do. It does not know the terminal but for its size.
 struct TopScreen: Sendable {

@@ -1,7 +1,7 @@
 import Interlock
 import InterlockCommandLine
 import InterlockCore
-import InterlockSidecar
+import SidecarListeners
 
 extension Optional<JSONValue> {
     subscript(name: String) -> JSONValue? { self?[name] }

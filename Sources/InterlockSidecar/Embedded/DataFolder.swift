@@ -1,4 +1,5 @@
 internal import Glibc
+internal import SidecarSettings
 
 /// The folder that the embedded Redis keeps its data in. One sidecar at a time: two servers on one append-only file would
 /// destroy it.

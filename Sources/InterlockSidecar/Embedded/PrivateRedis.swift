@@ -1,6 +1,7 @@
 package import Logging
 internal import NIOConcurrencyHelpers
 internal import ServiceLifecycle
+package import SidecarSettings
 internal import Subprocess
 
 /// The embedded default: a `redis-server` of the sidecar's own, on a Unix socket in its data folder.

@@ -4,6 +4,8 @@ internal import Logging
 internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import ServiceLifecycle
+internal import SidecarListeners
+internal import SidecarTelemetry
 
 /// Watches for outages, apart from user traffic: probes each service that wants it, and tells its breaker.
 final class OutageMonitor: Service {

@@ -5,6 +5,7 @@ internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOHTTP1
 internal import NIOPosix
+internal import SidecarSettings
 
 /// One service's probe, ready to be made again and again.
 struct Probe: Sendable {

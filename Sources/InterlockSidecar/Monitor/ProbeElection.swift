@@ -1,12 +1,9 @@
 internal import Interlock
 internal import InterlockCore
+internal import SidecarSettings
 
 /// Who of the fleet probes a service: whoever has the lease of a lock of Interlock's own.
 struct ProbeElection: Sendable {
-    private static let prefix = "interlock-monitor/"
-    /// The longest name of a service that can be probed by one of the fleet, in bytes.
-    static let longestService = ResourceName.longest - prefix.utf8.count
-
     private static let shortestLease: Int64 = 1000
     private static let longestLease: Int64 = 30_000
 
@@ -18,19 +15,14 @@ struct ProbeElection: Sendable {
 
     /// - Throws: `SidecarError` when the service's name is too long.
     init(service: String, interval: Duration, locks: LockSettings, coordinator: Coordinator) throws(SidecarError) {
-        guard let lock = Self.lock(ofService: service) else {
-            throw SidecarError("the service's name has more than \(Self.longestService) bytes")
+        guard let lock = ProbeLock.name(ofService: service) else {
+            throw SidecarError("the service's name has more than \(ProbeLock.longestService) bytes")
         }
         self.lock = lock
         self.coordinator = coordinator
         let wanted = max(Self.shortestLease, min(interval.wholeMilliseconds, Self.longestLease))
         ttl = min(wanted, locks.maximumTTL.wholeMilliseconds)
         wait = locks.maximumWait.wholeMilliseconds
-    }
-
-    /// The lock whose holder probes the service; `nil`: the name is too long.
-    static func lock(ofService service: String) -> ResourceName? {
-        try? ResourceName(prefix + service)
     }
 
     /// Stands for election.

@@ -1,5 +1,6 @@
 internal import FoundationEssentials
 package import InterlockCore
+package import SidecarListeners
 
 /// Judges the answers to a service's HTTP probes.
 package struct ProbeJudge: Sendable {

@@ -2,6 +2,8 @@ internal import FoundationEssentials
 internal import Interlock
 internal import InterlockCore
 internal import Logging
+internal import SidecarListeners
+internal import SidecarTelemetry
 
 /// Probes one service for as long as its task lives: at its pace, when it is this sidecar's turn, never two at a time.
 struct ServiceWatch: Sendable {

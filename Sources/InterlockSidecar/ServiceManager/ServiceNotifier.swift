@@ -4,6 +4,7 @@ internal import Logging
 internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import ServiceLifecycle
+internal import SidecarTelemetry
 
 /// Tells the service manager that started this process how the sidecar does.
 ///

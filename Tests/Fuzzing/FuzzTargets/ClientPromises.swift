@@ -1,5 +1,5 @@
 import Interlock
-import InterlockSidecar
+import SidecarListeners
 
 /// The promises of `RESPServerStateMachine` under any order of events: replies leave once and in the order of their
 /// commands, nothing is written once the connection closes, commands and reads wait only while something resumes them,

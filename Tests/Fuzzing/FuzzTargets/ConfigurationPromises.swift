@@ -1,5 +1,6 @@
 internal import InterlockCore
 internal import InterlockSidecar
+internal import SidecarSettings
 internal import RedisClient
 
 /// A file is either a valid configuration, or refused with the line of every mistake.

@@ -1,5 +1,6 @@
 internal import InterlockHTTP
-internal import InterlockSidecar
+internal import SidecarListeners
+internal import SidecarTelemetry
 internal import Logging
 internal import NIOCore
 internal import NIOEmbedded

@@ -1,7 +1,8 @@
 internal import FoundationEssentials
 internal import Interlock
 internal import InterlockCore
-internal import InterlockSidecar
+internal import SidecarListeners
+internal import SidecarSettings
 internal import NIOCore
 internal import NIOHTTP1
 
@@ -67,7 +68,12 @@ enum HTTPPromises {
 
     private static func checkProxying(_ text: String) throws(FuzzFinding) {
         let behind = text.hasPrefix("/") ? text.dropFirst() : text[...]
-        guard let target = try reading({ try ProxyTarget(ProxyTarget.prefix + behind) }) else { return }
+        let target: ProxyTarget
+        do {
+            target = try ProxyTarget(ProxyTarget.prefix + behind)
+        } catch {
+            return try checkProblem(HTTPProblem(.invalid, error.description))
+        }
         for part in [target.path, target.query].compactMap(\.self) {
             try expect(part.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "#") }, "\(text): \(part)")
         }

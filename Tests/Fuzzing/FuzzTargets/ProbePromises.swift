@@ -1,6 +1,7 @@
 internal import FoundationEssentials
 internal import InterlockCore
 internal import InterlockSidecar
+internal import SidecarListeners
 
 /// The outage monitor evaluates any response with any accepted expectation, in bounded time and with a short reason.
 enum ProbePromises {

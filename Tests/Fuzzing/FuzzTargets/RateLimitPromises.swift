@@ -1,6 +1,6 @@
 internal import EnvoyMessages
 internal import InterlockCore
-internal import InterlockSidecar
+internal import SidecarListeners
 internal import NIOCore
 internal import SwiftProtobuf
 

@@ -1,6 +1,6 @@
 internal import Interlock
 internal import InterlockCore
-internal import InterlockSidecar
+internal import SidecarListeners
 internal import NIOCore
 internal import RedisClient
 

@@ -1,7 +1,6 @@
 import Interlock
 package import InterlockCore
 package import InterlockJudge
-import InterlockSidecar
 import Logging
 import RedisClient
 import SimulatedRedis

@@ -3,6 +3,7 @@ import InterlockCore
 import InterlockHTTP
 import InterlockJudge
 import InterlockSidecar
+import SidecarListeners
 import Logging
 import NIOCore
 import RedisClient

@@ -1,0 +1,54 @@
+internal import Interlock
+internal import InterlockCore
+internal import InterlockHTTP
+internal import NIOCore
+internal import ServiceLifecycle
+internal import SidecarConsole
+internal import SidecarListeners
+internal import SidecarProxy
+
+/// The HTTP API with the routes of the guarded proxy and of the console.
+struct HTTPService: Service {
+    private let upstreams: NIOLoopBound<Upstreams>
+    private let door: HTTPDoor
+
+    /// Called on the event loop.
+    /// - Parameter servers: the environment of the proxy's connections to upstreams.
+    init(
+        _ setup: ListenerSetup, live: LiveHub, servers: HTTPClientEnvironment = .system,
+        firstRequestTimeout: Duration = .seconds(10), idleTimeout: Duration = .seconds(60),
+        onBound: @escaping @Sendable (Int) -> Void = { _ in }
+    ) {
+        let eventLoop = setup.coordinator.eventLoop
+        let calls = setup.coordinator.callsOnEventLoop()
+        let upstreams = Upstreams(calls: calls, eventLoop: eventLoop, metrics: setup.metrics, environment: servers)
+        calls.whenReloaded.append { [weak upstreams, unowned calls] in
+            upstreams?.keep { calls.definition(ofService: $0)?.upstream != nil }
+        }
+        let bound = NIOLoopBound(upstreams, eventLoop: eventLoop)
+        let live = NIOLoopBound(live, eventLoop: eventLoop)
+        self.upstreams = bound
+        door = HTTPDoor(
+            setup: setup, firstRequestTimeout: firstRequestTimeout, idleTimeout: idleTimeout,
+            otherRoutes: {
+                ProxyRoutes(upstreams: bound, logger: setup.logger).routes
+                    + ConsoleRoutes(live: live, access: setup.access).routes
+            }, onBound: onBound)
+    }
+
+    /// Serves until graceful shutdown, then closes the proxy's idle connections.
+    /// - Throws: if the listener cannot be opened.
+    func run() async throws {
+        try await door.run()
+        try await door.setup.coordinator.eventLoop.submit { close() }.get()
+    }
+
+    /// All routes. Called on the event loop.
+    var routes: [HTTPRoute] { door.routes }
+
+    /// Returns the state that the connections have in common. Called on the event loop.
+    func context() -> HTTPDoorContext { door.context() }
+
+    /// Closes the proxy's idle connections. Called on the event loop.
+    func close() { upstreams.value.close() }
+}

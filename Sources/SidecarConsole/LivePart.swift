@@ -1,0 +1,58 @@
+internal import InterlockCore
+internal import SidecarListeners
+
+/// A part of a view: one JSON object, which all who look at it share.
+enum LivePart: Hashable {
+    case sidecar, redis, fleet, rates, events, domains
+    case locks(search: ExactText, cursor: String)
+    case lock(ResourceName)
+    /// `nil`: of all locks.
+    case grants(ResourceName?)
+    case services(search: ExactText, from: Int)
+    case service(ExactText)
+    case limits(ExactText)
+    case minute(ExactText)
+
+    /// It is read from Redis.
+    var isRead: Bool {
+        switch self {
+        case .fleet, .locks, .lock, .limits: true
+        case .sidecar, .redis, .rates, .events, .domains, .grants, .services, .service, .minute: false
+        }
+    }
+
+    /// The object's name in a frame, and its event's in a stream.
+    var name: String {
+        switch self {
+        case .sidecar: "sidecar"
+        case .redis: "redis"
+        case .fleet: "fleet"
+        case .rates: "rates"
+        case .events: "events"
+        case .domains: "domains"
+        case .locks: "locks"
+        case .lock: "lock"
+        case .grants: "grants"
+        case .services: "services"
+        case .service: "service"
+        case .limits: "limits"
+        case .minute: "minute"
+        }
+    }
+}
+
+extension LiveView {
+    /// What it consists of, each kept up to date by itself.
+    var parts: [LivePart] {
+        switch self {
+        case .overview: [.sidecar, .redis, .fleet, .rates]
+        case .locks(let search, let cursor): [.sidecar, .locks(search: search, cursor: cursor)]
+        case .lock(let name): [.sidecar, .lock(name), .grants(name)]
+        case .services(let search, let from): [.sidecar, .services(search: search, from: from)]
+        case .service(let name): [.sidecar, .service(name), .limits(name), .minute(name)]
+        case .domains: [.sidecar, .domains]
+        case .grants: [.sidecar, .grants(nil)]
+        case .events: [.sidecar, .events]
+        }
+    }
+}

@@ -1,0 +1,237 @@
+internal import Interlock
+internal import InterlockCore
+internal import NIOCore
+internal import SidecarListeners
+
+/// Makes the parts of the views out of what this sidecar knows, and reads the others from Redis, seldom. Confined to the
+/// coordinator's event loop.
+struct LiveParts {
+    let calls: CoordinatorCalls
+    let probe: ProbeReadings.Lookup
+    let rates: RateHistory
+    let events: EventHistory
+    let budget: ReadBudget
+    private let services = ServiceTexts()
+
+    init(
+        calls: CoordinatorCalls, probe: @escaping ProbeReadings.Lookup, rates: RateHistory, events: EventHistory,
+        budget: ReadBudget
+    ) {
+        self.calls = calls
+        self.probe = probe
+        self.rates = rates
+        self.events = events
+        self.budget = budget
+    }
+
+    /// How long what was read of Redis will do, in milliseconds.
+    private enum Lifetime {
+        static let lock: Int64 = 500
+        static let limits: Int64 = 500
+        static let page: Int64 = 4000
+        static let fleet: Int64 = 5000
+        /// For each sidecar: a list costs a command for each.
+        static let sidecar: Int64 = 300
+    }
+
+    /// Services on a page.
+    static let servicesOfPage = 100
+    /// Breakers that are not closed and named.
+    private static let namedBreakers = 20
+
+    /// Brings a topic up to date with what this sidecar knows.
+    func refresh(_ topic: LiveTopic) {
+        guard !topic.part.isRead || topic.reading.isToBeShown else { return }
+        switch topic.part {
+        case .sidecar:
+            topic.show(sidecar())
+        case .redis:
+            topic.show(RedisStatusReply.members(calls.status))
+        case .fleet:
+            topic.show(stamp: topic.reading.count, topic.reading.members(empty: FleetReply.members([])))
+        case .rates:
+            topic.show(
+                stamp: rates.samples,
+                ["interval_ms": .integer(1000), "series": .object(rates.members), "until_ms": .integer(calls.wallTime())])
+        case .events:
+            topic.show(stamp: Int(events.last)) { events.write(into: &$0) }
+        case .locks(let search, let cursor):
+            topic.show(
+                stamp: topic.reading.count &+ calls.grantChanges,
+                LockPages.members(topic.reading, calls.grants(of: nil), search: search, isFirst: cursor == "0"))
+        case .lock(let name):
+            topic.show(stamp: topic.reading.count, topic.reading.members(empty: Self.nobody(name)))
+        case .grants(let name):
+            // Once a second also for leases that have lapsed.
+            topic.show(
+                stamp: calls.grantChanges &+ rates.samples, GrantListReply.members(calls.grants(of: name)))
+        case .domains:
+            topic.show(DomainListReply.members(calls.allDomains()))
+        case .services(let search, let from):
+            topic.show { write(servicesMatching: search, from: from, into: &$0) }
+        case .service(let name):
+            topic.show(service(name.text))
+        case .limits:
+            topic.show(stamp: topic.reading.count, topic.reading.members(empty: ["limits": .list([])]))
+        case .minute(let name):
+            topic.show(
+                stamp: rates.samples,
+                ["interval_ms": .integer(1000), "series": .object(rates.members(ofService: name.text))])
+        }
+    }
+
+    /// Reads a topic's part from Redis again when that is due.
+    func read(_ topic: LiveTopic, now: Instant) {
+        let wall = { [calls] in calls.wallTime() }
+        switch topic.part {
+        case .fleet:
+            topic.readIfDue(now: now, wall: wall, budget: budget) { done in
+                calls.listFleet(
+                    completion: Completion { _, answer in
+                        let size = Int64((try? answer.get().count) ?? 0)
+                        done(
+                            answer.map(FleetReply.members), max(Lifetime.fleet, size * Lifetime.sidecar),
+                            // Most of a large fleet's is spread over its lifetime.
+                            1)
+                        return true
+                    })
+            }
+        case .locks(let search, let cursor):
+            topic.readIfDue(now: now, wall: wall, budget: budget, most: LockPages.mostCommands(calls)) { done in
+                LockPages(calls: calls, search: search, cursor: cursor).read { done($0, Lifetime.page, $1) }
+            }
+        case .lock(let name):
+            topic.readIfDue(now: now, wall: wall, budget: budget) { done in
+                calls.inspectLock(
+                    name,
+                    completion: Completion { _, answer in
+                        done(answer.map { $0.map(LockReply.members) ?? Self.nobody(name) }, Lifetime.lock, 1)
+                        return true
+                    })
+            }
+        case .limits(let name):
+            topic.readIfDue(now: now, wall: wall, budget: budget) { done in
+                calls.listLimits(
+                    service: name.text, subject: nil,
+                    completion: Completion { _, answer in
+                        done(answer.map { ["limits": .list($0.map { .object($0.members) })] }, Lifetime.limits, 1)
+                        return true
+                    })
+            }
+        case .sidecar, .redis, .rates, .events, .domains, .grants, .services, .service, .minute:
+            break
+        }
+    }
+
+    /// A lock that nobody holds or waits for.
+    private static func nobody(_ name: ResourceName) -> [String: JSONValue] {
+        LockReply.members(LockInformation(unheld: name))
+    }
+
+    // MARK: What this sidecar knows
+
+    private func sidecar() -> [String: JSONValue] {
+        let status = calls.status
+        let notClosed = calls.allBreakers().filter { $0.state != .closed || $0.fleet.forced != nil }
+        return [
+            "breakers": .list(notClosed.prefix(Self.namedBreakers).map { .object(ServiceReply.members($0, probe: nil)) }),
+            "breakers_not_closed": .integer(Int64(notClosed.count)),
+            "calls_waiting": .integer(Int64(status.permitsWaiting)),
+            "fleet": .integer(Int64(status.fleet.count)),
+            "host": .text(status.host),
+            "id": .text(status.id),
+            "locks_held": .integer(Int64(status.locksHeld)),
+            "locks_waiting": .integer(Int64(status.locksWaiting)),
+            "permits_under_way": .integer(Int64(status.permitsUnderWay)),
+            "redis": .object([
+                "address": .text(status.redis), "scope": .text(status.redisScope.rawValue), "up": .flag(status.isRedisUp),
+                "failure": status.redisFailure.map { .text($0) } ?? .null,
+            ]),
+            "services": .integer(Int64(status.services)),
+            "services_differing": .list(status.servicesDiffering.map { .text($0) }),
+            "version": .text(status.version),
+        ]
+    }
+
+    private func write(servicesMatching search: ExactText, from: Int, into buffer: inout ByteBuffer) {
+        services.update(at: calls.now(), calls.allBreakers)
+        let found = services.statuses.indices.filter { search.isPart(of: services.statuses[$0].service) }
+        buffer.writeString("{\"from\":\(from),\"services\":[")
+        for (offset, index) in found.dropFirst(from).prefix(Self.servicesOfPage).enumerated() {
+            if offset > 0 { buffer.writeInteger(UInt8(ascii: ",")) }
+            buffer.writeImmutableBuffer(services.text(index) { .object(members($0)) })
+        }
+        buffer.writeString("],\"total\":\(found.count)}")
+    }
+
+    private func service(_ name: String) -> [String: JSONValue] {
+        // It was there when the view was entered, and may have been taken out of the configuration meanwhile.
+        guard case .success(let status) = calls.breaker(service: name) else { return ["service": .null] }
+        var members = members(status)
+        members["limits"] = .list(
+            (calls.limitRefusals(ofService: name) ?? []).map { limit, refused in
+                .object([
+                    "name": .text(limit.name), "limit": .integer(limit.limit), "window_ms": .integer(limit.windowMilliseconds),
+                    "per_subject": .flag(limit.isPerSubject), "shadow": .flag(limit.isShadow), "refused": .integer(refused),
+                ])
+            })
+        members["history"] = .list(
+            events.changes(ofService: name).map { change in
+                var members = ServiceReply.members(change.breaker)
+                members["at_ms"] = .integer(change.atMilliseconds)
+                members["origin"] = .text(change.origin)
+                return .object(members)
+            })
+        return members
+    }
+
+    private func members(_ status: BreakerStatus) -> [String: JSONValue] {
+        var members = ServiceReply.members(status, probe: probe(status.service))
+        let activity = calls.activity(ofService: status.service)
+        members["under_way"] = .integer(Int64(activity?.underWay ?? 0))
+        members["waiting"] = .integer(Int64(activity?.waiting ?? 0))
+        members["places"] = activity?.places.map { .integer(Int64($0)) } ?? .null
+        members["minute"] = .object(rates.minute(ofService: status.service))
+        return members
+    }
+}
+
+/// The services as JSON, each written once for all pages that show it at about the same time. Confined to the coordinator's event
+/// loop.
+private final class ServiceTexts {
+    /// How long what was written will do, in milliseconds.
+    private static let lifetime: Int64 = 20
+
+    private(set) var statuses: [BreakerStatus] = []
+    private var texts: [ByteBuffer?] = []
+    private var expiry = Instant(nanoseconds: .min)
+
+    func update(at now: Instant, _ read: () -> [BreakerStatus]) {
+        guard now >= expiry else { return }
+        expiry = now.advanced(byMilliseconds: Self.lifetime)
+        statuses = read()
+        texts = Array(repeating: nil, count: statuses.count)
+    }
+
+    func text(_ index: Int, _ members: (BreakerStatus) -> JSONValue) -> ByteBuffer {
+        if let text = texts[index] { return text }
+        var text = ByteBuffer()
+        members(statuses[index]).write(into: &text)
+        texts[index] = text
+        return text
+    }
+}
+
+extension ExactText {
+    /// Whether a text has it in it, byte for byte; the empty one is in every text. O(n·m).
+    func isPart(of other: String) -> Bool {
+        let bytes = text.utf8
+        guard !bytes.isEmpty else { return true }
+        var rest = other.utf8[...]
+        while rest.count >= bytes.count {
+            if rest.starts(with: bytes) { return true }
+            rest.removeFirst()
+        }
+        return false
+    }
+}

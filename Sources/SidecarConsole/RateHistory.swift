@@ -1,0 +1,136 @@
+internal import Interlock
+internal import SidecarListeners
+
+/// What was decided in each of the last seconds, for plots. In this sidecar's memory alone; confined to the coordinator's event loop.
+final class RateHistory {
+    /// What is counted of all.
+    enum Total: String, CaseIterable {
+        case locksGranted = "locks_granted"
+        case locksHeld = "locks_held"
+        case locksReleased = "locks_released"
+        case callsTaken = "calls_taken"
+        case callsLimited = "calls_limited"
+        case permitsGranted = "permits_granted"
+        case permitsRefused = "permits_refused"
+        case redisCommands = "redis_commands"
+    }
+
+    /// What is counted of each service.
+    enum OfService: String, CaseIterable {
+        case callsTaken = "calls_taken"
+        case callsLimited = "calls_limited"
+        case permitsGranted = "permits_granted"
+        case permitsRefused = "permits_refused"
+        case outcomesGood = "outcomes_good"
+        case outcomesFailed = "outcomes_failed"
+    }
+
+    /// How many seconds are remembered of all.
+    static let seconds = 300
+    /// The same of each service.
+    static let serviceSeconds = 60
+
+    /// So many times it was looked at what was counted.
+    private(set) var samples = 0
+    private var totals = SecondSeries(kinds: Total.allCases.count, seconds: RateHistory.seconds)
+    /// Of services of which something was counted while they were looked at.
+    private var services: [String: SecondSeries] = [:]
+
+    /// Takes down what was counted since the last time. To be called once a second.
+    func sample(_ counts: DecisionCounts) {
+        samples += 1
+        totals.append(
+            Total.allCases.map { total in
+                switch total {
+                case .locksGranted: counts.locksGranted
+                case .locksHeld: counts.locksHeld
+                case .locksReleased: counts.locksReleased
+                case .callsTaken: counts.ofServices.callsTaken
+                case .callsLimited: counts.ofServices.callsLimited
+                case .permitsGranted: counts.ofServices.permitsGranted
+                case .permitsRefused: counts.ofServices.permitsRefused
+                case .redisCommands: counts.redisCommands
+                }
+            })
+        for service in Array(services.keys) where counts.services[service] == nil { services[service] = nil }
+        for (service, counts) in counts.services where counts != ServiceCounts() || services[service] != nil {
+            services[service, default: SecondSeries(kinds: OfService.allCases.count, seconds: Self.serviceSeconds)]
+                .append(Self.values(counts))
+        }
+    }
+
+    private static func values(_ counts: ServiceCounts) -> [Int64] {
+        OfService.allCases.map { kind in
+            switch kind {
+            case .callsTaken: counts.callsTaken
+            case .callsLimited: counts.callsLimited
+            case .permitsGranted: counts.permitsGranted
+            case .permitsRefused: counts.permitsRefused
+            case .outcomesGood: counts.outcomesGood
+            case .outcomesFailed: counts.outcomesFailed
+            }
+        }
+    }
+
+    /// A list for each kind, the newest second last.
+    var members: [String: JSONValue] {
+        Dictionary(uniqueKeysWithValues: Total.allCases.enumerated().map { ($1.rawValue, totals.list($0)) })
+    }
+
+    func members(ofService service: String) -> [String: JSONValue] {
+        let series = services[service] ?? SecondSeries(kinds: OfService.allCases.count, seconds: 0)
+        return Dictionary(uniqueKeysWithValues: OfService.allCases.enumerated().map { ($1.rawValue, series.list($0)) })
+    }
+
+    /// The sum of the last minute, for each kind.
+    func minute(ofService service: String) -> [String: JSONValue] {
+        Dictionary(
+            uniqueKeysWithValues: OfService.allCases.enumerated().map {
+                ($1.rawValue, .integer(services[service]?.sum($0) ?? 0))
+            })
+    }
+}
+
+/// What several growing numbers grew by in each of the last seconds; the oldest second gives way.
+private struct SecondSeries {
+    private let kinds: Int
+    private let seconds: Int
+    private var values: [Int32] = []
+    /// Where the oldest second is, once there are as many as are remembered.
+    private var oldest = 0
+    private var last: [Int64]
+    private var sums: [Int64]
+
+    init(kinds: Int, seconds: Int) {
+        self.kinds = kinds
+        self.seconds = seconds
+        last = Array(repeating: 0, count: kinds)
+        sums = last
+    }
+
+    /// - Parameter now: how far each has grown. One that has fallen grew by nothing.
+    mutating func append(_ now: [Int64]) {
+        defer { last = now }
+        let isFull = values.count == kinds * seconds
+        for kind in 0..<kinds {
+            let growth = Int32(clamping: max(0, now[kind] - last[kind]))
+            sums[kind] += Int64(growth)
+            if isFull {
+                sums[kind] -= Int64(values[oldest + kind])
+                values[oldest + kind] = growth
+            } else {
+                values.append(growth)
+            }
+        }
+        if isFull { oldest = (oldest + kinds) % values.count }
+    }
+
+    func sum(_ kind: Int) -> Int64 { sums[kind] }
+
+    func list(_ kind: Int) -> JSONValue {
+        let places =
+            values.isEmpty
+            ? [] : Array(stride(from: oldest, to: values.count, by: kinds)) + stride(from: 0, to: oldest, by: kinds)
+        return .list(places.map { .integer(Int64(values[$0 + kind])) })
+    }
+}

@@ -1,0 +1,35 @@
+internal import SidecarSettings
+
+/// How a call of gRPC ended.
+/// <https://grpc.github.io/grpc/core/md_doc_statuscodes.html>
+package enum GRPCStatus: Int {
+    case ok = 0
+    case cancelled, unknown, invalidArgument, deadlineExceeded, notFound, alreadyExists, permissionDenied, resourceExhausted,
+        failedPrecondition, aborted, outOfRange, unimplemented, `internal`, unavailable, dataLoss, unauthenticated
+
+    /// What a breaker makes of it: the HTTP status that means the same.
+    package var httpStatus: Int {
+        switch self {
+        case .ok: 200
+        case .cancelled: 499
+        case .invalidArgument, .failedPrecondition, .outOfRange: 400
+        case .unauthenticated: 401
+        case .permissionDenied: 403
+        case .notFound: 404
+        case .alreadyExists, .aborted: 409
+        case .resourceExhausted: 429
+        case .unknown, .internal, .dataLoss: 500
+        // The caller asks for a method that the service does not have.
+        case .unimplemented: 404
+        case .unavailable: 503
+        case .deadlineExceeded: 504
+        }
+    }
+
+    static func isSpoken(in contentType: String?) -> Bool { contentType?.lowercased().hasPrefix("application/grpc") ?? false }
+
+    /// A message for people as it travels (gRPC over HTTP2, "Responses").
+    static func encoded(_ message: String) -> String {
+        PercentEncoding.encode(message, but: " !\"#$&'()*+,/:;<=>?@[\\]^`{|}")
+    }
+}

@@ -1,0 +1,233 @@
+package import FoundationEssentials
+package import NIOCore
+
+/// A value of a JSON document.
+package enum JSONValue: Codable, Hashable, Sendable {
+    case null
+    case flag(Bool)
+    case integer(Int64)
+    case number(Double)
+    case text(String)
+    case list([JSONValue])
+    case object([String: JSONValue])
+
+    /// Reads a document that is nested no deeper than that. What a decoder does for a value grows with its depth, and the
+    /// values may be many: what is deeper is refused before anything is decoded. O(n).
+    package init(reading document: some Collection<UInt8>, deepest: Int) throws {
+        if let object = PlainObject.members(of: document) {
+            self = .object(object)
+            return
+        }
+        var depth = 0
+        var isText = false
+        var isEscaped = false
+        for byte in document {
+            switch byte {
+            case _ where isEscaped: isEscaped = false
+            case UInt8(ascii: "\\") where isText: isEscaped = true
+            case UInt8(ascii: "\""): isText.toggle()
+            case _ where isText: break
+            case UInt8(ascii: "["), UInt8(ascii: "{"): depth += 1
+            case UInt8(ascii: "]"), UInt8(ascii: "}"): depth -= 1
+            default: break
+            }
+            guard depth <= deepest else {
+                throw DecodingError.dataCorrupted(
+                    .init(codingPath: [], debugDescription: "nested more than \(deepest) deep"))
+            }
+        }
+        self = try JSONDecoder().decode(JSONValue.self, from: Data(document))
+    }
+
+    package init(from decoder: any Decoder) throws {
+        let container = try decoder.singleValueContainer()
+        if container.decodeNil() {
+            self = .null
+        } else if let text = try? container.decode(String.self) {
+            self = .text(text)
+        } else if let flag = try? container.decode(Bool.self) {
+            self = .flag(flag)
+        } else if let integer = try? container.decode(Int64.self) {
+            self = .integer(integer)
+        } else if let number = try? container.decode(Double.self) {
+            self = .number(number)
+        } else if let list = try? container.decode([JSONValue].self) {
+            self = .list(list)
+        } else {
+            self = .object(try container.decode([String: JSONValue].self))
+        }
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        switch self {
+        case .null: try container.encodeNil()
+        case .flag(let value): try container.encode(value)
+        case .integer(let value): try container.encode(value)
+        case .number(let value): try container.encode(value)
+        case .text(let value): try container.encode(value)
+        case .list(let value): try container.encode(value)
+        case .object(let value): try container.encode(value)
+        }
+    }
+
+    /// Writes it on one line, byte for byte as `json()` does, which takes many times as long.
+    package func write(into buffer: inout ByteBuffer) {
+        switch self {
+        case .null: buffer.writeStaticString("null")
+        case .flag(let value): buffer.writeStaticString(value ? "true" : "false")
+        case .integer(let value): buffer.writeString(String(value))
+        case .number: buffer.writeBytes((try? json()) ?? Data("null".utf8))
+        case .text(let value): Self.write(value, into: &buffer)
+        case .list(let values):
+            buffer.writeInteger(UInt8(ascii: "["))
+            for (place, value) in values.enumerated() {
+                if place > 0 { buffer.writeInteger(UInt8(ascii: ",")) }
+                value.write(into: &buffer)
+            }
+            buffer.writeInteger(UInt8(ascii: "]"))
+        case .object(let members): Self.write(members.sorted { $0.key < $1.key }, into: &buffer)
+        }
+    }
+
+    /// Writes an object of these members, in their order.
+    static func write(_ members: some Sequence<(key: String, value: JSONValue)>, into buffer: inout ByteBuffer) {
+        var separator = UInt8(ascii: "{")
+        for (key, value) in members {
+            buffer.writeInteger(separator)
+            separator = UInt8(ascii: ",")
+            write(key, into: &buffer)
+            buffer.writeInteger(UInt8(ascii: ":"))
+            value.write(into: &buffer)
+        }
+        if separator == UInt8(ascii: "{") { buffer.writeInteger(separator) }
+        buffer.writeInteger(UInt8(ascii: "}"))
+    }
+
+    private static func write(_ text: String, into buffer: inout ByteBuffer) {
+        buffer.writeInteger(UInt8(ascii: "\""))
+        if text.utf8.allSatisfy({ $0 >= 0x20 && $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: "\\") }) {
+            buffer.writeString(text)
+        } else {
+            for byte in text.utf8 { writeEscaped(byte, into: &buffer) }
+        }
+        buffer.writeInteger(UInt8(ascii: "\""))
+    }
+
+    private static func writeEscaped(_ byte: UInt8, into buffer: inout ByteBuffer) {
+        switch byte {
+        case UInt8(ascii: "\""): buffer.writeStaticString("\\\"")
+        case UInt8(ascii: "\\"): buffer.writeStaticString("\\\\")
+        case 0x08: buffer.writeStaticString("\\b")
+        case 0x09: buffer.writeStaticString("\\t")
+        case 0x0A: buffer.writeStaticString("\\n")
+        case 0x0C: buffer.writeStaticString("\\f")
+        case 0x0D: buffer.writeStaticString("\\r")
+        case 0x00..<0x20:
+            buffer.writeStaticString(byte < 16 ? "\\u000" : "\\u00")
+            buffer.writeString(String(byte, radix: 16))
+        default: buffer.writeInteger(byte)
+        }
+    }
+
+    /// What it is, for a person who sent something else.
+    package var kind: String {
+        switch self {
+        case .null: "null"
+        case .flag: "true or false"
+        case .integer(let value): "\(value)"
+        case .number(let value): "\(value)"
+        case .text: "a string"
+        case .list: "an array"
+        case .object: "an object"
+        }
+    }
+}
+
+extension Encodable {
+    /// As JSON on one line, in the form in which all of this door's answers and events have it.
+    package func json() throws -> Data {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        return try encoder.encode(self)
+    }
+}
+
+/// Reads what most bodies are, an object of whole numbers, plain texts and flags, in a fraction of a decoder's time.
+private struct PlainObject {
+    private var bytes: Slice<UnsafeRawBufferPointer>
+
+    /// The members; `nil`: it is something else, or none at all, which a decoder finds out.
+    static func members(of document: some Collection<UInt8>) -> [String: JSONValue]? {
+        document.withContiguousStorageIfAvailable { bytes in
+            var object = PlainObject(bytes: UnsafeRawBufferPointer(bytes)[...])
+            return object.members()
+        } ?? nil
+    }
+
+    private mutating func members() -> [String: JSONValue]? {
+        guard take("{") else { return nil }
+        var members: [String: JSONValue] = [:]
+        if !take("}") {
+            repeat {
+                guard take("\""), let name = text(), members[name] == nil, take(":"), let value = value() else { return nil }
+                members[name] = value
+            } while take(",")
+            guard take("}") else { return nil }
+        }
+        skipSpace()
+        return bytes.isEmpty ? members : nil
+    }
+
+    private mutating func skipSpace() {
+        while let byte = bytes.first, byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D { bytes.removeFirst() }
+    }
+
+    /// Whether this comes next, white space left aside.
+    private mutating func take(_ token: Unicode.Scalar) -> Bool {
+        skipSpace()
+        guard bytes.first == UInt8(ascii: token) else { return false }
+        bytes.removeFirst()
+        return true
+    }
+
+    private mutating func take(word: StaticString) -> Bool {
+        let wanted = UnsafeBufferPointer(start: word.utf8Start, count: word.utf8CodeUnitCount)
+        guard bytes.starts(with: wanted) else { return false }
+        bytes.removeFirst(wanted.count)
+        return true
+    }
+
+    private mutating func value() -> JSONValue? {
+        if take("\"") { return text().map(JSONValue.text) }
+        if take(word: "true") { return .flag(true) }
+        if take(word: "false") { return .flag(false) }
+        if take(word: "null") { return .null }
+        return integer().map(JSONValue.integer)
+    }
+
+    /// ASCII without an escape, behind its opening quote.
+    private mutating func text() -> String? {
+        guard
+            let end = bytes.firstIndex(where: {
+                $0 == UInt8(ascii: "\"") || $0 == UInt8(ascii: "\\") || !(0x20..<0x80).contains($0)
+            }),
+            bytes[end] == UInt8(ascii: "\"")
+        else { return nil }
+        defer { bytes = bytes[(end + 1)...] }
+        return String(decoding: bytes[..<end], as: UTF8.self)
+    }
+
+    /// Of so few digits that it cannot overflow.
+    private mutating func integer() -> Int64? {
+        let isNegative = bytes.first == UInt8(ascii: "-")
+        if isNegative { bytes.removeFirst() }
+        let digits = bytes.prefix { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+        guard (1...18).contains(digits.count), digits.count == 1 || digits.first != UInt8(ascii: "0") else { return nil }
+        bytes = bytes[digits.endIndex...]
+        // A fraction or an exponent follows.
+        if let next = bytes.first, [UInt8(ascii: "."), UInt8(ascii: "e"), UInt8(ascii: "E")].contains(next) { return nil }
+        let magnitude = digits.reduce(Int64(0)) { $0 * 10 + Int64($1 - UInt8(ascii: "0")) }
+        return isNegative ? -magnitude : magnitude
+    }
+}

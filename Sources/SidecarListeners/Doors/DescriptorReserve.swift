@@ -1,0 +1,32 @@
+internal import Interlock
+internal import Logging
+internal import NIOCore
+internal import SidecarTelemetry
+
+/// Logs once a minute that the file descriptors are used up, whichever listener notices.
+final class DescriptorShortage: Sendable {
+    /// Descriptors are the process' own: all listeners share the minute.
+    private static let lines = OnceAMinute()
+
+    private let door: String
+    private let logger: Logger
+
+    init(door: String, logger: Logger) {
+        self.door = door
+        self.logger = logger
+    }
+
+    func noted() {
+        guard let times = Self.lines.happened() else { return }
+        logger.log(
+            .noDescriptors, ["door": door, "bound": OpenFileBound.current.map { "\($0)" } ?? "unknown", "times": "\(times)"])
+    }
+}
+
+extension Channel {
+    /// Whether this connection has one of the last descriptors, which are left to health checks, files and libraries.
+    var isFromReserve: Bool {
+        let descriptor = try? pipeline.syncOperations.withUnsafeTransportIfAvailable(of: NIOBSDSocket.Handle.self) { $0 }
+        return descriptor.map(OpenFileBound.isReserved) ?? false
+    }
+}

@@ -1,0 +1,40 @@
+internal import CoreMetrics
+internal import Logging
+internal import NIOCore
+internal import SidecarSettings
+internal import SidecarTelemetry
+
+/// Counts the clients that one listener refuses for one reason, and logs them once a minute at most.
+final class RefusedClients: Sendable {
+    /// Why clients are refused; the raw value is the metric's name.
+    enum Reason: String {
+        case unknownKey = "interlock_refused_logins_total"
+        case failedHandshake = "interlock_tls_handshake_failures_total"
+    }
+
+    private let reason: Reason
+    private let listener: ListenerName
+    private let counter: Counter
+    private let logger: Logger
+    private let lines = OnceAMinute()
+
+    init(_ reason: Reason, at listener: ListenerName, logger: Logger) {
+        self.reason = reason
+        self.listener = listener
+        self.logger = logger
+        counter = Counter(label: reason.rawValue, dimensions: [("door", listener.rawValue)])
+    }
+
+    /// Counts a client.
+    /// - Parameter error: the cause in words; `nil` if the reason is enough.
+    func refused(from address: SocketAddress?, error: @autoclosure () -> String? = nil) {
+        counter.increment()
+        guard let times = lines.happened() else { return }
+        var fields = ["door": listener.rawValue, "from": address?.ipAddress ?? "this host", "times": "\(times)"]
+        fields["error"] = error()
+        switch reason {
+        case .unknownKey: logger.log(.keyUnknown, fields)
+        case .failedHandshake: logger.log(.handshakeFailed, fields)
+        }
+    }
+}

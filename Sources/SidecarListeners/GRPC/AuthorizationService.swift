@@ -1,0 +1,194 @@
+internal import EnvoyMessages
+internal import Interlock
+internal import InterlockCore
+internal import NIOCore
+internal import NIOHTTP1
+internal import SidecarTelemetry
+internal import SwiftProtobuf
+
+/// `envoy.service.auth.v3.Authorization`: whether a request may go on to a service, by its breaker, its limits and its places. Which
+/// service that is Envoy says in `context_extensions`.
+///
+/// With `outcome: access_log` a request takes a permit, whose ID travels as Envoy's dynamic metadata: `AccessLogService` reads there what
+/// became of the call. Without it nobody reports, so that none is taken: as `/v1/check` has it.
+final class AuthorizationService {
+    static let name = "envoy.service.auth.v3.Authorization"
+
+    private typealias Request = Envoy_Service_Auth_V3_CheckRequest
+    private typealias Response = Envoy_Service_Auth_V3_CheckResponse
+
+    /// Of a permit as Envoy keeps it while the call is under way.
+    enum Metadata {
+        /// Under which Envoy keeps it, whatever the filter is called.
+        static let filter = "envoy.filters.http.ext_authz"
+        static let permit = "interlock.permit"
+        static let service = "interlock.service"
+    }
+
+    /// What is asked.
+    private struct Question {
+        var service: String
+        var subject: String?
+        var cost: Int64
+        /// Envoy tells the outcome.
+        var isReported: Bool
+
+        /// - Throws: `HTTPProblem`: what is wrong with what Envoy was configured to say.
+        init(_ attributes: Envoy_Service_Auth_V3_AttributeContext) throws {
+            let said = attributes.contextExtensions
+            guard let service = said["service"] else {
+                throw HTTPProblem(.invalid, "context_extensions: expected service, the name of a configured one")
+            }
+            self.service = service
+            cost = try CheckRoutes.cost(said["cost"])
+            subject = said["subject_header"].flatMap { attributes.request.http.headers[$0.lowercased()] } ?? said["subject"]
+            switch said["outcome"] {
+            case nil: isReported = false
+            case "access_log": isReported = true
+            case let other?:
+                throw HTTPProblem(
+                    .invalid, "context_extensions: outcome is access_log or left out, not \"\(Excerpt(other))\"")
+            }
+        }
+    }
+
+    /// Of a request of the caller's, and of what Envoy was configured to say.
+    private static let mostFields = 1000
+
+    private let calls: CoordinatorCalls
+
+    init(calls: CoordinatorCalls) {
+        self.calls = calls
+    }
+
+    func methods(in metrics: PrometheusRegistry) -> [GRPCMethod] {
+        [GRPCMethod("/\(Self.name)/Check", in: metrics) { [self] in check($0, $1) }]
+    }
+
+    private func check(_ call: GRPCCall, _ message: ByteBuffer) {
+        // Before they are all decoded. Said by the caller, as a subject is.
+        guard message.countOfProtobufFields(1, 4, 2, 3) <= Self.mostFields else {
+            return call.answer(Self.denied(HTTPProblem(.invalid, "a request has at most \(Self.mostFields) fields")))
+        }
+        guard message.countOfProtobufFields(1, 10) <= Self.mostFields else {
+            return call.fail(.invalidArgument, "there are at most \(Self.mostFields) context_extensions")
+        }
+        guard let request = call.request(Request.self, message) else { return }
+        do {
+            let question = try Question(request.attributes)
+            // Said by the caller: were it an error of this call, a filter that allows on errors would let the caller pass.
+            if let subject = question.subject, (try? ResourceName(subject)) == nil {
+                return call.answer(Self.denied(HTTPProblem(.invalid, "subject: \(Excerpt(subject)) is no name")))
+            }
+            let service = try calls.service(question.service).get()
+            if question.isReported { acquire(call, question, service) } else { look(call, question, service) }
+        } catch let error as InterlockError {
+            call.fail(HTTPProblem(error))
+        } catch {
+            call.fail(error as? HTTPProblem ?? HTTPProblem(.invalid, "\(error)"))
+        }
+    }
+
+    // MARK: With a permit
+
+    private func acquire(_ call: GRPCCall, _ question: Question, _ service: ServiceReference) {
+        let pending = calls.acquirePermit(
+            service, cost: question.cost, subject: question.subject, waitMilliseconds: 0, now: calls.now(),
+            completion: Completion { [self] _, answer in
+                guard !call.isOver else { return false }
+                switch answer {
+                case .granted(let permit, _):
+                    var response = Self.pass
+                    response.dynamicMetadata.fields = [
+                        Metadata.permit: .init(stringValue: permit.description),
+                        Metadata.service: .init(stringValue: question.service),
+                    ]
+                    call.answer(response)
+                case .refused(let reason, let state, let retryAfter):
+                    call.answer(
+                        Self.denied(
+                            .refused(
+                                reason, state, service: question.service, subject: question.subject, retryAfter: retryAfter,
+                                cause: calls.causeOfBreaker(ofService: question.service),
+                                limits: calls.definition(ofService: question.service)?.limits ?? [])))
+                case .failed(let error): Self.fail(call, error)
+                }
+                return true
+            })
+        if let pending { call.whenGivenUp = { [calls] in calls.cancel(pending) } }
+    }
+
+    // MARK: Without
+
+    private func look(_ call: GRPCCall, _ question: Question, _ service: ServiceReference) {
+        let name = question.service
+        let now = calls.now()
+        if let problem = CheckRoutes.refusal(by: calls, of: service, named: name, now: now) {
+            return call.answer(Self.denied(problem))
+        }
+        guard calls.hasLimits(service) else { return call.answer(Self.pass) }
+        _ = calls.take(
+            service, cost: question.cost, subject: question.subject, waitMilliseconds: 0, now: now,
+            completion: Completion { [calls] _, answer in
+                guard !call.isOver else { return false }
+                switch answer {
+                case .decided(let decision), .decidedAlike(let decision, _, _):
+                    let fields = RateLimitFields(
+                        decision, limits: calls.definition(ofService: name)?.limits ?? [], hasSubject: question.subject != nil)
+                    guard decision.isTaken else {
+                        call.answer(Self.denied(.limited(decision, fields, service: name, mayWait: false)))
+                        break
+                    }
+                    var headers = HTTPHeaders()
+                    fields.add(to: &headers)
+                    var response = Self.pass
+                    response.okResponse.responseHeadersToAdd = Self.options(headers)
+                    call.answer(response)
+                case .failed(let error): Self.fail(call, error)
+                }
+                return true
+            })
+    }
+
+    // MARK: Answers
+
+    private static let pass = Response.with { $0.okResponse = .init() }
+
+    /// What Envoy's caller gets instead of an answer of the service.
+    private static func denied(_ problem: HTTPProblem) -> Response {
+        var headers = problem.headers
+        headers.replaceOrAdd(name: "Content-Type", value: HTTPProblem.mediaType)
+        var body = ByteBuffer()
+        JSONValue.write(problem.orderedMembers, into: &body)
+        return Response.with {
+            $0.status.code = Int32(GRPCStatus(problem.code).rawValue)
+            $0.status.message = problem.detail
+            $0.deniedResponse.status.code = .init(rawValue: Int(problem.status.code)) ?? .serviceUnavailable
+            $0.deniedResponse.headers = options(headers)
+            $0.deniedResponse.body = String(buffer: body)
+        }
+    }
+
+    /// That the caller says no subject, or asks for more than there can be, is the caller's doing as well.
+    private static func fail(_ call: GRPCCall, _ error: InterlockError) {
+        let problem = HTTPProblem(error)
+        if problem.code == .invalid { call.answer(denied(problem)) } else { call.fail(problem) }
+    }
+
+    private static func options(_ headers: HTTPHeaders) -> [Envoy_Config_Core_V3_HeaderValueOption] {
+        headers.map { name, value in
+            .with {
+                $0.header.key = name
+                $0.header.value = value
+            }
+        }
+    }
+}
+
+extension Envoy_Service_Auth_V3_CheckResponse: GRPCMessage {}
+
+extension GRPCCall {
+    fileprivate func fail(_ problem: HTTPProblem) {
+        fail(problem.code == .unknownService ? .notFound : GRPCStatus(problem.code), problem.detail)
+    }
+}

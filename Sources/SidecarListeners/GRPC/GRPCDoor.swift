@@ -1,0 +1,57 @@
+internal import Interlock
+package import InterlockCore
+internal import NIOCore
+internal import NIOPosix
+internal import ServiceLifecycle
+internal import SidecarSettings
+
+/// The gRPC door: Envoy's rate limit service and gRPC's health checks, over HTTP/2.
+package struct GRPCDoor: Service {
+    private let setup: ListenerSetup
+    /// The address of the listener.
+    private let endpoint: SocketEndpoint
+    /// The time in which a client must finish the TLS handshake and make an accepted call.
+    private let firstRequestTimeout: Duration
+    /// Called with the port once the listener is bound.
+    private let onBound: @Sendable (Int) -> Void
+
+    package init(
+        setup: ListenerSetup, endpoint: SocketEndpoint, firstRequestTimeout: Duration = .seconds(10),
+        onBound: @escaping @Sendable (Int) -> Void = { _ in }
+    ) {
+        self.setup = setup
+        self.endpoint = endpoint
+        self.firstRequestTimeout = firstRequestTimeout
+        self.onBound = onBound
+    }
+
+    /// Serves until graceful shutdown; then connections close when their calls are answered.
+    /// - Throws: when it cannot listen.
+    package func run() async throws {
+        let eventLoop = setup.coordinator.eventLoop
+        let context = try await eventLoop.submit { NIOLoopBound(self.context(), eventLoop: eventLoop) }.get()
+        let bootstrap = setup.bootstrap(.grpc, context)
+            .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: GRPCConnection.readLength))
+            .childChannelOption(.socketOption(.tcp_nodelay), value: 1)
+        try await setup.serve(bootstrap, .grpc, at: endpoint, context, onBound: onBound)
+    }
+
+    /// Makes the state that the connections have in common. Called on the event loop.
+    package func context() -> GRPCDoorContext {
+        let (coordinator, metrics) = (setup.coordinator, setup.metrics)
+        let calls = coordinator.callsOnEventLoop()
+        let health = HealthService(
+            isReady: { coordinator.assumeIsolated { $0.isReady } }, eventLoop: coordinator.eventLoop)
+        let methods = [
+            RateLimitService(calls: calls, logger: setup.logger).methods(in: metrics),
+            AuthorizationService(calls: calls).methods(in: metrics), AccessLogService(calls: calls).methods(in: metrics),
+            QuotaService(calls: calls).methods(in: metrics),
+            health.methods(in: metrics),
+        ]
+        return GRPCDoorContext(
+            methods: methods.flatMap { $0 }, access: setup.access, isTLS: setup.certificate != nil,
+            maximumConnections: setup.listen.maximumConnections, firstRequestTimeout: TimeAmount(firstRequestTimeout),
+            eventLoop: coordinator.eventLoop, metrics: metrics, turns: setup.turns?.value ?? ClientTurns(of: coordinator),
+            logger: setup.logger)
+    }
+}

@@ -1,0 +1,94 @@
+internal import Interlock
+internal import Logging
+package import NIOCore
+internal import NIOHPACK
+internal import SidecarSettings
+internal import SidecarTelemetry
+
+/// What the connections of a gRPC door share. Confined to the coordinator's event loop.
+package final class GRPCDoorContext: ListenerContext {
+    /// The time in which a client must finish the TLS handshake and make an accepted call.
+    let firstRequestTimeout: TimeAmount
+    /// A connection without a call under way is ended after so long; clients make another one when they need it.
+    let idleTimeout = TimeAmount.minutes(10)
+    /// A client may read nothing for so long.
+    let unreadTimeout = TimeAmount.minutes(1)
+
+    let methods: [String: GRPCMethod]
+    /// What stands for all that there is not.
+    let unknownMethod: GRPCMethod
+    let flushes: DoorFlushes
+    private let turns: ClientTurns
+    private let access: AccessControl
+    private let refusedLogins: RefusedClients
+    private let maximumConnections: Int
+    private var connections: [ObjectIdentifier: (number: Int, connection: GRPCConnection)] = [:]
+    private var lastNumber = 0
+    /// Connections without an accepted call.
+    private var newcomers: Newcomers<GRPCConnection>
+
+    init(
+        methods: [GRPCMethod], access: AccessControl, isTLS: Bool, maximumConnections: Int, firstRequestTimeout: TimeAmount,
+        eventLoop: any EventLoop, metrics: PrometheusRegistry, turns: ClientTurns, logger: Logger
+    ) {
+        self.methods = Dictionary(methods.map { ($0.path, $0) }, uniquingKeysWith: { $1 })
+        unknownMethod = GRPCMethod("unknown", in: metrics) { call, _ in call.fail(.unimplemented, "there is no such method") }
+        self.access = access
+        self.turns = turns
+        self.maximumConnections = maximumConnections
+        self.firstRequestTimeout = firstRequestTimeout
+        newcomers = Newcomers(most: isTLS ? Newcomers<GRPCConnection>.mostWithTLS : nil)
+        flushes = DoorFlushes(eventLoop: eventLoop)
+        refusedLogins = RefusedClients(.unknownKey, at: .grpc, logger: logger)
+    }
+
+    var now: NIODeadline { turns.eventLoop.now }
+
+    var connectionCount: Int { connections.count }
+
+    package func serve(_ channel: any Channel, _ arrival: Arrival = Arrival()) throws {
+        if connections.count >= maximumConnections { makeRoom() }
+        guard connections.count < maximumConnections else { return channel.close(promise: nil) }
+        PeerLiveness.watch(channel)
+        let turn = ClientTurn(turns)
+        try arrival.secure(channel, turn)
+        let connection = try GRPCConnection.begin(on: channel, door: self, turn: turn)
+        lastNumber += 1
+        connections[ObjectIdentifier(connection)] = (lastNumber, connection)
+        newcomers.add(connection, now: turns.eventLoop.uptime)
+        if newcomers.areTooMany { makeRoom() }
+    }
+
+    func makeRoom() {
+        guard let connection = newcomers.makeRoom(now: turns.eventLoop.uptime) else { return }
+        disconnected(connection)
+        connection.evict()
+    }
+
+    /// Notes that a call of this connection was accepted.
+    func admitted(_ connection: GRPCConnection) { newcomers.remove(connection) }
+
+    func disconnected(_ connection: GRPCConnection) {
+        connections[ObjectIdentifier(connection)] = nil
+        newcomers.remove(connection)
+    }
+
+    /// Returns the caller with these fields; `nil` if the call is refused.
+    func caller(_ fields: HPACKHeaders, from address: @autoclosure () -> SocketAddress?) -> AccessControl.Caller? {
+        if let anonymous = access.anonymous { return anonymous }
+        let key = HTTPGate.key(apiKey: fields.first(name: "x-api-key"), authorization: fields.first(name: "authorization"))
+        guard let key else { return nil }
+        if let caller = access.caller(key: key) { return caller }
+        refusedLogins.refused(from: address())
+        return nil
+    }
+
+    /// All connections, oldest first.
+    private var inOrder: [GRPCConnection] { connections.values.sorted { $0.number < $1.number }.map(\.connection) }
+
+    func checkCallers() {
+        for connection in inOrder { connection.endCalls { access.current($0) == nil } }
+    }
+
+    package func goDown() { for connection in inOrder { connection.goDown() } }
+}

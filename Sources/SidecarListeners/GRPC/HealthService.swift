@@ -1,0 +1,85 @@
+internal import EnvoyMessages
+internal import Interlock
+internal import NIOCore
+internal import SidecarTelemetry
+internal import SwiftProtobuf
+
+/// gRPC's health checks: `""` is ready when Redis is connected, as `/readyz` is; the rate limit service serves for as long as the
+/// sidecar does, for without Redis it decides by itself. Confined to the coordinator's event loop.
+final class HealthService {
+    /// How often watched services are looked at.
+    private static let pause = TimeAmount.seconds(1)
+
+    private let isReady: () -> Bool
+    private let eventLoop: any EventLoop
+    private var watches: [(call: GRPCCall, service: String, told: Grpc_Health_V1_HealthCheckResponse.ServingStatus)] = []
+    private var look: Scheduled<Void>?
+
+    init(isReady: @escaping () -> Bool, eventLoop: any EventLoop) {
+        self.isReady = isReady
+        self.eventLoop = eventLoop
+    }
+
+    func methods(in metrics: PrometheusRegistry) -> [GRPCMethod] {
+        [
+            GRPCMethod("/grpc.health.v1.Health/Check", in: metrics) { [self] in check($0, $1) },
+            GRPCMethod("/grpc.health.v1.Health/Watch", in: metrics) { [self] in watch($0, $1) },
+        ]
+    }
+
+    private func check(_ call: GRPCCall, _ message: ByteBuffer) {
+        guard let request = call.request(Grpc_Health_V1_HealthCheckRequest.self, message) else { return }
+        guard let status = status(of: request.service) else {
+            return call.fail(.notFound, "there is no service \"\(request.service)\" here")
+        }
+        call.answer(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
+    }
+
+    /// Tells the status now, and whenever it has changed.
+    private func watch(_ call: GRPCCall, _ message: ByteBuffer) {
+        guard let request = call.request(Grpc_Health_V1_HealthCheckRequest.self, message) else { return }
+        let status = status(of: request.service) ?? .serviceUnknown
+        call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
+        watches.append((call, request.service, status))
+        call.whenGivenUp = { [self, unowned call] in forget(call) }
+        call.whenGoingDown = { [self, unowned call] in
+            forget(call)
+            call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = .notServing })
+            call.failGoingDown()
+        }
+        planLook()
+    }
+
+    private func forget(_ call: GRPCCall) { watches.removeAll { $0.call === call } }
+
+    private func planLook() {
+        guard look == nil, !watches.isEmpty else { return }
+        look = eventLoop.assumeIsolated().scheduleTask(in: Self.pause) { [self] in
+            look = nil
+            watches.removeAll { $0.call.isOver }
+            var news: [(call: GRPCCall, status: Grpc_Health_V1_HealthCheckResponse.ServingStatus)] = []
+            for place in watches.indices {
+                let status = status(of: watches[place].service) ?? .serviceUnknown
+                guard status != watches[place].told else { continue }
+                watches[place].told = status
+                news.append((watches[place].call, status))
+            }
+            // One that does not listen may be given up by this.
+            for (call, status) in news { call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status }) }
+            planLook()
+        }
+    }
+
+    /// `nil`: there is no such service.
+    private func status(of service: String) -> Grpc_Health_V1_HealthCheckResponse.ServingStatus? {
+        switch service {
+        case "": isReady() ? .serving : .notServing
+        case RateLimitService.name, AuthorizationService.name, AccessLogService.name, QuotaService.name,
+            "grpc.health.v1.Health":
+            .serving
+        default: nil
+        }
+    }
+}
+
+extension Grpc_Health_V1_HealthCheckResponse: GRPCMessage {}

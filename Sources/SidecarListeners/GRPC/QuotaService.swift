@@ -1,0 +1,148 @@
+internal import EnvoyMessages
+internal import Interlock
+internal import InterlockCore
+internal import NIOCore
+internal import SidecarTelemetry
+internal import SwiftProtobuf
+
+/// `envoy.service.rate_limit_quota.v3.RateLimitQuotaService`: assigns parts of a domain's limits to Envoys, which hold themselves to them
+/// as token buckets and report what they let pass. Experimental, as Envoy's own side of it is.
+final class QuotaService {
+    static let name = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService"
+    /// Of one bucket's keys and values together, in bytes.
+    private static let longestBucket = 4096
+    /// The most usages in one message: as many as a data plane may have buckets.
+    private static let mostUsages = 10_000
+    /// The most unsent answers of a stream; with more, new assignments to a slow reader are dropped.
+    private static let mostUnsent = 4
+
+    private typealias Reports = Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports
+    private typealias Response = Envoy_Service_RateLimitQuota_V3_RateLimitQuotaResponse
+
+    private let calls: CoordinatorCalls
+
+    init(calls: CoordinatorCalls) {
+        self.calls = calls
+    }
+
+    func methods(in metrics: PrometheusRegistry) -> [GRPCMethod] {
+        [
+            GRPCMethod(
+                "/\(Self.name)/StreamRateLimitQuotas", in: metrics,
+                handler: .stream { [self] call in
+                    call.whenGoingDown = { [unowned call] in call.failGoingDown() }
+                    return Stream(calls, call)
+                })
+        ]
+    }
+
+    /// The session ends with it: its call lets go of it when it is over.
+    private final class Stream: GRPCRequestStream {
+        private let calls: CoordinatorCalls
+        private unowned let call: GRPCCall
+        private var domain = ""
+        private var session: QuotaSession?
+
+        init(_ calls: CoordinatorCalls, _ call: GRPCCall) {
+            self.calls = calls
+            self.call = call
+        }
+
+        func received(_ message: ByteBuffer) -> Bool {
+            guard let (session, usages) = reported(message) else { return false }
+            session.report(usages.map(QuotaUsage.init))
+            return !usages.isEmpty
+        }
+
+        /// `nil`, and the call has failed: it reports nothing that can be taken.
+        private func reported(_ message: ByteBuffer) -> (QuotaSession, [Reports.BucketQuotaUsage])? {
+            // Before they are all decoded.
+            guard message.countOfProtobufFields(2) <= QuotaService.mostUsages else {
+                call.fail(.resourceExhausted, "a message has at most \(QuotaService.mostUsages) buckets")
+                return nil
+            }
+            guard let reports = call.request(Reports.self, message) else { return nil }
+            guard isOfItsDomain(reports) else {
+                call.fail(
+                    .invalidArgument,
+                    "the domain is empty, longer than \(ResourceName.longest) bytes, or another one than that of the stream's first message"
+                )
+                return nil
+            }
+            guard let session = session ?? begin(reports) else {
+                call.fail(.resourceExhausted, "too many quota streams are open; close some, or use another API key")
+                return nil
+            }
+            guard reports.bucketQuotaUsages.allSatisfy({ Self.isSmall($0.bucketID.bucket) }) else {
+                call.fail(
+                    .invalidArgument,
+                    "a bucket has at most \(DescriptorEntry.most) entries, of \(QuotaService.longestBucket) bytes together")
+                return nil
+            }
+            return (session, reports.bucketQuotaUsages)
+        }
+
+        private static func isSmall(_ bucket: [String: String]) -> Bool {
+            bucket.count <= DescriptorEntry.most
+                && bucket.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count } <= QuotaService.longestBucket
+        }
+
+        func ended() { call.finish() }
+
+        deinit { session?.end() }
+
+        private func isOfItsDomain(_ reports: Reports) -> Bool {
+            session == nil
+                ? !reports.domain.isEmpty && reports.domain.utf8.count <= ResourceName.longest
+                : reports.domain.isEmpty || reports.domain == domain
+        }
+
+        /// Begins a session; `nil` if there are too many.
+        private func begin(_ reports: Reports) -> QuotaSession? {
+            domain = reports.domain
+            // The first report of a bucket is made at once.
+            let isReturning = reports.bucketQuotaUsages.contains { $0.timeElapsed.seconds > 0 }
+            session = calls.beginQuotas(
+                domain: domain, address: call.connection.address, client: call.client, isReturning: isReturning
+            ) { [weak call] actions in
+                guard let call, call.unsent < QuotaService.mostUnsent else { return }
+                call.tell(Response.with { $0.bucketAction = actions.map(Response.BucketAction.init) })
+            }
+            return session
+        }
+    }
+}
+
+extension Envoy_Service_RateLimitQuota_V3_RateLimitQuotaResponse: GRPCMessage {}
+
+extension QuotaUsage {
+    fileprivate init(_ usage: Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports.BucketQuotaUsage) {
+        let (sum, overflow) = usage.numRequestsAllowed.addingReportingOverflow(usage.numRequestsDenied)
+        self.init(
+            bucket: usage.bucketID.bucket.map { DescriptorEntry(key: $0.key, value: $0.value) },
+            requests: overflow ? .max : Int64(clamping: sum))
+    }
+}
+
+extension Envoy_Service_RateLimitQuota_V3_RateLimitQuotaResponse.BucketAction {
+    fileprivate init(_ told: QuotaAction.Of) {
+        self.init()
+        for entry in told.bucket { bucketID.bucket[entry.key] = entry.value }
+        guard told.action != .abandon else {
+            abandonAction = .init()
+            return
+        }
+        quotaAssignmentAction.assignmentTimeToLive = .init(seconds: QuotaRate.lifetimeSeconds)
+        switch told.action {
+        case .share(let share, let rate):
+            quotaAssignmentAction.rateLimitStrategy.tokenBucket = .with {
+                $0.maxTokens = UInt32(clamping: rate.capacity(ofShare: share))
+                $0.tokensPerFill = .init(UInt32(clamping: share))
+                $0.fillInterval = .init(seconds: rate.seconds)
+            }
+        case .allow: quotaAssignmentAction.rateLimitStrategy.blanketRule = .allowAll
+        case .deny: quotaAssignmentAction.rateLimitStrategy.blanketRule = .denyAll
+        case .abandon: break
+        }
+    }
+}

@@ -1,0 +1,155 @@
+internal import EnvoyMessages
+internal import Interlock
+package import InterlockCore
+package import NIOCore
+internal import SidecarTelemetry
+
+// What Envoy asks for each of its requests, and is answered, is read and written field by field: with the generated types that was a
+// seventh of what a call costs. Their numbers are those of `rls.proto`; what is written is byte for byte what they write.
+
+/// A `RateLimitRequest` as nearly all are: a domain, and descriptors that have entries and nothing else.
+package struct RateLimitQuestion: Equatable {
+    package let domain: String
+    package let asks: [DescriptorAsk]
+
+    /// `nil`: it has more, or is wrong; the generated type tells.
+    package init?(plain message: ByteBuffer) {
+        guard let question = message.withUnsafeReadableBytes(Self.read) else { return nil }
+        self = question
+    }
+
+    package init(domain: String, asks: [DescriptorAsk]) {
+        self.domain = domain
+        self.asks = asks
+    }
+
+    private static func read(_ bytes: UnsafeRawBufferPointer) -> RateLimitQuestion? {
+        var reader = ProtobufReader(bytes)
+        var domain = ""
+        var hits: UInt64 = 0
+        var asks: [DescriptorAsk] = []
+        while !reader.isAtEnd {
+            switch reader.varint() {
+            case ProtobufTag.content(1):
+                guard let text = reader.text() else { return nil }
+                domain = text
+            case ProtobufTag.content(2):
+                guard asks.count < RateLimitService.mostDescriptors, let content = reader.content(),
+                    let entries = entries(content)
+                else { return nil }
+                asks.append(DescriptorAsk(entries: entries))
+            case ProtobufTag.number(3):
+                guard let number = reader.varint() else { return nil }
+                hits = number
+            default: return nil
+            }
+        }
+        guard !domain.isEmpty, !asks.isEmpty, hits <= UInt64(UInt32.max) else { return nil }
+        if hits > 1 { for place in asks.indices { asks[place].cost = Int64(hits) } }
+        return RateLimitQuestion(domain: domain, asks: asks)
+    }
+
+    private static func entries(_ bytes: UnsafeRawBufferPointer) -> [DescriptorEntry]? {
+        var reader = ProtobufReader(bytes)
+        var entries: [DescriptorEntry] = []
+        while !reader.isAtEnd {
+            guard reader.varint() == ProtobufTag.content(1), entries.count < DescriptorEntry.most, let content = reader.content(),
+                let entry = entry(content)
+            else { return nil }
+            entries.append(entry)
+        }
+        return entries
+    }
+
+    private static func entry(_ bytes: UnsafeRawBufferPointer) -> DescriptorEntry? {
+        var reader = ProtobufReader(bytes)
+        var entry = DescriptorEntry(key: "", value: "")
+        while !reader.isAtEnd {
+            let tag = reader.varint()
+            guard tag == ProtobufTag.content(1) || tag == ProtobufTag.content(2), let text = reader.text() else { return nil }
+            if tag == ProtobufTag.content(1) { entry.key = text } else { entry.value = text }
+        }
+        return entry
+    }
+}
+
+/// A `RateLimitResponse`.
+struct RateLimitAnswer: GRPCMessage {
+    private typealias Code = Envoy_Service_Ratelimit_V3_RateLimitResponse.Code
+    private typealias Unit = Envoy_Service_Ratelimit_V3_RateLimitResponse.RateLimit.Unit
+
+    /// Tells callers of the proxy why they are refused.
+    private static let causeField = "Interlock-Cause"
+
+    let decision: DescriptorAnswer
+
+    init(_ decision: DescriptorAnswer) {
+        self.decision = decision
+    }
+
+    func write(to buffer: inout ByteBuffer) {
+        var writer = ProtobufWriter(capacity: 64 + 128 * decision.statuses.count)
+        writer.write(1, Self.code(decision.isOverLimit))
+        // Without Redis, where nothing may pass, nothing is known of what is left.
+        let isKnown = decision.cause != .redis
+        for status in decision.statuses {
+            writer.write(2) { Self.write(status, isKnown: isKnown, to: &$0) }
+        }
+        if decision.isOverLimit {
+            writer.write(3) { header in
+                header.write(1, Self.causeField)
+                header.write(2, decision.cause.rawValue)
+            }
+        }
+        // Callers of the proxy learn of the limit that binds them: one that refuses, else the one with the least left.
+        // If it refuses, they also learn when there is room again.
+        if isKnown, let binding = decision.binding, case .limited(let limit, let window) = binding.bound {
+            let name = Self.name(binding)
+            writer.write(3) { header in
+                header.write(1, "RateLimit")
+                header.write(
+                    2,
+                    text: {
+                        let time = binding.isOverLimit ? binding.retryAfter ?? binding.resetAfter : binding.resetAfter
+                        RateLimitFields.writeCurrent(name, remaining: binding.remaining, time: time, to: &$0)
+                    })
+            }
+            writer.write(3) { header in
+                header.write(1, "RateLimit-Policy")
+                header.write(
+                    2, text: { RateLimitFields.writePolicy(name, limit: limit, window: window.wholeMilliseconds, to: &$0) })
+            }
+        }
+        buffer.writeBytes(writer.bytes)
+    }
+
+    private static func write(_ status: DescriptorStatus, isKnown: Bool, to writer: inout ProtobufWriter) {
+        writer.write(1, code(status.isOverLimit))
+        guard isKnown else { return }
+        switch status.bound {
+        case .none: break
+        case .unlimited: writer.write(3, UInt64(UInt32.max))
+        case .limited(let limit, let window):
+            // Envoy derives caller-visible fields from statuses with a current limit, and uses the one with the least
+            // left.
+            if !status.isShadow {
+                writer.write(2) {
+                    $0.write(1, UInt64(UInt32(clamping: limit)))
+                    $0.write(2, UInt64(Unit(window).rawValue))
+                    $0.write(3, name(status))
+                }
+            }
+            writer.write(3, UInt64(UInt32(clamping: status.remaining)))
+            writer.write(4) {
+                let time = UInt64(max(0, status.resetAfter))
+                $0.write(1, time / 1000)
+                $0.write(2, time % 1000 * 1_000_000)
+            }
+        }
+    }
+
+    private static func code(_ isOverLimit: Bool) -> UInt64 { UInt64((isOverLimit ? Code.overLimit : .ok).rawValue) }
+
+    /// A limit without a rule is one that the request brought.
+    private static func name(_ status: DescriptorStatus) -> String { status.rule.map { $0.rule.name ?? $0.path } ?? "request" }
+}

@@ -1,0 +1,140 @@
+internal import CoreMetrics
+package import EnvoyMessages
+internal import Interlock
+package import InterlockCore
+internal import Logging
+internal import NIOCore
+internal import SidecarSettings
+internal import SidecarTelemetry
+internal import SwiftProtobuf
+
+/// `envoy.service.ratelimit.v3.RateLimitService`: asks the domain that a request names, and answers as Envoy understands it.
+final class RateLimitService {
+    static let name = "envoy.service.ratelimit.v3.RateLimitService"
+    /// Of one request.
+    static let mostDescriptors = 1000
+    /// Between two complaints about domains that are not configured.
+    private static let pause = TimeAmount.minutes(1)
+
+    private let calls: CoordinatorCalls
+    private let logger: Logger
+    private let unknownDomains = Counter(label: "interlock_descriptor_unknown_domains_total")
+    private var nextComplaint = NIODeadline.uptimeNanoseconds(0)
+
+    init(calls: CoordinatorCalls, logger: Logger) {
+        self.calls = calls
+        self.logger = logger
+    }
+
+    func methods(in metrics: PrometheusRegistry) -> [GRPCMethod] {
+        [GRPCMethod("/\(Self.name)/ShouldRateLimit", in: metrics) { [self] in shouldRateLimit($0, $1) }]
+    }
+
+    private func shouldRateLimit(_ call: GRPCCall, _ message: ByteBuffer) {
+        guard let question = RateLimitQuestion(plain: message) ?? Self.question(call, message) else { return }
+        let isKnown = calls.decide(
+            question.domain, question.asks,
+            completion: Completion { _, decision in
+                switch decision {
+                case .decided(let decision): call.answer(RateLimitAnswer(decision))
+                case .failed(let error): call.fail(error.code == .unavailable ? .unavailable : .internal, error.message)
+                }
+                return true
+            })
+        guard !isKnown else { return }
+        // Nothing limits what nobody has configured, as the reference has it.
+        unknownDomains.increment()
+        if call.connection.now >= nextComplaint {
+            nextComplaint = call.connection.now + Self.pause
+            logger.log(.domainUnknown, ["domain": Excerpt(question.domain).description])
+        }
+        let statuses = question.asks.map { _ in DescriptorStatus(isOverLimit: false, bound: .none, rule: nil) }
+        call.answer(RateLimitAnswer(DescriptorAnswer(isOverLimit: false, statuses: statuses)))
+    }
+
+    /// `nil`, and the call has failed: it asks nothing that can be answered.
+    private static func question(_ call: GRPCCall, _ message: ByteBuffer) -> RateLimitQuestion? {
+        // Before they are all decoded.
+        let descriptors = message.countOfProtobufFields(2)
+        guard descriptors <= mostDescriptors else { return refuse(call, descriptors: descriptors) }
+        guard message.countOfProtobufFields(2, 1) <= mostDescriptors * DescriptorEntry.most else {
+            return refuse(call, "a descriptor has at most \(DescriptorEntry.most) entries")
+        }
+        guard let request = call.request(Envoy_Service_Ratelimit_V3_RateLimitRequest.self, message) else { return nil }
+        guard !request.domain.isEmpty else { return refuse(call, "the domain is empty") }
+        guard !request.descriptors.isEmpty else { return refuse(call, descriptors: 0) }
+        var asks: [DescriptorAsk] = []
+        asks.reserveCapacity(request.descriptors.count)
+        for descriptor in request.descriptors {
+            guard descriptor.entries.count <= DescriptorEntry.most else {
+                return refuse(
+                    call, "a descriptor has at most \(DescriptorEntry.most) entries, not \(descriptor.entries.count)")
+            }
+            guard let ask = DescriptorAsk(descriptor, hits: request.hitsAddend) else {
+                return refuse(
+                    call, "hits are at most \(LimitRequest.costs.upperBound), and a limit has a unit of second to year")
+            }
+            asks.append(ask)
+        }
+        return RateLimitQuestion(domain: request.domain, asks: asks)
+    }
+
+    private static func refuse(_ call: GRPCCall, descriptors: Int) -> RateLimitQuestion? {
+        refuse(call, "a request has 1 to \(mostDescriptors) descriptors, not \(descriptors)")
+    }
+
+    private static func refuse(_ call: GRPCCall, _ reason: String) -> RateLimitQuestion? {
+        call.fail(.invalidArgument, reason)
+        return nil
+    }
+}
+
+extension DescriptorAsk {
+    /// `nil`: it asks for more than can be, or for a limit without a unit.
+    package init?(_ descriptor: Envoy_Extensions_Common_Ratelimit_V3_RateLimitDescriptor, hits: UInt32) {
+        let cost = descriptor.hasHitsAddend ? descriptor.hitsAddend.value : UInt64(max(1, hits))
+        guard cost <= UInt64(LimitRequest.costs.upperBound) else { return nil }
+        self.init(
+            entries: descriptor.entries.map { DescriptorEntry(key: $0.key, value: $0.value) },
+            cost: descriptor.isNegativeHits ? -Int64(cost) : Int64(cost))
+        guard descriptor.hasLimit else { return }
+        guard let (window, name) = RateLimitUnit.window(of: descriptor.limit.unit) else { return nil }
+        // Counted apart from what the rule counts, and from other limits: two bounds of one count would be none.
+        let limit = Int64(descriptor.limit.requestsPerUnit)
+        override = Override(limit: limit, window: window, name: "\(limit)-per-\(name)")
+    }
+}
+
+extension RateLimitUnit {
+    /// Returns `nil` if the unit is unknown.
+    static func window(of unit: Envoy_Type_V3_RateLimitUnit) -> (window: Duration, name: String)? {
+        let known: RateLimitUnit? =
+            switch unit {
+            case .second: .second
+            case .minute: .minute
+            case .hour: .hour
+            case .day: .day
+            case .month: .month
+            case .year: .year
+            case .unknown, .UNRECOGNIZED: nil
+            }
+        return known.map { ($0.window, DurationText.shortest($0.window)) }
+    }
+}
+
+extension Envoy_Service_Ratelimit_V3_RateLimitResponse.RateLimit.Unit {
+    /// `unknown`: none of them is as long.
+    init(_ window: Duration) {
+        self =
+            switch RateLimitUnit.allCases.first(where: { $0.window == window }) {
+            case .second: .second
+            case .minute: .minute
+            case .hour: .hour
+            case .day: .day
+            case .week: .week
+            case .month: .month
+            case .year: .year
+            case nil: .unknown
+            }
+    }
+}

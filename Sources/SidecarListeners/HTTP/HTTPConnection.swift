@@ -1,0 +1,547 @@
+internal import DequeModule
+internal import InterlockHTTP
+internal import Logging
+internal import NIOCore
+internal import NIOHTTP1
+internal import NIOHTTP2
+internal import SidecarTelemetry
+
+/// A client's HTTP/1.1 connection, which brings one request after another, or one stream of an HTTP/2 connection, which
+/// brings one request. Takes each request through the gate to its route, and carries out what `HTTPServerStateMachine`
+/// decides. Confined to the coordinator's event loop.
+final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingConnection, HTTPDoorConnection {
+    typealias InboundIn = HTTPServerRequestPart
+    typealias OutboundIn = HTTPServerResponsePart
+    private typealias Machine = HTTPServerStateMachine
+
+    /// An event after which no other request arrives.
+    private enum LastEvent {
+        case inputClosed
+        case error(any Error)
+    }
+
+    /// The delivery of what one read of the channel brought. Flushes wait for its end, so that answers to requests that
+    /// arrived together leave together.
+    private enum Delivery {
+        case none
+        case underWay
+        case flushDue
+    }
+
+    /// How long the client may take to read its answer before the connection closes. Closing with unread bytes of the
+    /// client could destroy the answer, so they are read and dropped meanwhile.
+    private static let linger = TimeAmount.seconds(1)
+    /// The charge for a request that a task answers: it runs on the event loop, outside of the connection's slice.
+    private static let costOfTask = TimeAmount.microseconds(250)
+    private static let littleRead = 4 * 1024
+
+    private let door: HTTPDoorContext
+    private let place: HTTPDoorContext.Place
+    private let turn: ClientTurn
+    /// The HTTP/2 connection that this is a stream of; `nil` for an HTTP/1.1 connection.
+    private let parent: HTTP2Connection?
+    let firstRequestBy: NIODeadline
+    private let fields: FieldBytes
+    let writer: ResponseWriter
+    private let peer = PeerPresence()
+    var context: ChannelHandlerContext?
+    var alarm: LazyAlarm?
+    private var machine: Machine
+    /// The request whose body is awaited.
+    private var request: (call: HTTPCall, match: HTTPRouter.Match)?
+    private var reply: HTTPReply?
+    private var relay: (any HTTPRelay)?
+    /// The parts that wait until the machine takes them.
+    private var waiting: Deque<HTTPServerRequestPart> = []
+    /// The events that wait behind the requests that wait for a slice.
+    private var lastEvents: [LastEvent] = []
+    private var delivery = Delivery.none
+    private var readLength = UnwantedBody.ReadLength.usual
+    /// The caller of the last accepted request; `nil` if there was none, or none needed a key.
+    private var caller: AccessControl.Caller?
+    /// The last authority that was admitted.
+    private var admitted: (authority: String, forwarded: String)?
+    /// The route of the last request, which most clients request again.
+    private var found: (method: HTTPMethod, uri: String, target: HTTPTarget, match: HTTPRouter.Match)?
+
+    /// - Parameter parent: the HTTP/2 connection that this is a stream of; `nil` for an HTTP/1.1 connection.
+    init(
+        door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, parent: HTTP2Connection?,
+        firstRequestBy: NIODeadline
+    ) {
+        self.door = door
+        self.place = place
+        self.turn = turn
+        self.parent = parent
+        fields = FieldBytes(isHTTP2: parent != nil)
+        writer = ResponseWriter(isHTTP2: parent != nil)
+        machine = Machine(parent == nil ? .connection : .stream)
+        self.firstRequestBy = firstRequestBy
+    }
+
+    /// Installs the codec and this handler in a connection's pipeline.
+    static func onConnection(
+        _ channel: any Channel, door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, firstRequestBy: NIODeadline
+    ) throws -> HTTPConnection {
+        let connection = HTTPConnection(door: door, place: place, turn: turn, parent: nil, firstRequestBy: firstRequestBy)
+        let pipeline = channel.pipeline.syncOperations
+        let decoder = HTTPRequestDecoder(
+            leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .drop, limitConfiguration: HTTPDoorContext.limits
+        )
+        try pipeline.addHandlers(
+            TurnGate(turn, .http1, keeping: connection.fields), ByteToMessageHandler(decoder), connection)
+        return connection
+    }
+
+    var date: String { door.date.now() }
+
+    var isTurnAwaited: Bool { machine.isTurnAwaited }
+
+    private var isWritable: Bool { context?.channel.isWritable ?? false }
+
+    private func extend() { alarm?.set(door.now + door.idleTimeout) }
+
+    private func perform(_ action: Machine.Action, _ problem: HTTPProblem? = nil) {
+        switch action {
+        case .none: break
+        case .extend: extend()
+        case .linger: alarm?.set(door.now + Self.linger)
+        case .awaitRequest:
+            (reply, relay) = (nil, nil)
+            extend()
+            takeWaiting()
+        case .dropRest:
+            (request, relay) = (nil, nil)
+            extend()
+            readOn()
+        case .dropWaiting: waiting = []
+        case .finish: finish()
+        case .close: context?.close(promise: nil)
+        // Over TLS, closing one direction would close both.
+        case .closeOutput: if !door.isTLS { context?.close(mode: .output, promise: nil) }
+        case .reset: context?.triggerUserOutboundEvent(HTTP2EndOfStream.Unread(), promise: nil)
+        case .leave:
+            clientHasLeft()
+            perform(machine.close())
+        case .reportDeparture: reply?.clientHasLeft()
+        case .reportWritability: relay?.writabilityChanged(isWritable)
+        case .reportAlarm: relay?.alarm()
+        case .breakRequest: if let problem { reply?.requestIsBroken(problem) }
+        case .refuse:
+            reply = makeReply(to: HTTPRequestHead(version: .http1_1, method: .GET, uri: "/"), nil)
+            if let problem { refuse(problem, hasMore: true) }
+        }
+    }
+
+    /// Closes the connection once everything is written.
+    private func finish() {
+        (request, relay, waiting) = (nil, nil, [])
+        extend()
+        if delivery == .flushDue { delivery = .underWay }
+        guard let context else { return }
+        if parent == nil {
+            let written = context.eventLoop.makePromise(of: Void.self)
+            written.futureResult.assumeIsolated().whenComplete { [self] _ in outputIsOut() }
+            writer.write(.body(.byteBuffer(ByteBuffer())), to: context, promise: written)
+            writer.flush(context)
+        } else {
+            // Nothing can be written after the end of a stream.
+            writer.flush(context)
+            outputIsOut()
+        }
+        readOn()
+    }
+
+    private func outputIsOut() {
+        perform(.linger)
+        perform(machine.outputIsOut())
+    }
+
+    // MARK: Channel
+
+    func hasEnded() {
+        machine.close()
+        (request, waiting, lastEvents) = (nil, [], [])
+        peer.departure.happen()
+        let reply = reply
+        (self.reply, relay) = (nil, nil)
+        reply?.connectionHasEnded()
+        if let parent { parent.ended(self) } else { door.disconnected(self) }
+    }
+
+    /// Records that the network reports the client as unreachable.
+    func fallSilent() { peer.fallSilent() }
+
+    func read(context: ChannelHandlerContext) {
+        machine.readRequested()
+        readOn()
+    }
+
+    private func readOn() { if machine.takeRead(isWritable: isWritable) == .proceed { context?.read() } }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        if delivery == .none { delivery = .underWay }
+        let part = fields.decoded(unwrapInboundIn(data))
+        let action = machine.arrived(part.kind, isWritable: isWritable, mayBegin: turn.mayBeginWork)
+        guard action != .take else { return take(part) }
+        waiting.append(part)
+        if action == .waitForTurn { awaitTurn() }
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        let isFlushDue = delivery == .flushDue
+        delivery = .none
+        allReceived()
+        if isFlushDue { flush() }
+        context.fireChannelReadComplete()
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        let isWritable = isWritable
+        reply?.writabilityChanged(isWritable)
+        perform(machine.writabilityChanged(isWritable))
+        context.fireChannelWritabilityChanged()
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case ChannelEvent.inputClosed = event { handle(.inputClosed) }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        // The decoder reads nothing after an error.
+        fields.end()
+        // The client has its answer. Only a little of what follows is read.
+        if case ByteToMessageDecoderError.dataReceivedInErrorState(_, let bytes) = error {
+            return drop(machine.drop(bytes.readableBytes))
+        }
+        if PeerLiveness.isSilence(error) { fallSilent() }
+        handle(.error(error))
+    }
+
+    /// Requests that arrived before the client left, or before an error, are answered first.
+    private func handle(_ event: LastEvent) {
+        guard !isTurnAwaited else { return lastEvents.append(event) }
+        switch event {
+        case .inputClosed: clientHasLeft()
+        case .error(let error):
+            let isMistake = parent == nil ? error is HTTPParserError : !(error is NIOHTTP2Errors.StreamClosed)
+            let failure = machine.failed(isMistake ? .malformed : .disconnection)
+            perform(failure, HTTPProblem(malformed: error, HTTPDoorContext.limits))
+        }
+    }
+
+    private func clientHasLeft() {
+        guard context != nil else { return }
+        peer.departure.happen()
+        perform(machine.clientLeft())
+    }
+
+    func timeIsOver() { perform(machine.timedOut()) }
+
+    func goDown() {
+        let action = machine.goDown(isWritable: isWritable)
+        perform(action)
+        if action == .finish { perform(.linger) }
+    }
+
+    func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool) {
+        guard context != nil, let caller, isRemoved(caller) else { return }
+        let action = machine.callerRemoved()
+        if action != .none { peer.departure.happen() }
+        perform(action, .keyIsRemoved)
+    }
+
+    // MARK: Requests
+
+    private func take(_ part: HTTPServerRequestPart) {
+        switch (machine.take(part.kind), part) {
+        case (.begin, .head(let head)): begin(head)
+        case (.choose, _):
+            chooseReceiver(hasBody: part.kind != .end)
+            take(part)
+        case (.collect, .body(let bytes)): collect(bytes)
+        case (.carryOut, _): carryOut()
+        case (.relay, .body(let bytes)): relay?.received(bytes)
+        case (.relayEnd, .end(let trailers)):
+            relay?.receivedEnd(trailers)
+            perform(machine.advance())
+        case (.drop(let action), _): drop(action)
+        case (.begin, _), (.collect, _), (.relay, _), (.relayEnd, _): break
+        }
+    }
+
+    private func drop(_ action: Machine.Action) {
+        setReadLength()
+        perform(action)
+    }
+
+    /// Only a little of an unwanted body is read from the socket at a time.
+    private func setReadLength() {
+        let length = machine.unwanted.readLength
+        guard length != readLength else { return }
+        readLength = length
+        let allocator: any RecvByteBufferAllocator =
+            length == .little ? FixedSizeRecvByteBufferAllocator(capacity: Self.littleRead) : AdaptiveRecvByteBufferAllocator()
+        try? context?.channel.syncOptions?.setOption(.recvAllocator, value: allocator)
+    }
+
+    private func takeWaiting() { if machine.beginTaking() == .proceed { takeOn() } }
+
+    private func takeOn() {
+        while let part = nextWaiting() { take(part) }
+        if delivery == .none { allReceived() }
+        readOn()
+    }
+
+    private func nextWaiting() -> HTTPServerRequestPart? {
+        let action = machine.nextWaiting(waiting.first?.kind, isWritable: isWritable, mayGoOn: turn.mayGoOn)
+        if action == .waitForTurn { awaitTurn() }
+        return action == .take ? waiting.popFirst() : nil
+    }
+
+    /// Takes the next request in a later slice.
+    private func awaitTurn() {
+        turn.later { [self] in
+            machine.turnCame()
+            takeOn()
+            guard !isTurnAwaited else { return }
+            let events = lastEvents
+            lastEvents = []
+            for event in events { handle(event) }
+            parent?.turnIsOver()
+        }
+    }
+
+    /// Everything that has arrived so far was taken.
+    private func allReceived() {
+        if machine.isReceiverAwaited { chooseReceiver(hasBody: true) }
+        relay?.receivedAllThereIs()
+    }
+
+    private func makeReply(to head: HTTPRequestHead, _ match: HTTPRouter.Match?, _ span: Span? = nil) -> HTTPReply? {
+        context.map { context in
+            HTTPReply(
+                to: head, of: self, context: context, counters: match?.counters, path: match?.route.path ?? "", span: span,
+                logger: door.logger)
+        }
+    }
+
+    private func begin(_ head: HTTPRequestHead) {
+        extend()
+        let announced = parent.flatMap { _ in head.headers.first(name: "Content-Length").flatMap { Int($0) } }
+        machine.begin(succession(of: head), announced: announced)
+        setReadLength()
+        do throws(HTTPProblem) {
+            let (target, match, forwarded) = try find(head)
+            do throws(HTTPProblem) {
+                try accept(head, target, match, forwarded: forwarded)
+            } catch {
+                guard error.code != .unauthenticated else { throw error }
+                dropRest()
+                reply = reply ?? makeReply(to: head, match)
+                reply?.fail(error)
+            }
+        } catch {
+            dropRest()
+            reply = makeReply(to: head, nil)
+            if error.code == .unauthenticated, HTTPGate.showsKey(head.headers) {
+                door.refusedLogins.refused(from: context?.channel.remoteAddress)
+            }
+            refuse(error, hasMore: HTTPGate.hasBody(head))
+        }
+    }
+
+    private func succession(of head: HTTPRequestHead) -> Machine.Succession {
+        if parent == nil {
+            if HTTPGate.asksForUpgrade(head) { return .otherProtocol }
+            guard place == .ordinary, head.isKeepAlive, head.version != .http1_0 else { return .last }
+        }
+        return HTTPCall.awaitsContinue(head) ? .afterContinue : .another
+    }
+
+    /// - Returns: the request's target and route, and its client as an element of `Forwarded`.
+    private func find(_ head: HTTPRequestHead) throws(HTTPProblem) -> (HTTPTarget, HTTPRouter.Match, forwarded: String) {
+        if parent != nil { try HTTPGate.refuseUnclear(head) } else { try HTTPGate.refuseUnknownCoding(head.headers) }
+        let uri = try HTTPTarget.uri(of: head)
+        let known = found.flatMap { $0.uri == uri && $0.method == head.method ? $0 : nil }
+        let target = known?.target ?? HTTPTarget(uri)
+        let forwarded = try admit(head, target)
+        let match: HTTPRouter.Match
+        if let known {
+            match = known.match
+        } else {
+            match = try door.router.match(method: head.method, path: target.path)
+            found = (head.method, uri, target, match)
+        }
+        guard place == .ordinary || match.route.isServedWhenFull else { throw HTTPProblem.doorIsFull }
+        return (target, match, forwarded)
+    }
+
+    private func accept(
+        _ head: HTTPRequestHead, _ target: HTTPTarget, _ match: HTTPRouter.Match, forwarded: String
+    ) throws(HTTPProblem) {
+        let caller = try door.gate.admit(head.headers, to: match.route.admission)
+        turn.party = caller.party
+        note(match.route.admission == .anyone ? nil : caller)
+        let span = match.route.isTraced ? door.tracer?.begin(head, target, match.route) : nil
+        let call = HTTPCall(
+            .init(
+                head: head, target: target, parameters: match.parameters, caller: caller, access: door.gate.access,
+                peer: peer, shutdown: door.shutdown, forwarded: forwarded,
+                span: span.flatMap { span in context.map { NIOLoopBound(span, eventLoop: $0.eventLoop) } }))
+        reply = makeReply(to: head, match, span)
+        request = (call, match)
+        if case .relay = match.route.handler { return }
+        let length = call.header("Content-Length").flatMap { Int($0) } ?? 0
+        guard length <= HTTPBounds.body else { throw HTTPCall.tooLarge }
+        if call.awaitsContinue { reply?.writeContinue() }
+    }
+
+    /// Notes that a request was accepted.
+    private func note(_ caller: AccessControl.Caller?) {
+        if let caller { self.caller = caller }
+        if let parent { parent.admitted(caller) } else { door.admitted(self, caller) }
+    }
+
+    /// - Returns: the client, as an element of `Forwarded`.
+    private func admit(_ head: HTTPRequestHead, _ target: HTTPTarget) throws(HTTPProblem) -> String {
+        let authority = try HTTPGate.authority(of: head, target)
+        if let admitted, admitted.authority == authority {
+            try HTTPGate.refuseForeignPages(head.headers, authority: authority)
+            return admitted.forwarded
+        }
+        try door.gate.refuseForeign(head.headers, authority: authority)
+        let forwarded = Forwarded.element(
+            for: context?.channel.remoteAddress?.ipAddress, host: authority, isTLS: door.isTLS)
+        admitted = (authority, forwarded)
+        return forwarded
+    }
+
+    /// Refuses a request that has no route.
+    private func refuse(_ problem: HTTPProblem, hasMore: Bool) {
+        door.router.refusals.count(problem.code)
+        door.logger.log(.httpRefused, ["code": problem.code.rawValue])
+        var answer = HTTPAnswer(problem)
+        answer.endsConnection = hasMore
+        reply?(answer)
+    }
+
+    private func dropRest() {
+        request = nil
+        machine.receives(.nobody)
+    }
+
+    private func chooseReceiver(hasBody: Bool) {
+        if !hasBody { machine.continued() }
+        guard let (call, match) = request, let reply else { return dropRest() }
+        guard case .relay(let make) = match.route.handler else { return machine.receives(.collector) }
+        request = nil
+        do {
+            let relay = try make(call, hasBody, reply)
+            self.relay = relay
+            machine.receives(.relay, hasBody ? .held : .wanted)
+            relay.start()
+        } catch {
+            dropRest()
+            reply.fail(error)
+        }
+    }
+
+    private func collect(_ part: ByteBuffer) {
+        let length = request?.call.body.readableBytes ?? 0
+        guard length + part.readableBytes <= HTTPBounds.body else {
+            dropRest()
+            reply?.fail(HTTPCall.tooLarge)
+            return
+        }
+        extend()
+        // Most bodies arrive in one piece, which is not copied.
+        if length == 0 { request?.call.body = part } else { request?.call.body.writeImmutableBuffer(part) }
+    }
+
+    private func carryOut() {
+        alarm?.clear()
+        guard let (call, match) = request, let reply, let eventLoop = context?.eventLoop else { return }
+        request = nil
+        switch match.route.handler {
+        case .reply(let answer):
+            do {
+                try answer(call, reply)
+            } catch {
+                reply.fail(error)
+            }
+        case .answer(let answer):
+            turn.charge(Self.costOfTask)
+            let reply = NIOLoopBound(reply, eventLoop: eventLoop)
+            Task {
+                do {
+                    let answer = try await answer(call)
+                    eventLoop.execute { reply.value(answer) }
+                } catch {
+                    eventLoop.execute { reply.value.fail(error) }
+                }
+            }
+        case .relay: break
+        }
+    }
+
+    // MARK: Answers
+
+    func answerBegins() -> Bool { machine.answerBegins() == .another }
+
+    func bodyIsAskedFor() { machine.continued() }
+
+    var isWrittenAwaited: Bool { machine.isWrittenAwaited }
+
+    func answered(endsConnection: Bool) {
+        machine.answerCompleted(endsConnection: endsConnection)
+        if parent == nil { flushAfterRead() }
+        perform(machine.advance())
+        // The end of a stream's answer leaves with what `advance` writes.
+        if parent != nil { flushAfterRead() }
+    }
+
+    private func flushAfterRead() {
+        if delivery == .none { flush() } else { delivery = .flushDue }
+    }
+
+    private func flush() { if let context { writer.flush(context) } }
+
+    func answerIsWritten() {
+        perform(.linger)
+        perform(machine.answerWritten())
+    }
+
+    func breakOff() { perform(machine.close()) }
+
+    func handOver(to handler: any ChannelHandler) throws {
+        guard let context, machine.handOver() == .proceed else { throw ChannelError.ioOnClosedChannel }
+        (reply, relay, waiting) = (nil, nil, [])
+        alarm?.clear()
+        let pipeline = context.pipeline.syncOperations
+        let decoder = try pipeline.context(handlerType: ByteToMessageHandler<HTTPRequestDecoder>.self)
+        fields.end()
+        try pipeline.addHandler(handler, position: .before(self))
+        // Bytes that arrived after the request are forwarded to the new handler.
+        pipeline.removeHandler(context: decoder, promise: nil)
+        readOn()
+    }
+
+    func read(_ isWanted: Bool) {
+        machine.demand(isWanted ? .wanted : .held)
+        readOn()
+    }
+
+    func setAlarm(_ deadline: NIODeadline) { alarm?.set(deadline) }
+}
+
+extension HTTPServerRequestPart {
+    fileprivate var kind: HTTPServerStateMachine.Part {
+        switch self {
+        case .head: .head
+        case .body(let bytes): .body(bytes.readableBytes)
+        case .end: .end
+        }
+    }
+}

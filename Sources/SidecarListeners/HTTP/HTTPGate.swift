@@ -1,0 +1,162 @@
+internal import Interlock
+import InterlockCore
+internal import InterlockHTTP
+internal import NIOCore
+internal import NIOHTTP1
+internal import SidecarSettings
+
+/// Decides which requests are admitted: by the name of the host, by the origin of a browser's request, and by API key.
+///
+/// A web page can make a browser on this host send requests here, even under a name of its own that resolves to
+/// 127.0.0.1 (DNS rebinding). So both the name and the page must belong to this host. Browsers report the origin of a
+/// request only at loopback addresses and names, so without keys no other host is served unless `listen.hosts` names
+/// it.
+package struct HTTPGate: Sendable {
+    let access: AccessControl
+    /// `listen.hosts`, in lower case.
+    private let hosts: Set<String>
+    /// The names of this host, in lower case.
+    private let ownNames: Set<String>
+
+    package init(access: AccessControl, hosts: [String]) {
+        self.access = access
+        self.hosts = Set(hosts.map { $0.lowercased() })
+        let name = InterlockConfiguration.hostName.lowercased()
+        ownNames = [name, String(name.prefix { $0 != "." })]
+    }
+
+    /// Refuses what the HTTP/1.1 decoder refuses and the HTTP/2 decoder accepts.
+    static func refuseUnclear(_ head: HTTPRequestHead) throws(HTTPProblem) {
+        if case .RAW(let method) = head.method, !HTTPToken.isValid(method) {
+            throw HTTPProblem(.invalid, "the method is not a token of letters, digits and the like (RFC 9110, section 9.1)")
+        }
+        guard head.headers.hasClearLength else {
+            throw HTTPProblem(.invalid, "Content-Length is not one number of digits")
+        }
+        let most = HTTPDoorContext.limits.maxHeaderFieldCount
+        guard head.headers.count <= most else {
+            throw HTTPProblem(.fieldsTooLarge, "the request has more than \(most) header fields")
+        }
+    }
+
+    /// Refuses a body whose transfer coding the decoder would drop (RFC 9112, section 6.1).
+    static func refuseUnknownCoding(_ fields: HTTPHeaders) throws(HTTPProblem) {
+        guard let coding = fields.unknownTransferCoding else { return }
+        throw HTTPProblem(
+            .notImplemented, "the transfer coding \"\(Excerpt(coding))\" is not supported; send the body as it is, or in chunks")
+    }
+
+    /// Returns the authority that a request is addressed to.
+    /// - Throws: if the request names no authority, or more than one.
+    static func authority(of head: HTTPRequestHead, _ target: HTTPTarget) throws(HTTPProblem) -> String {
+        var found: String?
+        for (name, value) in head.headers where name.utf8.count == 4 && name.lowercased() == "host" {
+            guard found == nil else { throw HTTPProblem(.invalid, "the request has more than one Host; send one") }
+            found = value
+        }
+        guard let authority = target.authority.map({ String($0) }) ?? found else { throw notServed }
+        return authority
+    }
+
+    private static let notServed = HTTPProblem(
+        .misdirected, "the Host must be an IP address, localhost, this host's name, or one of listen.hosts in the configuration")
+    private static let notLoopback = HTTPProblem(
+        .misdirected,
+        "without auth.keys the Host must be localhost, a loopback address such as 127.0.0.1, or one of listen.hosts in the configuration"
+    )
+
+    /// Refuses requests that a web page elsewhere could have sent.
+    func refuseForeign(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
+        let requiresKey = access.requiresKey
+        guard let host = Self.host(of: authority), isServed(host, requiresKey) else {
+            throw requiresKey ? Self.notServed : Self.notLoopback
+        }
+        try Self.refuseForeignPages(fields, authority: authority)
+    }
+
+    /// Refuses requests of web pages elsewhere, once the authority is known to be served.
+    static func refuseForeignPages(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
+        if let origin = fields.first(name: "Origin"), !isSame(origin: origin, authority: authority) {
+            throw HTTPProblem(.foreignOrigin, "the Origin is not this host; web pages elsewhere may not call the sidecar")
+        }
+        if let site = fields.first(name: "Sec-Fetch-Site")?.lowercased(), site != "same-origin", site != "none" {
+            throw HTTPProblem(.foreignOrigin, "Sec-Fetch-Site says the request comes from a web page elsewhere")
+        }
+    }
+
+    /// Checks that a route admits the caller.
+    /// - Returns: the caller.
+    func admit(_ fields: HTTPHeaders, to admission: HTTPRoute.Admission) throws(HTTPProblem) -> AccessControl.Caller {
+        switch admission {
+        case .anyone:
+            return .anonymous(.use)
+        case .keyHolder where !access.requiresKey:
+            throw HTTPProblem.notAuthenticated("this route needs an API key, and none is configured: see auth.keys")
+        case .upstreamCaller:
+            let key = fields.first(name: "X-Api-Key")
+            guard let caller = access.anonymous ?? key.flatMap({ access.caller(key: $0) }) else {
+                throw HTTPProblem.notAuthenticated(
+                    "show an API key as X-Api-Key: KEY; Authorization is passed on to the service and not looked at")
+            }
+            return caller
+        case .role, .keyHolder:
+            guard let caller = access.anonymous ?? Self.key(of: fields).flatMap({ access.caller(key: $0) }) else {
+                throw HTTPProblem.notAuthenticated
+            }
+            if admission == .role(.admin), caller.role != .admin {
+                throw HTTPProblem(.forbidden, "this needs a key with the role admin; \"\(caller.name)\" has the role use")
+            }
+            return caller
+        }
+    }
+
+    private func isServed(_ host: String, _ requiresKey: Bool) -> Bool {
+        if hosts.contains(host) || SocketEndpoint(host: host, port: 0).isLoopback { return true }
+        return requiresKey && (ownNames.contains(host) || (try? SocketAddress(ipAddress: host, port: 0)) != nil)
+    }
+
+    /// Returns whether the request asks for another protocol: the decoder stops after it, even if the protocol stays
+    /// the same.
+    static func asksForUpgrade(_ head: HTTPRequestHead) -> Bool {
+        head.method == .CONNECT || head.headers.contains(name: "Upgrade")
+    }
+
+    static func hasBody(_ head: HTTPRequestHead) -> Bool {
+        head.headers.contains(name: "Transfer-Encoding")
+            || (head.headers.first(name: "Content-Length").flatMap { Int($0) } ?? 0) > 0
+    }
+
+    /// Returns whether a request shows a key, valid or not.
+    static func showsKey(_ fields: HTTPHeaders) -> Bool { key(of: fields) != nil }
+
+    private static func key(of fields: HTTPHeaders) -> String? {
+        key(apiKey: fields.first(name: "X-Api-Key"), authorization: fields.first(name: "Authorization"))
+    }
+
+    /// Returns the key that one of these fields shows.
+    static func key(apiKey: String?, authorization: String?) -> String? {
+        if let apiKey { return apiKey }
+        guard let authorization else { return nil }
+        let words = authorization.split(separator: " ", maxSplits: 1, omittingEmptySubsequences: true)
+        guard words.count == 2, words[0].lowercased() == "bearer" else { return nil }
+        return String(words[1].drop { $0 == " " })
+    }
+
+    /// Returns the host of `host:port`, in lower case, without brackets and without a trailing dot.
+    static func host(of authority: String) -> String? {
+        let authority = authority.lowercased()
+        if authority.hasPrefix("[") {
+            guard let end = authority.firstIndex(of: "]") else { return nil }
+            return String(authority[authority.index(after: authority.startIndex)..<end])
+        }
+        let parts = authority.split(separator: ":", omittingEmptySubsequences: false)
+        guard parts.count <= 2, let host = parts.first, !host.isEmpty else { return nil }
+        return String(host.hasSuffix(".") ? host.dropLast() : host)
+    }
+
+    /// Returns whether a page of this origin was served under this authority.
+    private static func isSame(origin: String, authority: String) -> Bool {
+        guard let scheme = origin.firstRange(of: "://") else { return false }
+        return origin[scheme.upperBound...].lowercased() == authority.lowercased()
+    }
+}

@@ -1,0 +1,88 @@
+internal import NIOHTTP1
+internal import SidecarSettings
+package import SidecarTelemetry
+
+/// Finds the route of a request. A path segment is percent-decoded once, after the path was split: `%2F` is a slash
+/// within a name, so that every API can address the same locks.
+package struct HTTPRouter: Sendable {
+    struct Match: Sendable {
+        let route: HTTPRoute
+        let parameters: [(name: String, value: String)]
+        let counters: HTTPRouteCounters
+    }
+
+    private struct Path: Sendable {
+        let segments: [Segment]
+        let hasTail: Bool
+        var routes: [(route: HTTPRoute, counters: HTTPRouteCounters)]
+    }
+
+    private enum Segment: Sendable, Equatable {
+        case literal(String)
+        case variable(String)
+    }
+
+    /// The counters of requests that were refused before they reached a route.
+    let refusals: HTTPRefusalCounters
+    private let paths: [Path]
+
+    package init(routes: [HTTPRoute], metrics: PrometheusRegistry) {
+        refusals = HTTPRefusalCounters(in: metrics)
+        var paths: [Path] = []
+        for route in routes {
+            let entry = (route, HTTPRouteCounters(route, in: metrics))
+            let segments = Self.split(route.path[...]).map(Self.segment)
+            if let known = paths.firstIndex(where: { $0.segments == segments }) {
+                paths[known].routes.append(entry)
+            } else {
+                paths.append(Path(segments: segments, hasTail: route.hasTail, routes: [entry]))
+            }
+        }
+        // Paths with a tail are checked first, because a busy sidecar receives most of its requests there.
+        self.paths = paths.filter(\.hasTail) + paths.filter { !$0.hasTail }
+    }
+
+    /// Returns the route for a method and a path. O(n) in paths.
+    /// - Throws: if there is no such path, if the path does not allow the method, or if a segment is not
+    ///   percent-encoded UTF-8.
+    func match(method: HTTPMethod, path: Substring) throws(HTTPProblem) -> Match {
+        let parts = Self.split(path)
+        for candidate in paths {
+            guard let parameters = try Self.parameters(of: candidate, in: parts) else { continue }
+            let entry =
+                candidate.routes.first { $0.route.method == method || $0.route.method == nil }
+                ?? candidate.routes.first { method == .HEAD && $0.route.answersHead }
+            guard let entry else { throw HTTPProblem.methodNotAllowed(method, allowed: Self.methods(of: candidate)) }
+            return Match(route: entry.route, parameters: parameters, counters: entry.counters)
+        }
+        throw HTTPProblem.noSuchPath
+    }
+
+    private static func methods(of path: Path) -> [String] {
+        path.routes.flatMap { entry in
+            [entry.route.method?.rawValue, entry.route.answersHead ? "HEAD" : nil].compactMap(\.self)
+        }
+    }
+
+    private static func parameters(of path: Path, in parts: [Substring]) throws(HTTPProblem) -> [(name: String, value: String)]? {
+        let segments = path.hasTail ? path.segments.dropLast() : path.segments[...]
+        guard path.hasTail ? parts.count >= segments.count : parts.count == segments.count else { return nil }
+        for case (.literal(let text), let part) in zip(segments, parts) where text != part { return nil }
+        var parameters: [(name: String, value: String)] = []
+        for case (.variable(let name), let part) in zip(segments, parts) {
+            guard let decoded = PercentEncoding.decode(part) else {
+                throw HTTPProblem(.invalid, "the path segment {\(name)} is not percent-encoded UTF-8")
+            }
+            parameters.append((name, decoded))
+        }
+        return parameters
+    }
+
+    private static func split(_ path: Substring) -> [Substring] {
+        path.dropFirst().split(separator: "/", omittingEmptySubsequences: false)
+    }
+
+    private static func segment(_ text: Substring) -> Segment {
+        text.hasPrefix("{") ? .variable(String(text.dropFirst().dropLast())) : .literal(String(text))
+    }
+}

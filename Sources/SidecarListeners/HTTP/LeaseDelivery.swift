@@ -1,0 +1,74 @@
+internal import Interlock
+internal import InterlockCore
+internal import NIOHTTP1
+internal import SidecarTelemetry
+
+/// Acquires locks for a client that may leave before it gets the answer. The locks are then released.
+///
+/// Once granted to an owner that the client has chosen, a lease is not released, because a retry may hold the same
+/// lease.
+struct LeaseDelivery: Sendable {
+    let coordinator: Coordinator
+
+    /// Acquires one lock, or several together. Call this on the event loop.
+    /// - Parameters:
+    ///   - span: the span of the request; `nil` if the request is not traced.
+    ///   - granted: answers with the leases, in the order of the request. Returns `false` if the client has left; the
+    ///     coordinator then releases the leases.
+    func acquire(_ body: LockBody, _ reply: HTTPReply, for span: Span?, granted: @escaping ([Lease]) -> Bool) {
+        guard let others = body.others else { return acquire(body.request, reply, for: span) { granted([$0]) } }
+        let calls = coordinator.callsOnEventLoop()
+        let trace = span.map { StepTrace(.acquire, body.request.name.text, wait: body.request.wait, of: $0, calls: calls) }
+        let request = JointLockRequest(names: [body.request.name] + others, template: body.request)
+        let pending = calls.acquireLocks(
+            request,
+            completion: Completion { _, answer in
+                trace?.answered(answer)
+                return switch answer {
+                case .granted(let leases): reply.isAwaited && granted(leases)
+                case .held: reply.fail(HTTPProblem.held(oneOf: others.count + 1))
+                case .failed(let error): reply.fail(error)
+                }
+            })
+        reply.cancelsWhenLeft(pending, calls)
+    }
+
+    /// - Parameter ended: called once, whatever the outcome.
+    func acquire(
+        _ request: LockRequest, _ reply: HTTPReply, for span: Span?, ended: @escaping () -> Void = {},
+        granted: @escaping (Lease) -> Bool
+    ) {
+        let calls = coordinator.callsOnEventLoop()
+        let trace = span.map { StepTrace(.acquire, request.name.text, wait: request.wait, of: $0, calls: calls) }
+        let pending = calls.acquireLock(
+            request,
+            completion: Completion { _, answer in
+                defer { ended() }
+                trace?.answered(answer)
+                return switch answer {
+                case .granted(let lease): reply.isAwaited && granted(lease)
+                case .held: reply.fail(HTTPProblem.held(request.name))
+                case .failed(let error): reply.fail(error)
+                }
+            })
+        reply.cancelsWhenLeft(pending, calls, then: ended)
+    }
+
+    /// Returns the answer that contains the leases, which are given back if the answer cannot be delivered.
+    func answer(_ members: KeyValuePairs<String, JSONValue>, with leases: [Lease], of owner: String?) -> HTTPAnswer {
+        var answer = HTTPAnswer.object(members, .created)
+        answer.ifUndelivered = { giveBack(leases, of: owner) }
+        return answer
+    }
+
+    /// Releases leases that their client has not received, unless it chose the owner. Call this on the event loop.
+    func giveBack(_ leases: [Lease], of owner: String?) {
+        guard owner == nil else { return }
+        let calls = coordinator.callsOnEventLoop()
+        for lease in leases {
+            guard let name = try? ResourceName(lease.name) else { continue }
+            // A lease that cannot be released now lapses by itself.
+            calls.releaseLock(name, token: lease.token, completion: Completion { _, _ in true })
+        }
+    }
+}

@@ -1,0 +1,136 @@
+internal import Interlock
+internal import InterlockCore
+internal import NIOHTTP1
+internal import SidecarTelemetry
+
+/// Rate limits: takes from them, and shows their state.
+struct LimitRoutes {
+    let coordinator: Coordinator
+
+    var routes: [HTTPRoute] {
+        [
+            HTTPRoute(.POST, "/v1/limits/{service}/take", reply: take),
+            HTTPRoute(.GET, "/v1/limits/{service}", answer: peek),
+        ]
+    }
+
+    private func take(_ call: HTTPCall, _ reply: HTTPReply) throws {
+        let service = try call.name("service").text
+        let body = try CallBody(try call.fields(CallBody.fields))
+        let calls = coordinator.callsOnEventLoop()
+        let reference = try calls.service(service).get()
+        let trace = call.span.map { StepTrace(.take, service, wait: body.wait, of: $0, calls: calls) }
+        let completion = Self.completion(reply, calls, service: service, subject: body.subject)
+        let pending = calls.take(
+            reference, cost: body.cost, subject: body.subject, waitMilliseconds: body.wait,
+            now: calls.now(), completion: trace.map { completion.told(to: $0.answered) } ?? completion)
+        reply.cancelsWhenLeft(pending, calls)
+    }
+
+    /// Returns a completion that answers a take with what remains, or with a problem if the take is refused.
+    /// - Parameter mayWait: whether the request could have asked for a wait.
+    static func completion(
+        _ reply: HTTPReply, _ calls: CoordinatorCalls, service: String, subject: String?, mayWait: Bool = true
+    ) -> Completion<TakeAnswer> {
+        Completion { _, answer in
+            switch answer {
+            case .decided(let decision), .decidedAlike(let decision, _, _):
+                let limits = calls.definition(ofService: service)?.limits ?? []
+                return reply.answer {
+                    try Self.answer(
+                        decision, limits, service: service, subject: subject, refusalIsProblem: true, mayWait: mayWait)
+                }
+            case .failed(let error): return reply.fail(error)
+            }
+        }
+    }
+
+    private func peek(_ call: HTTPCall) async throws -> HTTPAnswer {
+        let service = try call.name("service").text
+        let subject = try call.query("subject").text("subject").map { try ResourceName($0, what: "subject").text }
+        let standings = try await coordinator.listLimits(service: service, subject: subject)
+        let limits = await coordinator.definition(ofService: service)?.limits ?? []
+        // Without a limit that binds, `peek` gives the reason.
+        guard let binding = LimitStanding.binding(of: standings) else {
+            let decision = try await coordinator.peek(service: service, subject: subject)
+            return try Self.answer(decision, limits, service: service, subject: subject, refusalIsProblem: false)
+        }
+        return try Self.answer(
+            binding.answer, limits, standings: standings, service: service, subject: subject, refusalIsProblem: false)
+    }
+
+    /// - Throws: `HTTPProblem` for a refusal if `refusalIsProblem` is `true`.
+    private static func answer(
+        _ decision: LimitAnswer, _ limits: [LimitDefinition], standings: [LimitStanding]? = nil, service: String,
+        subject: String?, refusalIsProblem: Bool, mayWait: Bool = true
+    ) throws -> HTTPAnswer {
+        let fields = RateLimitFields(decision, limits: limits, hasSubject: subject != nil)
+        guard !decision.isTaken, refusalIsProblem else {
+            var answer =
+                if let standings {
+                    try HTTPAnswer.json(
+                        decision.object.merging(["limits": .list(standings.map { .object($0.members) })]) { own, _ in own })
+                } else {
+                    HTTPAnswer.object(decision.members)
+                }
+            fields.add(to: &answer.headers)
+            return answer
+        }
+        throw HTTPProblem.limited(decision, fields, service: service, mayWait: mayWait)
+    }
+}
+
+extension HTTPReply {
+    /// Cancels a waiting call when its client leaves.
+    func cancelsWhenLeft(_ pending: PendingCall?, _ calls: CoordinatorCalls, then ended: @escaping () -> Void = {}) {
+        guard let pending, isAwaited else { return }
+        whenLeft { [self] in
+            calls.cancel(pending)
+            ended()
+            fail(HTTPProblem.clientHasLeft)
+        }
+    }
+}
+
+/// The body of a request to a service's limits, or for a permit.
+package struct CallBody: Sendable {
+    package static let fields = ["cost", "subject", "wait_ms"]
+
+    package var cost: Int64
+    package var subject: String?
+    /// The longest wait, in milliseconds.
+    package var wait: Int64
+
+    package init(_ fields: JSONFields) throws {
+        cost = try fields.integer("cost", in: LimitRequest.costs) ?? 1
+        subject = try fields.name("subject")
+        wait = try fields.integer("wait_ms", in: HTTPBounds.milliseconds) ?? 0
+    }
+}
+
+extension HTTPProblem {
+    /// - Parameter retryAfter: in milliseconds.
+    static func limited(service: String, retryAfter: Int64, mayWait: Bool = true) -> HTTPProblem {
+        let wait = mayWait ? ", or wait with wait_ms" : ""
+        var problem = HTTPProblem(
+            .limited, "a limit of the service \"\(service)\" is reached; try again in \(retryAfter) ms\(wait)")
+        problem.retry(after: retryAfter)
+        return problem
+    }
+
+    /// Returns a problem with everything known about the limit that binds.
+    static func limited(_ decision: LimitAnswer, _ fields: RateLimitFields, service: String, mayWait: Bool) -> HTTPProblem {
+        var problem = limited(service: service, retryAfter: decision.reportedRetryAfter, mayWait: mayWait)
+        problem.members.merge(decision.object) { known, _ in known }
+        fields.add(to: &problem.headers)
+        return problem
+    }
+
+    /// Sets the time to wait before a retry, in whole seconds rounded up. Omits `Retry-After` if the time is negative,
+    /// which means unknown.
+    mutating func retry(after milliseconds: Int64) {
+        members["retry_after_ms"] = .integer(milliseconds)
+        guard milliseconds >= 0 else { return }
+        headers.replaceOrAdd(name: "Retry-After", value: "\(max(1, RateLimitFields.seconds(milliseconds)))")
+    }
+}

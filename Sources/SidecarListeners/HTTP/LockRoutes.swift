@@ -1,0 +1,168 @@
+package import Interlock
+package import InterlockCore
+internal import NIOCore
+internal import NIOHTTP1
+internal import SidecarSettings
+
+/// Leased locks: acquire, renew, release, inspect, break.
+struct LockRoutes {
+    let coordinator: Coordinator
+
+    /// The largest `count` of a page with details of its locks.
+    private static let mostDetailed: Int64 = 200
+
+    var routes: [HTTPRoute] {
+        [
+            HTTPRoute(.GET, "/v1/locks", answer: list),
+            HTTPRoute(.POST, "/v1/locks/{name}", reply: acquire),
+            HTTPRoute(.GET, "/v1/locks/{name}", answer: inspect),
+            HTTPRoute(.DELETE, "/v1/locks/{name}", reply: release),
+            HTTPRoute(.POST, "/v1/locks/{name}/renew", reply: renew),
+            HTTPRoute(.POST, "/v1/locks/{name}/break", for: .role(.admin), answer: breakLock),
+            HTTPRoute(.GET, "/v1/grants", isTraced: false, reply: listGrants),
+        ]
+    }
+
+    private func acquire(_ call: HTTPCall, _ reply: HTTPReply) throws {
+        let body = try LockBody(try call.name("name"), try call.fields(LockBody.fields))
+        let delivery = LeaseDelivery(coordinator: coordinator)
+        let owner = body.request.owner
+        delivery.acquire(body, reply, for: call.span) { leases in
+            let granted = Lease.members(leases, areTogether: body.others != nil)
+            guard body.isLinked else { return reply(delivery.answer(granted, with: leases, of: owner)) }
+            let eventLoop = coordinator.eventLoop
+            let reply = NIOLoopBound(reply, eventLoop: eventLoop)
+            Task { [coordinator] in
+                do {
+                    let first = ServerSentEvents.event("lease", granted)
+                    let linked = try await LinkedLeases(following: leases, of: call.peer, with: coordinator)
+                    let answer = linked.answer(beginningWith: first, through: ServerSentEvents(call: call))
+                    eventLoop.execute { reply.value(answer) }
+                } catch {
+                    eventLoop.execute {
+                        delivery.giveBack(leases, of: owner)
+                        reply.value.fail(error)
+                    }
+                }
+            }
+            return true
+        }
+    }
+
+    private func renew(_ call: HTTPCall, _ reply: HTTPReply) throws {
+        let name = try call.name("name")
+        let fields = try call.fields("token", "ttl_ms", "fence")
+        let token = try fields.requiredText("token")
+        let ttl = try fields.requiredInteger("ttl_ms", in: HTTPBounds.ttl)
+        let fence = try fields.integer("fence", in: DoorBounds.fences)
+        coordinator.callsOnEventLoop().renewLock(
+            name, token: token, ttl: ttl, fence: fence,
+            completion: Completion { _, answer in
+                switch answer {
+                case .renewed(let valid): reply(.object(["valid_ms": .integer(valid)]))
+                case .lost: reply.fail(HTTPProblem.lost(name))
+                case .failed(let error): reply.fail(error)
+                }
+            })
+    }
+
+    private func release(_ call: HTTPCall, _ reply: HTTPReply) throws {
+        let name = try call.name("name")
+        guard let token = call.header("Lease-Token"), !token.isEmpty else {
+            throw HTTPProblem(.invalid, "the lease's token is missing; send it as Lease-Token: TOKEN")
+        }
+        let fence = try call.fence("Lease-Fence")
+        coordinator.callsOnEventLoop().releaseLock(
+            name, token: token, fence: fence,
+            completion: Completion { _, answer in
+                switch answer {
+                case .released: reply(.noContent)
+                case .lost: reply.fail(HTTPProblem.lost(name))
+                case .failed(let error): reply.fail(error)
+                }
+            })
+    }
+
+    private func inspect(_ call: HTTPCall) async throws -> HTTPAnswer {
+        let name = try call.name("name")
+        guard let information = try await coordinator.inspectLock(name) else { throw Self.unknown(name) }
+        return try .json(LockReply.members(information))
+    }
+
+    private func listGrants(_ call: HTTPCall, _ reply: HTTPReply) throws {
+        let name = try call.query("lock").text("lock").map { try ResourceName($0, what: "lock") }
+        reply(try .json(GrantListReply.members(coordinator.callsOnEventLoop().grants(of: name))))
+    }
+
+    private func list(_ call: HTTPCall) async throws -> HTTPAnswer {
+        let query = try call.query("cursor", "match", "count", "details")
+        let cursor = query.text("cursor") ?? "0"
+        guard UInt64(cursor) != nil else {
+            throw HTTPProblem(.invalid, "cursor: expected 0 or what the last step answered, got \"\(Excerpt(cursor))\"")
+        }
+        let hasDetails = try query.flag("details")
+        let page = try await coordinator.listLocks(
+            cursor: cursor, matching: query.text("match") ?? "*",
+            count: Int(try query.integer("count", in: 1...(hasDetails ? Self.mostDetailed : 1000)) ?? 100))
+        guard hasDetails else { return try .json(LockPageReply.members(page, locks: nil)) }
+        // A key of other software may contain a name that is not valid here.
+        let names = page.names.compactMap { try? ResourceName($0) }
+        let locks = try await coordinator.inspectLocks(names).compactMap(\.self)
+        return try .json(LockPageReply.members(page, locks: locks))
+    }
+
+    private func breakLock(_ call: HTTPCall) async throws -> HTTPAnswer {
+        let name = try call.name("name")
+        let fence = try call.fields("fence").integer("fence", in: DoorBounds.fences)
+        guard try await coordinator.breakLock(name, by: call.caller.name, fence: fence) else {
+            throw fence.map { HTTPProblem.lost(name, fence: $0) } ?? Self.unknown(name)
+        }
+        return .noContent
+    }
+
+    private static func unknown(_ name: ResourceName) -> HTTPProblem {
+        HTTPProblem(.unknownLock, "nobody holds the lock \"\(name)\" or waits for it")
+    }
+}
+
+/// The body of a lock request: the mode, the other locks to acquire together with the one in the path, and whether the
+/// leases are linked to an event stream.
+package struct LockBody: Sendable {
+    /// The request for the lock in the path, and the template for the others.
+    package var request: LockRequest
+    /// The other locks, acquired together with this one or not at all; `nil` for a single lock.
+    package var others: [ResourceName]?
+    var isLinked: Bool
+
+    package static let fields = ["ttl_ms", "wait_ms", "owner", "label", "mode", "permits", "also", "linked"]
+
+    private enum Mode: String, CaseIterable {
+        case exclusive, shared
+    }
+
+    package init(_ name: ResourceName, _ fields: JSONFields) throws {
+        request = LockRequest(name: name, ttl: try fields.requiredInteger("ttl_ms", in: HTTPBounds.ttl))
+        request.wait = try fields.integer("wait_ms", in: HTTPBounds.milliseconds) ?? 0
+        request.owner = try fields.name("owner")
+        request.label = try fields.name("label")
+        request.mode = try Self.mode(fields)
+        others = try fields.names("also")
+        isLinked = try fields.flag("linked") ?? false
+    }
+
+    /// The problem to answer with if another client holds one of the locks.
+    var refusal: HTTPProblem {
+        others.map { HTTPProblem.held(oneOf: $0.count + 1) } ?? HTTPProblem.held(request.name)
+    }
+
+    private static func mode(_ fields: JSONFields) throws -> LockMode {
+        let mode: Mode = try fields.word("mode") ?? .exclusive
+        switch (mode, try fields.integer("permits", in: HTTPBounds.permits)) {
+        case (.shared, .some):
+            throw HTTPProblem(.invalid, "permits does not go together with mode shared: a lock is held in one way")
+        case (.shared, nil): return .shared
+        case (.exclusive, let count?): return .permits(Int(count))
+        case (.exclusive, nil): return .exclusive
+        }
+    }
+}

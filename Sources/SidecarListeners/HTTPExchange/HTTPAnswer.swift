@@ -1,0 +1,79 @@
+internal import FoundationEssentials
+internal import InterlockCore
+package import NIOCore
+package import NIOHTTP1
+
+/// A route's answer.
+package struct HTTPAnswer: Sendable {
+    package enum Body: Sendable {
+        case none
+        case whole(ByteBuffer)
+        /// Written by the function until it returns. An error that it throws ends the connection.
+        case stream(@Sendable (HTTPBodyWriter) async throws -> Void)
+        /// Written by the owner of the reply, on the event loop, until `writeEnd`.
+        case open
+    }
+
+    package var status: HTTPResponseStatus
+    package var headers = HTTPHeaders()
+    package var body = Body.none
+    /// Whether the connection closes after the answer, because nobody reads the rest of the request.
+    var endsConnection = false
+    /// Whether the answer is another server's, to which no fields are added.
+    package var isRelayed = false
+    /// Gives back what was granted if the answer could not be written. Called on the event loop.
+    var ifUndelivered: (@Sendable () -> Void)?
+
+    package init(_ status: HTTPResponseStatus) {
+        self.status = status
+    }
+
+    static let noContent = HTTPAnswer(.noContent)
+
+    static func json(_ value: some Encodable, _ status: HTTPResponseStatus = .ok) throws -> HTTPAnswer {
+        try HTTPAnswer(status, encoding: value, mediaType: "application/json")
+    }
+
+    /// Returns the same as `json`, but without an encoder, for frequent answers.
+    /// - Parameter members: sorted by name, as in all answers.
+    static func object(_ members: KeyValuePairs<String, JSONValue>, _ status: HTTPResponseStatus = .ok) -> HTTPAnswer {
+        assert(zip(members, members.dropFirst()).allSatisfy { $0.key < $1.key }, "members are in the order of their names")
+        var answer = HTTPAnswer(status)
+        answer.set(members, mediaType: "application/json")
+        return answer
+    }
+
+    package static func document(_ bytes: ByteBuffer, mediaType: String) -> HTTPAnswer {
+        var answer = HTTPAnswer(.ok)
+        answer.headers.add(name: "Content-Type", value: mediaType)
+        answer.body = .whole(bytes)
+        return answer
+    }
+
+    package static func text(_ text: String, mediaType: String) -> HTTPAnswer {
+        document(ByteBuffer(string: text), mediaType: mediaType)
+    }
+
+    package init(_ problem: HTTPProblem) {
+        self.init(problem.status)
+        set(problem.orderedMembers, mediaType: HTTPProblem.mediaType)
+        headers.add(contentsOf: problem.headers)
+        // The request was not read to its end, or never ended.
+        endsConnection = problem.code == .tooLarge || problem.code == .cancelled
+    }
+
+    private mutating func set(_ members: some Sequence<(key: String, value: JSONValue)>, mediaType: String) {
+        headers.reserveCapacity(8)
+        headers.add(name: "Content-Type", value: mediaType)
+        var bytes = ByteBuffer()
+        bytes.reserveCapacity(256)
+        JSONValue.write(members, into: &bytes)
+        body = .whole(bytes)
+    }
+
+    private init(_ status: HTTPResponseStatus, encoding value: some Encodable, mediaType: String) throws {
+        self.init(status)
+        headers.add(name: "Content-Type", value: mediaType)
+        body = .whole(ByteBuffer(bytes: try value.json()))
+    }
+}

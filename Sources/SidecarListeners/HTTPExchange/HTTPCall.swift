@@ -1,0 +1,109 @@
+package import InterlockCore
+package import NIOCore
+package import NIOHTTP1
+package import SidecarTelemetry
+
+/// One admitted request.
+package struct HTTPCall: Sendable {
+    /// The head of the request and its context: one object for all copies of the call.
+    final class Request: Sendable {
+        let head: HTTPRequestHead
+        let target: HTTPTarget
+        /// The variable segments of the path, decoded, in the order of the path.
+        let parameters: [(name: String, value: String)]
+        let caller: AccessControl.Caller
+        let access: AccessControl
+        /// The presence of the client that waits for the answer.
+        let peer: PeerPresence
+        /// The sidecar's shutdown.
+        let shutdown: Occurrence
+        /// The client, as an element of `Forwarded` (RFC 7239).
+        let forwarded: String
+        /// The request's span; `nil` if the request is not traced.
+        let span: NIOLoopBound<Span>?
+
+        init(
+            head: HTTPRequestHead, target: HTTPTarget, parameters: [(name: String, value: String)], caller: AccessControl.Caller,
+            access: AccessControl, peer: PeerPresence, shutdown: Occurrence, forwarded: String,
+            span: NIOLoopBound<Span>?
+        ) {
+            self.head = head
+            self.target = target
+            self.parameters = parameters
+            self.caller = caller
+            self.access = access
+            self.peer = peer
+            self.shutdown = shutdown
+            self.forwarded = forwarded
+            self.span = span
+        }
+    }
+
+    /// The header field with the subject: the tenant on whose behalf the call is made.
+    package static let subjectField = "Interlock-Subject"
+
+    private let request: Request
+    /// The complete body; empty for a relayed request.
+    package var body = ByteBuffer()
+
+    init(_ request: Request) {
+        self.request = request
+    }
+
+    package var head: HTTPRequestHead { request.head }
+    package var target: HTTPTarget { request.target }
+    package var caller: AccessControl.Caller { request.caller }
+    package var access: AccessControl { request.access }
+    /// Whether the API key of this request has since been removed.
+    var isKeyRemoved: Bool { access.current(caller) == nil }
+    var peer: PeerPresence { request.peer }
+    package var shutdown: Occurrence { request.shutdown }
+    package var forwarded: String { request.forwarded }
+    /// The request's span, for use on the event loop; `nil` if the request is not traced.
+    package var span: Span? { request.span?.value }
+
+    /// Returns the variable segment `what` of the path.
+    func parameter(_ what: String) -> String {
+        request.parameters.first { $0.name == what }?.value ?? ""
+    }
+
+    /// Returns the variable segment `what` of the path as a name.
+    package func name(_ what: String) throws -> ResourceName {
+        try ResourceName(parameter(what), what: what)
+    }
+
+    package func query(_ known: String...) throws -> HTTPQuery {
+        try HTTPQuery(target.query, known: known)
+    }
+
+    package func header(_ name: String) -> String? { head.headers.first(name: name) }
+
+    /// Returns the fence in a header field; `nil` if the field is missing.
+    func fence(_ field: String) throws(HTTPProblem) -> Int64? {
+        guard let text = header(field) else { return nil }
+        guard let fence = Int64(text), DoorBounds.fences.contains(fence) else {
+            let range = "\(DoorBounds.fences.lowerBound) to \(DoorBounds.fences.upperBound)"
+            throw HTTPProblem(.invalid, "\(field): expected a whole number from \(range), got \"\(Excerpt(text))\"")
+        }
+        return fence
+    }
+
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    package var awaitsContinue: Bool { Self.awaitsContinue(head) }
+
+    static func awaitsContinue(_ head: HTTPRequestHead) -> Bool {
+        head.headers.first(name: "Expect")?.lowercased() == "100-continue"
+    }
+
+    /// Returns the body's fields.
+    /// - Throws: `HTTPProblem`.
+    func fields(_ known: String...) throws -> JSONFields {
+        try fields(known)
+    }
+
+    func fields(_ known: [String]) throws -> JSONFields {
+        try JSONFields(reading: body, known: known)
+    }
+
+    static let tooLarge = HTTPProblem(.tooLarge, "the body is larger than \(HTTPBounds.body) bytes")
+}

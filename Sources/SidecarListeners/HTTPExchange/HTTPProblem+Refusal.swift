@@ -1,0 +1,38 @@
+internal import Interlock
+package import InterlockCore
+
+extension HTTPProblem {
+    /// A breaker, a limit or the concurrency refuses a call.
+    /// - Parameters:
+    ///   - retryAfter: in milliseconds; -1: nobody knows.
+    ///   - cause: why the breaker is open.
+    ///   - limits: the service's.
+    package static func refused(
+        _ reason: PermitAnswer.Reason, _ state: BreakerSnapshot.State, service: String, subject: String?, retryAfter: Int64,
+        cause: @autoclosure () -> String, limits: [LimitDefinition]
+    ) -> HTTPProblem {
+        var problem = refused(reason, state, service: service, retryAfter: retryAfter)
+        switch reason {
+        case .open:
+            problem.members["cause"] = .text(cause())
+        case .limited:
+            problem.members["cause"] = .text("limit")
+            problem.detail = "a limit of the service \"\(service)\" is reached; try again in \(retryAfter) ms"
+            RateLimitFields(binding(limits, retryAfter, hasSubject: subject != nil), limits: limits, hasSubject: subject != nil)
+                .add(to: &problem.headers)
+        case .busy:
+            problem.members["cause"] = .text("concurrency")
+        }
+        return problem
+    }
+
+    /// A permit's refusal does not say which limit binds, only for how long: the one with the shortest window that is as long.
+    private static func binding(_ limits: [LimitDefinition], _ retryAfter: Int64, hasSubject: Bool) -> LimitAnswer {
+        let candidates = limits.filter { !$0.isShadow && (hasSubject || !$0.isPerSubject) }
+        let fitting = candidates.filter { $0.windowMilliseconds >= retryAfter }
+        let limit = (fitting.isEmpty ? candidates : fitting).min { $0.windowMilliseconds < $1.windowMilliseconds }
+        return LimitAnswer(
+            .refused(retryAfter: retryAfter), limit: limit?.limit ?? 0, remaining: 0, resetAfter: retryAfter,
+            limitName: limit?.name)
+    }
+}

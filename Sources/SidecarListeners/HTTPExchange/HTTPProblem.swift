@@ -1,0 +1,212 @@
+internal import Interlock
+package import InterlockCore
+package import NIOHTTP1
+
+/// An error in the form that clients receive: `application/problem+json` (RFC 9457).
+package struct HTTPProblem: Error, Sendable {
+    /// The code that a program switches on. A held lock, a lost lease and an unavailable Redis never have the same
+    /// code.
+    package enum Code: String, CaseIterable, Sendable {
+        case invalid
+        case unauthenticated
+        case forbidden
+        case foreignOrigin = "foreign_origin"
+        case misdirected
+        case unknownPath = "unknown_path"
+        case unknownLock = "unknown_lock"
+        case unknownService = "unknown_service"
+        case methodNotAllowed = "method_not_allowed"
+        case held
+        case lost
+        case tooLarge = "too_large"
+        case fieldsTooLarge = "fields_too_large"
+        case notImplemented = "not_implemented"
+        case limited
+        case open
+        case busy
+        case unavailable
+        case unreplicated
+        case upstreamFailed = "upstream_failed"
+        case upstreamTimeout = "upstream_timeout"
+        case cancelled
+        case `internal`
+    }
+
+    static let mediaType = "application/problem+json"
+
+    package var code: Code
+    /// The explanation for people: what was asked, what was wrong, and what to do.
+    package var detail: String
+    var headers = HTTPHeaders()
+    /// Further members of the JSON object.
+    package var members: [String: JSONValue] = [:]
+
+    package init(_ code: Code, _ detail: String) {
+        self.code = code
+        self.detail = detail
+    }
+
+    package var status: HTTPResponseStatus { code.status }
+}
+
+extension HTTPProblem: Encodable {
+    /// The JSON object that is sent.
+    package var object: [String: JSONValue] {
+        var object = members
+        object["type"] = .text("urn:interlock:error:\(code.rawValue)")
+        object["title"] = .text(code.title)
+        object["status"] = .integer(Int64(status.code))
+        object["detail"] = .text(detail)
+        object["code"] = .text(code.rawValue)
+        return object
+    }
+
+    /// The members of `object`, in the order in which they are written.
+    var orderedMembers: [(key: String, value: JSONValue)] { object.sorted { $0.key < $1.key } }
+
+    package func encode(to encoder: any Encoder) throws { try object.encode(to: encoder) }
+}
+
+extension HTTPProblem.Code {
+    var status: HTTPResponseStatus {
+        switch self {
+        case .invalid: .badRequest
+        case .unauthenticated: .unauthorized
+        case .forbidden, .foreignOrigin: .forbidden
+        case .misdirected: .misdirectedRequest
+        case .unknownPath, .unknownLock, .unknownService: .notFound
+        case .methodNotAllowed: .methodNotAllowed
+        case .held: .conflict
+        case .lost: .gone
+        case .tooLarge: .payloadTooLarge
+        case .fieldsTooLarge: .requestHeaderFieldsTooLarge
+        case .notImplemented: .notImplemented
+        case .limited: .tooManyRequests
+        case .open, .busy, .unavailable, .unreplicated, .cancelled: .serviceUnavailable
+        case .upstreamFailed: .badGateway
+        case .upstreamTimeout: .gatewayTimeout
+        case .internal: .internalServerError
+        }
+    }
+
+    /// The title, which is the same for every occurrence of a problem (RFC 9457).
+    var title: String {
+        switch self {
+        case .invalid: "The request is not valid"
+        case .unauthenticated: "An API key is needed"
+        case .forbidden: "The API key's role does not suffice"
+        case .foreignOrigin: "Requests from other sites are refused"
+        case .misdirected: "This host is not served here"
+        case .unknownPath: "There is nothing at this path"
+        case .unknownLock: "Nobody holds this lock or waits for it"
+        case .unknownService: "No such service is configured"
+        case .methodNotAllowed: "The path does not take this method"
+        case .held: "The lock is held"
+        case .lost: "The lease is lost"
+        case .tooLarge: "The body is too large"
+        case .fieldsTooLarge: "The header fields are too large"
+        case .notImplemented: "The request needs something that is not supported"
+        case .limited: "The limit is reached"
+        case .open: "The breaker is open"
+        case .busy: "Too many calls are under way"
+        case .unavailable: "Redis cannot be reached or cannot serve"
+        case .unreplicated: "Too few replicas have the lease"
+        case .upstreamFailed: "The service could not be called"
+        case .upstreamTimeout: "The service did not answer in time"
+        case .cancelled: "The call was given up"
+        case .internal: "Redis answered with an error"
+        }
+    }
+}
+
+/// The problems that several types report.
+extension HTTPProblem {
+    static let noSuchPath = HTTPProblem(
+        .unknownPath, "the path is not one of those in /openapi.yaml; a \"/\" within a name is written %2F")
+
+    static let notAuthenticated = notAuthenticated("show an API key, as X-Api-Key: KEY or Authorization: Bearer KEY")
+
+    static let keyIsRemoved = notAuthenticated("the API key was removed while the request was open; show another one")
+
+    static func notAuthenticated(_ detail: String) -> HTTPProblem {
+        var problem = HTTPProblem(.unauthenticated, detail)
+        problem.headers.add(name: "WWW-Authenticate", value: "Bearer realm=\"interlock\"")
+        return problem
+    }
+
+    static let fieldsTooLarge = HTTPProblem(
+        .fieldsTooLarge, "the request's header fields are larger than this sidecar reads; send fewer, or shorter ones")
+
+    static func methodNotAllowed(_ method: HTTPMethod, allowed: [String]) -> HTTPProblem {
+        let list = allowed.joined(separator: ", ")
+        var problem = HTTPProblem(.methodNotAllowed, "this path takes \(list), not \(method.rawValue)")
+        problem.headers.add(name: "Allow", value: list)
+        return problem
+    }
+
+    static let doorIsFull = HTTPProblem(
+        .unavailable,
+        "listen.max_connections connections are open; those that are kept beyond tell only /healthz, /readyz and /metrics")
+
+    static func held(_ name: ResourceName) -> HTTPProblem {
+        HTTPProblem(.held, "the lock \"\(name)\" is held by another; try again later, or wait for it with wait_ms")
+    }
+
+    static func held(oneOf count: Int) -> HTTPProblem {
+        HTTPProblem(
+            .held,
+            "one of the \(count) locks is held by another, and none is taken; try again later, or wait for them with wait_ms")
+    }
+
+    static func lost(_ name: ResourceName) -> HTTPProblem {
+        HTTPProblem(.lost, "the lock \"\(name)\" is not held by this token: its lease has ended or was taken away")
+    }
+
+    static func lost(_ name: ResourceName, fence: Int64) -> HTTPProblem {
+        HTTPProblem(.lost, "the lock \"\(name)\" is not held under the fence \(fence) any more; look who has it now")
+    }
+
+    package static let clientHasLeft = HTTPProblem(
+        .cancelled, "the client closed its side of the connection before the answer; nothing is held for it")
+
+    /// Converts the coordinator's error.
+    package init(_ error: InterlockError) {
+        let code: Code =
+            switch error.code {
+            case .invalid: .invalid
+            case .unavailable: .unavailable
+            case .unreplicated: .unreplicated
+            case .unknownService: .unknownService
+            default: .internal
+            }
+        self.init(code, code == .unknownService ? "no such service is configured; see GET /v1/services" : error.message)
+        if code == .unavailable || code == .unreplicated { headers.replaceOrAdd(name: "Retry-After", value: "1") }
+    }
+}
+
+extension HTTPProblem {
+    /// The problem of a request that cannot be read, without the names of libraries and their source files.
+    init(malformed error: any Error, _ limits: NIOHTTPDecoderLimitConfiguration) {
+        if case .headerOverflow? = error as? HTTPParserError {
+            self.init(
+                .fieldsTooLarge,
+                "a request has at most \(limits.maxHeaderFieldCount) header fields, of \(limits.maxHeaderFieldSize) bytes each and "
+                    + "\(limits.maxHeaderListSize) bytes together")
+            return
+        }
+        let reason =
+            switch error as? HTTPParserError {
+            case .invalidMethod: "its method is unknown or malformed"
+            case .invalidURL: "its target is malformed"
+            case .invalidVersion: "its version is not HTTP/1.0 or HTTP/1.1"
+            case .invalidHeaderToken: "a field contains a character that is not allowed there"
+            case .invalidContentLength, .unexpectedContentLength:
+                "its Content-Length is malformed, or is sent together with chunks"
+            case .invalidChunkSize: "the size of a chunk is malformed"
+            case .invalidEOFState: "it ended early"
+            case .none: "a field or pseudo-field is missing, repeated or malformed"
+            default: "it does not follow the grammar of HTTP/1.1"
+            }
+        self.init(.invalid, "this is not a valid HTTP request: \(reason)")
+    }
+}

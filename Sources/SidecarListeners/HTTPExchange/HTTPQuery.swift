@@ -1,0 +1,47 @@
+internal import InterlockCore
+internal import SidecarSettings
+
+/// The query of a request, with only known parameters, each at most once and decoded once.
+package struct HTTPQuery: Sendable {
+    private let values: [String: String]
+
+    /// - Throws: `HTTPProblem`.
+    package init(_ query: Substring?, known: [String]) throws {
+        var values: [String: String] = [:]
+        for pair in (query ?? "").split(separator: "&") {
+            let end = pair.firstIndex(of: "=") ?? pair.endIndex
+            guard let name = PercentEncoding.decode(pair[..<end]),
+                let value = PercentEncoding.decode(end < pair.endIndex ? pair[pair.index(after: end)...] : "")
+            else { throw HTTPProblem(.invalid, "the query is not percent-encoded UTF-8") }
+            guard known.contains(name) else {
+                let expected = known.isEmpty ? "there are none here" : "there are \(known.joined(separator: ", "))"
+                throw HTTPProblem(.invalid, "unknown query parameter \"\(Excerpt(name))\"; \(expected)")
+            }
+            guard values.updateValue(value, forKey: name) == nil else {
+                throw HTTPProblem(.invalid, "the query parameter \(name) is given twice")
+            }
+        }
+        self.values = values
+    }
+
+    package func text(_ name: String) -> String? { values[name] }
+
+    /// Returns a flag: `true`, `false`, or the name alone for `true`. An absent flag is `false`.
+    package func flag(_ name: String) throws -> Bool {
+        switch values[name] {
+        case nil, "false": return false
+        case "", "true": return true
+        case let text?: throw HTTPProblem(.invalid, "\(name): expected true or false, got \"\(Excerpt(text))\"")
+        }
+    }
+
+    package func integer(_ name: String, in range: ClosedRange<Int64>) throws -> Int64? {
+        guard let text = values[name] else { return nil }
+        guard let integer = Int64(text), range.contains(integer) else {
+            throw HTTPProblem(
+                .invalid,
+                "\(name): expected a whole number from \(range.lowerBound) to \(range.upperBound), got \"\(Excerpt(text))\"")
+        }
+        return integer
+    }
+}

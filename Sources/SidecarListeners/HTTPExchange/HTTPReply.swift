@@ -1,0 +1,372 @@
+internal import Interlock
+internal import InterlockCore
+internal import InterlockHTTP
+internal import Logging
+package import NIOCore
+package import NIOHTTP1
+internal import SidecarTelemetry
+
+/// The reply to one request. Confined to the event loop of its connection. Discards everything once the client has
+/// left.
+package final class HTTPReply {
+    private enum Progress {
+        /// Nothing was written.
+        case awaited
+        /// The head was written, and perhaps a part of the body.
+        case begun
+        /// Everything was written, or the client has left.
+        case over
+    }
+
+    private let connection: any HTTPReplyingConnection
+    private let context: ChannelHandlerContext
+    private let writer: ResponseWriter
+    private let version: HTTPVersion
+    private let isHead: Bool
+    private let counters: HTTPRouteCounters?
+    private let path: String
+    private let began: NIODeadline
+    private let span: Span?
+    private let logger: Logger
+    private var progress = Progress.awaited
+    private var departure: (() -> Void)?
+    /// Whether nothing follows the head, even if it announces a body.
+    private var isCut = false
+    private var endsConnection = false
+    /// The writes to a stream that wait until the client takes more.
+    private var writers: [EventLoopPromise<Void>] = []
+
+    /// - Parameters:
+    ///   - counters: the route's counters; `nil` if the request is refused without a route.
+    ///   - path: the route's path.
+    ///   - span: ends with the answer; `nil` if the request is not traced.
+    init(
+        to head: HTTPRequestHead, of connection: any HTTPReplyingConnection, context: ChannelHandlerContext,
+        counters: HTTPRouteCounters?, path: String, span: Span? = nil, logger: Logger
+    ) {
+        self.connection = connection
+        self.context = context
+        began = context.eventLoop.now
+        writer = connection.writer
+        self.counters = counters
+        self.path = path
+        self.span = span
+        self.logger = logger
+        version = head.version == .http2 || head.version == .http1_0 ? head.version : .http1_1
+        isHead = head.method == .HEAD
+    }
+
+    package var eventLoop: any EventLoop { context.eventLoop }
+
+    /// The value of the `Date` field.
+    package var date: String { connection.date }
+
+    /// Whether nothing was written, and the client is connected.
+    var isAwaited: Bool { progress == .awaited }
+
+    /// Whether everything was written, or the client has left.
+    package var isOver: Bool { progress == .over }
+
+    /// Calls `action` if the client leaves before its answer is complete.
+    package func whenLeft(_ action: @escaping () -> Void) {
+        if progress == .over { action() } else { departure = action }
+    }
+
+    // MARK: Whole answers
+
+    /// Sends an answer.
+    /// - Returns: `false` if the client has left.
+    @discardableResult
+    package func callAsFunction(_ answer: HTTPAnswer) -> Bool {
+        guard progress == .awaited else {
+            answer.ifUndelivered?()
+            return false
+        }
+        var answer = answer
+        if !answer.isRelayed { complete(&answer) }
+        if answer.endsConnection { endsConnection = true }
+        write(answer.status, answer.headers)
+        switch answer.body {
+        case .stream(let write) where !isHead:
+            span?.end()
+            flush()
+            return stream(write, answer)
+        case .open where !isHead:
+            span?.end()
+            flush()
+            return true
+        case .whole(let body) where !isHead:
+            writePart(body)
+            return end(answer)
+        case .none, .stream, .open, .whole:
+            return end(answer)
+        }
+    }
+
+    /// Answers with an error.
+    /// - Returns: `false` if the client has left, or the error cannot be shown to a client.
+    @discardableResult
+    func fail(_ error: any Error) -> Bool {
+        let problem: HTTPProblem
+        switch error {
+        case let error as HTTPProblem: problem = error
+        case let error as InterlockError: problem = HTTPProblem(error)
+        default:
+            // The error contains nothing useful to a client.
+            breakOff()
+            return false
+        }
+        return self(HTTPAnswer(problem))
+    }
+
+    /// Answers with the result of `body`, or with the error that it throws.
+    @discardableResult
+    func answer(with body: () throws -> HTTPAnswer) -> Bool {
+        do {
+            return self(try body())
+        } catch {
+            return fail(error)
+        }
+    }
+
+    /// Adds the fields that every answer of this API has.
+    private func complete(_ answer: inout HTTPAnswer) {
+        answer.headers.add(name: "Date", value: date)
+        answer.headers.add(name: "Cache-Control", value: "no-store")
+        answer.headers.add(name: "X-Content-Type-Options", value: "nosniff")
+        switch answer.body {
+        case .whole(let body): answer.headers.add(name: "Content-Length", value: "\(body.readableBytes)")
+        case .none where answer.status.mayHaveResponseBody: answer.headers.add(name: "Content-Length", value: "0")
+        case .none, .stream, .open: break
+        }
+    }
+
+    /// Writes the end of an answer. Gives back what was granted if the end cannot be written.
+    private func end(_ answer: HTTPAnswer) -> Bool {
+        var written: EventLoopPromise<Void>?
+        if let giveBack = answer.ifUndelivered {
+            let promise = context.eventLoop.makePromise(of: Void.self)
+            promise.futureResult.assumeIsolated().whenFailure { _ in giveBack() }
+            written = promise
+        }
+        finish(nil, written)
+        return true
+    }
+
+    private func stream(_ write: @escaping @Sendable (HTTPBodyWriter) async throws -> Void, _ answer: HTTPAnswer) -> Bool {
+        let eventLoop = context.eventLoop
+        let reply = NIOLoopBound(self, eventLoop: eventLoop)
+        let writer = HTTPBodyWriter(reply: reply, eventLoop: eventLoop)
+        Task {
+            do {
+                try await write(writer)
+                eventLoop.execute { reply.value.writeEnd(nil) }
+            } catch {
+                eventLoop.execute {
+                    answer.ifUndelivered?()
+                    reply.value.breakOff()
+                }
+            }
+        }
+        return true
+    }
+
+    // MARK: Answers in parts
+
+    /// Asks a client that waits with its body to send it.
+    package func writeContinue() {
+        guard progress == .awaited, version != .http1_0 else { return }
+        connection.bodyIsAskedFor()
+        writeHead(.continue, [:])
+        writer.flush(context)
+    }
+
+    /// Writes an informational response, except to HTTP/1.0 clients, which do not know it.
+    package func writeInformational(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
+        guard progress == .awaited, version != .http1_0 else { return }
+        writeHead(status, headers)
+        writer.flush(context)
+    }
+
+    private func writeHead(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
+        writer.write(.head(HTTPResponseHead(version: version, status: status, headers: headers)), to: context, promise: nil)
+    }
+
+    package func write(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
+        guard progress == .awaited else { return }
+        progress = .begun
+        tell(of: status)
+        var headers = headers
+        // An answer to `HEAD` has no chunks. Without a length, only the end of the connection shows where the answer
+        // ends.
+        isCut = isHead && version != .http2 && status.mayHaveResponseBody && !headers.contains(name: "Content-Length")
+        let mayBeFollowed = connection.answerBegins()
+        endsConnection = endsConnection || isCut || version == .http1_0 || !mayBeFollowed
+        if endsConnection, version != .http2 { headers.replaceOrAdd(name: "Connection", value: "close") }
+        writeHead(status, headers)
+    }
+
+    /// Records the answer's status in the metrics, the log and the span.
+    private func tell(of status: HTTPResponseStatus) {
+        counters?.answered(status, in: eventLoop.now - began, trace: span?.context)
+        logger.log(.httpAnswered, fields(status))
+        guard let span else { return }
+        span.set("http.response.status_code", Int64(status.code))
+        if status.code >= 500 { span.fail("status \(status.code)") }
+    }
+
+    private func fields(_ status: HTTPResponseStatus) -> [String: String] {
+        var fields = ["route": path, "status": "\(status.code)"]
+        fields["trace"] = span?.context.traceID.text
+        return fields
+    }
+
+    package func write(_ part: ByteBuffer) {
+        guard progress == .begun else { return }
+        writePart(part)
+    }
+
+    /// Ends the answer.
+    package func writeEnd(_ trailers: HTTPHeaders?) {
+        guard progress == .begun else { return }
+        finish(trailers, nil)
+    }
+
+    package func flush() {
+        guard progress == .begun else { return }
+        writer.flush(context)
+    }
+
+    /// Changes the protocol: `handler` reads and writes the connection's bytes from now on.
+    /// - Throws: if the client has left.
+    package func switchProtocols(_ headers: HTTPHeaders, to handler: any ChannelHandler) throws {
+        guard progress == .awaited else { throw ChannelError.ioOnClosedChannel }
+        progress = .over
+        departure = nil
+        tell(of: .switchingProtocols)
+        span?.end()
+        writeHead(.switchingProtocols, headers)
+        writer.flush(context)
+        try connection.handOver(to: handler)
+    }
+
+    /// Whether the client can take more now.
+    package var isWritable: Bool { context.channel.isWritable }
+
+    /// Ends the connection, so that an incomplete answer does not seem complete.
+    package func breakOff() {
+        guard progress != .over else { return }
+        progress = .over
+        departure = nil
+        span?.fail("broken off")
+        span?.end()
+        connection.breakOff()
+    }
+
+    /// Resumes or pauses reading the request.
+    package func read(_ isWanted: Bool) {
+        guard progress != .over else { return }
+        connection.read(isWanted)
+    }
+
+    /// Calls the relay's `alarm` at this time. Replaces an earlier deadline.
+    package func setAlarm(_ deadline: NIODeadline) {
+        guard progress != .over else { return }
+        connection.setAlarm(deadline)
+    }
+
+    private func writePart(_ part: ByteBuffer) {
+        writer.write(.body(.byteBuffer(part)), to: context, promise: nil)
+    }
+
+    private func finish(_ trailers: HTTPHeaders?, _ written: EventLoopPromise<Void>?) {
+        progress = .over
+        departure = nil
+        span?.end()
+        var written = written
+        if connection.isWrittenAwaited {
+            let end = written ?? context.eventLoop.makePromise(of: Void.self)
+            end.futureResult.assumeIsolated().whenSuccess { [connection] in connection.answerIsWritten() }
+            written = end
+        }
+        writer.write(isCut ? .body(.byteBuffer(ByteBuffer())) : .end(trailers), to: context, promise: written)
+        connection.answered(endsConnection: endsConnection)
+    }
+
+    // MARK: Reports from the connection
+
+    func writabilityChanged(_ isWritable: Bool) {
+        guard isWritable else { return }
+        let writers = writers
+        self.writers = []
+        for writer in writers { writer.succeed() }
+    }
+
+    func clientHasLeft() {
+        guard progress != .over else { return }
+        span?.fail(StepTrace.givenUpReason)
+        let departure = departure
+        self.departure = nil
+        departure?()
+    }
+
+    /// Ends a request whose rest cannot be read.
+    func requestIsBroken(_ problem: HTTPProblem) {
+        guard progress != .over else { return }
+        let departure = departure
+        self.departure = nil
+        if progress == .awaited {
+            var answer = HTTPAnswer(problem)
+            answer.endsConnection = true
+            self(answer)
+        }
+        departure?()
+        breakOff()
+    }
+
+    /// The connection has ended.
+    func connectionHasEnded() {
+        let departure = departure
+        self.departure = nil
+        progress = .over
+        departure?()
+        span?.givenUp()
+        let writers = writers
+        self.writers = []
+        for writer in writers { writer.fail(HTTPBodyWriter.Closed()) }
+    }
+
+    func write(_ part: ByteBuffer, _ done: EventLoopPromise<Void>) {
+        guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
+        writePart(part)
+        writer.flush(context)
+        // The flush may have shown that the client has left.
+        guard progress == .begun else { return done.fail(HTTPBodyWriter.Closed()) }
+        if isWritable { done.succeed() } else { writers.append(done) }
+    }
+}
+
+/// The connection of a reply.
+protocol HTTPReplyingConnection: AnyObject {
+    /// The head of the answer is about to be written.
+    /// - Returns: whether another request may follow.
+    func answerBegins() -> Bool
+    /// The client was asked for its body.
+    func bodyIsAskedFor()
+    /// Whether `answerIsWritten` must follow an answer that completes now.
+    var isWrittenAwaited: Bool { get }
+    /// The answer is complete, and not flushed.
+    func answered(endsConnection: Bool)
+    /// The end of the answer was passed to the network.
+    func answerIsWritten()
+    var writer: ResponseWriter { get }
+    /// The value of the `Date` field.
+    var date: String { get }
+    /// Closes at once.
+    func breakOff()
+    /// Passes the connection's bytes to `handler` until the connection ends.
+    func handOver(to handler: any ChannelHandler) throws
+    /// Resumes or pauses reading the request.
+    func read(_ isWanted: Bool)
+    func setAlarm(_ deadline: NIODeadline)
+}

@@ -1,0 +1,51 @@
+internal import InterlockCore
+internal import NIOHTTP1
+internal import SidecarSettings
+
+/// The target of a request: its path and query, and its authority if the target is in absolute form.
+package struct HTTPTarget: Sendable {
+    /// The prefix of the targets that lead to a service.
+    static let proxyPrefix = ProxyTarget.prefix
+    /// The header field that names the service of a request whose path does not, and the service that has answered.
+    package static let serviceField = "Interlock-Service"
+
+    /// The path, which starts with a slash unless the target leads nowhere.
+    let path: Substring
+    /// The query without its question mark; `nil` if there is no query.
+    let query: Substring?
+    /// The path and the query.
+    package let whole: Substring
+    /// The authority of a target in absolute form, which overrides the `Host` field (RFC 9112, section 3.2.2).
+    let authority: Substring?
+
+    /// Returns the target of a request. If the head names a service, the target is that service's upstream, whatever
+    /// the path: clients such as gRPC's cannot choose how their paths begin.
+    static func uri(of head: HTTPRequestHead) throws(HTTPProblem) -> String {
+        guard let service = head.headers.first(name: serviceField) else { return head.uri }
+        let name = try ResourceName(service, what: serviceField)
+        return proxyPrefix + PercentEncoding.encode(name.text) + HTTPTarget(head.uri).whole
+    }
+
+    init(_ text: String) {
+        var whole = text[...]
+        authority = Self.takeAuthority(of: &whole)
+        self.whole = whole
+        if let mark = whole.utf8.firstIndex(of: UInt8(ascii: "?")) {
+            path = whole[..<mark]
+            query = whole[whole.utf8.index(after: mark)...]
+        } else {
+            path = whole
+            query = nil
+        }
+    }
+
+    private static func takeAuthority(of text: inout Substring) -> Substring? {
+        guard text.utf8.first != UInt8(ascii: "/") else { return nil }
+        let lowered = text.prefix(8).lowercased()
+        guard let scheme = ["http://", "https://"].first(where: { lowered.hasPrefix($0) }) else { return nil }
+        let rest = text.dropFirst(scheme.count)
+        let end = rest.utf8.firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") } ?? rest.endIndex
+        text = end < rest.endIndex ? rest[end...] : "/"
+        return rest[..<end]
+    }
+}

@@ -1,0 +1,132 @@
+internal import InterlockCore
+package import NIOCore
+
+/// The fields of a request's body: a JSON object that may contain only known fields of the right type. `null` counts as
+/// absent.
+package struct JSONFields {
+    /// The deepest nesting that is read. An object of plain values has one level.
+    private static let deepest = 3
+
+    private let values: [String: JSONValue]
+
+    /// Reads a body. An empty one has no fields.
+    /// - Throws: `HTTPProblem`, which names the field and what was expected.
+    package init(reading body: ByteBuffer, known: [String]) throws {
+        guard body.readableBytes > 0 else {
+            values = [:]
+            return
+        }
+        let document: JSONValue
+        do {
+            document = try JSONValue(reading: body.readableBytesView, deepest: Self.deepest)
+        } catch {
+            throw HTTPProblem(
+                .invalid,
+                "the body is not well-formed JSON, or nested deeper than \(Self.deepest) levels; send one object: "
+                    + Self.list(known))
+        }
+        guard case .object(let fields) = document else {
+            throw HTTPProblem(.invalid, "the body is \(document.kind), not a JSON object; its fields are \(Self.list(known))")
+        }
+        if let unknown = fields.keys.sorted().first(where: { !known.contains($0) }) {
+            throw HTTPProblem(.invalid, "unknown field \"\(Excerpt(unknown))\"; the fields are \(Self.list(known))")
+        }
+        values = fields.filter { $0.value != .null }
+    }
+
+    func integer(_ field: String, in range: ClosedRange<Int64>) throws -> Int64? {
+        guard let value = values[field] else { return nil }
+        guard case .integer(let integer) = value, range.contains(integer) else {
+            throw HTTPProblem(
+                .invalid,
+                "\(field): expected a whole number from \(range.lowerBound) to \(range.upperBound), got \(value.kind)")
+        }
+        return integer
+    }
+
+    func requiredInteger(_ field: String, in range: ClosedRange<Int64>) throws -> Int64 {
+        guard let integer = try integer(field, in: range) else {
+            throw HTTPProblem(
+                .invalid, "\(field) is missing: a whole number from \(range.lowerBound) to \(range.upperBound)")
+        }
+        return integer
+    }
+
+    func text(_ field: String) throws -> String? {
+        guard let value = values[field] else { return nil }
+        guard case .text(let text) = value else {
+            throw HTTPProblem(.invalid, "\(field): expected a string, got \(value.kind)")
+        }
+        return text
+    }
+
+    func requiredText(_ field: String) throws -> String {
+        guard let text = try text(field) else { throw HTTPProblem(.invalid, "\(field) is missing: a string") }
+        return text
+    }
+
+    /// Returns a string that follows the rule of names.
+    func name(_ field: String) throws -> String? {
+        guard let text = try text(field) else { return nil }
+        return try ResourceName(text, what: field).text
+    }
+
+    /// Returns strings that follow the rule of names.
+    func names(_ field: String) throws -> [ResourceName]? {
+        guard let value = values[field] else { return nil }
+        guard case .list(let list) = value else {
+            throw HTTPProblem(.invalid, "\(field): expected an array of names, got \(value.kind)")
+        }
+        var names: [ResourceName] = []
+        for (index, element) in list.enumerated() {
+            guard case .text(let text) = element else {
+                throw HTTPProblem(.invalid, "\(field)[\(index)]: expected a string, got \(element.kind)")
+            }
+            names.append(try ResourceName(text, what: "\(field)[\(index)]"))
+        }
+        return names
+    }
+
+    func flag(_ field: String) throws -> Bool? {
+        guard let value = values[field] else { return nil }
+        guard case .flag(let flag) = value else {
+            throw HTTPProblem(.invalid, "\(field): expected true or false, got \(value.kind)")
+        }
+        return flag
+    }
+
+    /// Returns one of a few words.
+    func word<Word: RawRepresentable & CaseIterable>(_ field: String) throws -> Word? where Word.RawValue == String {
+        guard let text = try text(field) else { return nil }
+        guard let word = Word(rawValue: text) else {
+            throw HTTPProblem(
+                .invalid, "\(field): expected one of \(Self.list(of: Word.self)), got \"\(Excerpt(text))\"")
+        }
+        return word
+    }
+
+    func requiredWord<Word: RawRepresentable & CaseIterable>(_ field: String) throws -> Word where Word.RawValue == String {
+        guard let word: Word = try word(field) else {
+            throw HTTPProblem(.invalid, "\(field) is missing: one of \(Self.list(of: Word.self))")
+        }
+        return word
+    }
+
+    private static func list<Word: RawRepresentable & CaseIterable>(of words: Word.Type) -> String
+    where Word.RawValue == String {
+        list(words.allCases.map(\.rawValue))
+    }
+
+    private static func list(_ fields: [String]) -> String { fields.joined(separator: ", ") }
+}
+
+extension ResourceName {
+    /// - Parameter what: the purpose of the name, for the problem's detail.
+    package init(_ text: String, what: String) throws(HTTPProblem) {
+        do throws(Violation) {
+            try self.init(text)
+        } catch {
+            throw HTTPProblem(.invalid, error.message(for: what))
+        }
+    }
+}

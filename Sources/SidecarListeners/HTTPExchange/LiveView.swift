@@ -1,0 +1,73 @@
+package import InterlockCore
+package import NIOCore
+
+/// What a console shows at a time.
+package enum LiveView: Hashable, Sendable {
+    /// Makes one frame of a view: all its parts in one JSON object on one line. Called on the event loop.
+    package typealias Source =
+        @Sendable (LiveView, _ show: @escaping (ByteBuffer) -> Void) throws(InterlockError) -> Void
+
+    case overview
+    /// - `search`: a part of the names, as it is written; empty: all.
+    /// - `cursor`: where the page begins, as the one before said; "0": at the beginning.
+    case locks(search: ExactText, cursor: String)
+    case lock(ResourceName)
+    /// - `from`: how many services come before the page.
+    case services(search: ExactText, from: Int)
+    case service(ExactText)
+    case domains
+    case grants
+    case events
+
+    /// The views' names, and what each may be told.
+    package enum Name: String, CaseIterable, Sendable {
+        case overview, locks, lock, services, service, domains, grants, events
+    }
+
+    /// Reads what both doors are asked.
+    /// - Throws: `InterlockError` with `invalid`: something is missing, wrong, or not of this view.
+    package init(
+        _ view: String, name: String? = nil, search: String? = nil, cursor: String? = nil, from: String? = nil
+    ) throws(InterlockError) {
+        guard let view = Name(rawValue: view.lowercased()) else {
+            let known = Name.allCases.map(\.rawValue).joined(separator: ", ")
+            throw InterlockError(.invalid, "unknown view \"\(Excerpt(view))\"; there are \(known)")
+        }
+        func refuse(_ what: String, _ value: String?) throws(InterlockError) {
+            if value != nil { throw InterlockError(.invalid, "the view \(view.rawValue) takes no \(what)") }
+        }
+        if view != .lock, view != .service { try refuse("name", name) }
+        if view != .locks, view != .services { try refuse("search", search) }
+        if view != .locks { try refuse("cursor", cursor) }
+        if view != .services { try refuse("from", from) }
+        let searched = ExactText(search ?? "")
+        guard searched.text.utf8.count <= ResourceName.longest else {
+            throw InterlockError(.invalid, "search: at most \(ResourceName.longest) bytes, as names have")
+        }
+        switch view {
+        case .overview: self = .overview
+        case .domains: self = .domains
+        case .grants: self = .grants
+        case .events: self = .events
+        case .lock, .service:
+            guard let name else { throw InterlockError(.invalid, "the view \(view.rawValue) needs the \(view.rawValue)'s name") }
+            do throws(ResourceName.Violation) {
+                let name = try ResourceName(name)
+                self = view == .lock ? .lock(name) : .service(ExactText(name.text))
+            } catch {
+                throw InterlockError(.invalid, error.message(for: "name"))
+            }
+        case .locks:
+            let cursor = cursor ?? "0"
+            guard UInt64(cursor) != nil else {
+                throw InterlockError(.invalid, "cursor: expected 0 or what the last page said, got \"\(Excerpt(cursor))\"")
+            }
+            self = .locks(search: searched, cursor: cursor)
+        case .services:
+            guard let from = Int32(from ?? "0"), from >= 0 else {
+                throw InterlockError(.invalid, "from: expected a whole number from 0, got \"\(Excerpt(from ?? ""))\"")
+            }
+            self = .services(search: searched, from: Int(from))
+        }
+    }
+}

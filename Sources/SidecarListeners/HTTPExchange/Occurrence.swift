@@ -1,0 +1,42 @@
+internal import NIOConcurrencyHelpers
+
+/// An event that happens at most once, and that several observers may wait for.
+package final class Occurrence: Sendable {
+    private struct State {
+        var hasHappened = false
+        var lastID = 0
+        var observers: [Int: @Sendable () -> Void] = [:]
+    }
+
+    private let state = NIOLockedValueBox(State())
+
+    package var hasHappened: Bool { state.withLockedValue { $0.hasHappened } }
+
+    func happen() {
+        let observers = state.withLockedValue { state in
+            defer { state.observers = [:] }
+            state.hasHappened = true
+            return state.observers
+        }
+        for observer in observers.values { observer() }
+    }
+
+    /// Calls `observer` once: when the event happens, or at once if it has happened.
+    func observe(_ observer: @escaping @Sendable () -> Void) -> Int? {
+        let id: Int? = state.withLockedValue { state in
+            guard !state.hasHappened else { return nil }
+            state.lastID += 1
+            state.observers[state.lastID] = observer
+            return state.lastID
+        }
+        if id == nil { observer() }
+        return id
+    }
+
+    func forget(_ id: Int?) {
+        guard let id else { return }
+        state.withLockedValue { state in
+            state.observers[id] = nil
+        }
+    }
+}

@@ -1,0 +1,93 @@
+internal import InterlockCore
+internal import NIOCore
+package import NIOHTTP1
+
+/// A stream of server-sent events, which lasts as long as its client stays (WHATWG HTML, section 9.2).
+package struct ServerSentEvents: Sendable {
+    /// Something to write to the stream.
+    enum Signal<News: Sendable>: Sendable {
+        case news(News)
+        case heartbeat
+    }
+
+    private struct Loss: Encodable {
+        /// The number of events that were dropped since the stream began.
+        var dropped: Int64
+    }
+
+    let call: HTTPCall
+
+    /// The interval between comments that keep proxies from closing a quiet stream, and reveal that a client is gone.
+    private static let heartbeat: Duration = .seconds(15)
+    /// The most events that are kept for a slow client, which loses the oldest ones.
+    private static let capacity = 256
+
+    /// Returns the buffer for the events of one stream, which `forward` writes.
+    static func signals<News: Sendable>(for news: News.Type) -> NewestBuffer<Signal<News>> {
+        NewestBuffer(capacity: capacity)
+    }
+
+    /// Returns the head of a stream's answer.
+    package static func answer(_ status: HTTPResponseStatus) -> HTTPAnswer {
+        var answer = HTTPAnswer(status)
+        answer.headers.add(name: "Content-Type", value: "text/event-stream")
+        return answer
+    }
+
+    /// Returns one event as it is written.
+    /// - Parameter json: on one line.
+    static func event(_ type: String, json: String) -> String {
+        "event: \(type)\ndata: \(json)\n\n"
+    }
+
+    /// - Parameter members: sorted by name.
+    package static func event(_ type: String, _ members: KeyValuePairs<String, JSONValue>) -> String {
+        var json = ByteBuffer()
+        JSONValue.write(members, into: &json)
+        return event(type, json: String(buffer: json))
+    }
+
+    static func event(_ type: String, _ value: some Encodable) throws -> String {
+        event(type, json: String(decoding: try value.json(), as: UTF8.self))
+    }
+
+    /// Writes the event for each piece of news, until the news end, the client leaves or the sidecar goes down.
+    @concurrent
+    func forward<News: Sendable>(
+        _ signals: NewestBuffer<Signal<News>>, to writer: HTTPBodyWriter, as event: (News) throws -> String?
+    ) async throws {
+        let heartbeats = Task {
+            // A client with events to read needs no heartbeat.
+            while (try? await Task.sleep(for: Self.heartbeat)) != nil { signals.pushIfEmpty(.heartbeat) }
+        }
+        let departure = call.peer.departure.observe { signals.finish() }
+        let shutdown = call.shutdown.observe { signals.finish() }
+        // A caller whose key was removed gets no further events.
+        let endIfRevoked: @Sendable () -> Void = { [call] in
+            if call.isKeyRemoved { signals.finish() }
+        }
+        let revocation = call.access.observe(endIfRevoked)
+        endIfRevoked()
+        defer {
+            revocation.end()
+            call.peer.departure.forget(departure)
+            call.shutdown.forget(shutdown)
+            heartbeats.cancel()
+            signals.cancel()
+        }
+        var told: Int64 = 0
+        while let signal = await signals.next() {
+            let dropped = signals.dropped
+            if dropped > told {
+                told = dropped
+                try await writer.write(try Self.event("dropped", Loss(dropped: dropped)))
+            }
+            switch signal {
+            case .news(let piece):
+                if let text = try event(piece) { try await writer.write(text) }
+            case .heartbeat:
+                try await writer.write(":\n\n")
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+internal import NIOCore
+internal import SidecarSettings
+
+/// How a connection reached its listener.
+package struct Arrival {
+    /// The TLS settings of one listener.
+    struct Handshake: Sendable {
+        let certificate: DoorCertificate
+        let listener: ListenerName
+        let failures: RefusedClients
+    }
+
+    /// Whether the connection came by the Unix socket.
+    var isLocal = false
+    /// Whether the connection has a reserved descriptor.
+    var isFromReserve = false
+    /// `nil` for plain text.
+    var handshake: Handshake?
+
+    /// Adds the handlers of TLS, which take the client's turns, to a connection that begins with a handshake.
+    func secure(_ channel: any Channel, _ turn: ClientTurn) throws {
+        guard let handshake else { return }
+        try channel.pipeline.syncOperations.addHandler(TurnGate(turn, .handshake))
+        try handshake.certificate.secure(channel, of: handshake.listener, failures: handshake.failures)
+    }
+}

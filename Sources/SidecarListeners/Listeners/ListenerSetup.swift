@@ -1,0 +1,121 @@
+package import Interlock
+import InterlockCore
+package import Logging
+package import NIOCore
+internal import NIOPosix
+internal import ServiceLifecycle
+package import SidecarSettings
+package import SidecarTelemetry
+
+/// The parts of the sidecar that its listeners share, and their common way to listen.
+package struct ListenerSetup: Sendable {
+    /// Executes the calls. All connections run on its event loop.
+    package let coordinator: Coordinator
+    /// The API keys that are accepted.
+    package let access: AccessControl
+    /// The certificate of TLS; `nil` for plain text.
+    let certificate: DoorCertificate?
+    /// The addresses, the host names, and the limit of connections for each listener.
+    let listen: ListenSettings
+    package let metrics: PrometheusRegistry
+    package let logger: Logger
+    /// Returns the last reading of a service's probes.
+    let probe: ProbeReadings.Lookup
+    /// The source of `LIVE.VIEW`.
+    let liveView: LiveView.Source
+    /// Begins the spans of calls; `nil` if calls are not traced.
+    let tracer: NIOLoopBound<Tracer>?
+    /// Shares the event loop's time among the listeners; `nil` if each shares it among its own connections.
+    let turns: NIOLoopBound<ClientTurns>?
+
+    package init(
+        coordinator: Coordinator, access: AccessControl, certificate: DoorCertificate?, listen: ListenSettings,
+        metrics: PrometheusRegistry, logger: Logger, probe: @escaping ProbeReadings.Lookup = { _ in nil },
+        liveView: @escaping LiveView.Source, tracer: NIOLoopBound<Tracer>? = nil, turns: NIOLoopBound<ClientTurns>? = nil
+    ) {
+        self.coordinator = coordinator
+        self.access = access
+        self.certificate = certificate
+        self.listen = listen
+        self.metrics = metrics
+        self.logger = logger
+        self.probe = probe
+        self.liveView = liveView
+        self.tracer = tracer
+        self.turns = turns
+    }
+
+    /// A bootstrap with the options and the admission of connections that all listeners have in common.
+    /// - Parameters:
+    ///   - isLocal: whether the listener is a Unix socket, where clients speak plain text.
+    ///   - pause: how long the listener stops accepting when no file descriptor is free.
+    func bootstrap<Context: ListenerContext>(
+        _ listener: ListenerName, _ context: NIOLoopBound<Context>, isLocal: Bool = false,
+        pause: TimeAmount = .seconds(1)
+    ) -> ServerBootstrap {
+        let failures = RefusedClients(.failedHandshake, at: listener, logger: logger)
+        let certificate = isLocal ? nil : certificate
+        let handshake = certificate.map { Arrival.Handshake(certificate: $0, listener: listener, failures: failures) }
+        let shortage = DescriptorShortage(door: listener.rawValue, logger: logger)
+        return ServerBootstrap(group: coordinator.eventLoop)
+            .serverChannelOption(.backlog, value: 1024)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .serverChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let acceptPause = AcceptPause(pause) {
+                        shortage.noted()
+                        context.value.makeRoom()
+                    }
+                    try channel.pipeline.syncOperations.addHandlers(context.value.listenerHandlers + [acceptPause])
+                }
+            }
+            // One read for each tick of the loop, so that a busy client cannot delay the others.
+            .childChannelOption(.maxMessagesPerRead, value: 1)
+            // Data received before the end may still wait for its slice.
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let isFromReserve = channel.isFromReserve
+                    if isFromReserve {
+                        shortage.noted()
+                        context.value.makeRoom()
+                        guard context.value.takesFromReserve(channel) else { return channel.close(promise: nil) }
+                    }
+                    try context.value.serve(
+                        channel, Arrival(isLocal: isLocal, isFromReserve: isFromReserve, handshake: handshake))
+                }
+            }
+    }
+
+    /// Binds a listener to its TCP address.
+    /// - Throws: `SidecarError` when the address cannot be used.
+    func bind(
+        _ bootstrap: ServerBootstrap, _ listener: ListenerName, at endpoint: SocketEndpoint
+    ) async throws -> any Channel {
+        do {
+            return try await bootstrap.bind(host: endpoint.host, port: endpoint.port).get()
+        } catch {
+            throw SidecarError(cannotListen: "listen.\(listener)", at: endpoint, error)
+        }
+    }
+
+    /// Serves until graceful shutdown. Then answers pending waits, flushes the answers and closes the connections.
+    /// - Parameter onBound: called with the port once the listener is bound.
+    /// - Throws: `SidecarError` when the address cannot be used.
+    func serve<Context: ListenerContext>(
+        _ bootstrap: ServerBootstrap, _ listener: ListenerName, at endpoint: SocketEndpoint,
+        _ context: NIOLoopBound<Context>, onBound: @Sendable (Int) -> Void
+    ) async throws {
+        let eventLoop = coordinator.eventLoop
+        let registration = access.observe { eventLoop.execute { context.value.checkCallers() } }
+        defer { registration.end() }
+        let channel = try await bind(bootstrap, listener, at: endpoint)
+        logger.log(.doorOpened, ["door": listener.rawValue, "address": "\(endpoint.bound(to: channel.localAddress))"])
+        onBound(channel.localAddress?.port ?? 0)
+        try? await gracefulShutdown()
+        try? await channel.close()
+        try await eventLoop.submit { context.value.goDown() }.get()
+        await coordinator.drain()
+        try await eventLoop.untilEmpty { context.value.connectionCount == 0 }
+    }
+}

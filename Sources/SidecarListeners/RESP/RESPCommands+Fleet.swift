@@ -1,0 +1,54 @@
+internal import Interlock
+internal import NIOCore
+
+extension RESPCommands {
+    /// Runs `FLEET.LIST`.
+    func listFleet(_ tag: UInt64, _ connection: RESPConnection) {
+        let completion = Completion<Result<[FleetMember], InterlockError>>(tag: tag) { tag, answer in
+            connection.reply(tag) { writer in
+                switch answer {
+                case .failure(let error): writer.error(error)
+                case .success(let members):
+                    writer.array(members.count)
+                    for member in members { writer.sidecar(member) }
+                }
+            }
+        }
+        calls.listFleet(completion: completion)
+    }
+
+    /// Runs `LIVE.VIEW view [NAME name] [SEARCH text] [CURSOR n] [FROM n]`: replies with a view of the console as one
+    /// JSON object.
+    func look(
+        _ source: LiveView.Source, _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection
+    ) throws(InterlockError) {
+        let options = try RESPOptions(request, from: 2, allowed: [.name, .search, .cursor, .from])
+        let view = try LiveView(
+            request.text(1), name: options.text(.name), search: options.text(.search), cursor: options.text(.cursor),
+            from: options.text(.from))
+        try source(view) { frame in
+            connection.reply(tag) { writer in frame.withUnsafeReadableBytes { writer.bulk($0) } }
+        }
+    }
+}
+
+extension RESPWriter {
+    fileprivate func sidecar(_ member: FleetMember) {
+        map(7)
+        bulk("id")
+        bulk(member.id)
+        bulk("host")
+        bulkOrNull(member.host)
+        bulk("pid")
+        integerOrNull(member.processID)
+        bulk("version")
+        bulkOrNull(member.version)
+        bulk("started_ms")
+        integerOrNull(member.startedMilliseconds)
+        bulk("configuration")
+        bulkOrNull(member.configuration)
+        bulk("differs")
+        array(member.differing.count)
+        for service in member.differing { bulk(service) }
+    }
+}

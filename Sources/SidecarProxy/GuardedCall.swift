@@ -1,0 +1,543 @@
+internal import Interlock
+internal import InterlockCore
+internal import InterlockHTTP
+internal import Logging
+internal import NIOCore
+internal import NIOHTTP1
+internal import SidecarListeners
+internal import SidecarSettings
+internal import SidecarTelemetry
+
+/// One call through the proxy: carries out what `ProxiedCallStateMachine` decides. Confined to the coordinator's event
+/// loop, on which its client's connection and its upstream's live too.
+final class GuardedCall: HTTPRelay, PacedCall {
+    private typealias Machine = ProxiedCallStateMachine
+
+    /// An answer that gives way to a retry, unless the retry gets no permit.
+    private struct HeldAnswer {
+        let head: HTTPResponseHead
+        var parts: [ByteBuffer] = []
+        var trailers: HTTPHeaders?
+    }
+
+    private let call: HTTPCall
+    private let hasBody: Bool
+    private let isForWebSocket: Bool
+    private let isGRPC: Bool
+    private let reply: HTTPReply
+    private let service: String
+    private let target: ProxyTarget
+    private let subject: String?
+    private let calls: CoordinatorCalls
+    private let upstreams: Upstreams
+    private let logger: Logger
+    private var machine: Machine
+    /// The pace that counts the call as under way.
+    private var pace: ProxyPace?
+    private var pending: PendingCall?
+    /// The upstream and its limits as configured when the permit was asked for.
+    private var upstream: Upstream?
+    private var limits: [LimitDefinition] = []
+    private var breaker = BreakerSnapshot.State.closed
+    /// The try that has a connection, or waits for one.
+    private var attempt: UpstreamTry?
+    /// The time at which the try began; `nil` once its duration is recorded.
+    private var tryBegan: Instant?
+    private var held: HeldAnswer?
+    private var recorder: AnswerRecorder?
+    private var trace: GuardedCallTrace?
+    /// The part of the body that waits for a connection.
+    private var early: [ByteBuffer] = []
+    /// The part of the body that was sent, in case it must be resent.
+    private var kept: KeptBody
+    private var trailers: HTTPHeaders?
+
+    init(
+        _ call: HTTPCall, hasBody: Bool, _ reply: HTTPReply, service: String, target: ProxyTarget, subject: String?,
+        upstreams: Upstreams, logger: Logger
+    ) {
+        self.call = call
+        self.hasBody = hasBody
+        self.reply = reply
+        self.service = service
+        self.target = target
+        self.subject = subject
+        calls = upstreams.calls
+        self.upstreams = upstreams
+        self.logger = logger
+        kept = KeptBody(countedBy: upstreams)
+        isForWebSocket = !hasBody && ProxyFields.asksForWebSocket(call.head)
+        isGRPC = GRPC.isSpoken(in: call.head.headers)
+        machine = Machine(
+            .init(hasBody: hasBody, isIdempotent: call.head.method.isIdempotent, isGRPC: isGRPC),
+            started: Instant(nanoseconds: reply.eventLoop.uptime))
+    }
+
+    private var now: Instant { Instant(nanoseconds: reply.eventLoop.uptime) }
+
+    func start() {
+        trace = GuardedCallTrace(call, service: service, calls: calls)
+        reply.whenLeft { [self] in perform(machine.clientLeft(now: now)) }
+        guard !machine.isOver else { return }
+        upstreams.pace.begin(self)
+        guard pace == nil, let settings = calls.definition(ofService: service)?.upstream else { return }
+        // Even a call without a total timeout waits only for so long.
+        let longest = settings.totalTimeout ?? settings.idleTimeout
+        perform(machine.waitsToBegin(atMost: longest.wholeMilliseconds))
+    }
+
+    var isWanted: Bool { !machine.isOver }
+
+    func goAhead() {
+        pace = upstreams.pace
+        ask()
+    }
+
+    func alarm() {
+        perform(machine.alarm(now: now, isBackedUp: attempt?.isBackedUp ?? true, retries: upstream))
+    }
+
+    // MARK: Actions
+
+    private func perform(_ action: Machine.Action) {
+        switch action {
+        case .none, .askPermit, .refuse: break
+        case .setAlarm: setAlarm()
+        case .ask: ask()
+        case .resend: resend()
+        case .fail(let failure, let report, let consequence): fail(failure, report, consequence)
+        case .giveUp(let report, let consequence): giveUp(report, consequence)
+        case .answer(let failure): answer(failure)
+        case .answerUnasked: answerUnasked()
+        case .relayHeld(let isWhole): relayHeld(isWhole: isWhole)
+        }
+    }
+
+    private func setAlarm() {
+        if let due = machine.due { reply.setAlarm(.uptimeNanoseconds(UInt64(max(0, due.nanoseconds)))) }
+    }
+
+    private func fail(_ failure: ProxyFailure, _ report: Machine.Report?, _ consequence: Machine.Consequence) {
+        endTry(report)
+        var fields = ["service": service, "cause": failure.cause.rawValue, "error": failure.reason]
+        fields["trace"] = call.span?.context.traceID.text
+        logger.log(.upstreamFailed, fields)
+        trace?.tryFailed(failure.reason)
+        switch consequence {
+        case .pause: rest()
+        case .answer: answer(failure)
+        case .breakOff:
+            call.span?.fail(failure.reason)
+            finish()
+            reply.breakOff()
+        }
+    }
+
+    private func giveUp(_ report: Machine.Report?, _ consequence: Machine.Consequence) {
+        trace?.tryFailed(StepTrace.givenUpReason)
+        if let pending { calls.cancel(pending) }
+        endTry(report)
+        guard case .breakOff = consequence else { return end(with: HTTPProblem.clientHasLeft) }
+        finish()
+        reply.breakOff()
+    }
+
+    /// Waits for the next try.
+    private func rest() {
+        leavePace()
+        kept.release()
+        setAlarm()
+    }
+
+    /// Releases everything, once the call is over.
+    private func finish() {
+        pending = nil
+        leaveUpstream()
+        leavePace()
+        kept.release()
+        trace?.ended()
+    }
+
+    private func leavePace() {
+        let pace = pace
+        self.pace = nil
+        pace?.ended()
+    }
+
+    private func leaveUpstream() {
+        held = nil
+        let attempt = attempt
+        self.attempt = nil
+        attempt?.leave()
+    }
+
+    private func endTry(_ report: Machine.Report?) {
+        leaveUpstream()
+        recordTry()
+        self.report(report)
+    }
+
+    private func report(_ report: Machine.Report?) {
+        guard let report else { return }
+        calls.reportPermit(
+            service: service, permit: report.permit, report.outcome, completion: Completion { _, _ in true })
+    }
+
+    private func recordTry() {
+        guard let began = tryBegan else { return }
+        tryBegan = nil
+        upstream?.times.tries.recordNanoseconds(now.nanoseconds - began.nanoseconds, count: 1)
+    }
+
+    private func recordCall() {
+        upstream?.times.calls.recordNanoseconds(
+            now.nanoseconds - machine.started.nanoseconds, trace: call.span?.context)
+    }
+
+    // MARK: Permits and tries
+
+    private func ask() {
+        let reference: ServiceReference
+        switch calls.service(service) {
+        case .success(let known): reference = known
+        case .failure(let error): return refuse(HTTPProblem(error))
+        }
+        guard let definition = calls.definition(ofService: service), let upstream = configured(definition) else {
+            return refuse(HTTPProblem.notProxied(service))
+        }
+        guard !isForWebSocket || !upstream.settings.speaksHTTP2 else { return refuse(HTTPProblem.noWebSocket(service)) }
+        self.upstream = upstream
+        limits = definition.limits
+        let onLimit = definition.onLimit
+        let patience = onLimit.action == .deny ? 0 : onLimit.patience.wholeMilliseconds
+        let action = machine.asks(upstream.terms, patience: patience, now: now)
+        guard case .askPermit(let wait) = action else { return perform(action) }
+        trace?.asks(wait: wait)
+        let pending = calls.acquirePermit(
+            reference, cost: 1, subject: subject, waitMilliseconds: wait, now: calls.now(),
+            completion: Completion { [self] _, answer in decided(answer, upstream) })
+        if machine.isAsking { self.pending = pending }
+    }
+
+    private func configured(_ definition: ServiceDefinition) -> Upstream? {
+        definition.upstream.flatMap { upstreams.upstream(of: service, $0, concurrency: definition.concurrency) }
+    }
+
+    /// - Returns: `false` if a permit that was given is not wanted.
+    private func decided(_ answer: PermitAnswer, _ upstream: Upstream) -> Bool {
+        guard machine.isAsking else { return false }
+        pending = nil
+        trace?.decided(answer)
+        switch answer {
+        case .granted(let permit, let state):
+            breaker = state
+            // Only now: a client that is refused need not send the body. The client may leave at this write.
+            if machine.tries == 0, hasBody, call.awaitsContinue { reply.writeContinue() }
+            guard machine.permitGranted(permit, upstream.terms, now: now) == .proceed else { return false }
+            leaveUpstream()
+            connect(upstream)
+        case .refused(let reason, let state, let retryAfter):
+            breaker = state
+            permitRefused(
+                .refused(
+                    reason, state, service: service, subject: subject, retryAfter: retryAfter,
+                    cause: calls.causeOfBreaker(ofService: service), limits: limits))
+        // The caller's mistake, which no fallback may hide.
+        case .failed(let error) where error.code == .invalid: refuse(HTTPProblem(error))
+        case .failed(let error): permitRefused(HTTPProblem(error))
+        }
+        return true
+    }
+
+    private func permitRefused(_ problem: HTTPProblem) {
+        let action = machine.permitRefused(now: now)
+        guard case .refuse = action else { return perform(action) }
+        if !fallBack() { end(with: marked(problem)) }
+    }
+
+    private func refuse(_ problem: HTTPProblem) {
+        machine.cannotAsk()
+        end(with: problem)
+    }
+
+    private func connect(_ upstream: Upstream) {
+        if machine.tries == 1 { upstream.noteCall() }
+        var head = HTTPRequestHead(
+            version: .http1_1, method: call.head.method, uri: upstream.base.target(target),
+            headers: ProxyFields.request(
+                call.head, authority: upstream.base.authority, forwarded: call.forwarded, hasBody: hasBody,
+                isForHTTP2: upstream.settings.speaksHTTP2))
+        if isForWebSocket { ProxyFields.addUpgrade(to: &head.headers) }
+        trace?.tries(number: machine.tries, at: upstream.base.authority, &head.headers)
+        let attempt = UpstreamTry(machine.tries, head, to: upstream, of: self)
+        self.attempt = attempt
+        tryBegan = now
+        attempt.connect()
+        setAlarm()
+    }
+
+    private func resend() {
+        early = kept.takeAll() + early
+        if machine.isBodyAwaited { reply.read(false) }
+        attempt?.connect(avoidsUnused: true)
+        setAlarm()
+    }
+
+    func connected(_ attempt: UpstreamTry, _ connection: HTTPClientConnection) {
+        guard machine.connected(attempt.number, now: now) == .proceed else { return connection.abandon() }
+        attempt.takes(connection)
+        connection.send(attempt.head)
+        let early = early
+        self.early = []
+        for part in early {
+            kept.keep(part)
+            connection.send(part)
+        }
+        if machine.isBodyAwaited {
+            connection.flush()
+            reply.read(!attempt.isBackedUp)
+        } else {
+            connection.sendEnd(trailers)
+        }
+        setAlarm()
+    }
+
+    func notConnected(_ attempt: UpstreamTry, _ error: any Error) {
+        fail(attempt, ProxyFailure(error, at: .connecting), mayBeResent: false)
+    }
+
+    func upstreamFailed(_ attempt: UpstreamTry, _ error: any Error) {
+        fail(attempt, ProxyFailure(error, at: machine.stage), mayBeResent: kept.isWhole)
+    }
+
+    private func fail(_ attempt: UpstreamTry, _ failure: ProxyFailure, mayBeResent: Bool) {
+        perform(
+            machine.upstreamFailed(failure, attempt.number, isBodyKept: mayBeResent, now: now, retries: upstream))
+    }
+
+    // MARK: The request
+
+    func received(_ part: ByteBuffer) {
+        switch machine.requestPart(now: now) {
+        case .drop: break
+        case .wait: early.append(part)
+        case .send: attempt?.connection?.send(part)
+        case .sendAndKeep:
+            kept.keep(part)
+            attempt?.connection?.send(part)
+        }
+    }
+
+    func receivedEnd(_ trailers: HTTPHeaders?) {
+        self.trailers = ProxyFields.trailers(trailers)
+        guard machine.requestEnd(now: now) == .proceed else { return }
+        attempt?.connection?.sendEnd(self.trailers)
+        setAlarm()
+    }
+
+    func receivedAllThereIs() {
+        guard machine.requestPaused() == .proceed, let attempt else { return }
+        attempt.connection?.flush()
+        if attempt.isBackedUp { reply.read(false) }
+    }
+
+    func upstreamIsWritable(_ attempt: UpstreamTry, _ isWritable: Bool) {
+        if machine.upstreamWritabilityChanged(attempt.number) == .proceed { reply.read(isWritable) }
+    }
+
+    // MARK: The answer
+
+    func upstreamInforms(_ attempt: UpstreamTry, _ head: HTTPResponseHead) {
+        let isContinue = head.status == .continue
+        guard
+            machine.informational(attempt.number, isContinue: isContinue, isClientWritable: reply.isWritable) == .proceed
+        else { return }
+        reply.writeInformational(head.status, ProxyFields.answer(head.headers, isInformational: true))
+    }
+
+    func upstreamAnswers(_ attempt: UpstreamTry, _ head: HTTPResponseHead) {
+        let (action, report) = machine.answerHead(facts(of: head), of: attempt.number, now: now, retries: upstream)
+        guard action != .drop else { return }
+        recordTry()
+        trace?.answered(head.status)
+        guard action == .hold else { return relay(head) }
+        rest()
+        held = HeldAnswer(head: head)
+        attempt.connection?.holdReading()
+        trace?.tryEnded()
+        self.report(report)
+    }
+
+    private func facts(of head: HTTPResponseHead) -> Machine.Answer {
+        let hasBody = call.head.method != .HEAD && head.status.mayHaveResponseBody
+        let isGRPC = GRPC.isSpoken(in: head.headers)
+        let mayBeBusy = head.status == .tooManyRequests || head.status == .serviceUnavailable
+        let retryAfter = mayBeBusy ? head.headers.first(name: "Retry-After") : nil
+        return Machine.Answer(
+            status: Int(head.status.code), isGRPC: isGRPC,
+            grpcStatus: isGRPC ? GRPC.status(in: head.headers)?.httpStatus : nil,
+            missing: hasBody ? head.headers.first(name: "Content-Length").flatMap { Int($0) } : nil,
+            retryAfter: retryAfter.flatMap {
+                RetryAfter.milliseconds($0, date: head.headers.first(name: "Date"), now: calls.wallTime() / 1000)
+            })
+    }
+
+    private func relay(_ head: HTTPResponseHead) {
+        kept.release()
+        setAlarm()
+        var headers = ProxyFields.answer(head.headers)
+        if let answers = upstream?.lastGood {
+            recorder = AnswerRecorder(answers, LastGoodAnswers.key(of: call.head), head.status, headers)
+        }
+        mark(&headers)
+        if !headers.contains(name: "Date") { headers.add(name: "Date", value: reply.date) }
+        recordCall()
+        reply.write(head.status, headers)
+    }
+
+    private func relayHeld(isWhole: Bool) {
+        guard let held, let attempt else { return }
+        self.held = nil
+        relay(held.head)
+        for part in held.parts { forward(part) }
+        upstreamSentAllThereIs(attempt)
+        if isWhole { upstreamSentEnd(attempt, held.trailers) } else { writabilityChanged(reply.isWritable) }
+    }
+
+    func upstreamSent(_ attempt: UpstreamTry, _ part: ByteBuffer) {
+        switch machine.answerPart(part.readableBytes, of: attempt.number, now: now) {
+        case .drop: break
+        case .relay: forward(part)
+        case .hold: held?.parts.append(part)
+        }
+    }
+
+    private func forward(_ part: ByteBuffer) {
+        recorder?.record(part)
+        reply.write(part)
+    }
+
+    func upstreamSentAllThereIs(_ attempt: UpstreamTry) {
+        guard machine.answerPaused(attempt.number) == .proceed else { return }
+        reply.flush()
+        if !reply.isWritable, machine.clientBlocked() == .proceed { attempt.connection?.holdReading() }
+    }
+
+    func writabilityChanged(_ isWritable: Bool) {
+        guard isWritable, machine.clientWritable(now: now) == .proceed else { return }
+        attempt?.connection?.resumeReading()
+    }
+
+    func upstreamSentEnd(_ attempt: UpstreamTry, _ trailers: HTTPHeaders?) {
+        func grpcStatus() -> Int? { trailers.flatMap { GRPC.status(in: $0)?.httpStatus } }
+        let (action, report) = machine.answerEnd(of: attempt.number, grpcStatus: grpcStatus())
+        switch action {
+        case .drop: break
+        case .hold: held?.trailers = trailers
+        case .relay:
+            self.report(report)
+            finish()
+            recorder?.finish(now: reply.eventLoop.now)
+            reply.writeEnd(ProxyFields.trailers(trailers))
+        }
+    }
+
+    func upstreamSwitches(_ attempt: UpstreamTry, _ head: HTTPResponseHead, _ connection: HTTPClientConnection) {
+        guard attempt.head.headers.contains(name: "Upgrade"), ProxyFields.namesWebSocket(head.headers) else {
+            return fail(
+                attempt, ProxyFailure(cause: .broken, reason: "the answer's status is 101"), mayBeResent: false)
+        }
+        let report = machine.switchedProtocols(attempt.number, status: Int(head.status.code), now: now)
+        guard let report else { return connection.abandon() }
+        attempt.handOver()
+        recordTry()
+        self.report(report)
+        trace?.answered(head.status)
+        recordCall()
+        finish()
+        var headers = ProxyFields.answer(head.headers)
+        ProxyFields.addUpgrade(to: &headers)
+        mark(&headers)
+        do {
+            try Tunnel.between(connection, on: reply.eventLoop, idleTimeout: attempt.upstream.idleTimeout) {
+                try reply.switchProtocols(headers, to: $0)
+            }
+        } catch {
+            reply.breakOff()
+        }
+    }
+
+    // MARK: The sidecar's own answers
+
+    private func answer(_ failure: ProxyFailure) {
+        if failure.cause == .client {
+            end(with: HTTPProblem.clientHasLeft)
+        } else if !fallBack() {
+            end(with: marked(HTTPProblem.failed(failure, service: service)))
+        }
+    }
+
+    private func answerUnasked() {
+        if case .success(let status) = calls.breaker(service: service) { breaker = status.state }
+        if upstream == nil { upstream = calls.definition(ofService: service).flatMap(configured) }
+        answer(.waited)
+    }
+
+    private func end(with problem: HTTPProblem) { end(with: isGRPC ? GRPC.answer(problem) : HTTPAnswer(problem)) }
+
+    private func end(with answer: HTTPAnswer) {
+        finish()
+        recordCall()
+        reply(answer)
+    }
+
+    private func mark(_ headers: inout HTTPHeaders) {
+        headers.add(name: HTTPTarget.serviceField, value: service)
+        headers.add(name: "Interlock-State", value: breaker.rawValue)
+        headers.add(name: "Interlock-Waited", value: "\(machine.waited / 1_000_000)")
+    }
+
+    private func marked(_ problem: HTTPProblem) -> HTTPAnswer {
+        var answer = isGRPC ? GRPC.answer(problem) : HTTPAnswer(problem)
+        mark(&answer.headers)
+        return answer
+    }
+
+    /// - Returns: `false` if there is no fallback.
+    private func fallBack() -> Bool {
+        guard let upstream else { return false }
+        var answer: HTTPAnswer
+        switch upstream.settings.fallback {
+        case nil:
+            return false
+        case .fixed(let status, let body, let mediaType):
+            answer = .text(body, mediaType: mediaType)
+            answer.status = HTTPResponseStatus(statusCode: status)
+            answer.headers.add(name: "Interlock-Fallback", value: "fixed")
+        case .lastGood:
+            guard let answers = upstream.lastGood, let key = LastGoodAnswers.key(of: call.head),
+                let (kept, age) = answers.answer(for: key, now: reply.eventLoop.now)
+            else { return false }
+            answer = HTTPAnswer(kept.status)
+            answer.headers = kept.headers
+            answer.isRelayed = true
+            answer.body = .whole(kept.body)
+            answer.headers.replaceOrAdd(name: "Content-Length", value: "\(kept.body.readableBytes)")
+            answer.headers.replaceOrAdd(name: "Age", value: "\(kept.age(after: age))")
+            answer.headers.add(name: "Interlock-Fallback", value: "last-good; age=\(age)")
+        }
+        mark(&answer.headers)
+        end(with: answer)
+        return true
+    }
+}
+
+extension HTTPMethod {
+    /// Whether asking twice has the same effect as asking once (RFC 9110, section 9.2.2).
+    var isIdempotent: Bool {
+        switch self {
+        case .GET, .HEAD, .PUT, .DELETE, .OPTIONS, .TRACE: true
+        default: false
+        }
+    }
+}

@@ -1,0 +1,161 @@
+internal import InterlockHTTP
+internal import NIOHTTP1
+
+/// Which header fields a proxy passes on, and which it adds (RFC 9110, section 7.6).
+enum ProxyFields {
+    private static let via = "1.1 interlock"
+    private static let viaHTTP2 = "2 interlock"
+
+    /// Of the connection they came on, and no further than that.
+    private static let hopByHop = FieldNames(
+        "close", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings")
+    private static let connection = FieldNames("connection")
+    /// Meant for this sidecar, or said anew to the upstream.
+    private static let ours = FieldNames(
+        "host", "x-api-key", "interlock-subject", "interlock-service", "expect", "content-length")
+    /// What is looked at before a body is read.
+    private static let atTheHead = FieldNames(
+        "authorization", "content-encoding", "content-range", "content-type", "cookie", "set-cookie")
+    /// What only this sidecar says, so that an upstream cannot.
+    private static let saidByUs = FieldNames(
+        "interlock-service", "interlock-state", "interlock-waited", "interlock-fallback")
+
+    /// The request's fields as the upstream gets them.
+    /// - Parameters:
+    ///   - forwarded: who asks, as an element of `Forwarded` (RFC 7239).
+    ///   - authority: the upstream's, for `Host`.
+    ///   - hasBody: something follows the request's head.
+    ///   - isForHTTP2: the upstream may speak it.
+    static func request(
+        _ head: HTTPRequestHead, authority: String, forwarded: String, hasBody: Bool, isForHTTP2: Bool
+    ) -> HTTPHeaders {
+        var headers = HTTPHeaders()
+        headers.reserveCapacity(head.headers.count + 4)
+        headers.add(name: "Host", value: authority)
+        let named = namedByConnection(in: head.headers)
+        for (name, value) in head.headers where isPassedOn(name, named) && !ours.contains(name) {
+            headers.add(name: name, value: value)
+        }
+        let isFromHTTP2 = head.version == .http2
+        if isFromHTTP2 { joinCookies(in: &headers) }
+        // Servers of gRPC insist on it, and to no other field of its kind is there a place in HTTP/2 (RFC 9113, section 8.2.2).
+        if isForHTTP2, tokens(of: "TE", in: head.headers).contains("trailers") { headers.add(name: "TE", value: "trailers") }
+        addLength(of: head, hasBody, to: &headers)
+        headers.add(name: "Forwarded", value: forwarded)
+        headers.add(name: "Via", value: isFromHTTP2 ? viaHTTP2 : via)
+        return headers
+    }
+
+    /// HTTP/2 may send cookies one by one, HTTP/1.1 may not (RFC 9113, section 8.2.3).
+    private static func joinCookies(in headers: inout HTTPHeaders) {
+        let cookies = headers["Cookie"]
+        if cookies.count > 1 { headers.replaceOrAdd(name: "Cookie", value: cookies.joined(separator: "; ")) }
+    }
+
+    // MARK: A change of protocol
+
+    private static let webSocket = "websocket"
+
+    /// Whether a request asks to go on as a WebSocket (RFC 6455, section 4.1).
+    static func asksForWebSocket(_ head: HTTPRequestHead) -> Bool {
+        head.method == .GET && head.version == .http1_1 && namesWebSocket(head.headers)
+            && tokens(of: "Connection", in: head.headers).contains("upgrade")
+    }
+
+    /// Whether an answer, or a request, is about this protocol.
+    static func namesWebSocket(_ headers: HTTPHeaders) -> Bool { tokens(of: "Upgrade", in: headers).contains(webSocket) }
+
+    /// Says that the connection changes, or is asked to.
+    static func addUpgrade(to headers: inout HTTPHeaders) {
+        headers.add(name: "Connection", value: "Upgrade")
+        headers.add(name: "Upgrade", value: webSocket)
+    }
+
+    private static func addLength(of head: HTTPRequestHead, _ hasBody: Bool, to headers: inout HTTPHeaders) {
+        if !hasBody {
+            // A method that has a body by its nature has none by its length (RFC 9110, section 8.6).
+            if [.POST, .PUT, .PATCH].contains(head.method) { headers.add(name: "Content-Length", value: "0") }
+        } else if let length = head.headers.first(name: "Content-Length") {
+            headers.add(name: "Content-Length", value: length)
+        } else {
+            headers.add(name: "Transfer-Encoding", value: "chunked")
+        }
+    }
+
+    /// The answer's fields as the client gets them.
+    /// - Parameter isInformational: the final answer is still to come, and carries the other fields.
+    static func answer(_ received: HTTPHeaders, isInformational: Bool = false) -> HTTPHeaders {
+        var headers = HTTPHeaders()
+        headers.reserveCapacity(received.count + 5)
+        let named = namedByConnection(in: received)
+        for (name, value) in received where isPassedOn(name, named) && !saidByUs.contains(name) {
+            headers.add(name: name, value: value)
+        }
+        if isInformational { return headers }
+        // It comes from the origin of the admin API: a page must not act there.
+        headers.add(name: "Content-Security-Policy", value: "sandbox")
+        headers.add(name: "Via", value: via)
+        return headers
+    }
+
+    /// The fields behind a body, in either direction: those that decide where a message ends, where it goes or who sends it have no place
+    /// there (RFC 9110, section 6.5.1).
+    static func trailers(_ received: HTTPHeaders?) -> HTTPHeaders? {
+        received.map { received in
+            HTTPHeaders(
+                received.filter { name, _ in
+                    isPassedOn(name, []) && !ours.contains(name) && !saidByUs.contains(name) && !atTheHead.contains(name)
+                })
+        }
+    }
+
+    /// - Parameter named: what `Connection` names besides, in lower case.
+    private static func isPassedOn(_ name: String, _ named: Set<String>) -> Bool {
+        if hopByHop.contains(name) || FieldNames.name(name, beginsWith: "proxy-") { return false }
+        return named.isEmpty || !named.contains(name.lowercased())
+    }
+
+    /// The fields that `Connection` names, in lower case, but for those that are of the connection anyway.
+    private static func namedByConnection(in headers: HTTPHeaders) -> Set<String> {
+        // Most say `keep-alive` or `close`, and nothing else.
+        let saysMore = headers.contains { name, value in connection.contains(name) && !hopByHop.contains(value) }
+        return saysMore ? tokens(of: "Connection", in: headers) : []
+    }
+
+    private static func tokens(of name: String, in headers: HTTPHeaders) -> Set<String> {
+        guard headers.contains(name: name) else { return [] }
+        let words = headers[name].flatMap { $0.lowercased().utf8.split(separator: UInt8(ascii: ",")) }
+        return Set(words.map { String(Substring($0.drop(while: isSpace).prefix { !isSpace($0) && $0 != UInt8(ascii: ";") })) })
+    }
+
+    private static func isSpace(_ byte: UInt8) -> Bool { byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
+}
+
+/// Names of header fields, among which a name is looked for without a copy of it.
+private struct FieldNames {
+    /// By length, in lower case.
+    private var byLength: [[[UInt8]]]
+
+    init(_ names: String...) {
+        byLength = Array(repeating: [], count: (names.map(\.utf8.count).max() ?? 0) + 1)
+        for name in names { byLength[name.utf8.count].append(Array(name.utf8)) }
+    }
+
+    func contains(_ name: String) -> Bool {
+        let length = name.utf8.count
+        guard length < byLength.count else { return false }
+        for candidate in byLength[length] where Self.name(name, beginsWith: candidate) { return true }
+        return false
+    }
+
+    /// - Parameter start: in lower case.
+    static func name(_ name: String, beginsWith start: some Collection<UInt8>) -> Bool {
+        var rest = name.utf8.makeIterator()
+        for byte in start {
+            guard let next = rest.next(), next == byte || (next | 0x20 == byte && 65...90 ~= next) else { return false }
+        }
+        return true
+    }
+
+    static func name(_ name: String, beginsWith start: String) -> Bool { self.name(name, beginsWith: start.utf8) }
+}

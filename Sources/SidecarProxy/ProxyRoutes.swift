@@ -1,0 +1,40 @@
+internal import Interlock
+internal import InterlockCore
+package import Logging
+package import NIOCore
+internal import NIOHTTP1
+package import SidecarListeners
+internal import SidecarSettings
+
+/// The guarded proxy: a call to a configured service, with its breaker, limits and concurrency before it.
+package struct ProxyRoutes {
+    private let upstreams: NIOLoopBound<Upstreams>
+    private let logger: Logger
+
+    package init(upstreams: NIOLoopBound<Upstreams>, logger: Logger) {
+        self.upstreams = upstreams
+        self.logger = logger
+    }
+
+    package var routes: [HTTPRoute] {
+        [HTTPRoute(relayedBelow: "/proxy/{service}", "path", relay: relay)]
+    }
+
+    private func relay(_ call: HTTPCall, _ hasBody: Bool, _ reply: HTTPReply) throws -> any HTTPRelay {
+        let service = try call.name("service").text
+        let target: ProxyTarget
+        do {
+            target = try ProxyTarget(call.target.whole)
+        } catch {
+            throw HTTPProblem(.invalid, error.description)
+        }
+        let subject = try call.header(HTTPCall.subjectField).map { try ResourceName($0, what: HTTPCall.subjectField).text }
+        guard call.head.method != .CONNECT else {
+            throw HTTPProblem(.invalid, "CONNECT opens a tunnel to any host; the proxy calls configured services only")
+        }
+        guard !hasBody || call.head.method != .TRACE else { throw HTTPProblem(.invalid, "TRACE has no body") }
+        return GuardedCall(
+            call, hasBody: hasBody, reply, service: service, target: target, subject: subject, upstreams: upstreams.value,
+            logger: logger)
+    }
+}

@@ -1,0 +1,59 @@
+package import Interlock
+internal import InterlockCore
+package import InterlockHTTP
+package import NIOCore
+package import SidecarTelemetry
+
+/// The services that the proxy has called so far, each as it is configured now. Confined to the coordinator's event loop.
+package final class Upstreams {
+    let calls: CoordinatorCalls
+    private var table: [String: Upstream] = [:]
+    let pace: ProxyPace
+    /// The size of the request bodies that calls keep, in bytes.
+    var keptBytes = 0
+    private let largeReads: LargeReads
+    private let metrics: PrometheusRegistry
+    private let eventLoop: any EventLoop
+    private let environment: HTTPClientEnvironment
+
+    package init(
+        calls: CoordinatorCalls, eventLoop: any EventLoop, metrics: PrometheusRegistry,
+        environment: HTTPClientEnvironment = .system
+    ) {
+        self.calls = calls
+        self.eventLoop = eventLoop
+        self.environment = environment
+        self.metrics = metrics
+        pace = ProxyPace(eventLoop: eventLoop)
+        largeReads = LargeReads(eventLoop: eventLoop)
+    }
+
+    /// The upstream of a service; a new one when its settings have changed.
+    /// - Returns: `nil`: no calls can be made to it.
+    func upstream(of service: String, _ settings: UpstreamSettings, concurrency: Int?) -> Upstream? {
+        let former = table[service]
+        if let former, former.concurrency == concurrency, former.settings == settings { return former }
+        former?.pool.close()
+        let upstream = Upstream(
+            settings, concurrency: concurrency, times: former?.times ?? UpstreamTimes(service: service, in: metrics),
+            largeReads: largeReads, eventLoop: eventLoop, environment: environment)
+        table[service] = upstream
+        return upstream
+    }
+
+    /// Drops the services that no longer have an upstream.
+    package func keep(_ hasUpstream: (String) -> Bool) {
+        for (service, upstream) in table where !hasUpstream(service) {
+            table[service] = nil
+            upstream.pool.close()
+            metrics.remove(upstream.times.calls)
+            metrics.remove(upstream.times.tries)
+        }
+    }
+
+    /// Closes all connections that no call uses.
+    package func close() {
+        for upstream in table.values { upstream.pool.close() }
+        table = [:]
+    }
+}

@@ -1,0 +1,87 @@
+internal import Glibc
+import InterlockCore
+internal import NIOCore
+internal import NIOSSL
+
+/// The facts of a certificate that an operator may get wrong: for which hosts it is, and from when to when.
+package struct CertificateFacts: Equatable {
+    /// Names in lower case, and addresses.
+    package var names: [String]
+    /// In seconds since 1970.
+    var validity: ClosedRange<Int>
+
+    init(names: [String], validity: ClosedRange<Int>) {
+        self.names = names
+        self.validity = validity
+    }
+
+    /// Reads the first certificate of a PEM file; `nil`: it has none.
+    package init?(file: String) {
+        guard let certificate = try? NIOSSLCertificate.fromPEMFile(file).first else { return nil }
+        let begin = Int(certificate.notValidBefore)
+        self.init(
+            names: certificate._subjectAlternativeNames().compactMap(Self.text),
+            validity: begin...max(begin, Int(certificate.notValidAfter)))
+    }
+
+    private static func text(_ name: _SubjectAlternativeName) -> String? {
+        let bytes = name.contents.withUnsafeBufferPointer { Array($0) }
+        switch name.nameType {
+        case .dnsName: return String(decoding: bytes, as: UTF8.self).lowercased()
+        case .ipAddress: return (try? SocketAddress(packedIPAddress: ByteBuffer(bytes: bytes), port: 0))?.ipAddress
+        default: return nil
+        }
+    }
+
+    /// Whether a client that calls this host accepts the certificate. An asterisk stands for one label.
+    package func isFor(_ host: String) -> Bool {
+        let host = host.lowercased()
+        let rest = host.firstIndex(of: ".").map { "*" + host[$0...] }
+        return names.contains { $0 == host || $0 == rest }
+    }
+
+    /// Returns the faults for which clients would refuse the certificate, one sentence each.
+    /// - Parameters:
+    ///   - hosts: by which the sidecar is called, as far as the configuration says.
+    ///   - now: in seconds since 1970.
+    func warnings(for hosts: [String], now: Int) -> [String] {
+        var warnings: [String] = []
+        if now > validity.upperBound {
+            warnings.append("listen.tls.certificate has expired \(Self.days(now - validity.upperBound)) ago: clients refuse it")
+        } else if now < validity.lowerBound {
+            warnings.append("listen.tls.certificate is not valid yet: clients refuse it")
+        }
+        let others = hosts.filter { !isFor($0) }
+        if !others.isEmpty {
+            warnings.append(
+                "listen.tls.certificate is not for \(others.joined(separator: ", ")), by which clients call this sidecar; it is for "
+                    + (names.isEmpty ? "no host" : names.joined(separator: ", ")))
+        }
+        return warnings
+    }
+
+    private static func days(_ seconds: Int) -> String {
+        let days = seconds / 86_400
+        return days == 1 ? "1 day" : days > 1 ? "\(days) days" : "less than a day"
+    }
+
+    /// The names of `other` that this one lacks.
+    package func names(lackingFrom other: CertificateFacts) -> [String] {
+        other.names.filter { !isFor($0) && !names.contains($0) }
+    }
+}
+
+extension ListenSettings {
+    /// The hosts that clients are known to call: `listen.hosts`, and the addresses of listeners that other hosts reach.
+    var calledHosts: [String] {
+        let listeners = [resp, http] + [grpc].compactMap(\.self)
+        let addresses = listeners.filter { !$0.isLoopback && !["0.0.0.0", "::"].contains($0.host) }.map(\.host)
+        return (hosts + addresses).reduce(into: []) { if !$0.contains($1) { $0.append($1) } }
+    }
+
+    /// Returns the faults for which clients would refuse the certificate, one sentence each.
+    func certificateWarnings() -> [String] {
+        guard let tls, let facts = CertificateFacts(file: tls.certificate) else { return [] }
+        return facts.warnings(for: calledHosts, now: time(nil))
+    }
+}

@@ -1,0 +1,215 @@
+import InterlockCore
+import InterlockHTTP
+
+extension ListenSettings {
+    static let respPath = "listen.resp"
+    static let httpPath = "listen.http"
+    static let grpcPath = "listen.grpc"
+    private static let connectionCounts = 1...1_000_000
+    /// `sockaddr_un` has 108 bytes, one of them for the NUL at the end.
+    private static let longestSocketPath = 107 - UnixSocketSettings.longestSuffix
+
+    mutating func read(_ value: ConfigurationValue) {
+        value.section(shorthand: "resp") { section in
+            section.read("resp", into: &resp) { $0.endpoint() }
+            section.read("http", into: &http) { $0.endpoint() }
+            section.readOptional("grpc", into: &grpc) { $0.endpoint() }
+            section.readOptional("unix", into: &unix) { $0.parsed(by: Self.checkedSocketPath) }
+            section.readOptional("unix_mode", into: &unixMode) { $0.parsed(by: SocketMode.init(parsing:)) }
+            section.readOptional("unix_group", into: &unixGroup) { value in
+                value.parsed(by: { name throws(ConfigurationExpectation) in
+                    // Another host's file is checked without what is on that host.
+                    value.findings.readsSecrets ? try Self.checkedGroup(name) : name
+                })
+            }
+            section.read("hosts") { hosts = $0.list().compactMap { $0.parsed(by: Self.checkedHost) } }
+            section.readOptional("tls", into: &tls) { TLSSettings(reading: $0) }
+            section.read("allow_plaintext", into: &allowsPlaintext) { $0.flag() }
+            section.read("max_connections", into: &maximumConnections) { $0.wholeNumber(in: Self.connectionCounts) }
+        }
+    }
+
+    static func checkedSocketPath(_ path: String) throws(ConfigurationExpectation) -> String {
+        let isAcceptable = !path.isEmpty && path.utf8.count <= longestSocketPath && !path.utf8.contains(0)
+        guard isAcceptable else { throw ConfigurationExpectation("the path of a socket, 1-\(longestSocketPath) bytes") }
+        return path
+    }
+
+    static func checkedGroup(_ group: String) throws(ConfigurationExpectation) -> String {
+        guard UnixSocketSettings.groupNumber(of: group) != nil else {
+            throw ConfigurationExpectation("the name of a group that there is on this host, or a number")
+        }
+        return group
+    }
+
+    private static func checkedHost(_ text: String) throws(ConfigurationExpectation) -> String {
+        guard SocketEndpoint.isHostName(text) else {
+            throw ConfigurationExpectation("a host name without port, such as interlock.internal")
+        }
+        return text
+    }
+}
+
+extension TLSSettings {
+    /// `nil` when something was refused.
+    fileprivate init?(reading value: ConfigurationValue) {
+        var certificate: String?
+        var key: String?
+        var grpcClientAuthorities: String?
+        value.section { section in
+            certificate = section.required("certificate", "the path of a PEM file", Self.file)
+            key = section.required("key", "the path of a PEM file", Self.file)
+            section.readOptional("grpc_client_ca", into: &grpcClientAuthorities, Self.file)
+        }
+        guard let certificate, let key else { return nil }
+        self.init(certificate: certificate, key: key, grpcClientAuthorities: grpcClientAuthorities)
+        guard value.findings.readsSecrets else { return }
+        do {
+            try check()
+        } catch {
+            value.refuse(error.description)
+            return nil
+        }
+    }
+
+    /// A PEM file; a check for another host does not look for it.
+    static func file(_ value: ConfigurationValue) -> String? {
+        value.parsed { path throws(ConfigurationExpectation) in
+            guard !value.findings.readsSecrets || ConfigurationFile(path: path).isReadable else {
+                throw ConfigurationExpectation("the path of a PEM file that exists and can be read")
+            }
+            return path
+        }
+    }
+}
+
+extension TLSSettings {
+    /// A PEM file with certificates of authorities that another side's certificate may be signed by.
+    static func authorities(_ value: ConfigurationValue) -> String? {
+        guard let path = file(value) else { return nil }
+        guard value.findings.readsSecrets else { return path }
+        guard (try? HTTPOrigin.clientTLS(certificateAuthority: path)) != nil else {
+            value.refuse("expected certificates of authorities in PEM; what stands in \(path) is none")
+            return nil
+        }
+        return path
+    }
+
+    /// Another digest means another content: a reload notices it where the path stays the same.
+    static func digest(ofFile path: String?) -> [UInt8]? {
+        guard let path, let text = try? ConfigurationFile(path: path).text() else { return nil }
+        return SHA256Digest(of: text).bytes
+    }
+}
+
+extension ConfigurationValue {
+    /// HOST:PORT; remembers where it was said, for rules that see all listeners together.
+    fileprivate func endpoint() -> SocketEndpoint? {
+        findings.places[path] = place
+        return parsed(by: SocketEndpoint.init(parsing:))
+    }
+}
+
+extension APIKey {
+    /// Reads `auth.keys`; those that were refused are left out.
+    static func list(_ value: ConfigurationValue, environment: [String: String]) -> [APIKey] {
+        var keys: [APIKey] = []
+        for item in value.list() {
+            guard let key = APIKey(reading: item, environment: environment) else { continue }
+            if keys.contains(where: { $0.name == key.name }) {
+                item.refuse("the name \"\(key.name)\" is given to more than one key; names must be unique")
+            } else if let other = keys.first(where: { $0.secret == key.secret }) {
+                item.refuse("the keys \"\(other.name)\" and \"\(key.name)\" have the same secret; give each its own")
+            } else {
+                keys.append(key)
+            }
+        }
+        return keys
+    }
+
+    private init?(reading value: ConfigurationValue, environment: [String: String]) {
+        var name: String?
+        var role: Role?
+        var secret: String?
+        value.section { section in
+            name = section.required("name", "a name") { $0.parsed(insteadOf: ResourceName.expectedPart) }
+            role = section.required("role", "use or admin") { $0.parsed(by: Role.init(parsing:)) }
+            secret = Self.secret(in: section, environment: environment)
+        }
+        guard let name, let role, let secret else { return nil }
+        self.init(name: name, secret: secret, role: role)
+    }
+
+    private static func secret(in section: ConfigurationSection, environment: [String: String]) -> String? {
+        let variable = section.value("key_env")
+        // Concealed: it may be the key itself, written in the wrong place.
+        let file = section.value("key_file")?.concealed()
+        let literal = section.value("key")?.concealed()
+        let isUnread = !section.whole.findings.readsSecrets
+        switch (variable, file, literal) {
+        case (let elsewhere?, nil, nil) where isUnread: return unread(elsewhere, checkedVariableName)
+        case (nil, let elsewhere?, nil) where isUnread: return unread(elsewhere) { $0 }
+        case (let variable?, nil, nil): return secret(fromVariableNamedBy: variable, environment: environment)
+        case (nil, let file?, nil): return SecretFile.secret(namedBy: file, checkedBy: checkedSecret)
+        case (nil, nil, let literal?): return literal.parsed(by: checkedSecret)
+        case (nil, nil, nil):
+            section.whole.refuse(
+                "expected key_env, the name of the environment variable that holds the key, or key_file, the path of a file that does"
+            )
+        default:
+            (literal ?? file)?.refuse("expected only one of key_env, key_file and key")
+        }
+        return nil
+    }
+
+    /// Stands for a key that is not looked for: another one for each place.
+    private static func unread(
+        _ value: ConfigurationValue, _ check: (String) throws(ConfigurationExpectation) -> String
+    ) -> String? {
+        guard let place = value.concealed().parsed(by: check) else { return nil }
+        value.findings.variables.insert(place)
+        return "unread:" + place
+    }
+
+    private static func secret(
+        fromVariableNamedBy value: ConfigurationValue,
+        environment: [String: String]
+    ) -> String? {
+        // Concealed until it is seen to be a variable's name: it may be the key itself, written in the wrong place.
+        guard let name = value.concealed().parsed(by: checkedVariableName) else { return nil }
+        value.findings.variables.insert(name)
+        guard let secret = environment[name], !secret.isEmpty else {
+            value.refuse("the environment variable \(name) is \(environment[name] == nil ? "not set" : "empty")")
+            return nil
+        }
+        do {
+            return try checkedSecret(secret)
+        } catch {
+            value.refuse(error.message(got: "another value in the environment variable \(name)"))
+            return nil
+        }
+    }
+
+    private static func checkedSecret(_ text: String) throws(ConfigurationExpectation) -> String {
+        let isAcceptable = !text.isEmpty && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+        guard isAcceptable else {
+            throw ConfigurationExpectation("a key of printable ASCII without spaces or line ends")
+        }
+        return text
+    }
+
+    private static func checkedVariableName(_ text: String) throws(ConfigurationExpectation) -> String {
+        let isAcceptable =
+            text.utf8.first.map { !(UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) } ?? false
+            && text.unicodeScalars.allSatisfy { scalar in
+                switch scalar {
+                case "A"..."Z", "a"..."z", "0"..."9", "_": true
+                default: false
+                }
+            }
+        guard isAcceptable else {
+            throw ConfigurationExpectation("the name of an environment variable such as INTERLOCK_OPS_KEY")
+        }
+        return text
+    }
+}

@@ -1,0 +1,130 @@
+import Interlock
+import InterlockCore
+package import RedisClient
+
+extension LockSettings {
+    /// The default of `locks.min_ttl`: what is below is most often a number of seconds where milliseconds are meant.
+    static let defaultMinimumTTL = Duration.milliseconds(100)
+    static let waitReplicasPath = "locks.wait_replicas"
+
+    /// `locks.key_prefix`, `locks.min_ttl`, `locks.max_ttl`, `locks.max_wait`, `locks.max_hold`, `locks.wait_replicas`,
+    /// `locks.fence_ttl`.
+    mutating func read(_ value: ConfigurationValue) {
+        value.section { section in
+            section.readOptional("key_prefix", into: &keyPrefix) {
+                $0.parsed { ResourceName.expectedPrefix(insteadOf: $0, isEmptyAllowed: true) }
+            }
+            section.read("max_ttl", into: &maximumTTL) { $0.duration(in: Self.leases) }
+            let longest = maximumTTL
+            minimumTTL = min(minimumTTL, longest)
+            section.read("min_ttl", into: &minimumTTL) { value in
+                guard let read = value.duration(in: Self.shortestLeases) else { return nil }
+                guard read <= longest else {
+                    value.refuse(
+                        "expected at most locks.max_ttl, \(DurationText.shortest(longest)), got \(DurationText.shortest(read))")
+                    return nil
+                }
+                return read
+            }
+            section.read("max_wait", into: &maximumWait) { $0.duration(in: Self.waits) }
+            section.readOptional("max_hold", into: &maximumHold) { $0.duration(in: Self.leases) }
+            section.read("fence_ttl", into: &fenceLifetime) { $0.duration(in: Self.fences) }
+            section.read("wait_replicas", into: &waitReplicas) { value in
+                value.findings.places[Self.waitReplicasPath] = value.place
+                return value.wholeNumber(in: Self.replicas)
+            }
+        }
+    }
+}
+
+extension RedisSettings {
+    static let urlsPath = "redis.urls"
+
+    /// Reads `redis.urls`; empty when something was refused.
+    static func quorum(_ value: ConfigurationValue) -> [String] {
+        guard !value.isNull else { return [] }
+        value.findings.places[urlsPath] = value.place
+        guard case .sequence = value.node.content else {
+            value.refuse(
+                expected: ConfigurationExpectation("a list of \(InterlockConfiguration.quorumSizes.lowerBound) or more URLs"))
+            return []
+        }
+        let items = value.list()
+        guard InterlockConfiguration.quorumSizes.contains(items.count) else {
+            value.refuse(
+                """
+                expected \(InterlockConfiguration.quorumSizes.lowerBound)-\(InterlockConfiguration.quorumSizes.upperBound) servers, best an odd number, \
+                got \(items.count); with fewer no majority is left when one is down
+                """)
+            return []
+        }
+        var urls: [String] = []
+        var servers: [RedisConfiguration.Address: Int] = [:]
+        for (index, item) in items.enumerated() {
+            guard let url = item.parsed(by: checkedURL) else { continue }
+            do throws(RedisURLError) {
+                let address = try RedisConfiguration(url: url).address
+                if case .primary = address {
+                    item.refuse("expected a server that fails by itself; one whose place another takes forgets what it granted")
+                    continue
+                }
+                if case .cluster = address {
+                    item.refuse("expected a server that fails by itself; a cluster's replicas take the place of its servers")
+                    continue
+                }
+                if let first = servers[address] {
+                    item.refuse("the same server as \(urlsPath)[\(first)]; a majority counts servers that fail independently")
+                    continue
+                }
+                servers[address] = index
+                urls.append(url)
+            } catch {
+                item.refuse("\(error)")
+            }
+        }
+        return urls.count == items.count ? urls : []
+    }
+}
+
+extension SidecarConfiguration {
+    /// Refuses what does not go together with `redis.urls`.
+    ///
+    /// Runs when the overrides are in place: a flag may name the Redis that the file did not.
+    func refuseUnsupportedQuorum(_ findings: ConfigurationFindings) {
+        guard !redis.urls.isEmpty else { return }
+        if redis.url == nil, !findings.hasProblem(under: "redis.url") {
+            let users = services.isEmpty ? "events and the list of sidecars" : "limits, breakers, events and the list of sidecars"
+            findings.refuse(
+                at: findings.places[RedisSettings.urlsPath] ?? findings.wholeFile, path: RedisSettings.urlsPath,
+                "expected redis.url beside it: the quorum is for locks alone; \(users) live in the one Redis of redis.url")
+        }
+        if locks.waitReplicas > 0 {
+            let path = LockSettings.waitReplicasPath
+            findings.refuse(
+                at: findings.places[path] ?? findings.wholeFile, path: path,
+                """
+                expected 0 with \(RedisSettings.urlsPath), whose majority takes the place of replicas, \
+                got \(locks.waitReplicas)
+                """)
+        }
+    }
+
+    /// The servers of `redis.urls`, for the coordinator; none: locks are in `redis.url`.
+    /// - Throws: `SidecarError` when a URL cannot be used.
+    package func quorumServers() throws(SidecarError) -> [RedisConfiguration] {
+        var servers: [RedisConfiguration] = []
+        for (index, url) in redis.urls.enumerated() {
+            var server: RedisConfiguration
+            do throws(RedisURLError) {
+                server = try RedisConfiguration(url: url)
+            } catch {
+                throw SidecarError("\(RedisSettings.urlsPath)[\(index)]: \(error)")
+            }
+            if server.tls != nil, let tls = redis.tls { try tls.apply(to: &server) }
+            server.commandTimeout = redis.timeout
+            server.connectTimeout = redis.timeout
+            servers.append(server)
+        }
+        return servers
+    }
+}

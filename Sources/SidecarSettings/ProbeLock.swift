@@ -1,0 +1,13 @@
+package import InterlockCore
+
+/// The lock whose holder probes a service for the fleet.
+package enum ProbeLock {
+    private static let prefix = "interlock-monitor/"
+    /// The longest name of a service that one of the fleet can probe, in bytes.
+    package static let longestService = ResourceName.longest - prefix.utf8.count
+
+    /// Returns `nil` if the service's name is too long.
+    package static func name(ofService service: String) -> ResourceName? {
+        try? ResourceName(prefix + service)
+    }
+}

@@ -1,0 +1,282 @@
+internal import Interlock
+internal import InterlockCore
+internal import NIOCore
+internal import NIOSSL
+package import RedisClient
+
+/// `redis`: the server that the fleet shares, and how its keys begin.
+package struct RedisSettings: Sendable, Equatable {
+    /// `redis.url`: `redis://`, `rediss://`, `unix://`, or Sentinels by `redis+sentinel://` or `rediss+sentinel://`, or a cluster by
+    /// `redis+cluster://` or `rediss+cluster://`; or put together from `redis.sentinels` and `redis.primary`, or `redis.cluster`. `nil`, the default: the sidecar starts a private server of its own.
+    package var url: String?
+    /// `redis.urls`: independent servers of which a majority grants each lock, 3–15, beside `redis.url`. None by default: locks
+    /// are in `redis.url` as everything else is.
+    package var urls: [String] = []
+    /// `redis.prefix`: what every key begins with, 1–64 bytes without control characters, spaces or braces; `interlock:`.
+    package var prefix = InterlockConfiguration.defaultPrefix
+    /// `redis.timeout`: when an answer has not come after so long, Redis counts as away. 10ms–1m, 500ms by default.
+    package var timeout: Duration = .milliseconds(500)
+
+    package init() {}
+
+    /// Whether the sidecar starts a private server because none was named.
+    package var isEmbedded: Bool { url == nil }
+    /// `redis.embedded`: that is meant so. Only a file says it: whoever starts a sidecar without one tries it out.
+    package var isEmbeddedOnPurpose = false
+    /// `redis.password_file`: the password of every server is what stands there, but for a line's end.
+    package var passwordFile: String?
+    /// `redis.sentinel_password_file`: the same for the Sentinels.
+    package var sentinelPasswordFile: String?
+    /// `redis.tls`: what certificates are checked against, and this sidecar's own; `nil`: the authorities of this host, and none.
+    package var tls: RedisTLSSettings?
+}
+
+/// A password in the URL is never shown.
+extension RedisSettings: CustomStringConvertible, CustomReflectable {
+    package var description: String {
+        "RedisSettings(url: \(maskedURL ?? "embedded"), urls: \(maskedURLs), prefix: \(prefix), timeout: \(timeout))"
+    }
+
+    package var customMirror: Mirror {
+        Mirror(self, children: ["url": maskedURL as Any, "urls": maskedURLs, "prefix": prefix, "timeout": timeout])
+    }
+
+    /// The URL without user name, password and query: for logs. `nil` when embedded.
+    package var maskedURL: String? { url.map { "\(RedactedURL($0))" } }
+
+    private var maskedURLs: [String] { urls.map { "\(RedactedURL($0))" } }
+}
+
+extension RedisSettings {
+    mutating func read(_ value: ConfigurationValue, environment: [String: String]) {
+        value.section(shorthand: "url") { section in
+            section.readOptional("url", into: &url) { $0.parsed(by: Self.checkedURL) }
+            section.read("url_env") { value in
+                let findings = value.findings
+                let found = value.parsed { variable throws(ConfigurationExpectation) in
+                    findings.variables.insert(variable)
+                    guard findings.readsSecrets else { return Self.unread }
+                    guard let text = environment[variable], !text.isEmpty else {
+                        throw ConfigurationExpectation(
+                            "the name of an environment variable that holds the URL; this one is not set")
+                    }
+                    return try Self.checkedURL(text)
+                }
+                if let found { url = found }
+            }
+            section.readOptional("tls", into: &tls) { RedisTLSSettings(reading: $0) }
+            readSentinels(section)
+            readCluster(section)
+            section.readOptional("password_file", into: &passwordFile) { $0.parsed { $0 } }
+            section.readOptional("sentinel_password_file", into: &sentinelPasswordFile) { $0.parsed { $0 } }
+            section.read("embedded", into: &isEmbeddedOnPurpose) { $0.flag() }
+            section.read("urls") { urls = Self.quorum($0) }
+            section.read("prefix", into: &prefix) {
+                $0.parsed { ResourceName.expectedPrefix(insteadOf: $0, isEmptyAllowed: false) }
+            }
+            section.read("timeout", into: &timeout) { $0.duration(in: InterlockConfiguration.timeouts) }
+            if url != nil, isEmbeddedOnPurpose {
+                section.read("embedded") { $0.refuse("true, and a Redis is named besides: expected one of the two") }
+            }
+            section.refuse(["nodes"], "is called redis.cluster")
+            section.refuse(["sentinel"], "is called redis.sentinels")
+        }
+    }
+
+    /// `redis.sentinels` and `redis.primary`: one needs the other, and takes the place of `redis.url`.
+    private mutating func readSentinels(_ section: ConfigurationSection) {
+        var hosts: [String] = []
+        var isNamed = false
+        section.read("sentinels") { value in
+            guard !value.isNull else { return }
+            isNamed = true
+            hosts = value.list().compactMap { $0.parsed(by: Self.checkedSentinel) }
+            if !(1...SentinelSettings.most).contains(hosts.count) || Set(hosts).count < hosts.count {
+                value.refuse("expected 1-\(SentinelSettings.most) Sentinels, each named once")
+            }
+            if url != nil { value.refuse("stands beside redis.url or redis.url_env: give one of them") }
+        }
+        let name: String? = section.value("primary").flatMap { $0.isNull ? nil : $0.parsed(by: Self.checkedPrimary) }
+        switch (hosts.isEmpty, name) {
+        case (false, let name?): url = "\(tls == nil ? "redis" : "rediss")+sentinel://\(hosts.joined(separator: ","))/\(name)"
+        case (false, nil): section.whole.refuse("expected the key primary beside sentinels: what they call the primary")
+        case (true, _?) where !isNamed:
+            section.whole.refuse("expected the key sentinels beside primary: their addresses, as host[:port]")
+        case (true, _): break
+        }
+    }
+
+    /// `redis.cluster`: takes the place of `redis.url`.
+    private mutating func readCluster(_ section: ConfigurationSection) {
+        section.read("cluster") { value in
+            guard !value.isNull else { return }
+            let hosts = value.list().compactMap { $0.parsed(by: Self.checkedSeed) }
+            if !(1...ClusterSettings.most).contains(hosts.count) || Set(hosts).count < hosts.count {
+                value.refuse("expected 1-\(ClusterSettings.most) servers of a cluster, each named once")
+            }
+            if url != nil {
+                value.refuse("stands beside redis.url, redis.url_env or redis.sentinels: give one of them")
+            } else {
+                url = "\(tls == nil ? "redis" : "rediss")+cluster://\(hosts.joined(separator: ","))"
+            }
+        }
+    }
+
+    private static func checkedSeed(_ text: String) throws(ConfigurationExpectation) -> String {
+        do throws(RedisURLError) {
+            return try ClusterSettings.seed(text).description
+        } catch {
+            throw ConfigurationExpectation(
+                "the host[:port] of a server of the cluster, such as redis-1:\(ClusterSettings.standardPort)")
+        }
+    }
+
+    private static func checkedSentinel(_ text: String) throws(ConfigurationExpectation) -> String {
+        do throws(RedisURLError) {
+            return try SentinelSettings.sentinel(text).description
+        } catch {
+            throw ConfigurationExpectation("a Sentinel's host[:port], such as sentinel-1:\(SentinelSettings.standardPort)")
+        }
+    }
+
+    private static func checkedPrimary(_ text: String) throws(ConfigurationExpectation) -> String {
+        guard SentinelSettings.isName(text) else {
+            throw ConfigurationExpectation(
+                "what the Sentinels call the primary: 1-255 letters, digits, dots, dashes, underscores")
+        }
+        return text
+    }
+
+    /// Stands for a URL that is not looked for.
+    static let unread = "redis://unread"
+    /// The schemes that are carried out. What follows is parsed by whoever connects.
+    private static let schemes = [
+        "redis://", "rediss://", "unix://", "redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://",
+    ]
+
+    static func checkedURL(_ text: String) throws(ConfigurationExpectation) -> String {
+        guard let scheme = schemes.first(where: { text.lowercased().hasPrefix($0) }), text.count > scheme.count else {
+            throw ConfigurationExpectation(
+                "a URL that begins with \(ConfigurationText.alternatives(schemes)) (others are not supported)")
+        }
+        guard !text.contains("${") else {
+            throw ConfigurationExpectation(
+                "a URL as it is, for nothing is filled in: name a variable that holds it as redis.url_env, or put the password in a file "
+                    + "and that as redis.password_file")
+        }
+        guard !text.unicodeScalars.contains(where: ConfigurationText.isSpaceOrControl) else {
+            throw ConfigurationExpectation("a URL without spaces or control characters")
+        }
+        do throws(RedisURLError) {
+            // A password may be in a file.
+            _ = try RedisConfiguration(url: text, isWhole: false)
+        } catch {
+            let remedy = text.contains("@") ? "; or put the password in a file and name it as redis.password_file" : ""
+            throw ConfigurationExpectation("a URL that can be used (\(error.reason)\(remedy))")
+        }
+        return text
+    }
+}
+
+/// `redis.tls`: for every server and Sentinel.
+package struct RedisTLSSettings: Sendable, Equatable {
+    /// `redis.tls.ca`: a PEM file of the authorities that may have signed a server's certificate; `nil`: those of this host.
+    var authorities: String?
+    /// `redis.tls.cert` and `redis.tls.key`: PEM files with which the sidecar shows who it is; both or neither.
+    var certificate: String?
+    var key: String?
+    /// `redis.tls.server_name`: what the certificates are for; `nil`: each for its host.
+    var serverName: String?
+
+    /// `nil` when something was refused.
+    init?(reading value: ConfigurationValue) {
+        value.section { section in
+            section.readOptional("ca", into: &authorities, TLSSettings.file)
+            section.readOptional("cert", into: &certificate, TLSSettings.file)
+            section.readOptional("key", into: &key, TLSSettings.file)
+            section.readOptional("server_name", into: &serverName) { $0.parsed(by: Self.checkedName) }
+        }
+        guard (certificate == nil) == (key == nil) else {
+            value.refuse("expected cert and key together")
+            return nil
+        }
+        guard value.findings.readsSecrets else { return }
+        do throws(SidecarError) {
+            _ = try clientConfiguration()
+        } catch {
+            value.refuse(error.description)
+            return nil
+        }
+    }
+
+    private static func checkedName(_ text: String) throws(ConfigurationExpectation) -> String {
+        guard SocketEndpoint.isHostName(text), (try? SocketAddress(ipAddress: text, port: 0)) == nil else {
+            throw ConfigurationExpectation("a host name, such as redis.internal")
+        }
+        return text
+    }
+
+    /// - Throws: `SidecarError` when a file cannot be used.
+    func apply(to server: inout RedisConfiguration) throws(SidecarError) {
+        server.tls = try clientConfiguration()
+        server.serverName = serverName
+    }
+
+    /// - Throws: `SidecarError` when a file cannot be used.
+    func clientConfiguration() throws(SidecarError) -> TLSConfiguration {
+        var tls = RedisConfiguration.standardTLS
+        do {
+            if let authorities { tls.trustRoots = .certificates(try NIOSSLCertificate.fromPEMFile(authorities)) }
+            if let certificate { tls.certificateChain = try NIOSSLCertificate.fromPEMFile(certificate).map { .certificate($0) } }
+            if let key { tls.privateKey = .privateKey(try NIOSSLPrivateKey(file: key, format: .pem)) }
+            _ = try NIOSSLContext(configuration: tls)
+        } catch {
+            throw SidecarError("expected PEM files of certificates, and of the key of the first one of cert, without a password")
+        }
+        return tls
+    }
+}
+
+extension RedisSettings {
+    /// For a check where none of the files is.
+    mutating func forgetFiles() {
+        tls = nil
+        guard passwordFile != nil || sentinelPasswordFile != nil else { return }
+        (passwordFile, sentinelPasswordFile) = (nil, nil)
+        // A user whose password would have come from there is none without it.
+        url = Self.unread
+    }
+
+    /// The server that `url` names, with what else is said of it.
+    /// - Throws: `SidecarError` when something cannot be used.
+    package func server(_ url: String) throws(SidecarError) -> RedisConfiguration {
+        var server: RedisConfiguration
+        do throws(RedisURLError) {
+            server = try RedisConfiguration(url: url, isWhole: false)
+        } catch {
+            throw SidecarError("redis.url: \(error)")
+        }
+        if let passwordFile { server.password = try Self.password(in: passwordFile, "redis.password_file") }
+        if case .primary(var sentinels) = server.address, let sentinelPasswordFile {
+            sentinels.password = try Self.password(in: sentinelPasswordFile, "redis.sentinel_password_file")
+            server.address = .primary(of: sentinels)
+        }
+        do throws(RedisURLError) {
+            try server.checkLogins()
+        } catch {
+            throw SidecarError("redis.url: \(error)")
+        }
+        if let tls { try tls.apply(to: &server) }
+        server.commandTimeout = timeout
+        server.connectTimeout = timeout
+        return server
+    }
+
+    private static func password(in file: String, _ key: String) throws(SidecarError) -> String {
+        do throws(SecretFile.Problem) {
+            return try SecretFile(path: file).secret()
+        } catch {
+            throw SidecarError("\(key) \(file): \(error)")
+        }
+    }
+}

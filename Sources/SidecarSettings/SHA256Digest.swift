@@ -1,0 +1,20 @@
+internal import CLibMD
+
+/// The SHA-256 of a text. Whether two are the same takes the same time to find out wherever they differ.
+package struct SHA256Digest: Hashable, Sendable {
+    package let bytes: [UInt8]
+
+    package init(of text: String) {
+        let text = Array(text.utf8)
+        var context = SHA2_CTX()
+        SHA256Init(&context)
+        SHA256Update(&context, text, text.count)
+        var bytes = [UInt8](repeating: 0, count: Int(SHA256_DIGEST_LENGTH))
+        SHA256Final(&bytes, &context)
+        self.bytes = bytes
+    }
+
+    package static func == (one: SHA256Digest, other: SHA256Digest) -> Bool {
+        zip(one.bytes, other.bytes).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
+    }
+}

@@ -1,0 +1,59 @@
+import InterlockCore
+
+extension ServiceDefinition {
+    /// A call through the proxy is over with `timeouts.total`, and its outcome is reported soon after.
+    private static let reporting: Duration = .seconds(10)
+
+    /// Reads `services`: a mapping from names to services, in the order of the file.
+    static func list(_ value: ConfigurationValue) -> [ServiceDefinition] {
+        var services: [ServiceDefinition] = []
+        value.section { section in
+            for entry in section.named() {
+                if let expected = ResourceName.expectedPart(insteadOf: entry.name) {
+                    let got = ConfigurationValue.quoted(entry.name)
+                    entry.key.refuse(ConfigurationExpectation(expected).message(got: got))
+                }
+                var service = ServiceDefinition(name: entry.name)
+                service.read(entry.value)
+                services.append(service)
+            }
+        }
+        return services
+    }
+
+    private mutating func read(_ value: ConfigurationValue) {
+        value.section { section in
+            upstream = UpstreamSettings(reading: section)
+            if let upstream {
+                let longest = Self.permitLifetimes.upperBound
+                let total = upstream.totalTimeout ?? upstream.firstByteTimeout
+                permitLifetime = min(longest, max(permitLifetime, total + Self.reporting))
+            }
+            section.read("limits") { limits = LimitDefinition.list($0) }
+            section.read("on_limit") { onLimit.read($0) }
+            section.read("when_redis_is_down", into: &whenRedisIsDown) { $0.parsed(by: OutagePolicy.init(parsing:)) }
+            section.read("breaker") { breaker.read($0) }
+            section.read("permit_ttl") { value in
+                guard let lifetime = value.duration(in: Self.permitLifetimes) else { return }
+                permitLifetime = lifetime
+                guard let total = upstream?.totalTimeout, lifetime < total else { return }
+                value.findings.warn(
+                    "\(value.path) is shorter than timeouts.total: the outcome of a call that takes longer is lost, and its place is free before it ends"
+                )
+            }
+            section.readOptional("concurrency", into: &concurrency) { $0.wholeNumber(in: Self.concurrencies) }
+            section.read("max_subjects", into: &maximumSubjects) { $0.wholeNumber(in: Self.subjectCounts) }
+            section.read("probe") { value in
+                guard !value.isNull, let settings = ProbeSettings(reading: value) else { return }
+                probe = settings
+                let isRefused = value.findings.hasProblem(under: section.whole.path + ".url")
+                if settings.needsServiceURL, upstream == nil, !isRefused {
+                    value.refuse("path is asked below the service's url, which is not given; give it, or url instead of path")
+                }
+                if settings.origin == .one, ProbeLock.name(ofService: name) == nil {
+                    value.refuse("expected a service whose name has at most \(ProbeLock.longestService) bytes")
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+package import InterlockCore
+
+/// What one sidecar is told at start: where Redis is, which doors it opens, who may enter, and the services it guards.
+///
+/// Every property has the default that an empty file leaves in force. `load(file:environment:flags:)` reads one.
+package struct SidecarConfiguration: Sendable, Equatable {
+    /// `redis`: the server that the fleet shares.
+    package var redis = RedisSettings()
+    /// `listen`: the doors.
+    package var listen = ListenSettings()
+    /// `log`: what is written to standard error, and how.
+    package var log = LogSettings()
+    /// `tracing`: which calls are traced; `nil`: none is.
+    package var tracing: TracingSettings?
+    /// `auth.keys`: who may enter. Empty by default: whoever reaches a loopback listener or the Unix socket is admin.
+    package var keys: [APIKey] = []
+    /// `locks`: the bounds that every lock lives within.
+    package var locks = LockSettings(minimumTTL: LockSettings.defaultMinimumTTL)
+    /// `fleet_size`: the least number of sidecars to assume when Redis is away; 1 by default.
+    package var fleetSize = 1
+    /// `services`: in the order of the file; names are unique. None by default.
+    package var services: [ServiceDefinition] = []
+    /// `rate_limits` and `rls`: what Envoy's rate limit service is asked about.
+    package var domains = DomainSettings()
+    /// The folder of the embedded Redis, given by flag or environment only; `nil`: `$XDG_STATE_HOME/interlock`.
+    package var dataDirectory: String?
+    /// What was accepted but is not carried out by this version, one sentence each, opening with the key.
+    package var warnings: [String] = []
+
+    /// All defaults.
+    package init() {}
+
+    /// The services by their name. O(n) in services: keep the result.
+    package var servicesByName: [String: ServiceDefinition] {
+        Dictionary(services.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
+    }
+}
+
+extension SidecarConfiguration {
+    /// Refuses listeners that other hosts reach and that would let anybody in, or let keys be read on the way.
+    ///
+    /// Runs when the overrides are in place: a flag may open a listener that the file did not.
+    package func refuseUnguardedListeners(_ findings: ConfigurationFindings) {
+        var doors = [(listen.resp, ListenSettings.respPath), (listen.http, ListenSettings.httpPath)]
+        if let grpc = listen.grpc { doors.append((grpc, ListenSettings.grpcPath)) }
+        for (endpoint, path) in doors where !endpoint.isLoopback {
+            refuseUnlessGuarded(endpoint, path, findings)
+        }
+        if listen.resp == listen.http, listen.resp.port != 0 {
+            findings.refuse(
+                at: findings.places[ListenSettings.httpPath] ?? findings.places[ListenSettings.respPath] ?? findings.wholeFile,
+                path: ListenSettings.httpPath,
+                "expected another address than \(ListenSettings.respPath), got \(listen.http) for both"
+            )
+        }
+    }
+
+    private func refuseUnlessGuarded(_ endpoint: SocketEndpoint, _ path: String, _ findings: ConfigurationFindings) {
+        let place = findings.places[path] ?? findings.wholeFile
+        let keysWereRefused = findings.hasProblem(under: "auth")
+        if keys.isEmpty {
+            guard !keysWereRefused else { return }
+            findings.refuse(
+                at: place,
+                path: path,
+                "\(endpoint) can be reached from other hosts and needs auth.keys; add a key, or listen on 127.0.0.1"
+            )
+        } else if listen.tls == nil, !listen.allowsPlaintext, !findings.hasProblem(under: "listen.tls") {
+            findings.refuse(
+                at: place,
+                path: path,
+                """
+                \(endpoint) can be reached from other hosts and would carry keys unencrypted; give listen.tls, \
+                or say listen.allow_plaintext: true where the network is private to a pod or a compose project
+                """
+            )
+        }
+    }
+}
+
+extension SidecarConfiguration {
+    /// What starts with this is ours.
+    private static let variablePrefix = "INTERLOCK_"
+    /// Those that other parts of this program read or set.
+    private static let otherVariables: Set<String> = [
+        "INTERLOCK_ALLOW_PLAINTEXT", "INTERLOCK_API_KEY", "INTERLOCK_CA", "INTERLOCK_EXIT_CODES", "INTERLOCK_FENCE",
+        "INTERLOCK_LOCK", "INTERLOCK_SIDECAR", "INTERLOCK_TOKEN",
+    ]
+
+    /// What is no mistake for certain and most likely one: it is said, and nothing else happens.
+    /// - Parameter named: the variables that the file names.
+    func warnOfMistakes(in environment: [String: String], named: Set<String>, _ findings: ConfigurationFindings) {
+        let known = Self.otherVariables.union(named).union(Overrides.Setting.allCases.map(\.variable))
+        for variable in environment.keys.sorted() where variable.hasPrefix(Self.variablePrefix) && !known.contains(variable) {
+            let all = Overrides.Setting.allCases.map(\.variable).sorted().joined(separator: ", ")
+            findings.warn("\(variable) means nothing to interlock serve; it reads \(all)")
+        }
+        if listen.unix == nil, listen.unixMode != nil || listen.unixGroup != nil {
+            findings.warn("listen.unix_mode and listen.unix_group mean nothing without listen.unix")
+        }
+        for service in services where service.onLimit.patience > locks.maximumWait {
+            findings.warn(
+                "services.\(service.name).on_limit.patience: no call waits for \(DurationText.shortest(service.onLimit.patience)), because "
+                    + "locks.max_wait ends every wait after \(DurationText.shortest(locks.maximumWait))")
+        }
+        if listen.grpc == nil, !domains.definitions.isEmpty {
+            findings.warn("rate_limits and rls.import limit nobody: nothing listens for Envoy; set listen.grpc")
+        }
+        if findings.readsSecrets { for warning in listen.certificateWarnings() { findings.warn(warning) } }
+        let isURLKnown = redis.url != RedisSettings.unread
+        let urls = [redis.url].compactMap(\.self) + redis.urls
+        if isURLKnown, redis.tls != nil, !urls.contains(where: { $0.lowercased().hasPrefix("rediss") }) {
+            findings.refuse(
+                at: findings.wholeFile, path: "redis.tls",
+                "means nothing without a URL that begins with rediss://, rediss+sentinel:// or rediss+cluster://")
+        }
+        if isURLKnown, redis.sentinelPasswordFile != nil, redis.url?.lowercased().contains("+sentinel://") != true {
+            findings.refuse(at: findings.wholeFile, path: "redis.sentinel_password_file", "means nothing without Sentinels")
+        }
+        for key in keys where findings.readsSecrets && key.secret.count < APIKey.shortestSafe {
+            findings.warn(
+                "auth.keys: the key \"\(key.name)\" has \(key.secret.count) character\(key.secret.count == 1 ? "" : "s") and can be guessed; "
+                    + "make one of \(APIKey.shortestSafe) or more, as by openssl rand -hex 16")
+        }
+    }
+
+    /// What to say of a file that names no Redis; `nil`: it names one, or says that there is to be none. Without a file a sidecar is
+    /// being tried out.
+    package var warningOfOwnRedis: String? {
+        guard redis.isEmbedded, !redis.isEmbeddedOnPurpose else { return nil }
+        return
+            "no Redis is named: this sidecar locks and counts for this host alone. Name the one that the fleet shares as redis.url, or "
+            + "say redis.embedded: true, without which the next version refuses to start"
+    }
+}

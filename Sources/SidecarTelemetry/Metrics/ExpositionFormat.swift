@@ -1,0 +1,28 @@
+internal import Glibc
+
+/// The formats in which metrics are read.
+package enum ExpositionFormat: Sendable {
+    /// <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
+    case prometheus
+    /// <https://prometheus.io/docs/specs/om/open_metrics_spec/>
+    case openMetrics
+
+    /// What a reader asks for who sends this `Accept`.
+    package init(accept: String?) {
+        let ranges = (accept ?? "").lowercased().split(separator: ",").map { range in
+            let words = range.split(separator: ";").map { $0.filter { $0 != " " && $0 != "\t" } }
+            let quality = words.dropFirst().first { $0.hasPrefix("q=") }.flatMap { Double($0.dropFirst(2)) }
+            return (type: words.first ?? "", quality: quality ?? 1)
+        }
+        func quality(_ type: String) -> Double { ranges.first { $0.type == type }?.quality ?? 0 }
+        let wanted = quality("application/openmetrics-text")
+        self = wanted > 0 && wanted >= quality("text/plain") ? .openMetrics : .prometheus
+    }
+
+    package var mediaType: String {
+        switch self {
+        case .prometheus: "text/plain; version=0.0.4; charset=utf-8"
+        case .openMetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        }
+    }
+}

@@ -1,0 +1,179 @@
+internal import CoreMetrics
+internal import FoundationEssentials
+internal import InterlockCore
+internal import InterlockHTTP
+package import Logging
+internal import NIOCore
+internal import NIOHTTP1
+internal import NIOPosix
+internal import OTLPMessages
+internal import RedisClient
+internal import ServiceLifecycle
+package import SidecarSettings
+internal import SwiftProtobuf
+
+/// Sends spans to a collector: OTLP over HTTP, in protobuf. Away from the coordinator's event loop.
+///
+/// <https://opentelemetry.io/docs/specs/otlp/#otlphttp>. What the collector does not take within three attempts is dropped and counted.
+package struct SpanExporter: Service {
+    private static let pause = Duration.milliseconds(500)
+    /// The most pauses that spans wait for, so that many are sent together.
+    private static let mostPauses = 10
+    private static let attempts = 3
+    private static let timeout = TimeAmount.seconds(3)
+    /// Between two attempts; twice as long each time.
+    private static let retryPause = Duration.seconds(1)
+    /// The longest `Retry-After` that is honored. Spans queue meanwhile, or are dropped and counted.
+    private static let longestPause = Duration.seconds(300)
+    /// Longer than the five seconds between batches.
+    private static let idleTimeout = TimeAmount.seconds(30)
+    private static let longestAnswer = 64 << 10
+    private static let retried: Set<UInt> = [429, 502, 503, 504]
+
+    private let endpoint: URL
+    private let origin: HTTPOrigin
+    private let fields: HTTPHeaders
+    /// Returns the milliseconds that a `Retry-After` asks for; `nil` if it is invalid.
+    private let retryAfter: @Sendable (String) -> Int64?
+    private let queue: SpanQueue
+    private let messages: SpanMessages
+    private let sent: Counter
+    private let dropped: Counter
+    private let failed: Counter
+    private let logger: Logger
+    private let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
+
+    /// - Parameters:
+    ///   - resource: what the spans come from.
+    ///   - retryAfter: reads a `Retry-After`, in milliseconds.
+    /// - Throws: when the endpoint cannot be used.
+    package init(
+        _ settings: TracingSettings, queue: SpanQueue, resource: KeyValuePairs<String, String>, logger: Logger,
+        retryAfter: @escaping @Sendable (String) -> Int64? = { Int64($0).map { min($0, 86_400) * 1000 } }
+    ) throws {
+        guard let endpoint = URL(string: settings.endpoint), let host = endpoint.host, !host.isEmpty else {
+            throw SidecarError("tracing.endpoint: \(settings.endpoint) cannot be used")
+        }
+        let isTLS = endpoint.scheme?.lowercased() == "https"
+        self.endpoint = endpoint
+        origin = HTTPOrigin(
+            host: host, port: endpoint.port ?? HTTPOrigin.standardPort(isTLS: isTLS),
+            tls: isTLS ? try HTTPOrigin.clientTLS(certificateAuthority: settings.certificateAuthority) : nil)
+        fields = HTTPHeaders(settings.headers.map { ($0.name, $0.value) })
+        self.retryAfter = retryAfter
+        self.queue = queue
+        messages = SpanMessages(resource: resource)
+        self.logger = logger
+        func counter(_ outcome: String) -> Counter {
+            Counter(label: "interlock_spans_total", dimensions: [("outcome", outcome)])
+        }
+        sent = counter("sent")
+        dropped = counter("dropped")
+        failed = counter("failed")
+    }
+
+    /// Sends until graceful shutdown, and then once more. Pauses end with it; what is being sent is sent.
+    func run() async throws {
+        let connections = try await eventLoop.submit { [origin, eventLoop] in
+            let settings = HTTPConnectionPool.Settings(
+                connectTimeout: Self.timeout, idleTimeout: Self.idleTimeout, mostConnections: 1)
+            return NIOLoopBound(HTTPConnectionPool(origin, settings: settings, eventLoop: eventLoop), eventLoop: eventLoop)
+        }.get()
+        defer { eventLoop.execute { connections.value.close() } }
+        var isWell = true
+        // Where it is cancelled its pauses have no length.
+        while !Task.isShuttingDownGracefully, !Task.isCancelled {
+            await waitForMany()
+            isWell = await flush(connections)
+        }
+        // A collector that hangs has had its time.
+        if isWell { await flush(connections) }
+    }
+
+    private func waitForMany() async {
+        for _ in 0..<Self.mostPauses where !queue.hasMany && !Task.isShuttingDownGracefully { await pause(for: Self.pause) }
+    }
+
+    private func pause(for duration: Duration) async {
+        await cancelWhenGracefulShutdown { try? await Task.sleep(for: duration) }
+    }
+
+    /// - Returns: whether the collector took all there was. When it does not take one batch it is not asked for the others.
+    @discardableResult
+    private func flush(_ connections: NIOLoopBound<HTTPConnectionPool>) async -> Bool {
+        let (batches, dropped) = queue.take()
+        self.dropped.increment(by: dropped)
+        var rest = batches.reduce(0) { $0 + $1.count }
+        for batch in batches {
+            if let reason = await send(messages.request(batch), of: batch.count, connections) {
+                failed.increment(by: rest)
+                logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(rest)", "error": reason])
+                return false
+            }
+            rest -= batch.count
+        }
+        return true
+    }
+
+    /// - Returns: why the collector did not take them; `nil`: it did, but for those that it says it has rejected.
+    private func send(_ body: [UInt8], of spans: Int, _ connections: NIOLoopBound<HTTPConnectionPool>) async -> String? {
+        var pause = Self.retryPause
+        var reason = ""
+        for attempt in 1...Self.attempts {
+            var asked: Duration?
+            do {
+                let answer = try await post(body, connections)
+                let status = answer.head.status.code
+                if (200..<300).contains(status) {
+                    count(spans, answer)
+                    return nil
+                }
+                reason = "status \(status)"
+                guard Self.retried.contains(status) else { break }
+                asked = answer.head.headers.first(name: "Retry-After").flatMap(retryAfter).map { .milliseconds(max(0, $0)) }
+            } catch {
+                reason = Self.reason(error)
+            }
+            guard attempt < Self.attempts || asked != nil, !Task.isShuttingDownGracefully else { break }
+            // A little apart for each sidecar.
+            await self.pause(for: max(pause, min(asked ?? .zero, Self.longestPause)) * Double.random(in: 1...1.5))
+            pause *= 2
+        }
+        return reason
+    }
+
+    private static func reason(_ error: any Error) -> String {
+        switch error as? HTTPFetch.Failure {
+        case .notConnected(let cause)?, .brokenOff(let cause)?:
+            cause is HTTPClientConnection.Closed ? "the collector closed the connection" : "\(NetworkReason(cause))"
+        case .timedOut?: "no answer came within \(timeout.nanoseconds / 1_000_000_000) seconds"
+        case .cancelled?: "the sidecar stopped"
+        case nil: "\(NetworkReason(error))"
+        }
+    }
+
+    private func count(_ sent: Int, _ answer: HTTPFetch.Answer) {
+        let said = try? Opentelemetry_Proto_Collector_Trace_V1_ExportTraceServiceResponse(
+            serializedBytes: Array(answer.body.readableBytesView))
+        let rejected = min(sent, Int(clamping: max(0, said?.partialSuccess.rejectedSpans ?? 0)))
+        self.sent.increment(by: sent - rejected)
+        guard rejected > 0 else { return }
+        failed.increment(by: rejected)
+        let reason = said?.partialSuccess.errorMessage ?? ""
+        logger.log(.spansNotSent, ["endpoint": "\(endpoint)", "spans": "\(rejected)", "error": reason])
+    }
+
+    private func post(_ body: [UInt8], _ connections: NIOLoopBound<HTTPConnectionPool>) async throws -> HTTPFetch.Answer {
+        let path = endpoint.path(percentEncoded: true)
+        var headers: HTTPHeaders = [
+            "Host": origin.authority, "User-Agent": "interlock/\(SidecarVersion.current)",
+            "Content-Type": "application/x-protobuf", "Content-Length": "\(body.count)",
+        ]
+        headers.add(contentsOf: fields)
+        let request = HTTPRequestHead(
+            version: .http1_1, method: .POST, uri: path.isEmpty || path == "/" ? "/v1/traces" : path, headers: headers)
+        return try await HTTPFetch.answer(
+            to: request, with: ByteBuffer(bytes: body), from: connections, mostBytes: Self.longestAnswer, within: Self.timeout,
+            on: eventLoop)
+    }
+}

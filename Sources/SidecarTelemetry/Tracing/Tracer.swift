@@ -1,0 +1,87 @@
+internal import Glibc
+package import InterlockCore
+package import SidecarSettings
+
+/// Decides which calls are traced, and begins their spans. Confined to the coordinator's event loop.
+///
+/// A call whose caller is traced, or is not, is treated alike, unless callers are not to be followed; of the others a share is traced, by
+/// the trace's ID: sidecars that see the same trace decide alike.
+package final class Tracer {
+    private let settings: TracingSettings
+    let queue: SpanQueue
+    /// Nanoseconds since 1970.
+    let now: () -> Int64
+    private var random: SeededRandom
+    /// Traces whose last 56 bits are below are not sampled.
+    private let threshold: UInt64
+    /// How many of the calls without a parent are not sampled before the next is.
+    private var untilNext: UInt64 = 0
+
+    private static let randomBits: UInt64 = (1 << 56) - 1
+
+    package init(
+        _ settings: TracingSettings, queue: SpanQueue, seed: UInt64 = .random(in: .min ... .max),
+        now: @escaping () -> Int64 = Tracer.wallNanoseconds
+    ) {
+        self.settings = settings
+        self.queue = queue
+        random = SeededRandom(seed: seed)
+        self.now = now
+        threshold = settings.share >= 1 ? 0 : UInt64((1 - settings.share) * Double(Self.randomBits + 1))
+        untilNext = gap()
+    }
+
+    /// Whether the next call without a parent is traced; if it is not, it has been counted, and is not to be begun.
+    package var isNextSampled: Bool {
+        guard untilNext > 0 else { return true }
+        untilNext -= 1
+        return false
+    }
+
+    /// - Parameter parent: what its caller said.
+    /// - Returns: `nil`: the call is not traced.
+    package func begin(_ name: String, kind: Span.Kind, parent: TraceContext?) -> Span? {
+        if let parent, settings.followsParents {
+            guard parent.isSampled else { return nil }
+            return span(name, kind, of: parent.traceID, state: parent.state, parentID: parent.spanID)
+        }
+        if let parent {
+            guard parent.traceID.low & Self.randomBits >= threshold, settings.share > 0 else { return nil }
+            return span(name, kind, of: parent.traceID, state: parent.state, parentID: parent.spanID)
+        }
+        guard isNextSampled else { return nil }
+        untilNext = gap()
+        return span(name, kind, of: sampledTrace(), state: "", parentID: 0)
+    }
+
+    /// How many calls are left out before the next that is sampled, so that each is with the same probability: for those that are not it
+    /// costs no more than counting.
+    private func gap() -> UInt64 {
+        guard settings.share > 0 else { return .max }
+        guard settings.share < 1 else { return 0 }
+        // A geometric distribution by inversion, of a number above 0 and at most 1.
+        let chance = Double((random.next() >> 11) + 1) / Double(1 << 53)
+        return UInt64(min(log(chance) / log1p(-settings.share), 1e18))
+    }
+
+    /// One that every sidecar with this share would sample.
+    private func sampledTrace() -> TraceContext.TraceID {
+        let bits = UInt64.random(in: threshold...Self.randomBits, using: &random)
+        return TraceContext.TraceID(high: random.next(), low: max(1, random.next() & ~Self.randomBits | bits))
+    }
+
+    private func span(
+        _ name: String, _ kind: Span.Kind, of trace: TraceContext.TraceID, state: String, parentID: UInt64
+    ) -> Span {
+        let context = TraceContext(traceID: trace, spanID: newSpanID(), isSampled: true, state: state)
+        return Span(name, kind: kind, context: context, parentID: parentID, startedAt: now(), tracer: self)
+    }
+
+    func newSpanID() -> UInt64 { max(1, random.next()) }
+
+    private static func wallNanoseconds() -> Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+    }
+}
