@@ -459,7 +459,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         ProxyFields.addUpgrade(to: &headers)
         mark(&headers)
         do {
-            try Tunnel.between(connection, on: reply.eventLoop, idleTimeout: attempt.upstream.idleTimeout) {
+            try Tunnel.between(connection, on: reply.eventLoop, idleTimeout: attempt.upstream.terms.idle) {
                 try reply.switchProtocols(headers, to: $0)
             }
         } catch {

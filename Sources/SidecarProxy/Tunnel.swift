@@ -1,89 +1,134 @@
+internal import InterlockCore
 internal import InterlockHTTP
 internal import NIOCore
 internal import SidecarListeners
 
-/// A client and an upstream that speak a protocol of their own with each other (RFC 9110, section 7.8): what comes at one end leaves at
-/// the other as it is, no faster than that end takes it. With one end the other closes. Confined to its event loop.
+/// Carries out what `TunnelStateMachine` decides for a client and an upstream that have switched to a protocol of their own
+/// (RFC 9110, section 7.8). Confined to its event loop.
 final class Tunnel {
     private let eventLoop: any EventLoop
-    private let idleTimeout: TimeAmount
-    private var ends: (End, End)?
+    private var machine: TunnelStateMachine
+    private var ends: (client: End, upstream: End)?
     private var alarm: LazyAlarm?
 
-    private init(on eventLoop: any EventLoop, idleTimeout: TimeAmount) {
+    private init(on eventLoop: any EventLoop, idleTimeout: Int64) {
         self.eventLoop = eventLoop
-        self.idleTimeout = idleTimeout
+        machine = TunnelStateMachine(idleTimeout: idleTimeout, now: Instant(nanoseconds: eventLoop.uptime))
     }
 
     /// - Parameters:
-    ///   - idleTimeout: ends the tunnel after this long without a byte from either side; peers that want to stay send a
-    ///     Ping (RFC 6455, section 5.5.2).
+    ///   - idleTimeout: the time after which the tunnel ends without a byte from either side, in milliseconds; peers that
+    ///     want to stay send a Ping (RFC 6455, section 5.5.2).
     ///   - takeClient: installs the given handler on the client's connection.
     static func between(
-        _ upstream: HTTPClientConnection, on eventLoop: any EventLoop, idleTimeout: TimeAmount,
+        _ upstream: HTTPClientConnection, on eventLoop: any EventLoop, idleTimeout: Int64,
         _ takeClient: (any ChannelHandler) throws -> Void
     ) throws {
         let tunnel = Tunnel(on: eventLoop, idleTimeout: idleTimeout)
-        let (near, far) = (End(tunnel), End(tunnel))
-        near.other = far
-        far.other = near
+        let (near, far) = (End(.client, of: tunnel), End(.upstream, of: tunnel))
         tunnel.ends = (near, far)
-        let alarm = LazyAlarm(on: eventLoop) { tunnel.close() }
-        tunnel.alarm = alarm
-        tunnel.stir()
+        tunnel.alarm = LazyAlarm(on: eventLoop) { tunnel.perform(tunnel.machine.alarm(now: tunnel.now)) }
+        tunnel.setAlarm()
         do {
             let early = try upstream.handOver(to: far)
-            eventLoop.assumeIsolated().execute { far.mayWrite = true }
+            eventLoop.assumeIsolated().execute { far.output = .open }
             try takeClient(near)
-            near.mayWrite = true
+            near.output = .open
             near.write(early)
             near.flush()
-            // What either side has said in this tick is handed on at its end.
+            // Everything that either side has sent in this tick passes at its end.
             eventLoop.assumeIsolated().execute {
                 near.flush()
                 far.flush()
             }
         } catch {
-            tunnel.close()
+            tunnel.end()
             throw error
         }
     }
 
-    private func stir() { alarm?.set(eventLoop.now + idleTimeout) }
+    private var now: Instant { Instant(nanoseconds: eventLoop.uptime) }
+
+    private subscript(side: TunnelStateMachine.Side) -> End? { side == .client ? ends?.client : ends?.upstream }
+
+    private func perform(_ action: TunnelStateMachine.Action) {
+        switch action {
+        case .none: break
+        case .read(let side): self[side]?.read()
+        case .setAlarm: setAlarm()
+        case .close: close()
+        }
+    }
+
+    private func setAlarm() { alarm?.set(.uptimeNanoseconds(UInt64(max(0, machine.due.nanoseconds)))) }
 
     private func close() {
         alarm?.cancel()
         alarm = nil
         let ends = ends
         self.ends = nil
-        ends?.0.close()
-        ends?.1.close()
+        ends?.client.close()
+        ends?.upstream.close()
     }
 
+    // MARK: Events
+
+    /// - Returns: whether to read now.
+    private func mayRead(_ side: TunnelStateMachine.Side) -> Bool {
+        machine.readRequested(side, isOtherWritable: self[side.other]?.isWritable ?? true) == .read(side)
+    }
+
+    private func becameWritable(_ side: TunnelStateMachine.Side) { perform(machine.becameWritable(side)) }
+
+    private func received(_ bytes: ByteBuffer, from side: TunnelStateMachine.Side) { self[side.other]?.write(bytes) }
+
+    private func receivedAllThereIs(from side: TunnelStateMachine.Side) {
+        machine.received(now: now)
+        setAlarm()
+        self[side.other]?.flush()
+    }
+
+    private func end() { perform(machine.end()) }
+
+    /// The handler of one side's connection.
     private final class End: ChannelDuplexHandler {
         typealias InboundIn = ByteBuffer
         typealias OutboundIn = ByteBuffer
         typealias OutboundOut = ByteBuffer
 
-        /// For so long what was written before may still be on its way.
+        enum Output {
+            /// The connection has not been taken over yet.
+            case awaited
+            case open
+        }
+
+        /// The time that bytes have to leave before the connection closes.
         private static let linger = TimeAmount.seconds(5)
 
+        private let side: TunnelStateMachine.Side
         private let tunnel: Tunnel
-        fileprivate var other: End?
         private var context: ChannelHandlerContext?
-        private var isReadAsked = false
-        fileprivate var mayWrite = false
+        fileprivate var output = Output.awaited
 
-        init(_ tunnel: Tunnel) {
+        init(_ side: TunnelStateMachine.Side, of tunnel: Tunnel) {
+            self.side = side
             self.tunnel = tunnel
         }
 
-        /// What was written before is still sent.
+        fileprivate var isWritable: Bool { context?.channel.isWritable ?? false }
+
+        /// Writes the bytes, which leave with the next flush.
+        fileprivate func write(_ bytes: ByteBuffer) { context?.write(wrapOutboundOut(bytes), promise: nil) }
+
+        fileprivate func flush() { context?.flush() }
+
+        fileprivate func read() { context?.read() }
+
+        /// Closes the connection once the bytes that were written are sent.
         fileprivate func close() {
-            other = nil
             guard let context else { return }
             self.context = nil
-            guard mayWrite else { return context.close(promise: nil) }
+            guard output == .open else { return context.close(promise: nil) }
             let forced = context.eventLoop.assumeIsolated().scheduleTask(in: Self.linger) { context.close(promise: nil) }
             context.writeAndFlush(wrapOutboundOut(ByteBuffer())).assumeIsolated().whenComplete { _ in
                 forced.cancel()
@@ -91,49 +136,33 @@ final class Tunnel {
             }
         }
 
-        private var isWritable: Bool { context?.channel.isWritable ?? false }
-
         func handlerAdded(context: ChannelHandlerContext) { self.context = context }
 
-        func handlerRemoved(context: ChannelHandlerContext) { tunnel.close() }
+        func handlerRemoved(context: ChannelHandlerContext) { tunnel.end() }
 
         func read(context: ChannelHandlerContext) {
-            if other?.isWritable ?? true { context.read() } else { isReadAsked = true }
-        }
-
-        private func readOn() {
-            guard isReadAsked else { return }
-            isReadAsked = false
-            context?.read()
+            if tunnel.mayRead(side) { context.read() }
         }
 
         func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-            other?.write(unwrapInboundIn(data))
+            tunnel.received(unwrapInboundIn(data), from: side)
         }
 
-        /// What is written leaves with the next flush.
-        fileprivate func write(_ bytes: ByteBuffer) { context?.write(wrapOutboundOut(bytes), promise: nil) }
-
-        func channelReadComplete(context: ChannelHandlerContext) {
-            tunnel.stir()
-            other?.flush()
-        }
-
-        fileprivate func flush() { context?.flush() }
+        func channelReadComplete(context: ChannelHandlerContext) { tunnel.receivedAllThereIs(from: side) }
 
         func channelWritabilityChanged(context: ChannelHandlerContext) {
-            if context.channel.isWritable { other?.readOn() }
+            if context.channel.isWritable { tunnel.becameWritable(side) }
         }
 
         func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-            if case ChannelEvent.inputClosed = event { return tunnel.close() }
+            if case ChannelEvent.inputClosed = event { return tunnel.end() }
             context.fireUserInboundEventTriggered(event)
         }
 
-        func errorCaught(context: ChannelHandlerContext, error: any Error) { tunnel.close() }
+        func errorCaught(context: ChannelHandlerContext, error: any Error) { tunnel.end() }
 
         func channelInactive(context: ChannelHandlerContext) {
-            tunnel.close()
+            tunnel.end()
             context.fireChannelInactive()
         }
     }

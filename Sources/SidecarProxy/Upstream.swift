@@ -19,7 +19,6 @@ final class Upstream: RetrySource {
 
     let settings: UpstreamSettings
     let terms: ProxiedCallStateMachine.Terms
-    let idleTimeout: TimeAmount
     let concurrency: Int?
     let base: UpstreamBase
     let lastGood: LastGoodAnswers?
@@ -36,7 +35,6 @@ final class Upstream: RetrySource {
         guard let base = UpstreamBase(settings.url), let origin = try? Self.origin(base, settings) else { return nil }
         self.settings = settings
         terms = .init(settings)
-        idleTimeout = TimeAmount(settings.idleTimeout)
         self.concurrency = concurrency
         self.base = base
         self.times = times

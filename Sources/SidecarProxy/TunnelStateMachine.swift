@@ -1,0 +1,83 @@
+internal import InterlockCore
+
+/// The protocol of a tunnel between a client and an upstream. Pure: takes events and the time, and returns actions, which
+/// `Tunnel` carries out.
+///
+/// Either side is read only while the other accepts bytes. The tunnel closes when one side ends, or when no byte has
+/// passed for as long as the idle timeout.
+struct TunnelStateMachine {
+    enum Side {
+        case client, upstream
+
+        var other: Side { self == .client ? .upstream : .client }
+    }
+
+    enum Action: Equatable {
+        case none
+        case read(Side)
+        case setAlarm
+        /// Close both sides, once the bytes that were written are sent.
+        case close
+    }
+
+    private enum Reading {
+        case flowing
+        /// A read waits until the other side accepts bytes.
+        case held
+    }
+
+    private enum State {
+        case open(client: Reading, upstream: Reading)
+        case closed
+    }
+
+    private var state = State.open(client: .flowing, upstream: .flowing)
+    private var passedAt: Instant
+    private let idleTimeout: Int64
+
+    /// - Parameter idleTimeout: in milliseconds.
+    init(idleTimeout: Int64, now: Instant) {
+        self.idleTimeout = idleTimeout
+        passedAt = now
+    }
+
+    /// The time at which `alarm` is due.
+    var due: Instant { passedAt.advanced(byMilliseconds: idleTimeout) }
+
+    mutating func readRequested(_ side: Side, isOtherWritable: Bool) -> Action {
+        guard case .open = state, !isOtherWritable else { return .read(side) }
+        self[side] = .held
+        return .none
+    }
+
+    mutating func becameWritable(_ side: Side) -> Action {
+        guard self[side.other] == .held else { return .none }
+        self[side.other] = .flowing
+        return .read(side.other)
+    }
+
+    mutating func received(now: Instant) { passedAt = now }
+
+    mutating func alarm(now: Instant) -> Action {
+        guard case .open = state else { return .none }
+        return due <= now ? end() : .setAlarm
+    }
+
+    /// A side ended, failed, or could not be taken over.
+    mutating func end() -> Action {
+        guard case .open = state else { return .none }
+        state = .closed
+        return .close
+    }
+
+    private subscript(side: Side) -> Reading? {
+        get {
+            guard case .open(let client, let upstream) = state else { return nil }
+            return side == .client ? client : upstream
+        }
+        set {
+            guard case .open(let client, let upstream) = state, let newValue else { return }
+            state = side == .client ? .open(client: newValue, upstream: upstream) : .open(client: client, upstream: newValue)
+        }
+    }
+}

@@ -1,0 +1,56 @@
+import InterlockCore
+import Testing
+
+@testable import SidecarProxy
+
+@Suite("The protocol of a tunnel")
+struct TunnelStateMachineTests {
+    private var now = Instant(nanoseconds: 1_000_000_000)
+    private var machine = TunnelStateMachine(idleTimeout: 1000, now: Instant(nanoseconds: 1_000_000_000))
+
+    @Test("a side is read while the other accepts bytes", arguments: [TunnelStateMachine.Side.client, .upstream])
+    mutating func flowing(side: TunnelStateMachine.Side) {
+        #expect(machine.readRequested(side, isOtherWritable: true) == .read(side))
+        #expect(machine.becameWritable(side.other) == .none)
+    }
+
+    @Test(
+        "a read waits for the other side to accept bytes, and happens once",
+        arguments: [TunnelStateMachine.Side.client, .upstream])
+    mutating func held(side: TunnelStateMachine.Side) {
+        #expect(machine.readRequested(side, isOtherWritable: false) == .none)
+        #expect(machine.readRequested(side, isOtherWritable: false) == .none)
+        #expect(machine.becameWritable(side) == .none)
+        #expect(machine.becameWritable(side.other) == .read(side))
+        #expect(machine.becameWritable(side.other) == .none)
+    }
+
+    @Test("the sides wait independently of each other")
+    mutating func bothHeld() {
+        #expect(machine.readRequested(.client, isOtherWritable: false) == .none)
+        #expect(machine.readRequested(.upstream, isOtherWritable: false) == .none)
+        #expect(machine.becameWritable(.upstream) == .read(.client))
+        #expect(machine.becameWritable(.client) == .read(.upstream))
+    }
+
+    @Test("a tunnel without a byte closes after its idle timeout, and each byte postpones that")
+    mutating func idle() {
+        now = now.advanced(byMilliseconds: 999)
+        #expect(machine.alarm(now: now) == .setAlarm)
+        machine.received(now: now)
+        now = now.advanced(byMilliseconds: 999)
+        #expect(machine.alarm(now: now) == .setAlarm)
+        now = now.advanced(byMilliseconds: 1)
+        #expect(machine.due == now)
+        #expect(machine.alarm(now: now) == .close)
+    }
+
+    @Test("a tunnel closes once")
+    mutating func closed() {
+        #expect(machine.readRequested(.client, isOtherWritable: false) == .none)
+        #expect(machine.end() == .close)
+        #expect(machine.end() == .none)
+        #expect(machine.alarm(now: now.advanced(byMilliseconds: 5000)) == .none)
+        #expect(machine.becameWritable(.upstream) == .none)
+    }
+}
