@@ -11,12 +11,11 @@ import Testing
 
 @Suite("Simulated worlds", .serialized, .timeLimit(.minutes(10)))
 struct WorldTests {
-    @Test(
-        "a seed decides everything: two worlds of it have the same history, and another seed another one", arguments: [3, 8])
-    func decided(seed: UInt64) async throws {
-        let first = try await digest(ofSeed: seed)
-        #expect(try await digest(ofSeed: seed) == first)
-        #expect(try await digest(ofSeed: seed + 1) != first)
+    @Test("a seed decides everything: two worlds of it have the same history, and another seed another one")
+    func decided() async throws {
+        let first = try await digest(ofSeed: 8)
+        #expect(try await digest(ofSeed: 8) == first)
+        #expect(try await digest(ofSeed: 3) != first)
     }
 
     /// Runs a world in a process of its own, in which dictionaries of libraries have a fixed order. It must find nothing.
@@ -40,11 +39,11 @@ struct WorldTests {
         #expect(rest.profile == whole.profile)
     }
 
-    @Test("ordinary worlds have no unknown findings", arguments: 1...12)
+    @Test("ordinary worlds have no unknown findings", arguments: 1...8)
     func ordinary(seed: Int) async {
-        let result = await simulated(UInt64(seed), operations: 1200)
+        let result = await simulated(UInt64(seed), operations: 600)
         #expect(result.unknown.isEmpty, "seed \(seed): \(result.unknown.prefix(3)); \(result.faults)")
-        #expect(result.operations >= 1200)
+        #expect(result.operations >= 600)
     }
 }
 
