@@ -327,6 +327,20 @@ BUGS = [
         "        case .awaitSlice: if !turn.isRunning { turn.later { [self] in goOn() } }\n",
         ("answers",),
     ),
+    Bug(
+        "http-slice-forgets-its-client",
+        "HTTPConnection.swift",
+        "    private func awaitTurn() {\n",
+        "    private func awaitTurn() {\n        if turn.isRunning { return }\n",
+        ("answers",),
+    ),
+    Bug(
+        "slice-of-frames-forgets-its-client",
+        "TurnGate.swift",
+        "    private func goOnLater() {\n",
+        "    private func goOnLater() {\n        if turn.isRunning { return }\n",
+        ("answers",),
+    ),
     # ---- Redis as several servers
     # A server takes over without the last grants, and its clock is not looked at anew.
     Bug(
