@@ -14,8 +14,6 @@ let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioLocks = Target.Dependency.product(name: "NIOConcurrencyHelpers", package: "swift-nio")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
-let nioHTTP2 = Target.Dependency.product(name: "NIOHTTP2", package: "swift-nio-http2")
-let nioHPACK = Target.Dependency.product(name: "NIOHPACK", package: "swift-nio-http2")
 let nioTLS = Target.Dependency.product(name: "NIOTLS", package: "swift-nio")
 let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
@@ -23,9 +21,20 @@ let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let coreMetrics = Target.Dependency.product(name: "CoreMetrics", package: "swift-metrics")
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
-let protobuf = Target.Dependency.product(name: "SwiftProtobuf", package: "swift-protobuf")
 let tracing = Target.Dependency.product(name: "Tracing", package: "swift-distributed-tracing")
-let subprocess = Target.Dependency.product(name: "Subprocess", package: "swift-subprocess")
+
+/// A module that neither library needs. Packages that depend on this one with `traits: []` do not fetch it.
+func forPrograms(_ name: String, _ package: String) -> Target.Dependency {
+    .product(name: name, package: package, condition: .when(traits: ["Programs"]))
+}
+
+let argumentParser = forPrograms("ArgumentParser", "swift-argument-parser")
+let histogram = forPrograms("Histogram", "hdrhistogram-swift")
+let nioHPACK = forPrograms("NIOHPACK", "swift-nio-http2")
+let nioHTTP2 = forPrograms("NIOHTTP2", "swift-nio-http2")
+let protobuf = forPrograms("SwiftProtobuf", "swift-protobuf")
+let subprocess = forPrograms("Subprocess", "swift-subprocess")
+let systemPackage = forPrograms("SystemPackage", "swift-system")
 
 let package = Package(
     name: "interlock",
@@ -34,6 +43,10 @@ let package = Package(
         .executable(name: "interlock-bench", targets: ["InterlockBenchCLI"]),
         .library(name: "Interlock", targets: ["Interlock"]),
         .library(name: "InterlockClient", targets: ["InterlockClient"]),
+    ],
+    traits: [
+        .default(enabledTraits: ["Programs"]),
+        .trait(name: "Programs", description: "Packages that only the programs and the tests need."),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
@@ -199,7 +212,7 @@ let package = Package(
                 logging,
                 subprocess,
                 .product(name: "HeapModule", package: "swift-collections"),
-                .product(name: "Histogram", package: "hdrhistogram-swift"),
+                histogram,
                 "InterlockHTTP", nioHTTP1,
             ],
             swiftSettings: houseRules
@@ -208,7 +221,7 @@ let package = Package(
             name: "InterlockCommandLine",
             dependencies: [
                 "CArguments", "Interlock", "InterlockClient", "InterlockCore", "InterlockOutput",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                argumentParser,
             ],
             swiftSettings: houseRules
         ),
@@ -218,7 +231,7 @@ let package = Package(
                 "InterlockCommandLine", "InterlockSidecar", "SidecarListeners", "SidecarSettings", "SidecarTelemetry",
                 "InterlockClient", "Interlock", "InterlockCore", "InterlockOutput",
                 logging, coreMetrics, unixSignals, subprocess,
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                argumentParser,
             ],
             swiftSettings: houseRules
         ),
@@ -226,7 +239,7 @@ let package = Package(
             name: "InterlockBenchCLI",
             dependencies: [
                 "InterlockCommandLine", "InterlockClient", "InterlockJudge", "InterlockLoad", "InterlockCore",
-                "InterlockOutput", nioLocks, .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                "InterlockOutput", nioLocks, argumentParser,
             ],
             swiftSettings: houseRules
         ),
@@ -234,7 +247,7 @@ let package = Package(
             name: "InterlockBenchmarks",
             dependencies: [
                 "InterlockClient", "Interlock", "InterlockCore", "RedisClient", nioCore, nioPosix, logging,
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                argumentParser,
             ],
             path: "Benchmarks/InterlockBenchmarks",
             swiftSettings: houseRules
@@ -276,7 +289,7 @@ let package = Package(
             name: "simulate",
             dependencies: [
                 "Simulation", "InterlockJudge", "InterlockCore",
-                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                argumentParser,
             ],
             path: "Tests/Simulation/Program", swiftSettings: houseRules),
         .testTarget(
@@ -288,7 +301,7 @@ let package = Package(
             dependencies: [
                 "Simulation", "InterlockJudge", "InterlockProcesses", "SidecarSettings", "Interlock", "InterlockCore",
                 "SimulatedRedis", "RedisClient", nioCore, subprocess,
-                .product(name: "SystemPackage", package: "swift-system"),
+                systemPackage,
             ],
             exclude: ["ClientConversations.json"], swiftSettings: houseRules),
         .testTarget(name: "InterlockCoreTests", dependencies: ["InterlockCore"], swiftSettings: houseRules),
@@ -355,7 +368,7 @@ let package = Package(
                 nioCore, nioLocks,
                 nioPosix,
                 logging, subprocess,
-                .product(name: "SystemPackage", package: "swift-system"),
+                systemPackage,
             ],
             exclude: ["Clients"],
             swiftSettings: houseRules
