@@ -72,7 +72,7 @@ else
 	$(SWIFT_TEST)
 endif
 
-lint: $(VENV)/lint.installed ## Check format, types and style of all sources, the layout, and the links between the documents.
+lint: $(VENV)/lint.installed ## Check format, types and style of all sources, the layout, the dependencies, and the links between the documents.
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks
 	$(VENV)/bin/ruff format --quiet --check
 	$(VENV)/bin/ruff check --quiet
@@ -80,6 +80,7 @@ lint: $(VENV)/lint.installed ## Check format, types and style of all sources, th
 	@$(SHELL_SCRIPTS) | while read -r script; do echo "shellcheck $$script"; $(VENV)/bin/shellcheck "$$script"; done
 	python3 Tests/Layout/check.py
 	python3 Tests/Layout/api.py
+	python3 Tests/Layout/dependencies.py
 	python3 Tests/Layout/links.py
 
 tsan: setup ## Run all tests under the thread sanitizer. Builds everything again in .build-tsan, which takes minutes.
