@@ -23,7 +23,7 @@ let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "sw
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let tracing = Target.Dependency.product(name: "Tracing", package: "swift-distributed-tracing")
 
-/// A module that neither library needs. Packages that depend on this one with `traits: []` do not fetch it.
+/// A module from a package that neither library needs. With `traits: []`, users of the libraries do not fetch it.
 func forPrograms(_ name: String, _ package: String) -> Target.Dependency {
     .product(name: name, package: package, condition: .when(traits: ["Programs"]))
 }
@@ -145,9 +145,7 @@ let package = Package(
         .target(
             name: "SidecarSettings",
             dependencies: [
-                "Interlock", "InterlockCore", "RedisClient", "CLibMD", "CLibYAML", "InterlockHTTP", "InterlockOutput", nioCore,
-                nioSSL,
-                deque, logging,
+                "Interlock", "InterlockCore", "RedisClient", "CLibMD", "CLibYAML", "InterlockHTTP", nioCore, nioSSL,
             ],
             swiftSettings: houseRules
         ),
@@ -155,8 +153,7 @@ let package = Package(
             name: "SidecarTelemetry",
             dependencies: [
                 "SidecarSettings", "Interlock", "InterlockCore", "RedisClient", "InterlockHTTP", "OTLPMessages",
-                "InterlockOutput",
-                nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics, lifecycle, nioHTTP1, protobuf,
+                "InterlockOutput", nioCore, nioLocks, nioPosix, logging, coreMetrics, lifecycle, nioHTTP1, protobuf,
             ],
             swiftSettings: houseRules
         ),
@@ -164,8 +161,8 @@ let package = Package(
             name: "SidecarListeners",
             dependencies: [
                 "SidecarTelemetry", "SidecarSettings", "Interlock", "InterlockCore", "RedisClient", "InterlockHTTP",
-                "EnvoyMessages", "InterlockOutput", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics, lifecycle,
-                nioHTTP1, nioHTTP2, nioHPACK, nioTLS, protobuf,
+                "EnvoyMessages", nioCore, nioLocks, nioPosix, nioSSL, deque, logging, coreMetrics, lifecycle, nioHTTP1, nioHTTP2,
+                nioHPACK, nioTLS, protobuf,
             ],
             resources: [.embedInCode("HTTP/openapi.yaml")],
             swiftSettings: houseRules
@@ -174,14 +171,14 @@ let package = Package(
             name: "SidecarProxy",
             dependencies: [
                 "SidecarListeners", "SidecarTelemetry", "SidecarSettings", "Interlock", "InterlockCore", "RedisClient",
-                "InterlockHTTP", nioCore, nioPosix, nioSSL, deque, logging, nioHTTP1,
+                "InterlockHTTP", nioCore, nioLocks, nioPosix, deque, logging, nioHTTP1,
             ],
             swiftSettings: houseRules
         ),
         .target(
             name: "SidecarConsole",
             dependencies: [
-                "SidecarListeners", "SidecarSettings", "Interlock", "InterlockCore", "InterlockOutput", nioCore, nioHTTP1, deque,
+                "SidecarListeners", "SidecarSettings", "Interlock", "InterlockCore", nioCore, nioHTTP1, deque,
             ],
             resources: [
                 .embedInCode("console.html"), .embedInCode("console.css"), .embedInCode("console-elements.js"),
@@ -193,8 +190,8 @@ let package = Package(
             name: "InterlockSidecar",
             dependencies: [
                 "SidecarConsole", "SidecarProxy", "SidecarListeners", "SidecarTelemetry", "SidecarSettings", "Interlock",
-                "InterlockCore", "RedisClient", "InterlockHTTP", "InterlockOutput", nioCore, nioLocks, nioPosix, nioSSL, deque,
-                logging, coreMetrics, lifecycle, unixSignals, subprocess, nioHTTP1,
+                "InterlockCore", "RedisClient", "InterlockHTTP", nioCore, nioLocks, nioPosix, nioSSL, logging, coreMetrics,
+                lifecycle, unixSignals, subprocess, nioHTTP1,
             ],
             swiftSettings: houseRules
         ),
@@ -261,9 +258,9 @@ let package = Package(
         .target(
             name: "FuzzTargets",
             dependencies: [
-                "InterlockSidecar", "SidecarProxy", "SidecarListeners", "SidecarSettings", "SidecarTelemetry", "InterlockHTTP",
-                "Interlock", "InterlockCore", "EnvoyMessages", "RedisClient",
-                "InterlockTesting", nioCore, nioHTTP1, .product(name: "NIOEmbedded", package: "swift-nio"), logging, protobuf,
+                "InterlockSidecar", "SidecarListeners", "SidecarSettings", "SidecarTelemetry", "InterlockHTTP", "Interlock",
+                "InterlockCore", "EnvoyMessages", "RedisClient", "InterlockTesting", nioCore, nioHTTP1,
+                .product(name: "NIOEmbedded", package: "swift-nio"), logging, protobuf,
             ],
             path: "Tests/Fuzzing/FuzzTargets",
             swiftSettings: houseRules

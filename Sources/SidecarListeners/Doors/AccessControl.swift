@@ -1,4 +1,3 @@
-internal import CLibMD
 internal import NIOConcurrencyHelpers
 package import SidecarSettings
 
