@@ -6,20 +6,20 @@ internal import SidecarSettings
 internal import SidecarTelemetry
 internal import UnixSignals
 
-/// Reads the configuration again on SIGHUP: services, API keys, the listeners' certificate, and the files of passwords and
-/// certificates that connections to Redis are made with. One with mistakes changes nothing, nor does one that would take away all
-/// authentication; what takes a restart to change, and what was removed, is logged by name.
+/// Reads the configuration again on SIGHUP: services, domains, API keys, the listeners' certificate, and the files with
+/// the passwords and certificates for Redis. A configuration with mistakes changes nothing, nor does one that would
+/// remove all authentication. Removals, and changes that need a restart, are logged by name.
 struct ConfigurationReloader: Service {
-    /// What this process was started with.
+    /// The configuration that this process was started with.
     let started: SidecarConfiguration
     let coordinator: Coordinator
     let monitor: OutageMonitor
     let access: AccessControl
     let certificate: DoorCertificate?
-    /// Told of each reload.
+    /// Notified of each reload.
     let notifier: ServiceNotifier?
     let logger: Logger
-    /// SIGHUP; trapped by whoever makes this.
+    /// The SIGHUP signals, which the creator has trapped.
     let requests: UnixSignalsSequence
     let read: @Sendable () throws -> SidecarConfiguration
 
@@ -67,10 +67,10 @@ struct ConfigurationReloader: Service {
 }
 
 extension SidecarConfiguration {
-    /// Refuses to lose what a truncated file most often loses: all keys, the authorities of clients' certificates, or
-    /// all there is.
-    /// - Parameter other: what is in force.
-    /// - Throws: `ConfigurationError`, which names it.
+    /// Refuses a configuration that lacks what a truncated file most often lacks: all keys, the authorities of clients'
+    /// certificates, or all content.
+    /// - Parameter other: the configuration in force.
+    /// - Throws: `ConfigurationError`, which names the loss.
     func refuseLosses(since other: SidecarConfiguration) throws(ConfigurationError) {
         let findings = ConfigurationFindings(fileName: "reload", readsSecrets: true)
         func refuse(_ path: String, _ reason: String) {
@@ -96,7 +96,7 @@ extension SidecarConfiguration {
         guard findings.problems.isEmpty else { throw ConfigurationError(problems: findings.problemsInOrder) }
     }
 
-    /// The names of what `other` has and this one lacks, by section.
+    /// Returns the names that `other` has and this configuration lacks, by section.
     func removals(since other: SidecarConfiguration) -> [String: String] {
         func lacking(_ names: [String], _ former: [String]) -> String? {
             let lacking = former.filter { !names.contains($0) }
@@ -111,8 +111,8 @@ extension SidecarConfiguration {
 }
 
 extension SidecarConfiguration {
-    /// The listeners stay as they were opened: they must not be reachable from other hosts without a key, whatever the file says of
-    /// them now.
+    /// Refuses keys that would leave an open listener reachable from other hosts without a key. The listeners stay as
+    /// they were opened, whatever the file now says about them.
     /// - Throws: `ConfigurationError`.
     func refuseToServe(keys: [APIKey]) throws(ConfigurationError) {
         var running = self
@@ -122,7 +122,7 @@ extension SidecarConfiguration {
         guard findings.problems.isEmpty else { throw ConfigurationError(problems: findings.problemsInOrder) }
     }
 
-    /// What differs from `other` and is looked at only at start, as it is called in the file.
+    /// Returns the settings that differ from `other` and apply only after a restart, by their names in the file.
     func changesOfStart(since other: SidecarConfiguration) -> [String] {
         var changes: [String] = []
         func note(_ name: String, _ hasChanged: Bool) {
@@ -137,7 +137,7 @@ extension SidecarConfiguration {
         note("listen.unix_group", listen.unixGroup != other.listen.unixGroup)
         note("listen.hosts", listen.hosts != other.listen.hosts)
         note("listen.allow_plaintext", listen.allowsPlaintext != other.listen.allowsPlaintext)
-        // Another certificate is shown at once.
+        // A new certificate applies at once.
         note("listen.tls", (listen.tls == nil) != (other.listen.tls == nil))
         note("listen.max_connections", listen.maximumConnections != other.listen.maximumConnections)
         note("log", log != other.log)

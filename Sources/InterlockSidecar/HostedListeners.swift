@@ -17,7 +17,7 @@ package final class HostedListeners {
 
     /// Called on the coordinator's event loop.
     /// - Parameters:
-    ///   - servers: the surroundings of the proxy's connections.
+    ///   - servers: the environment of the proxy's connections to upstreams.
     ///   - turns: shares the event loop's time among all connections.
     package init(
         coordinator: Coordinator, access: AccessControl, servers: HTTPClientEnvironment, turns: ClientTurns, logger: Logger

@@ -3,7 +3,7 @@ internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import ServiceLifecycle
 
-/// Waits until the doors are open and Redis is connected, and says either once.
+/// Waits until the listeners are open and Redis is connected, and reports each once.
 final class Readiness: Service {
     private struct State {
         var respPort: Int?
@@ -21,7 +21,7 @@ final class Readiness: Service {
     private let open: AsyncStream<Void>.Continuation
 
     /// - Parameters:
-    ///   - onOpen: called once the doors are open.
+    ///   - onOpen: called once the listeners are open.
     ///   - onReady: called once Redis is connected as well.
     init(
         privateRedis: String?, hasGRPC: Bool, coordinator: Coordinator, onOpen: @escaping @Sendable () -> Void,

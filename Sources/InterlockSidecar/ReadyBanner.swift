@@ -1,7 +1,7 @@
 import InterlockCore
 package import SidecarSettings
 
-/// The commands with which to try a new sidecar, as they work with its addresses, certificate and keys.
+/// The commands to try a new sidecar with, for its addresses, certificate and keys.
 package struct ReadyBanner {
     private let addresses: Sidecar.Addresses
     private let configuration: SidecarConfiguration

@@ -14,13 +14,14 @@ package import SidecarSettings
 package import SidecarTelemetry
 internal import UnixSignals
 
-/// A whole sidecar: the embedded Redis when none is named, the coordinator, and the doors, under one service group.
+/// A whole sidecar: the coordinator, the listeners, and an embedded Redis unless one is configured, in one service
+/// group.
 package struct Sidecar: Sendable {
-    /// Where its doors are, once it is ready.
+    /// The addresses of a sidecar that is ready.
     package struct Addresses: Sendable {
         package var respPort: Int
         package var httpPort: Int
-        /// `nil`: there is no gRPC door.
+        /// `nil` if there is no gRPC listener.
         package var grpcPort: Int?
         /// The embedded Redis' socket, for `redis-cli -s`.
         package var privateRedis: String?
@@ -34,14 +35,14 @@ package struct Sidecar: Sendable {
     private let certificate: DoorCertificate?
     private let configurationFile: String?
     private let reload: (@Sendable () throws -> SidecarConfiguration)?
-    /// `nil`: no service manager listens.
+    /// `nil` if no service manager is to be notified.
     private let notifier: ServiceNotifier?
 
     /// Prepares everything and opens nothing.
     /// - Parameters:
-    ///   - file: where the configuration was read, for the log; `nil`: it was not read from a file.
-    ///   - metrics: where the coordinator's metrics go; bootstrapped by the caller.
-    ///   - reload: reads the configuration again on SIGHUP; `nil`: SIGHUP changes nothing.
+    ///   - file: the file of the configuration, for the log; `nil` if it was not read from a file.
+    ///   - metrics: the registry of the coordinator's metrics, which the caller has bootstrapped.
+    ///   - reload: reads the configuration again on SIGHUP; `nil` if SIGHUP changes nothing.
     /// - Throws: `SidecarError` when the data folder, the certificate or the Redis URL cannot be used.
     package init(
         configuration: SidecarConfiguration, file: String? = nil, environment: [String: String], metrics: PrometheusRegistry,
@@ -75,8 +76,8 @@ package struct Sidecar: Sendable {
         notifier = ServiceNotifier(environment: environment, coordinator: coordinator, logger: logger)
     }
 
-    /// Serves until SIGTERM or SIGINT, then goes down within 10 seconds.
-    /// - Parameter onReady: called once all doors are open and Redis is connected.
+    /// Serves until SIGTERM or SIGINT, then shuts down within 10 seconds.
+    /// - Parameter onReady: called once all listeners are open and Redis is connected.
     package func run(onReady: @escaping @Sendable (Addresses) -> Void = { _ in }) async throws {
         let clock = ContinuousClock()
         let began = clock.now
@@ -94,7 +95,7 @@ package struct Sidecar: Sendable {
         }
     }
 
-    /// What an operator asks of a log first: which sidecar this is, and what it was told.
+    /// The fields that an operator needs first: the identity of the sidecar and its settings.
     private var fieldsOfStart: [String: String] {
         var fields = [
             "version": SidecarVersion.current, "id": coordinator.id, "config": configurationFile ?? "none",
@@ -144,10 +145,11 @@ package struct Sidecar: Sendable {
                 ConfigurationReloader(
                     started: configuration, coordinator: coordinator, monitor: monitor, access: access, certificate: certificate,
                     notifier: notifier, logger: logger,
-                    // Trapped before the doors open: once they are, a service manager may ask for a reload, and untrapped it kills.
+                    // Trapped before the listeners open: from then on a service manager may send SIGHUP, which kills
+                    // the process unless it is trapped.
                     requests: await UnixSignalsSequence(trapping: .sighup), read: reload))
         }
-        // The last one is the first to hear that the group goes down.
+        // The group shuts down in reverse order, so the notifier is the first to know.
         if let notifier { services.append(notifier) }
         defer { notifier?.end() }
         var groupConfiguration = ServiceGroupConfiguration(
@@ -159,11 +161,11 @@ package struct Sidecar: Sendable {
         try await ServiceGroup(configuration: groupConfiguration).run()
     }
 
-    /// Begins the spans of calls that are traced; `nil`: none is. What sends them goes down last.
+    /// Returns the tracer, and adds the exporter of its spans, which shuts down last; `nil` if calls are not traced.
     private func tracer(_ services: inout [any Service]) async throws -> NIOLoopBound<Tracer>? {
         guard let settings = configuration.tracing else { return nil }
         let queue = SpanQueue()
-        // The first one is the last to hear that the group goes down.
+        // The group shuts down in reverse order, so its first service shuts down last.
         services.insert(
             try SpanExporter(
                 settings, queue: queue,
@@ -176,11 +178,11 @@ package struct Sidecar: Sendable {
         return try await eventLoop.submit { NIOLoopBound(Tracer(settings, queue: queue), eventLoop: eventLoop) }.get()
     }
 
-    /// Beside those of clients and their calls: to Redis, and files.
+    /// The descriptors besides those of clients and their calls: connections to Redis, and files.
     private static let otherOpenFiles = 200
 
     private func checkOpenFileBound() {
-        // Each door has as many places, and a proxied request has a connection of its own.
+        // Each listener accepts this many connections, and each proxied request needs another one.
         let doors = configuration.listen.grpc == nil ? 2 : 3
         let each = configuration.services.contains { $0.upstream != nil } ? doors + 1 : doors
         let needed = each * configuration.listen.maximumConnections + Self.otherOpenFiles
@@ -189,7 +191,7 @@ package struct Sidecar: Sendable {
     }
 }
 
-/// Ends the sidecar when a signal comes, and remembers which.
+/// Ends the sidecar at the first signal, and keeps the signal's name.
 private final class EndSignals: Service {
     private let signals: UnixSignalsSequence
     private let first = NIOLockedValueBox<String?>(nil)
@@ -198,7 +200,7 @@ private final class EndSignals: Service {
         self.signals = signals
     }
 
-    /// The name of the signal that came first; `nil`: none has.
+    /// The name of the first signal; `nil` if none has arrived.
     var received: String? { first.withLockedValue { $0 } }
 
     /// Ends with the first signal, or when the sidecar goes down for another reason.
@@ -211,7 +213,7 @@ private final class EndSignals: Service {
 }
 
 extension Logger {
-    /// For libraries: what they say of each step, and how they print our types, is not for the sidecar's log.
+    /// Returns a logger for libraries. Their messages about each step, and our types in them, do not belong in the log.
     func atLeast(_ level: Level) -> Logger {
         var logger = self
         logger.logLevel = max(level, logLevel)
@@ -220,7 +222,7 @@ extension Logger {
 }
 
 extension SidecarConfiguration {
-    /// What the coordinator needs of it.
+    /// Returns the coordinator's part of the configuration.
     /// - Throws: `SidecarError` when the Redis URL cannot be used.
     package func coordinatorConfiguration(redisURL: String) throws(SidecarError) -> InterlockConfiguration {
         InterlockConfiguration(

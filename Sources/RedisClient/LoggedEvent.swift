@@ -17,7 +17,7 @@ extension Logger {
         guard level >= logLevel else { return }
         var metadata = fields().mapValues { MetadataValue.string($0) }
         metadata[Self.eventKey] = .string(event.rawValue)
-        // Name the module that logs, not this one.
+        // The module that declares the event, not this one.
         let module = String(reflecting: type(of: event)).prefix { $0 != "." }
         log(level: level, "\(message)", metadata: metadata, source: String(module))
     }

@@ -1,19 +1,19 @@
 internal import InterlockCore
 internal import SidecarListeners
 
-/// A part of a view: one JSON object, which all who look at it share.
+/// A part of a view: one JSON object, which all its viewers share.
 enum LivePart: Hashable {
     case sidecar, redis, fleet, rates, events, domains
     case locks(search: ExactText, cursor: String)
     case lock(ResourceName)
-    /// `nil`: of all locks.
+    /// `nil` for the grants of all locks.
     case grants(ResourceName?)
     case services(search: ExactText, from: Int)
     case service(ExactText)
     case limits(ExactText)
     case minute(ExactText)
 
-    /// It is read from Redis.
+    /// Whether the part is read from Redis.
     var isRead: Bool {
         switch self {
         case .fleet, .locks, .lock, .limits: true
@@ -42,7 +42,7 @@ enum LivePart: Hashable {
 }
 
 extension LiveView {
-    /// What it consists of, each kept up to date by itself.
+    /// The parts of the view, each of which is updated independently.
     var parts: [LivePart] {
         switch self {
         case .overview: [.sidecar, .redis, .fleet, .rates]

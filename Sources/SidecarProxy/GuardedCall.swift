@@ -8,12 +8,12 @@ internal import SidecarListeners
 internal import SidecarSettings
 internal import SidecarTelemetry
 
-/// One call through the proxy: carries out what `ProxiedCallStateMachine` decides. Confined to the coordinator's event
-/// loop, on which its client's connection and its upstream's live too.
+/// One call through the proxy: carries out the actions of `ProxiedCallStateMachine`. Confined to the coordinator's
+/// event loop, like the connections of its client and its upstream.
 final class GuardedCall: HTTPRelay, PacedCall {
     private typealias Machine = ProxiedCallStateMachine
 
-    /// An answer that gives way to a retry, unless the retry gets no permit.
+    /// An answer held back because a retry may replace it.
     private struct HeldAnswer {
         let head: HTTPResponseHead
         var parts: [ByteBuffer] = []
@@ -32,10 +32,10 @@ final class GuardedCall: HTTPRelay, PacedCall {
     private let upstreams: Upstreams
     private let logger: Logger
     private var machine: Machine
-    /// The pace that counts the call as under way.
+    /// The pace that counts the call as in progress; `nil` while the call waits.
     private var pace: ProxyPace?
     private var pending: PendingCall?
-    /// The upstream and its limits as configured when the permit was asked for.
+    /// The service's upstream and limits, as configured when the permit was requested.
     private var upstream: Upstream?
     private var limits: [LimitDefinition] = []
     private var breaker = BreakerSnapshot.State.closed
@@ -81,7 +81,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         guard !machine.isOver else { return }
         upstreams.pace.begin(self)
         guard pace == nil, let settings = calls.definition(ofService: service)?.upstream else { return }
-        // Even a call without a total timeout waits only for so long.
+        // Without a total timeout, the idle timeout limits the wait.
         let longest = settings.totalTimeout ?? settings.idleTimeout
         perform(machine.waitsToBegin(atMost: longest.wholeMilliseconds))
     }
@@ -142,7 +142,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         reply.breakOff()
     }
 
-    /// Waits for the next try.
+    /// Leaves the pace until the next try.
     private func rest() {
         leavePace()
         kept.release()
@@ -223,7 +223,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         definition.upstream.flatMap { upstreams.upstream(of: service, $0, concurrency: definition.concurrency) }
     }
 
-    /// - Returns: `false` if a permit that was given is not wanted.
+    /// - Returns: `false` if a granted permit is no longer needed.
     private func decided(_ answer: PermitAnswer, _ upstream: Upstream) -> Bool {
         guard machine.isAsking else { return false }
         pending = nil
@@ -231,7 +231,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
         switch answer {
         case .granted(let permit, let state):
             breaker = state
-            // Only now: a client that is refused need not send the body. The client may leave at this write.
+            // Only after the permit, so a refused client need not send its body. The client may leave at this write.
             if machine.tries == 0, hasBody, call.awaitsContinue { reply.writeContinue() }
             guard machine.permitGranted(permit, upstream.terms, now: now) == .proceed else { return false }
             leaveUpstream()
@@ -242,7 +242,7 @@ final class GuardedCall: HTTPRelay, PacedCall {
                 .refused(
                     reason, state, service: service, subject: subject, retryAfter: retryAfter,
                     cause: calls.causeOfBreaker(ofService: service), limits: limits))
-        // The caller's mistake, which no fallback may hide.
+        // An invalid call is the caller's mistake, so no fallback hides it.
         case .failed(let error) where error.code == .invalid: refuse(HTTPProblem(error))
         case .failed(let error): permitRefused(HTTPProblem(error))
         }

@@ -13,7 +13,7 @@ final class GuardedCallTrace {
     private var permit: StepTrace?
     private var attempt: Span?
 
-    /// `nil`: the call is not traced; what it brought of a trace is passed on as it came.
+    /// Returns `nil` if the call is not traced. The fields of its caller's trace are then forwarded unchanged.
     init?(_ request: HTTPCall, service: String, calls: CoordinatorCalls) {
         guard let span = request.span else { return nil }
         call = span
@@ -23,7 +23,7 @@ final class GuardedCallTrace {
         span.set("interlock.service", service)
     }
 
-    /// The permit is asked for, and may wait so many milliseconds.
+    /// Begins the span of a permit request, which may wait this many milliseconds.
     func asks(wait: Int64) { permit = StepTrace(.permit, service, wait: wait, of: call, calls: calls) }
 
     func decided(_ answer: PermitAnswer) {
@@ -31,7 +31,7 @@ final class GuardedCallTrace {
         permit = nil
     }
 
-    /// The upstream is tried: it is told whose call this is.
+    /// Begins the span of a try, and adds its context to the fields that go to the upstream.
     func tries(number: Int, at authority: String, _ headers: inout HTTPHeaders) {
         let span = call.child(number == 1 ? "upstream" : "retry", kind: .client)
         span.set("http.request.method", method)
@@ -39,11 +39,11 @@ final class GuardedCallTrace {
         if number > 1 { span.set("http.request.resend_count", Int64(number - 1)) }
         attempt = span
         headers.replaceOrAdd(name: TraceFields.parent, value: span.context.traceparent)
-        // It belongs to a trace that was not said, or not so that it could be read.
+        // Without a valid `traceparent`, `tracestate` belongs to no known trace.
         if !call.hasParent { headers.remove(name: TraceFields.state) }
     }
 
-    /// - Parameter status: of the try's answer.
+    /// - Parameter status: the status of the try's answer.
     func answered(_ status: HTTPResponseStatus) {
         attempt?.set("http.response.status_code", Int64(status.code))
         if status.code >= 500 { attempt?.fail("status \(status.code)") }
@@ -59,7 +59,7 @@ final class GuardedCallTrace {
         attempt = nil
     }
 
-    /// All is over, whatever came of it.
+    /// Ends the open spans, whatever the result of the call.
     func ended() {
         permit?.givenUp()
         permit = nil

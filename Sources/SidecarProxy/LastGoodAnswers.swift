@@ -2,18 +2,18 @@ internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOHTTP1
 
-/// The last good answers of a service, for when it cannot be called. Bounded in number and in bytes; the one that was asked
-/// for longest ago makes room.
+/// The last good answers of a service, served when it cannot be called. Limited in number and in bytes: the least
+/// recently used answer is evicted first.
 final class LastGoodAnswers: Sendable {
-    /// Which requests an answer is an answer to.
+    /// The part of a request that selects its answer.
     struct Key: Hashable, Sendable {
         var target: String
         /// The header fields that may make a difference, each `name: value`.
         var fields: [String] = []
     }
 
-    /// Fields that say nothing of what is asked for: two requests that differ in these only have one answer. All others make a
-    /// difference, for who knows what the service does by them: whose data it shows, in which language, for which shop.
+    /// Fields that do not select the answer: requests that differ only in these share one. Every other field may select
+    /// it, because the service may use the field to choose the user's data, the language or the shop.
     private static let indifferent: Set<String> = [
         "accept-charset", "cache-control", "connection", "content-length", "correlation-id", "date", "dnt", "forwarded",
         "host", "if-modified-since", "if-none-match", "keep-alive", "pragma", "priority", "referer", "request-id", "te",
@@ -29,13 +29,14 @@ final class LastGoodAnswers: Sendable {
         var body: ByteBuffer
         var storedAt: NIODeadline
 
-        /// Its age in seconds when it has been here for so many: that which it came with is added (RFC 9111, section 4.2.3).
+        /// Returns the answer's age in seconds: the time it was kept, and the age it arrived with (RFC 9111, section
+        /// 4.2.3).
         func age(after seconds: Int64) -> Int64 {
             let before = headers.first(name: "Age").flatMap { Int64($0) } ?? 0
             return seconds + min(max(0, before), Self.longestAge)
         }
 
-        /// What is above it counts as it (RFC 9111, section 1.2.2).
+        /// The largest age that counts. A larger one is reduced to it (RFC 9111, section 1.2.2).
         private static let longestAge: Int64 = 1 << 31
     }
 
@@ -67,10 +68,11 @@ final class LastGoodAnswers: Sendable {
         self.maximumAge = TimeAmount(maximumAge)
     }
 
-    /// What the names of fields have in them that show who asks. A sidecar's own key is not passed on.
+    /// The parts of field names that mark a caller's credentials. The sidecar's own key is not forwarded.
     private static let credentials = ["auth", "cookie", "credential", "key", "secret", "session", "signature", "token"]
 
-    /// The key of a request whose answer may be given to others: none that shows who asks, asks for a part, or has a body.
+    /// Returns the key of a request whose answer other callers may get; `nil` unless the request is a GET without
+    /// credentials, a range or a body.
     static func key(of request: HTTPRequestHead) -> Key? {
         guard request.method == .GET else { return nil }
         var fields: [String] = []
@@ -91,7 +93,7 @@ final class LastGoodAnswers: Sendable {
     /// (RFC 9111, 5.2.2).
     private static let forbidding = ["no-store", "private", "no-cache", "must-revalidate", "proxy-revalidate"]
 
-    /// Whether an answer with this head may be given to others, as far as its size is not concerned.
+    /// Whether other callers may get an answer with this head. A body without a declared length may still be too large.
     static func mayBeKept(_ status: HTTPResponseStatus, _ headers: HTTPHeaders) -> Bool {
         guard 200..<300 ~= status.code, status != .partialContent, !headers.contains(name: "Set-Cookie"),
             headers.first(name: "Content-Length").flatMap({ Int($0) }) ?? 0 <= largestBody
@@ -121,7 +123,7 @@ final class LastGoodAnswers: Sendable {
         }
     }
 
-    /// The answer for this key with its age in seconds, if it is not too old.
+    /// Returns the answer for this key and the seconds since it was kept, if it is not too old.
     func answer(for key: Key, now: NIODeadline) -> (answer: Answer, age: Int64)? {
         state.withLockedValue { state in
             guard let entry = state.entries[key] else { return nil }
@@ -136,7 +138,7 @@ final class LastGoodAnswers: Sendable {
         }
     }
 
-    /// In bytes, about.
+    /// Returns the approximate size in bytes.
     private static func size(_ key: Key, _ answer: Answer) -> Int {
         answer.headers.reduce(
             answer.body.readableBytes + key.target.utf8.count + key.fields.reduce(256) { $0 + $1.utf8.count + 32 }
@@ -146,7 +148,7 @@ final class LastGoodAnswers: Sendable {
     }
 }
 
-/// Keeps a copy of an answer while it is streamed, until it is whole or too large.
+/// Records a copy of an answer while it is streamed, until it is complete or too large.
 struct AnswerRecorder {
     private let answers: LastGoodAnswers
     private let key: LastGoodAnswers.Key
@@ -155,7 +157,7 @@ struct AnswerRecorder {
     private var body = ByteBuffer()
     private var isTooLarge = false
 
-    /// `nil`: the answer is not to be kept.
+    /// Returns `nil` if the answer must not be kept.
     init?(_ answers: LastGoodAnswers?, _ key: LastGoodAnswers.Key?, _ status: HTTPResponseStatus, _ headers: HTTPHeaders) {
         guard let answers, let key, LastGoodAnswers.mayBeKept(status, headers) else { return nil }
         self.answers = answers
@@ -170,7 +172,7 @@ struct AnswerRecorder {
         if isTooLarge { body = ByteBuffer() } else { body.writeImmutableBuffer(chunk) }
     }
 
-    /// The answer has come to its end.
+    /// Keeps the complete answer, unless it is too large.
     func finish(now: NIODeadline) {
         guard !isTooLarge else { return }
         answers.keep(.init(status: status, headers: headers, body: body, storedAt: now), for: key)

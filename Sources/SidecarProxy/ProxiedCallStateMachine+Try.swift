@@ -4,16 +4,16 @@ extension ProxiedCallStateMachine {
     struct Answer {
         let status: Int
         var isGRPC = false
-        /// The status of gRPC, as one of HTTP; `nil` until it is known.
+        /// The gRPC status, as an HTTP status; `nil` until it is known.
         var grpcStatus: Int?
-        /// The missing part of the declared length; `nil` if the answer declares none.
+        /// The bytes that are missing from the declared length; `nil` if the answer declares no length.
         var missing: Int?
-        /// The time for which the upstream wants no calls, in milliseconds.
+        /// The time that the upstream asks callers to wait, in milliseconds.
         var retryAfter: Int64?
         /// The time between the end of the request and the start of the answer, in milliseconds.
         var latency: Int64?
 
-        /// The status that counts: a call of gRPC fails with the status 200 (gRPC over HTTP2, "Responses").
+        /// The status that counts: failed gRPC calls have the HTTP status 200 (gRPC over HTTP2, "Responses").
         fileprivate var outcome: Int { status == 200 ? grpcStatus ?? status : status }
 
         mutating func noteTrailers(_ grpcStatus: Int?) {
@@ -25,7 +25,7 @@ extension ProxiedCallStateMachine {
     struct Try {
         enum Progress {
             case connecting(until: Instant)
-            /// The head is sent, and the answer awaited.
+            /// The head was sent; no answer has begun.
             case sent
             case answering(Answer)
         }
@@ -39,7 +39,7 @@ extension ProxiedCallStateMachine {
         var passedAt: Instant
         /// The time at which the whole request was sent; `nil` before that.
         var sentAllAt: Instant?
-        /// The reading of the answer.
+        /// The reading of the answer, held while the client accepts no more of it.
         var reading = Reading.flowing
         /// `nil` once the outcome is reported.
         private var permit: PermitID?
@@ -92,7 +92,7 @@ extension ProxiedCallStateMachine.Try {
         }
     }
 
-    /// The failure when `due` has come.
+    /// Returns the failure of a try that reaches `due`.
     func timeout(isClientAwaited: Bool, isBackedUp: Bool) -> ProxyFailure {
         switch progress {
         case .connecting: .connectTimeout
@@ -103,7 +103,7 @@ extension ProxiedCallStateMachine.Try {
         }
     }
 
-    /// Whether bytes of the answer are missing, and none has come for as long as the first one may take.
+    /// Whether bytes of the answer are missing, and none has arrived for the length of the first-byte timeout.
     func isStalled(_ now: Instant) -> Bool {
         answer?.missing != nil && passedAt.advanced(byMilliseconds: terms.firstByte) <= now
     }
@@ -116,7 +116,7 @@ extension ProxiedCallStateMachine.Try {
 // MARK: - The outcome
 
 extension ProxiedCallStateMachine.Try {
-    /// Reports the answer, which is good as far as it has come.
+    /// Reports the answer received so far as good. The breaker still judges its status.
     /// - Returns: `nil` if the outcome was reported before.
     mutating func reportGood() -> ProxiedCallStateMachine.Report? {
         report(
@@ -130,7 +130,7 @@ extension ProxiedCallStateMachine.Try {
         switch failure.verdict {
         case .answer: return reportGood()
         case .service: return report(OutcomeReport(outcome: .error, latencyMilliseconds: latency, status: answer?.outcome))
-        // The call counts as slow if it took that long.
+        // An unfinished call counts as slow if it ran long enough.
         case .nobody: return report(.unfinished(afterMilliseconds: latency))
         }
     }

@@ -1,18 +1,20 @@
 internal import InterlockCore
 
-/// The protocol of one call through the proxy: permits, tries, the answer, and the time for each. Pure: takes events and
-/// the time, and returns actions, which `GuardedCall` carries out.
+/// The protocol of one call through the proxy: permits, tries, the answer, and the time for each. Pure: takes events
+/// and the time, and returns actions, which `GuardedCall` carries out.
 ///
 /// | state | the call | next states |
 /// | --- | --- | --- |
-/// | `waiting(.pace)` | waits until the proxy lets it begin | `.permit`; `over`, too late |
-/// | `waiting(.permit)` | waits for a permit | `calling`, with it or to relay a held answer; `over`, refused |
-/// | `calling` | connects, sends the request, relays the answer | `waiting(.pause)`; `over`, answered, failed or switched |
-/// | `waiting(.pause)` | waits before another try | `waiting(.permit)`; `over` |
+/// | `waiting(.pace)` | waits until the proxy lets it begin | `waiting(.permit)`; `over`, too late |
+/// | `waiting(.permit)` | waits for a permit | `calling`, for a try or to relay a held answer; `over`, refused |
+/// | `calling` | connects, sends the request, relays the answer | `waiting(.pause)`; `over` |
+/// | `waiting(.pause)` | waits before another try | `waiting(.permit)`; too late: `calling`, to relay, or `over` |
 ///
-/// Each permit belongs to one try, which reports one outcome: with the answer's end, with a failure, when the client
-/// leaves, or when a retry begins instead of an answer. The last try's result stays while the call waits, and stands if
-/// no other try follows. Events of an earlier try are dropped.
+/// A client that leaves ends the call in every state.
+///
+/// Each permit belongs to one try, which reports one outcome: when the answer ends, when the protocol switches, when
+/// the try fails, when the client leaves, or when the answer is held for a retry. The result of the latest try is kept
+/// while the call waits, and stands if no other try follows. Events of an earlier try are dropped.
 struct ProxiedCallStateMachine {
     struct Request {
         var hasBody = false
@@ -91,7 +93,7 @@ struct ProxiedCallStateMachine {
     // MARK: States
 
     private enum State {
-        /// With the result of the last try, if there was one.
+        /// Carries the result of the latest try, if there was one.
         case waiting(Wait, Last?)
         case calling(Try)
         case over
@@ -127,11 +129,11 @@ struct ProxiedCallStateMachine {
     /// Whether more of the request's body is to come.
     private(set) var isBodyAwaited: Bool
     private var informational = 0
-    /// The one resend of the call, in whichever try it happens.
+    /// The only resend of the call. Any of its tries may use it.
     private var resend = Resend.possible
-    /// The number of tries, and of the latest one.
+    /// The number of tries, which is also the number of the latest one.
     private(set) var tries = 0
-    /// The time for which the call waited for permits, in nanoseconds.
+    /// The total time that the call waited for permits, in nanoseconds.
     private(set) var waited: Int64 = 0
 
     init(_ request: Request, started: Instant) {
@@ -143,7 +145,7 @@ struct ProxiedCallStateMachine {
     var isOver: Bool { if case .over = state { true } else { false } }
     var isAsking: Bool { if case .waiting(.permit, _) = state { true } else { false } }
 
-    /// The time at which `alarm` is due. A permit's answer needs none, because it is bounded in time.
+    /// The time at which `alarm` is due. A wait for a permit needs none, because that wait is bounded in time.
     var due: Instant? {
         switch state {
         case .waiting(.pace(let until), _), .waiting(.pause(let until), _): until
@@ -152,7 +154,7 @@ struct ProxiedCallStateMachine {
         }
     }
 
-    /// The progress at which the try would fail now.
+    /// The stage of a failure that happens now.
     var stage: ProxyFailure.Stage {
         guard let attempt = calling, attempt.answer == nil else { return .answering }
         return attempt.isConnected ? .sent : .connecting
@@ -160,7 +162,7 @@ struct ProxiedCallStateMachine {
 
     private var calling: Try? { if case .calling(let attempt) = state { attempt } else { nil } }
 
-    /// The present try, if it has this number.
+    /// Returns the current try if it has this number.
     private func calling(_ number: Int) -> Try? { number == tries ? calling : nil }
 
     private mutating func conclude(_ action: Action) -> Action {
@@ -180,7 +182,7 @@ protocol RetrySource {
 // MARK: - Permits
 
 extension ProxiedCallStateMachine {
-    /// The proxy does not let the call begin yet.
+    /// Limits the wait of a call that may not begin yet.
     /// - Parameter milliseconds: the longest wait.
     mutating func waitsToBegin(atMost milliseconds: Int64) -> Action {
         guard case .waiting(.pace, _) = state else { return .none }
@@ -188,7 +190,7 @@ extension ProxiedCallStateMachine {
         return .setAlarm
     }
 
-    /// The call may begin, or be tried again.
+    /// Requests a permit for the first try or for a retry.
     /// - Parameter patience: the longest wait for a permit, in milliseconds.
     mutating func asks(_ terms: Terms, patience: Int64, now: Instant) -> Action {
         guard case .waiting(_, let last) = state, !isAsking else { return .none }
@@ -200,7 +202,7 @@ extension ProxiedCallStateMachine {
         return .askPermit(waitMilliseconds: isFirst ? max(0, min(patience, left)) : 0)
     }
 
-    /// The service is unknown, or the call invalid.
+    /// Ends a call that is invalid, or whose service is unknown.
     mutating func cannotAsk() { if case .waiting = state { state = .over } }
 
     mutating func permitGranted(_ permit: PermitID, _ terms: Terms, now: Instant) -> Step {
@@ -222,7 +224,7 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// The call's time is over before it is made, or made again.
+    /// Ends a call whose time is up before its first try or a retry, with the held answer if that is complete.
     private mutating func tooLate(now: Instant) -> Action {
         guard case .waiting(_, let last?) = state else {
             waited = now.nanoseconds - started.nanoseconds
@@ -273,7 +275,7 @@ extension ProxiedCallStateMachine {
         return .proceed
     }
 
-    /// Everything that has arrived of the body was delivered: flush it.
+    /// Everything of the body that has arrived was delivered: flush it.
     func requestPaused() -> Step { isBodyAwaited && calling?.isConnected ?? false ? .proceed : .refuse }
 
     /// The body is read while the upstream is writable.
@@ -294,7 +296,7 @@ extension ProxiedCallStateMachine {
         return .proceed
     }
 
-    /// - Returns: the action, and the outcome if it is known now.
+    /// - Returns: the action, and the outcome if the answer is held for a retry.
     mutating func answerHead(
         _ answer: Answer, of number: Int, now: Instant, retries: (some RetrySource)?
     ) -> (AnswerAction, Report?) {
@@ -326,10 +328,10 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// Everything that has arrived of the answer was delivered: flush it to the client.
+    /// Everything of the answer that has arrived was delivered: flush it to the client.
     func answerPaused(_ number: Int) -> Step { calling(number)?.answer != nil ? .proceed : .refuse }
 
-    /// - Parameter grpcStatus: the status of gRPC in the trailers, as one of HTTP.
+    /// - Parameter grpcStatus: the gRPC status in the trailers, as an HTTP status.
     /// - Returns: the action, and the outcome if it was not reported before.
     mutating func answerEnd(of number: Int, grpcStatus: @autoclosure () -> Int?) -> (AnswerAction, Report?) {
         guard number == tries else { return (.drop, nil) }
@@ -389,9 +391,10 @@ extension ProxiedCallStateMachine {
 // MARK: - Failures
 
 extension ProxiedCallStateMachine {
-    /// Resends the request once per call, under the permit of the try: nothing of an answer has arrived, and either the upstream has
-    /// certainly not processed it, whatever its method, or it is idempotent and its connection was ending.
-    /// - Parameter isBodyKept: whether everything that was sent of the body can be sent again.
+    /// Resends the request at most once per call, under the permit of the try. Nothing of an answer may have arrived.
+    /// Either the upstream has certainly not processed the request, whatever its method, or the request is idempotent
+    /// and its connection was ending.
+    /// - Parameter isBodyKept: whether every part of the body that was sent can be sent again.
     mutating func upstreamFailed(
         _ failure: ProxyFailure, _ number: Int, isBodyKept: Bool, now: Instant, retries: (some RetrySource)?
     ) -> Action {
@@ -412,7 +415,7 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// - Parameter isBackedUp: whether the upstream has not accepted yet what was sent to it.
+    /// - Parameter isBackedUp: whether the upstream has yet to accept bytes that were sent to it.
     mutating func alarm(now: Instant, isBackedUp: Bool, retries: (some RetrySource)?) -> Action {
         switch state {
         case .waiting(.pace(let until), _): return until <= now ? tooLate(now: now) : .setAlarm
@@ -420,7 +423,7 @@ extension ProxiedCallStateMachine {
         case .waiting(.permit, _), .over: return .none
         case .calling(let attempt):
             guard min(attempt.due, deadline) <= now else { return .setAlarm }
-            // A stream of gRPC stays open while either side has something to say, so there the service is late.
+            // A gRPC client may keep its request open while it waits for the service, so the service is late there.
             let isClientAwaited =
                 attempt.reading == .held || !request.isGRPC && attempt.isConnected && isBodyAwaited && !isBackedUp
             let failure =
@@ -431,11 +434,11 @@ extension ProxiedCallStateMachine {
         }
     }
 
-    /// The failure when the time of the whole call is over.
+    /// Returns the failure of a call that exceeds its total timeout.
     private func overdue(_ attempt: Try, isClientAwaited: Bool, now: Instant) -> ProxyFailure {
         if isClientAwaited { return .clientIsSlow }
         if attempt.answer != nil { return attempt.isStalled(now) ? .total : .cut }
-        // The service had little time if most of it went by before the service was asked.
+        // The service had little time if most of the total timeout passed before this try.
         let total = deadline.nanoseconds - started.nanoseconds
         let hadTime = waited < total / 2 || deadline.nanoseconds - attempt.began.nanoseconds >= total / 4
         return hadTime ? .total : .rest

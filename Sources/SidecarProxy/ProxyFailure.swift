@@ -7,7 +7,7 @@ internal import NIOPosix
 internal import RedisClient
 internal import SidecarListeners
 
-/// Why a call to an upstream came to nothing.
+/// The failure of a call to an upstream.
 struct ProxyFailure: Error, Sendable {
     enum Cause: String, Sendable {
         /// No connection could be made, or its certificate is not trusted.
@@ -19,7 +19,7 @@ struct ProxyFailure: Error, Sendable {
         case totalTimeout = "total_timeout"
         /// The request or the answer was idle for too long.
         case idleTimeout = "idle_timeout"
-        /// The service was never asked: this sidecar had too much else to do.
+        /// The service was never called, because this sidecar was overloaded.
         case waited
         /// The answer broke off or was not HTTP.
         case broken
@@ -28,7 +28,7 @@ struct ProxyFailure: Error, Sendable {
     }
 
     var cause: Cause
-    /// For the log.
+    /// The description for the log.
     var reason: String
     /// The side that the breaker blames for a failed call.
     enum Verdict: Sendable {
@@ -41,13 +41,13 @@ struct ProxyFailure: Error, Sendable {
     }
 
     var verdict: Verdict
-    /// Set when no byte of an answer came and more is known about the request.
+    /// The fate of a request that no byte of an answer followed, if it is known.
     var interruption: HTTPClientConnection.Interruption.Kind?
 
     static let connectTimeout = ProxyFailure(cause: .connectTimeout, reason: "no connection stood within timeouts.connect")
     static let firstByte = ProxyFailure(cause: .firstByteTimeout, reason: "no answer began within timeouts.first_byte")
     static let total = ProxyFailure(cause: .totalTimeout, reason: "the call took longer than timeouts.total")
-    /// Most of the time had gone by before the service was asked: that it took longer than the rest says nothing of it.
+    /// Most of the time had passed before the service was called, so the timeout says nothing about the service.
     static let rest = ProxyFailure(
         cause: .totalTimeout, reason: "the call took longer than what was left of timeouts.total when it was sent",
         verdict: .nobody)
@@ -72,7 +72,7 @@ struct ProxyFailure: Error, Sendable {
     /// Whether the upstream certainly has not answered, and a retry may succeed. `ProxiedCallStateMachine` decides.
     var mayBeRetried: Bool { [.connect, .connectTimeout, .closed].contains(cause) }
 
-    /// How far the call had come when it failed.
+    /// The progress of a call when it failed.
     enum Stage: Sendable {
         case connecting, sent, answering
     }
@@ -100,7 +100,7 @@ struct ProxyFailure: Error, Sendable {
         let cause: Cause =
             switch stage {
             case .connecting: Self.isTimeout(error) ? .connectTimeout : .connect
-            // Something has come that is no answer.
+            // The upstream sent something that is not HTTP.
             case .sent where error is HTTPParserError || error is HTTPClientConnection.Malformed: .broken
             case .sent: .closed
             case .answering: .broken
@@ -119,7 +119,7 @@ struct ProxyFailure: Error, Sendable {
     }
 }
 
-/// Why the proxy did not pass on an upstream's answer.
+/// The proxy's own answers, in place of an upstream's.
 extension HTTPProblem {
     static func notProxied(_ service: String) -> HTTPProblem {
         HTTPProblem(
@@ -133,7 +133,7 @@ extension HTTPProblem {
         )
     }
 
-    /// The call was made and failed.
+    /// Returns the problem of a call that failed, or that waited too long to be made.
     static func failed(_ failure: ProxyFailure, service: String) -> HTTPProblem {
         var problem =
             switch failure.cause {

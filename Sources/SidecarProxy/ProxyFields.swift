@@ -1,31 +1,31 @@
 internal import InterlockHTTP
 internal import NIOHTTP1
 
-/// Which header fields a proxy passes on, and which it adds (RFC 9110, section 7.6).
+/// The header fields that the proxy forwards, and those that it adds (RFC 9110, section 7.6).
 enum ProxyFields {
     private static let via = "1.1 interlock"
     private static let viaHTTP2 = "2 interlock"
 
-    /// Of the connection they came on, and no further than that.
+    /// Fields that apply to a single connection and are not forwarded.
     private static let hopByHop = FieldNames(
         "close", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings")
     private static let connection = FieldNames("connection")
-    /// Meant for this sidecar, or said anew to the upstream.
+    /// Fields that are meant for this sidecar, or that it sets itself.
     private static let ours = FieldNames(
         "host", "x-api-key", "interlock-subject", "interlock-service", "expect", "content-length")
-    /// What is looked at before a body is read.
+    /// Fields that are needed before the body is read, and so cannot be trailers.
     private static let atTheHead = FieldNames(
         "authorization", "content-encoding", "content-range", "content-type", "cookie", "set-cookie")
-    /// What only this sidecar says, so that an upstream cannot.
+    /// Fields that only this sidecar may set, and an upstream may not.
     private static let saidByUs = FieldNames(
         "interlock-service", "interlock-state", "interlock-waited", "interlock-fallback")
 
-    /// The request's fields as the upstream gets them.
+    /// Returns the fields of the request to the upstream.
     /// - Parameters:
-    ///   - forwarded: who asks, as an element of `Forwarded` (RFC 7239).
-    ///   - authority: the upstream's, for `Host`.
-    ///   - hasBody: something follows the request's head.
-    ///   - isForHTTP2: the upstream may speak it.
+    ///   - forwarded: the client, as an element of `Forwarded` (RFC 7239).
+    ///   - authority: the upstream's authority, for `Host`.
+    ///   - hasBody: whether a body or trailers follow the head.
+    ///   - isForHTTP2: whether the upstream may speak HTTP/2.
     static func request(
         _ head: HTTPRequestHead, authority: String, forwarded: String, hasBody: Bool, isForHTTP2: Bool
     ) -> HTTPHeaders {
@@ -38,7 +38,7 @@ enum ProxyFields {
         }
         let isFromHTTP2 = head.version == .http2
         if isFromHTTP2 { joinCookies(in: &headers) }
-        // Servers of gRPC insist on it, and to no other field of its kind is there a place in HTTP/2 (RFC 9113, section 8.2.2).
+        // gRPC servers require it. HTTP/2 allows no other connection-specific field (RFC 9113, section 8.2.2).
         if isForHTTP2, tokens(of: "TE", in: head.headers).contains("trailers") { headers.add(name: "TE", value: "trailers") }
         addLength(of: head, hasBody, to: &headers)
         headers.add(name: "Forwarded", value: forwarded)
@@ -46,7 +46,7 @@ enum ProxyFields {
         return headers
     }
 
-    /// HTTP/2 may send cookies one by one, HTTP/1.1 may not (RFC 9113, section 8.2.3).
+    /// Joins the `Cookie` fields: HTTP/2 allows several, HTTP/1.1 does not (RFC 9113, section 8.2.3).
     private static func joinCookies(in headers: inout HTTPHeaders) {
         let cookies = headers["Cookie"]
         if cookies.count > 1 { headers.replaceOrAdd(name: "Cookie", value: cookies.joined(separator: "; ")) }
@@ -56,16 +56,16 @@ enum ProxyFields {
 
     private static let webSocket = "websocket"
 
-    /// Whether a request asks to go on as a WebSocket (RFC 6455, section 4.1).
+    /// Whether a request asks to switch to a WebSocket (RFC 6455, section 4.1).
     static func asksForWebSocket(_ head: HTTPRequestHead) -> Bool {
         head.method == .GET && head.version == .http1_1 && namesWebSocket(head.headers)
             && tokens(of: "Connection", in: head.headers).contains("upgrade")
     }
 
-    /// Whether an answer, or a request, is about this protocol.
+    /// Whether the `Upgrade` field of a request or an answer names WebSocket.
     static func namesWebSocket(_ headers: HTTPHeaders) -> Bool { tokens(of: "Upgrade", in: headers).contains(webSocket) }
 
-    /// Says that the connection changes, or is asked to.
+    /// Adds the fields that request or confirm the switch.
     static func addUpgrade(to headers: inout HTTPHeaders) {
         headers.add(name: "Connection", value: "Upgrade")
         headers.add(name: "Upgrade", value: webSocket)
@@ -73,7 +73,7 @@ enum ProxyFields {
 
     private static func addLength(of head: HTTPRequestHead, _ hasBody: Bool, to headers: inout HTTPHeaders) {
         if !hasBody {
-            // A method that has a body by its nature has none by its length (RFC 9110, section 8.6).
+            // Methods that usually have a body must declare an empty one (RFC 9110, section 8.6).
             if [.POST, .PUT, .PATCH].contains(head.method) { headers.add(name: "Content-Length", value: "0") }
         } else if let length = head.headers.first(name: "Content-Length") {
             headers.add(name: "Content-Length", value: length)
@@ -82,8 +82,8 @@ enum ProxyFields {
         }
     }
 
-    /// The answer's fields as the client gets them.
-    /// - Parameter isInformational: the final answer is still to come, and carries the other fields.
+    /// Returns the fields of the answer to the client.
+    /// - Parameter isInformational: whether a final answer follows, which carries the fields that the sidecar adds.
     static func answer(_ received: HTTPHeaders, isInformational: Bool = false) -> HTTPHeaders {
         var headers = HTTPHeaders()
         headers.reserveCapacity(received.count + 5)
@@ -92,14 +92,14 @@ enum ProxyFields {
             headers.add(name: name, value: value)
         }
         if isInformational { return headers }
-        // It comes from the origin of the admin API: a page must not act there.
+        // The answer has the origin of the admin API, where a page from an upstream must not act.
         headers.add(name: "Content-Security-Policy", value: "sandbox")
         headers.add(name: "Via", value: via)
         return headers
     }
 
-    /// The fields behind a body, in either direction: those that decide where a message ends, where it goes or who sends it have no place
-    /// there (RFC 9110, section 6.5.1).
+    /// Returns the trailers to forward, in either direction. Fields for framing, routing or authentication are not
+    /// allowed in trailers (RFC 9110, section 6.5.1).
     static func trailers(_ received: HTTPHeaders?) -> HTTPHeaders? {
         received.map { received in
             HTTPHeaders(
@@ -109,15 +109,15 @@ enum ProxyFields {
         }
     }
 
-    /// - Parameter named: what `Connection` names besides, in lower case.
+    /// - Parameter named: the fields that `Connection` names, in lower case.
     private static func isPassedOn(_ name: String, _ named: Set<String>) -> Bool {
         if hopByHop.contains(name) || FieldNames.name(name, beginsWith: "proxy-") { return false }
         return named.isEmpty || !named.contains(name.lowercased())
     }
 
-    /// The fields that `Connection` names, in lower case, but for those that are of the connection anyway.
+    /// Returns the fields that `Connection` names, in lower case; none if it names only one that is never forwarded.
     private static func namedByConnection(in headers: HTTPHeaders) -> Set<String> {
-        // Most say `keep-alive` or `close`, and nothing else.
+        // Most messages name only `keep-alive` or `close`.
         let saysMore = headers.contains { name, value in connection.contains(name) && !hopByHop.contains(value) }
         return saysMore ? tokens(of: "Connection", in: headers) : []
     }
@@ -131,9 +131,9 @@ enum ProxyFields {
     private static func isSpace(_ byte: UInt8) -> Bool { byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
 }
 
-/// Names of header fields, among which a name is looked for without a copy of it.
+/// A set of field names that finds a name, in any case, without copying it.
 private struct FieldNames {
-    /// By length, in lower case.
+    /// The names by length, in lower case.
     private var byLength: [[[UInt8]]]
 
     init(_ names: String...) {

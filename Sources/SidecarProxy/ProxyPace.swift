@@ -4,20 +4,21 @@ internal import NIOCore
 
 /// A call that begins when the proxy's pace allows it.
 protocol PacedCall: AnyObject {
-    /// Whether it is still to begin.
+    /// Whether the call is still to begin.
     var isWanted: Bool { get }
     func goAhead()
 }
 
-/// Lets the proxy's calls begin so that turns of the event loop stay short, in the order in which they came. Confined to that loop.
+/// Lets the proxy's calls begin in the order of their arrival, and only as many as keep the turns of the event loop
+/// short. Confined to that loop.
 ///
-/// A turn is measured from the first call that begins or ends in it to when all else of it is done. Whatever else keeps the loop busy, and
-/// however many calls are under way, a few begin every two milliseconds.
+/// A turn is measured from the first call that begins or ends in it until all its other work is done. However busy the
+/// loop is, and however many calls are in progress, a few calls begin every two milliseconds.
 final class ProxyPace {
     private static let patience = TimeAmount.milliseconds(2)
     private static let mostPatiences: Int64 = 16
     private static let look = TimeAmount.microseconds(250)
-    /// Of a turn, for those who have waited.
+    /// The part of a turn in which waiting calls may begin.
     private static let release = TimeAmount.nanoseconds(CallWindow.longTurn / 2)
 
     private let eventLoop: any EventLoop
@@ -25,13 +26,13 @@ final class ProxyPace {
     private var window = CallWindow()
     private var waiting: Deque<any PacedCall> = []
     private var underWay = 0
-    /// At most, in this turn.
+    /// The most calls in progress at a time in this turn.
     private var crest = 0
     private var turnBegan: NIODeadline?
     private var lastBegin = NIODeadline.uptimeNanoseconds(0)
     private var isReleasing = false
     private var isLookPlanned = false
-    /// No turn has ended since the look was planned.
+    /// Whether no turn has ended since the check was scheduled.
     private var isQuiet = false
 
     init(eventLoop: any EventLoop, clock: (() -> NIODeadline)? = nil) {
@@ -39,9 +40,9 @@ final class ProxyPace {
         self.clock = clock ?? { eventLoop.now }
     }
 
-    /// The call goes ahead now or later; then `ended` must follow.
+    /// Lets the call go ahead, now or later. `ended` must follow once it has.
     func begin(_ call: any PacedCall) {
-        // It follows one that was over at once: those who wait go first, and not all at one time.
+        // A released call ended at once, and this one follows it. Waiting calls go first, within the release's limits.
         guard !isReleasing else { return waiting.append(call) }
         let now = clock()
         let began = turn(now)
@@ -52,7 +53,7 @@ final class ProxyPace {
         admit(call, now)
     }
 
-    /// A call that has begun is over, or rests.
+    /// Notes that a call that had begun has ended, or pauses before a retry.
     func ended() {
         underWay -= 1
         if !isReleasing { _ = turn(clock()) }
@@ -65,12 +66,12 @@ final class ProxyPace {
         call.goAhead()
     }
 
-    /// - Returns: when this turn began.
+    /// - Returns: the time at which this turn began.
     private func turn(_ now: NIODeadline) -> NIODeadline {
         if let turnBegan { return turnBegan }
         turnBegan = now
         crest = underWay
-        // Behind all that this turn has read.
+        // Runs after everything that this turn has read.
         eventLoop.assumeIsolated().execute { [self] in turnEnds() }
         return now
     }
@@ -81,12 +82,12 @@ final class ProxyPace {
         isQuiet = false
         let now = clock()
         window.noteTurn(nanoseconds: (now - began).nanoseconds, underWay: crest)
-        // Those who have waited for long go ahead although the window is full.
+        // If no call has begun for a while, some waiting calls go ahead although the window is full.
         let patiences = (now - lastBegin).nanoseconds / Self.patience.nanoseconds
         release(beyond: CallWindow.least * Int(min(patiences, Self.mostPatiences)))
     }
 
-    /// - Parameter extra: so many at least go ahead.
+    /// - Parameter extra: the number of calls that may begin even if the window is full.
     private func release(beyond extra: Int) {
         isReleasing = true
         let most = max(window.size, underWay + extra)
@@ -102,8 +103,8 @@ final class ProxyPace {
         planLook()
     }
 
-    /// Sees to it that those who wait are looked at again even if no call begins or ends. Then that is a turn, and a short one: all that is
-    /// under way waits for others than this loop, and the window widens.
+    /// Schedules a check of the waiting calls, in case no call begins or ends until then. The check then counts as a
+    /// short turn, and the window widens: everything in progress waits for something other than this loop.
     private func planLook() {
         guard !waiting.isEmpty, !isLookPlanned else { return }
         isLookPlanned = true

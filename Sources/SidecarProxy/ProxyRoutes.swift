@@ -6,7 +6,7 @@ internal import NIOHTTP1
 package import SidecarListeners
 internal import SidecarSettings
 
-/// The guarded proxy: a call to a configured service, with its breaker, limits and concurrency before it.
+/// The guarded proxy: calls to configured services, each guarded by its service's breaker, limits and concurrency.
 package struct ProxyRoutes {
     private let upstreams: NIOLoopBound<Upstreams>
     private let logger: Logger

@@ -3,8 +3,8 @@ internal import InterlockHTTP
 internal import NIOCore
 internal import SidecarListeners
 
-/// Carries out what `TunnelStateMachine` decides for a client and an upstream that have switched to a protocol of their own
-/// (RFC 9110, section 7.8). Confined to its event loop.
+/// A tunnel between a client and an upstream that have switched protocols (RFC 9110, section 7.8): carries out the
+/// actions of `TunnelStateMachine`. Confined to its event loop.
 final class Tunnel {
     private let eventLoop: any EventLoop
     private var machine: TunnelStateMachine
@@ -17,8 +17,8 @@ final class Tunnel {
     }
 
     /// - Parameters:
-    ///   - idleTimeout: the time after which the tunnel ends without a byte from either side, in milliseconds; peers that
-    ///     want to stay send a Ping (RFC 6455, section 5.5.2).
+    ///   - idleTimeout: the time without a byte from either side after which the tunnel closes, in milliseconds. Peers
+    ///     keep it open with a Ping (RFC 6455, section 5.5.2).
     ///   - takeClient: installs the given handler on the client's connection.
     static func between(
         _ upstream: HTTPClientConnection, on eventLoop: any EventLoop, idleTimeout: Int64,
@@ -102,7 +102,7 @@ final class Tunnel {
             case open
         }
 
-        /// The time that bytes have to leave before the connection closes.
+        /// The longest time that a closing connection waits for its bytes to be sent.
         private static let linger = TimeAmount.seconds(5)
 
         private let side: TunnelStateMachine.Side

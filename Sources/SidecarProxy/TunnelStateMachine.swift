@@ -1,10 +1,10 @@
 internal import InterlockCore
 
-/// The protocol of a tunnel between a client and an upstream. Pure: takes events and the time, and returns actions, which
-/// `Tunnel` carries out.
+/// The protocol of a tunnel between a client and an upstream. Pure: takes events and the time, and returns actions,
+/// which `Tunnel` carries out.
 ///
-/// Either side is read only while the other accepts bytes. The tunnel closes when one side ends, or when no byte has
-/// passed for as long as the idle timeout.
+/// Each side is read only while the other accepts bytes. The tunnel closes when one side ends, or when no byte passes
+/// within the idle timeout.
 struct TunnelStateMachine {
     enum Side {
         case client, upstream

@@ -6,15 +6,15 @@ internal import SidecarListeners
 internal import SidecarSettings
 internal import SidecarTelemetry
 
-/// A service as the proxy calls it: its connections, its retry budget and its last good answers. Confined to the coordinator's event
-/// loop.
+/// A service as the proxy calls it: its connections, its retry budget and its last good answers. Confined to the
+/// coordinator's event loop.
 ///
-/// It lives for as long as a call or a connection holds it, so that a reload cuts nothing off.
+/// Calls and connections keep their upstream alive, so that a reload interrupts none of them.
 final class Upstream: RetrySource {
-    /// Without `concurrency`, the callers' own connections bound the upstream's.
+    /// The limit without `concurrency`. The callers' own connections then limit the upstream's.
     private static let mostConnections = 16_384
 
-    /// The bounds of the pause before a retry, in milliseconds.
+    /// The range of the pause before a retry, in milliseconds.
     private static let pauses: ClosedRange<Double> = 5...50
 
     let settings: UpstreamSettings
@@ -27,7 +27,7 @@ final class Upstream: RetrySource {
     private var budget: RetryBudget
     private let environment: HTTPClientEnvironment
 
-    /// `nil`: no calls can be made with these settings.
+    /// Returns `nil` if no calls can be made with these settings.
     init?(
         _ settings: UpstreamSettings, concurrency: Int?, times: UpstreamTimes, largeReads: LargeReads,
         eventLoop: any EventLoop, environment: HTTPClientEnvironment
@@ -72,11 +72,11 @@ final class Upstream: RetrySource {
     }
 }
 
-/// How long calls through the proxy took, and the tries that they consisted of.
+/// The durations of calls through the proxy, and of their tries.
 struct UpstreamTimes {
-    /// From a call's head to its answer's.
+    /// From the head of a call to the head of its answer.
     let calls: TimeHistogram
-    /// From the beginning of a try to the head of what it came to, or its failure.
+    /// From the beginning of a try to the head of its answer, or to its failure.
     let tries: TimeHistogram
 
     init(service: String, in metrics: PrometheusRegistry) {

@@ -26,7 +26,7 @@ final class UpstreamTry: HTTPClientReceiver {
 
     var connection: HTTPClientConnection? { if case .connection(let connection) = lease { connection } else { nil } }
 
-    /// Whether the upstream has not accepted yet what was sent to it.
+    /// Whether the upstream has yet to accept bytes that were sent to it; `true` without a connection.
     var isBackedUp: Bool { connection.map { !$0.isWritable } ?? true }
 
     func connect(avoidsUnused: Bool = false) {
@@ -47,7 +47,7 @@ final class UpstreamTry: HTTPClientReceiver {
         }
     }
 
-    /// The connection has another owner from now on.
+    /// Leaves the connection to its new owner.
     func handOver() { lease = .none }
 
     // MARK: Events of the connection
@@ -63,7 +63,7 @@ final class UpstreamTry: HTTPClientReceiver {
     func received(_ part: ByteBuffer) { call.upstreamSent(self, part) }
 
     func receivedEnd(_ trailers: HTTPHeaders?) {
-        // The connection carries other requests from now on.
+        // From here on the connection may carry other requests.
         lease = .none
         call.upstreamSentEnd(self, trailers)
     }

@@ -4,7 +4,8 @@ package import InterlockHTTP
 package import NIOCore
 package import SidecarTelemetry
 
-/// The services that the proxy has called so far, each as it is configured now. Confined to the coordinator's event loop.
+/// The upstreams that the proxy has called so far, with their latest settings. Confined to the coordinator's event
+/// loop.
 package final class Upstreams {
     let calls: CoordinatorCalls
     private var table: [String: Upstream] = [:]
@@ -28,8 +29,8 @@ package final class Upstreams {
         largeReads = LargeReads(eventLoop: eventLoop)
     }
 
-    /// The upstream of a service; a new one when its settings have changed.
-    /// - Returns: `nil`: no calls can be made to it.
+    /// Returns the upstream of a service, or a new one if its settings have changed.
+    /// - Returns: `nil` if no calls can be made to it.
     func upstream(of service: String, _ settings: UpstreamSettings, concurrency: Int?) -> Upstream? {
         let former = table[service]
         if let former, former.concurrency == concurrency, former.settings == settings { return former }

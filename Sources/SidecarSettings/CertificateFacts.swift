@@ -3,9 +3,9 @@ import InterlockCore
 internal import NIOCore
 internal import NIOSSL
 
-/// The facts of a certificate that an operator may get wrong: for which hosts it is, and from when to when.
+/// The facts about a certificate that an operator may get wrong: its hosts and its validity.
 package struct CertificateFacts: Equatable {
-    /// Names in lower case, and addresses.
+    /// The host names, in lower case, and the addresses.
     package var names: [String]
     /// In seconds since 1970.
     var validity: ClosedRange<Int>
@@ -15,7 +15,7 @@ package struct CertificateFacts: Equatable {
         self.validity = validity
     }
 
-    /// Reads the first certificate of a PEM file; `nil`: it has none.
+    /// Reads the first certificate of a PEM file; returns `nil` if the file has none.
     package init?(file: String) {
         guard let certificate = try? NIOSSLCertificate.fromPEMFile(file).first else { return nil }
         let begin = Int(certificate.notValidBefore)
@@ -42,8 +42,8 @@ package struct CertificateFacts: Equatable {
 
     /// Returns the faults for which clients would refuse the certificate, one sentence each.
     /// - Parameters:
-    ///   - hosts: by which the sidecar is called, as far as the configuration says.
-    ///   - now: in seconds since 1970.
+    ///   - hosts: the hosts by which clients call the sidecar, as far as the configuration shows.
+    ///   - now: the time in seconds since 1970.
     func warnings(for hosts: [String], now: Int) -> [String] {
         var warnings: [String] = []
         if now > validity.upperBound {

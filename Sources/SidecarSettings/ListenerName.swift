@@ -4,7 +4,7 @@ internal import InterlockHTTP
 package enum ListenerName: String, Sendable {
     case resp, http, grpc
 
-    /// The protocols that TLS offers, the preferred one first (RFC 7301); none where the protocol has no name there.
+    /// The protocols that TLS offers, in order of preference (RFC 7301). RESP has no registered name.
     var protocols: [String] {
         switch self {
         case .resp: []

@@ -3,7 +3,7 @@ package import InterlockCore
 /// The lock whose holder probes a service for the fleet.
 package enum ProbeLock {
     private static let prefix = "interlock-monitor/"
-    /// The longest name of a service that one of the fleet can probe, in bytes.
+    /// The longest name of a service that one sidecar can probe for the fleet, in bytes.
     package static let longestService = ResourceName.longest - prefix.utf8.count
 
     /// Returns `nil` if the service's name is too long.

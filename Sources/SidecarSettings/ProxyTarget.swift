@@ -1,9 +1,9 @@
-/// What a request to the proxy asks of the upstream: the path behind `/proxy/{service}` and the query, as they were sent.
+/// The path after `/proxy/{service}` and the query of a request to the proxy, as the client sent them.
 ///
-/// Servers differ in how often they decode a path and in what they take for a separator. Whatever one of them could read as
-/// a way out of the base path is refused here, so that no call leaves it.
+/// Servers differ in how often they decode a path, and in which characters they treat as separators. A path that any of
+/// them could read as leading out of the base path is refused, so that no call leaves it.
 package struct ProxyTarget: Sendable, Equatable {
-    /// What every such target begins with.
+    /// The beginning of every such target.
     package static let prefix = "/proxy/"
 
     /// The reason why a target is refused, for people.
@@ -15,12 +15,12 @@ package struct ProxyTarget: Sendable, Equatable {
         }
     }
 
-    /// Without the slash it begins with; `nil`: the base URL itself is asked for.
+    /// The path without its first slash; `nil` for the base URL itself.
     package let path: String?
-    /// Without its question mark; `nil`: there is none.
+    /// The query without its question mark; `nil` if there is none.
     package let query: String?
 
-    /// - Parameter target: of the request line, beginning with `prefix`.
+    /// - Parameter target: the target of the request line, which begins with `prefix`.
     /// - Throws: `Violation`.
     package init(_ target: some StringProtocol) throws(Violation) {
         let target = Substring(target)
@@ -38,7 +38,7 @@ package struct ProxyTarget: Sendable, Equatable {
         guard rest.utf8.first != UInt8(ascii: "/") else {
             throw Violation("the path behind the service begins with //, which could be read as a host")
         }
-        // Only such a text can begin with a separator once it is decoded.
+        // Only a path with such a first character can begin with a separator once it is decoded.
         if let first = rest.utf8.first, first == UInt8(ascii: "%") || Self.isSeparator(first),
             let once = PercentEncoding.decode(rest)
         {
@@ -54,14 +54,14 @@ package struct ProxyTarget: Sendable, Equatable {
         path = try Self.sendable(rest, "path", Self.mayStandInPath)
     }
 
-    /// Refuses a segment that is, decoded once or twice, a step through the directories.
+    /// Refuses a segment that, decoded once or twice, is `.` or `..` to a server or has a control character.
     private static func check(_ segment: Substring) throws(Violation) {
         let isPlain = segment.utf8.first != UInt8(ascii: ".") && !segment.utf8.contains(UInt8(ascii: "%"))
         if isPlain { return }
         guard let once = PercentEncoding.decode(segment) else {
             throw Violation("the path is not percent-encoded UTF-8")
         }
-        // What is not encoded twice stays as it is.
+        // A text that cannot be decoded again stays as it is.
         for text in [once, PercentEncoding.decode(once[...]) ?? once] {
             if text.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) {
                 throw Violation("the path contains an encoded control character")
@@ -83,7 +83,7 @@ package struct ProxyTarget: Sendable, Equatable {
         }
     }
 
-    /// The text as it may be sent: what has no place in a URL but is sent by many is percent-encoded.
+    /// Returns the text as it may be sent: characters that many clients send unencoded are percent-encoded.
     private static func sendable(_ text: Substring, _ what: String, _ mayStand: (UInt8) -> Bool) throws(Violation) -> String {
         if text.utf8.allSatisfy(mayStand) { return String(text) }
         var sendable = ""

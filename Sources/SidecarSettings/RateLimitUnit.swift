@@ -1,4 +1,4 @@
-/// The units of Envoy's limits. A month has 30 days and a year 365, as the reference counts them.
+/// The units of Envoy's limits. A month has 30 days and a year 365, as in the reference implementation.
 package enum RateLimitUnit: String, CaseIterable {
     case second, minute, hour, day, week, month, year
 

@@ -3,7 +3,7 @@ internal import NIOCore
 package import NIOSSL
 
 extension TLSSettings {
-    /// How long a close waits for the other side to agree: it is idle connections that hold up a shutdown.
+    /// The longest wait for the peer's half of a TLS close. Idle connections would hold up a shutdown otherwise.
     private static let shutdownTimeout = TimeAmount.seconds(1)
 
     /// - Throws: `SidecarError` when a file cannot be used.
@@ -23,8 +23,8 @@ extension TLSSettings {
     }
 
     /// - Parameters:
-    ///   - protocols: what a client may agree on (RFC 7301).
-    ///   - clientAuthorities: one of them has to have signed a client's certificate; `nil`: it shows none.
+    ///   - protocols: the protocols that are offered to clients (RFC 7301).
+    ///   - clientAuthorities: the authorities that may sign clients' certificates; `nil` if clients need none.
     /// - Throws: `SidecarError` when the certificate or its key cannot be used.
     private func serverContext(
         protocols: [String], clientAuthorities: [NIOSSLCertificate]? = nil

@@ -1,7 +1,7 @@
 package import Glibc
 internal import InterlockCore
 
-/// The limits of `listen.unix` that the operating system sets.
+/// The rules for the socket of `listen.unix`: the length of its path, and its group.
 package enum UnixSocketSettings {
     /// The longest suffix of the temporary name under which the socket is made, in bytes: `.` and three digits.
     static let longestSuffix = 4

@@ -1,18 +1,18 @@
 internal import FoundationEssentials
 internal import InterlockHTTP
 
-/// Where an upstream begins: every call goes to this origin and below this path.
+/// The base URL of an upstream: every call goes to this origin, and to a path below this one.
 package struct UpstreamBase: Sendable {
-    /// What the `Host` field says.
+    /// The value of the `Host` field.
     package let authority: String
-    /// As it is dialled.
+    /// The host to connect to.
     package let host: String
     package let port: Int
     package let isTLS: Bool
-    /// As it was configured, encoded; empty when there is none.
+    /// The configured path, percent-encoded; empty if there is none.
     private let path: String
 
-    /// `nil`: not a URL of a scheme, an authority and perhaps a path alone, or one that leads through `.` or `..`.
+    /// Returns `nil` unless the text is a URL of a scheme, an authority and at most a path without `.` and `..`.
     package init?(_ text: String) {
         let lowered = text.lowercased()
         guard let scheme = ["http", "https"].first(where: { lowered.hasPrefix($0 + "://") }) else { return nil }
@@ -30,7 +30,8 @@ package struct UpstreamBase: Sendable {
         self.path = target.path.map { "/" + $0 } ?? ""
     }
 
-    /// The target of the request's line. Plain text behind plain text: that it stays below this base is `ProxyTarget`'s promise.
+    /// Returns the target of the request line. The texts are only joined: `ProxyTarget` guarantees that the result
+    /// stays below this base.
     package func target(_ target: ProxyTarget) -> String {
         var text = target.path.map { path.hasSuffix("/") ? path + $0 : "\(path)/\($0)" } ?? (path.isEmpty ? "/" : path)
         if let query = target.query { text += "?" + query }

@@ -43,7 +43,7 @@ struct ProxiedCallStateMachineTests {
 
     // MARK: The permit
 
-    @Test("wherever the client leaves, the permit's outcome is reported once", arguments: Point.allCases)
+    @Test("the outcome is reported once, whenever the client leaves", arguments: Point.allCases)
     func clientLeaves(point: Point) {
         var call = Self.call(at: point)
         call.leave()
@@ -53,7 +53,7 @@ struct ProxiedCallStateMachineTests {
         call.alarm()
     }
 
-    @Test("wherever the total timeout ends the call, the permit's outcome is reported once", arguments: Point.allCases)
+    @Test("the outcome is reported once, whenever the total timeout ends the call", arguments: Point.allCases)
     func totalTimeout(point: Point) {
         var call = Self.call(at: point)
         if point == .pace { _ = call.machine.waitsToBegin(atMost: 10_000) }
@@ -63,7 +63,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.machine.isOver && call.isReported)
     }
 
-    @Test("wherever the upstream fails, the permit's outcome is reported once", arguments: Point.allCases.filter(\.isCalling))
+    @Test("the outcome is reported once, whenever the upstream fails", arguments: Point.allCases.filter(\.isCalling))
     func failure(point: Point) {
         var call = Self.call(at: point)
         call.fail(.broken)
@@ -71,7 +71,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.log.last == (point == .relaying ? "broken off" : "failed: broken"))
     }
 
-    @Test("each try has a permit of its own, and reports it")
+    @Test("each try has its own permit and reports its outcome")
     func retry() {
         var call = Self.call(at: .holding)
         #expect(call.isReported && call.outcomes.map(\.status) == [503])
@@ -94,7 +94,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.resends == 1 && call.outcomes.count == 1 && call.isReported && call.machine.isOver)
     }
 
-    @Test("a call is resent once, in whichever of its tries")
+    @Test("a call is resent once, not once per try")
     func resendOncePerCall() {
         var call = Self.call(at: .sent)
         call.fail(.unprocessed)
@@ -124,7 +124,7 @@ struct ProxiedCallStateMachineTests {
         call.leave()
     }
 
-    @Test("a permit that comes after the client has left is given back")
+    @Test("a permit granted after the client has left is returned")
     func latePermit() {
         var call = Self.call(at: .permit)
         call.leave()
@@ -161,7 +161,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.log == ["failed: broken"] && call.machine.isOver)
     }
 
-    @Test("a held answer without its end is a total timeout once the call's time is over", arguments: [true, false])
+    @Test("at the deadline a held answer is relayed if it is complete, or else times out", arguments: [true, false])
     func lateRetry(isWhole: Bool) {
         var call = Self.call(at: .holding)
         if isWhole { call.end() }
@@ -224,7 +224,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.machine.isOver && call.causes == [cause] && call.isReported)
     }
 
-    @Test("a part of the request waits for a connection, is kept until the answer begins, and then only sent")
+    @Test("a request part waits for a connection, and is kept for a resend until the answer begins")
     func requestParts() {
         var call = PlayedCall(hasBody: true)
         #expect(call.machine.requestPart(now: call.now) == .wait)
@@ -241,7 +241,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.machine.requestPart(now: call.now) == .drop)
     }
 
-    @Test("the outcome of gRPC is in the trailers, or else in the head", arguments: [Int?.none, 503])
+    @Test("the outcome of a gRPC call is in the head, or else in the trailers", arguments: [Int?.none, 503])
     func grpc(inHead: Int?) {
         var call = Self.call(at: .sent)
         call.head(200, isGRPC: true, grpcStatus: inHead)
@@ -251,7 +251,7 @@ struct ProxiedCallStateMachineTests {
 
     // MARK: Everything
 
-    @Test("a random walk reports each permit once, and mixes no two answers", arguments: 0..<200)
+    @Test("a random walk reports each permit once, and never mixes two answers", arguments: 0..<200)
     func randomWalk(seed: Int) {
         var random = Numbers(state: UInt64(seed) &* 0x9E37_79B9_7F4A_7C15 &+ 1)
         var call = PlayedCall(hasBody: random.next(3) == 0, isIdempotent: random.next(5) > 0, attempts: random.next(4))
@@ -286,7 +286,7 @@ extension ProxyFailure {
     }()
 }
 
-/// A call whose actions are noted instead of carried out.
+/// A call whose actions are recorded instead of carried out.
 private struct PlayedCall {
     struct Retries: RetrySource {
         var isAllowed = true

@@ -33,7 +33,7 @@ struct TunnelStateMachineTests {
         #expect(machine.becameWritable(.client) == .read(.upstream))
     }
 
-    @Test("a tunnel without a byte closes after its idle timeout, and each byte postpones that")
+    @Test("an idle tunnel closes after its timeout, which every byte restarts")
     mutating func idle() {
         now = now.advanced(byMilliseconds: 999)
         #expect(machine.alarm(now: now) == .setAlarm)

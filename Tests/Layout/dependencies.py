@@ -20,7 +20,7 @@ Targets = dict[str, list[dict[str, Any]]]
 
 
 def problems(manifest: dict[str, Any]) -> Iterator[str]:
-    """One line for each product of another package whose condition is wrong."""
+    """Yields one line for each product of another package whose condition is wrong."""
     targets: Targets = {target["name"]: target["dependencies"] for target in manifest["targets"]}
     libraries = library_targets(manifest, targets)
     needed = {package for name in libraries for _, package, traits in products(targets[name]) if not traits}
@@ -35,7 +35,7 @@ def problems(manifest: dict[str, Any]) -> Iterator[str]:
 
 
 def library_targets(manifest: dict[str, Any], targets: Targets) -> set[str]:
-    """The targets of the libraries, and the targets they depend on."""
+    """Returns the targets of the libraries, and the targets they depend on."""
     found: set[str] = set()
     waiting = [name for product in manifest["products"] if "library" in product["type"] for name in product["targets"]]
     while waiting:
@@ -47,7 +47,7 @@ def library_targets(manifest: dict[str, Any], targets: Targets) -> set[str]:
 
 
 def products(dependencies: list[dict[str, Any]]) -> Iterator[tuple[str, str, list[str]]]:
-    """The name, the package and the traits of each product of another package."""
+    """Yields the name, the package and the traits of each product of another package."""
     for dependency in dependencies:
         if found := dependency.get("product"):
             name, package, _, condition = found

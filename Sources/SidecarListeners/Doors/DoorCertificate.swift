@@ -4,7 +4,7 @@ internal import NIOCore
 internal import NIOSSL
 package import SidecarSettings
 
-/// What the doors show of themselves where they speak TLS 1.2 or 1.3. Connections that begin after a reload see the new one.
+/// The certificate of the listeners, for TLS 1.2 and 1.3. Connections that begin after a reload get the new one.
 package final class DoorCertificate: Sendable {
     private struct Contexts {
         var resp: NIOSSLContext
@@ -37,7 +37,7 @@ package final class DoorCertificate: Sendable {
         facts.withLockedValue { $0 = CertificateFacts(file: settings.certificate) }
     }
 
-    /// The names that the certificate in force has and the one of these settings lacks.
+    /// Returns the names in the certificate in force that the certificate of these settings lacks.
     package func namesLost(with settings: TLSSettings) -> [String] {
         guard let now = facts.withLockedValue({ $0 }), let new = CertificateFacts(file: settings.certificate) else { return [] }
         return new.names(lackingFrom: now)
@@ -62,7 +62,7 @@ package final class DoorCertificate: Sendable {
 }
 
 extension Channel {
-    /// Closes without TLS's farewell, which waits for the client.
+    /// Closes the connection without a TLS close, which would wait for the client.
     func closeAtOnce() {
         if let tls = try? pipeline.syncOperations.context(handlerType: NIOSSLServerHandler.self) {
             tls.close(promise: nil)

@@ -58,7 +58,7 @@ package struct HTTPDoor: Service {
     /// within a second.
     private static let pauseWithoutDescriptors = TimeAmount.milliseconds(100)
 
-    /// Returns all routes, in the order of the design's table.
+    /// All routes.
     package var routes: [HTTPRoute] {
         let coordinator = setup.coordinator
         let pages = MetricsPages(eventLoop: coordinator.eventLoop) { [coordinator, metrics = setup.metrics] format in

@@ -1,6 +1,6 @@
 package import NIOHTTP1
 
-/// How calls of gRPC end: with a status in the trailers, or in the head where there is nothing else (gRPC over HTTP2, "Responses").
+/// The end of gRPC calls: a status in the trailers, or in the head if nothing follows (gRPC over HTTP2, "Responses").
 package enum GRPC {
     package static func isSpoken(in headers: HTTPHeaders) -> Bool {
         GRPCStatus.isSpoken(in: headers.first(name: "Content-Type"))
@@ -10,7 +10,7 @@ package enum GRPC {
         headers.first(name: "grpc-status").flatMap { Int($0) }.map { GRPCStatus(rawValue: $0) ?? .unknown }
     }
 
-    /// A problem as gRPC's clients understand it.
+    /// Returns a problem in the form that gRPC clients understand.
     package static func answer(_ problem: HTTPProblem) -> HTTPAnswer {
         var answer = HTTPAnswer(.ok)
         answer.isRelayed = true
@@ -19,7 +19,7 @@ package enum GRPC {
         answer.headers.add(
             name: "grpc-message", value: GRPCStatus.encoded(problem.detail))
         answer.headers.add(contentsOf: problem.headers)
-        // For how long a client that tries again by itself leaves the service alone (gRFC A6, "Pushback").
+        // The time that clients wait before they retry by themselves (gRFC A6, "Pushback").
         if case .integer(let milliseconds)? = problem.members["retry_after_ms"], milliseconds >= 0 {
             answer.headers.add(name: "grpc-retry-pushback-ms", value: "\(milliseconds)")
         }
@@ -28,7 +28,7 @@ package enum GRPC {
 }
 
 extension GRPCStatus {
-    /// What a client is told of a problem that is this sidecar's to tell.
+    /// Creates the status that a client gets for one of this sidecar's own problems.
     init(_ code: HTTPProblem.Code) {
         self =
             switch code {

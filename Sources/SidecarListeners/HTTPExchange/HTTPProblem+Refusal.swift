@@ -2,11 +2,11 @@ internal import Interlock
 package import InterlockCore
 
 extension HTTPProblem {
-    /// A breaker, a limit or the concurrency refuses a call.
+    /// Returns the problem of a call that a breaker, a limit or the concurrency refuses.
     /// - Parameters:
-    ///   - retryAfter: in milliseconds; -1: nobody knows.
-    ///   - cause: why the breaker is open.
-    ///   - limits: the service's.
+    ///   - retryAfter: the wait in milliseconds; -1 if it is unknown.
+    ///   - cause: the reason why the breaker is open.
+    ///   - limits: the limits of the service.
     package static func refused(
         _ reason: PermitAnswer.Reason, _ state: BreakerSnapshot.State, service: String, subject: String?, retryAfter: Int64,
         cause: @autoclosure () -> String, limits: [LimitDefinition]
@@ -26,7 +26,8 @@ extension HTTPProblem {
         return problem
     }
 
-    /// A permit's refusal does not say which limit binds, only for how long: the one with the shortest window that is as long.
+    /// Guesses the limit that refused a permit, because the refusal has only the wait: the limit with the shortest
+    /// window that is at least as long.
     private static func binding(_ limits: [LimitDefinition], _ retryAfter: Int64, hasSubject: Bool) -> LimitAnswer {
         let candidates = limits.filter { !$0.isShadow && (hasSubject || !$0.isPerSubject) }
         let fitting = candidates.filter { $0.windowMilliseconds >= retryAfter }

@@ -1,31 +1,31 @@
 package import InterlockCore
 package import NIOCore
 
-/// What a console shows at a time.
+/// One view of the console.
 package enum LiveView: Hashable, Sendable {
     /// Makes one frame of a view: all its parts in one JSON object on one line. Called on the event loop.
     package typealias Source =
         @Sendable (LiveView, _ show: @escaping (ByteBuffer) -> Void) throws(InterlockError) -> Void
 
     case overview
-    /// - `search`: a part of the names, as it is written; empty: all.
-    /// - `cursor`: where the page begins, as the one before said; "0": at the beginning.
+    /// - `search`: the exact text that the names contain; empty for all names.
+    /// - `cursor`: the beginning of the page, as given by the page before; "0" for the first page.
     case locks(search: ExactText, cursor: String)
     case lock(ResourceName)
-    /// - `from`: how many services come before the page.
+    /// - `from`: the number of services before the page.
     case services(search: ExactText, from: Int)
     case service(ExactText)
     case domains
     case grants
     case events
 
-    /// The views' names, and what each may be told.
+    /// The names of the views.
     package enum Name: String, CaseIterable, Sendable {
         case overview, locks, lock, services, service, domains, grants, events
     }
 
-    /// Reads what both doors are asked.
-    /// - Throws: `InterlockError` with `invalid`: something is missing, wrong, or not of this view.
+    /// Reads a client's request for a view, from the RESP or the HTTP API.
+    /// - Throws: `InterlockError` with `invalid` if an argument is missing, wrong, or not one of the view's.
     package init(
         _ view: String, name: String? = nil, search: String? = nil, cursor: String? = nil, from: String? = nil
     ) throws(InterlockError) {

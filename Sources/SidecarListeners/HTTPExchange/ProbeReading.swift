@@ -1,8 +1,8 @@
 package import InterlockCore
 
-/// What the outage monitor knows of a service.
+/// The findings of the outage monitor about a service.
 package struct ProbeReading: Hashable, Sendable {
-    /// Who makes the probes.
+    /// The sidecars that make the probes.
     package enum Prober: String, CaseIterable, Hashable, Sendable {
         /// This sidecar, elected by the fleet.
         case elected
@@ -10,18 +10,18 @@ package struct ProbeReading: Hashable, Sendable {
         case another
         /// Every sidecar, this one among them.
         case all
-        /// This sidecar for itself, because Redis is away and nobody can be elected.
+        /// This sidecar for itself, because Redis is down and no prober can be elected.
         case alone
-        /// It is being decided.
+        /// Not decided yet.
         case undecided
     }
 
     /// One probe of this sidecar.
     package struct Probe: Hashable, Sendable {
         package var finding: ProbeFinding
-        /// When it ended, in milliseconds of the Unix epoch by this host's clock.
+        /// The time at which the probe ended, in milliseconds of the Unix epoch by this host's clock.
         package var atMilliseconds: Int64
-        /// How long it took.
+        /// The duration of the probe.
         package var duration: Duration
 
         package init(finding: ProbeFinding, atMilliseconds: Int64, duration: Duration) {
@@ -33,7 +33,7 @@ package struct ProbeReading: Hashable, Sendable {
 
     package var service: String
     package var prober: Prober
-    /// The last probe that this sidecar made; `nil`: none yet.
+    /// The last probe that this sidecar made; `nil` if it has made none.
     package var last: Probe?
     /// Bad probes in a row, up to the last.
     package var failures: Int

@@ -3,10 +3,10 @@ internal import InterlockHTTP
 
 /// The `Retry-After` field (RFC 9110, section 10.2.3): seconds, or a date.
 package enum RetryAfter {
-    /// Longer than anybody waits; what is above it counts as it.
+    /// The longest wait that counts, which is longer than any caller waits. A longer one is reduced to it.
     package static let longestSeconds: Int64 = 366 * 86_400
 
-    /// In milliseconds from now; `nil`: it is neither.
+    /// Returns the wait in milliseconds; `nil` if the text is neither seconds nor a date.
     /// - Parameters:
     ///   - date: the answer's `Date`, the reference for a date because the two clocks may differ; `nil` if it has none.
     ///   - now: this host's time, in seconds since 1970; the reference without `date`.

@@ -1,7 +1,7 @@
 internal import NIOCore
 internal import SidecarSettings
 
-/// How a connection reached its listener.
+/// The way in which a connection reached its listener.
 package struct Arrival {
     /// The TLS settings of one listener.
     struct Handshake: Sendable {
@@ -10,7 +10,7 @@ package struct Arrival {
         let failures: RefusedClients
     }
 
-    /// Whether the connection came by the Unix socket.
+    /// Whether the connection arrived on the Unix socket.
     var isLocal = false
     /// Whether the connection has a reserved descriptor.
     var isFromReserve = false

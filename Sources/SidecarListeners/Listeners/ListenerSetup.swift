@@ -48,7 +48,7 @@ package struct ListenerSetup: Sendable {
     /// A bootstrap with the options and the admission of connections that all listeners have in common.
     /// - Parameters:
     ///   - isLocal: whether the listener is a Unix socket, where clients speak plain text.
-    ///   - pause: how long the listener stops accepting when no file descriptor is free.
+    ///   - pause: the time for which the listener stops accepting when no file descriptor is free.
     func bootstrap<Context: ListenerContext>(
         _ listener: ListenerName, _ context: NIOLoopBound<Context>, isLocal: Bool = false,
         pause: TimeAmount = .seconds(1)
