@@ -1,5 +1,6 @@
 import Glibc
 import InterlockCommandLine
+import InterlockCore
 import InterlockJudge
 import InterlockLoad
 import InterlockOutput

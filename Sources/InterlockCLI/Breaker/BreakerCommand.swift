@@ -1,6 +1,7 @@
 import ArgumentParser
 import InterlockClient
 import InterlockCommandLine
+import InterlockCore
 
 /// `interlock breaker`: circuit breakers.
 struct BreakerCommand: AsyncParsableCommand {

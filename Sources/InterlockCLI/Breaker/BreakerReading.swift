@@ -80,16 +80,3 @@ enum ForcedState: String, CaseIterable, ExpressibleByArgument, Sendable {
 
     var forced: BreakerSnapshot.Forced? { self == .auto ? nil : BreakerSnapshot.Forced(rawValue: rawValue) }
 }
-
-extension BreakerSnapshot {
-    /// The reasons for a breaker's state, in the order in which people ask for them.
-    /// - Parameter ownCause: the cause of a sidecar that is open for itself alone.
-    func reasons(ownCause: String? = nil) -> String {
-        let end = forced == nil ? untilMilliseconds : forcedUntilMilliseconds
-        let reasons = [
-            forced.map { "forced \($0.rawValue)" } ?? cause, ownCause.map { "this sidecar alone: \($0)" } ?? "", reason,
-            end > 0 ? "until \(ReadableText.moment(epochMilliseconds: end))" : "", by.isEmpty ? "" : "by \(by)",
-        ]
-        return reasons.filter { !$0.isEmpty }.joined(separator: ", ")
-    }
-}

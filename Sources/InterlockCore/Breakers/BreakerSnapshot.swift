@@ -110,6 +110,17 @@ public struct BreakerSnapshot: Hashable, Sendable {
     /// The end of the forced state, by Redis' clock; `nil`: it does not end by itself, or no state is forced.
     public var forcedUntil: Date? { Self.date(forcedUntilMilliseconds) }
 
+    /// Returns the reasons for the state, in the order in which people ask for them.
+    /// - Parameter ownCause: The cause of a sidecar that is open for itself alone.
+    package func reasons(ownCause: String? = nil) -> String {
+        let end = forced == nil ? untilMilliseconds : forcedUntilMilliseconds
+        let reasons = [
+            forced.map { "forced \($0.rawValue)" } ?? cause, ownCause.map { "this sidecar alone: \($0)" } ?? "", reason,
+            end > 0 ? "until \(ReadableText.moment(epochMilliseconds: end))" : "", by.isEmpty ? "" : "by \(by)",
+        ]
+        return reasons.filter { !$0.isEmpty }.joined(separator: ", ")
+    }
+
     /// Returns `nil` for 0, which means never.
     private static func date(_ milliseconds: Int64) -> Date? {
         milliseconds > 0 ? Date(epochMilliseconds: milliseconds) : nil

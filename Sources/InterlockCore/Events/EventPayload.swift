@@ -23,3 +23,34 @@ package enum EventPayload: Hashable, Sendable {
             + FleetEvent.Kind.allCases.map(\.rawValue)
     }
 }
+
+extension InterlockEvent<EventPayload> {
+    /// The event in one sentence, for people.
+    package var sentence: String {
+        switch payload {
+        case .breaker(let event):
+            "breaker \(event.service): \(event.breaker.state.rawValue)"
+                + (event.breaker.reasons().isEmpty ? "" : " (\(event.breaker.reasons()))")
+        case .lock(let event):
+            switch event.kind {
+            case .broken: "lock \(event.lock): broken" + (event.by.isEmpty ? "" : " by \(event.by)")
+            }
+        case .limit(let event):
+            "limit \(event.limit) of \(event.service)" + (event.subject.map { " for \($0)" } ?? "")
+                + ": \(Self.finding(event)), \(event.used) of \(event.capacity) used (seen by \(origin))"
+        case .fleet(let event):
+            switch event.kind {
+            case .joined: "sidecar \(event.sidecar): joined the fleet"
+            case .left: "sidecar \(event.sidecar): left the fleet"
+            }
+        }
+    }
+
+    private static func finding(_ event: LimitEvent) -> String {
+        switch event.kind {
+        case .near: "nearly reached"
+        case .reached: "reached"
+        case .shadow: "would have refused a call"
+        }
+    }
+}

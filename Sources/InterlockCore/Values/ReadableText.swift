@@ -1,7 +1,6 @@
-import FoundationEssentials
-import InterlockCore
+internal import FoundationEssentials
 
-/// Numbers as text. They come from outside: any value must be shown.
+/// Formats numbers for people. They may come from anywhere, so every value has a text.
 package enum ReadableText {
     /// A span of time: `850ms`, `29.6s`, `4m 10s`, `3h 5m`, `2d 4h`.
     package static func span(milliseconds: Int64) -> String {
@@ -22,7 +21,7 @@ package enum ReadableText {
         return Date.ISO8601FormatStyle(includingFractionalSeconds: true).format(date)
     }
 
-    /// A share of one as a percentage.
+    /// The percentage that is this part of one.
     package static func percentage(_ share: Double) -> String {
         guard share.isFinite else { return "" }
         return "\(Int((min(max(share, 0), 1) * 100).rounded()))%"
