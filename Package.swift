@@ -225,7 +225,8 @@ let package = Package(
         .executableTarget(
             name: "InterlockCLI",
             dependencies: [
-                "InterlockCommandLine", "InterlockSidecar", "SidecarListeners", "SidecarSettings", "SidecarTelemetry",
+                "InterlockCommandLine", "InterlockSidecar", "SidecarConsole", "SidecarListeners", "SidecarSettings",
+                "SidecarTelemetry",
                 "InterlockClient", "Interlock", "InterlockCore", "InterlockOutput",
                 logging, coreMetrics, unixSignals, subprocess,
                 argumentParser,
@@ -358,7 +359,8 @@ let package = Package(
         .testTarget(
             name: "IntegrationTests",
             dependencies: [
-                "SidecarListeners", "InterlockCommandLine", "InterlockCLI", "InterlockBenchCLI", "InterlockClient",
+                "SidecarConsole", "SidecarListeners", "InterlockCommandLine", "InterlockCLI", "InterlockBenchCLI",
+                "InterlockClient",
                 "InterlockJudge",
                 "InterlockLoad", "Interlock", "RedisClient", "InterlockCore", "InterlockProcesses",
                 "InterlockTesting",

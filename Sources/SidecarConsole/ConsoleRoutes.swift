@@ -47,7 +47,9 @@ package struct ConsoleRoutes {
 /// The page: markup, style and script in one document, which loads nothing else.
 private enum ConsolePage {
     private static let style = text(PackageResources.console_css)
-    private static let script = text(PackageResources.console_elements_js) + text(PackageResources.console_js)
+    private static let script =
+        text(PackageResources.console_elements_js).replacing("{{models}}", with: json(ViewModel.all))
+        .replacing("{{diagrams}}", with: json(ViewModel.diagrams)) + text(PackageResources.console_js)
     private static let pages = (
         withoutKey: page(keys: "none"), withKey: page(keys: "required")
     )
@@ -71,6 +73,10 @@ private enum ConsolePage {
     private static func page(keys: String) -> String {
         text(PackageResources.console_html).replacing("{{keys}}", with: keys).replacing("{{style}}", with: style)
             .replacing("{{script}}", with: script)
+    }
+
+    private static func json(_ models: some Encodable) -> String {
+        (try? models.json()).map { String(decoding: $0, as: UTF8.self) } ?? "{}"
     }
 
     private static func text(_ resource: [UInt8]) -> String { String(decoding: resource, as: UTF8.self) }

@@ -32,7 +32,8 @@ final class EventHistory {
     private var breakers: [String: Deque<Change>] = [:]
 
     func heard(_ message: EventMessage, _ event: InterlockEvent<EventPayload>?, isConfigured: (_ service: String) -> Bool) {
-        if let json = Self.written(message.json) {
+        let words: [String: JSONValue] = ["number": .integer(last + 1), "what": .text(event?.sentence ?? "")]
+        if let json = Self.written(message.json, words) {
             last += 1
             let source = Self.source(event?.payload)
             events.prepend((json, source))
@@ -86,12 +87,12 @@ final class EventHistory {
 
     /// The published text, written anew as JSON. Its first reader decoded only the fields of its type, so the rest may be
     /// malformed and would spoil every event around it. `nil` if the text is not JSON, nested too deep or too long.
-    private static func written(_ published: String) -> ByteBuffer? {
+    private static func written(_ published: String, _ words: [String: JSONValue]) -> ByteBuffer? {
         guard published.utf8.count <= longest, let event = try? JSONValue(reading: published.utf8, deepest: deepest) else {
             return nil
         }
         var json = ByteBuffer()
-        event.write(into: &json)
+        event.adding("words", .object(words)).write(into: &json)
         return json.readableBytes <= longest ? json : nil
     }
 }

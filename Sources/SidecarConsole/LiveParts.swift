@@ -48,7 +48,9 @@ struct LiveParts {
         case .redis:
             topic.show(RedisStatusReply.members(calls.status))
         case .fleet:
-            topic.show(stamp: topic.reading.count, topic.reading.members(empty: FleetReply.members([])))
+            topic.show(
+                stamp: topic.reading.count,
+                topic.reading.members(empty: FleetReply.members([])).merging(["own_id": .text(calls.status.id)]) { $1 })
         case .rates:
             topic.show(
                 stamp: rates.samples,
@@ -71,8 +73,10 @@ struct LiveParts {
             topic.show { write(servicesMatching: search, from: from, into: &$0) }
         case .service(let name):
             topic.show(service(name.text))
-        case .limits:
-            topic.show(stamp: topic.reading.count, topic.reading.members(empty: ["limits": .list([])]))
+        case .limits(let name):
+            var members = topic.reading.members(empty: ["limits": .list([])])
+            members["rows"] = ViewModel.limitRows(read: members["limits"], known: limits(ofService: name.text))
+            topic.show(members)
         case .minute(let name):
             topic.show(
                 stamp: rates.samples,
@@ -159,7 +163,7 @@ struct LiveParts {
         buffer.writeString("{\"from\":\(from),\"services\":[")
         for (offset, index) in found.dropFirst(from).prefix(Self.servicesOfPage).enumerated() {
             if offset > 0 { buffer.writeInteger(UInt8(ascii: ",")) }
-            buffer.writeImmutableBuffer(services.text(index) { .object(members($0)) })
+            buffer.writeImmutableBuffer(services.text(index) { ViewModel.services.completed(.object(members($0))) })
         }
         buffer.writeString("],\"total\":\(found.count)}")
     }
@@ -168,13 +172,7 @@ struct LiveParts {
         // It was there when the view was entered, and may have been taken out of the configuration meanwhile.
         guard case .success(let status) = calls.breaker(service: name) else { return ["service": .null] }
         var members = members(status)
-        members["limits"] = .list(
-            (calls.limitRefusals(ofService: name) ?? []).map { limit, refused in
-                .object([
-                    "name": .text(limit.name), "limit": .integer(limit.limit), "window_ms": .integer(limit.windowMilliseconds),
-                    "per_subject": .flag(limit.isPerSubject), "shadow": .flag(limit.isShadow), "refused": .integer(refused),
-                ])
-            })
+        members["limits"] = limits(ofService: name)
         members["history"] = .list(
             events.changes(ofService: name).map { change in
                 var members = ServiceReply.members(change.breaker)
@@ -183,6 +181,16 @@ struct LiveParts {
                 return .object(members)
             })
         return members
+    }
+
+    private func limits(ofService name: String) -> JSONValue {
+        .list(
+            (calls.limitRefusals(ofService: name) ?? []).map { limit, refused in
+                .object([
+                    "name": .text(limit.name), "limit": .integer(limit.limit), "window_ms": .integer(limit.windowMilliseconds),
+                    "per_subject": .flag(limit.isPerSubject), "shadow": .flag(limit.isShadow), "refused": .integer(refused),
+                ])
+            })
     }
 
     private func members(_ status: BreakerStatus) -> [String: JSONValue] {

@@ -44,7 +44,7 @@ final class LiveTopic {
     }
 
     func show(stamp: Int? = nil, _ members: @autoclosure () -> [String: JSONValue]) {
-        show(stamp: stamp) { JSONValue.object(members()).write(into: &$0) }
+        show(stamp: stamp) { ViewModel.completed(part.name, .object(members())).write(into: &$0) }
     }
 
     // MARK: Reading from Redis

@@ -1,10 +1,13 @@
 "use strict";
-// What the page is made of, and the words for what comes; console.js follows.
+// The elements of the page, and the formats of values; console.js follows.
 
 const $ = (id) => document.getElementById(id);
 const main = $("main");
 const keysAreRequired = document.documentElement.dataset.keys === "required";
 const storedKey = "interlock-key";
+/** The tables and lists of facts, by name, and the diagrams, by part, that the sidecar declares: see ViewModel.swift. */
+const models = {{models}};
+const diagrams = {{diagrams}};
 /** With no word for so long, the sidecar is away: it says something every two seconds. */
 const patience = 6000;
 
@@ -36,6 +39,13 @@ function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** Updates of the elements that show what the sidecar sends. */
+let updates = [];
+function live(element, update) {
+  updates.push(update);
+  return element;
+}
+
 /** Makes `container` show `items`, by their keys: what stays keeps its element, and with it focus and selection. */
 function sync(container, items, keyOf, create, update) {
   const known = container.rows_ ?? (container.rows_ = new Map());
@@ -46,36 +56,73 @@ function sync(container, items, keyOf, create, update) {
     known.delete(name);
   }
   let place = container.firstElementChild;
-  for (const item of items) {
+  for (const [index, item] of items.entries()) {
     const name = keyOf(item);
     let element = known.get(name);
     if (!element) known.set(name, (element = create(item)));
     if (element === place) place = place.nextElementSibling;
     else container.insertBefore(element, place);
-    update(element, item);
+    update(element, item, index);
   }
 }
 
-/** A table whose rows follow what comes. A column is [title, cell(item) → text or node, class]. */
-function table(caption, columns, keyOf, none) {
+/** Returns the value at the end of a path of names that are joined by dots. */
+const at = (value, path) => value[path] ?? path.split(".").reduce((part, name) => part?.[name], value);
+
+/** A table of a model. `otherwise` returns a text for the table without rows, if the model's does not fit. */
+function table(name, otherwise = () => undefined) {
+  const { title, part, rows, key, columns, empty: none } = models[name];
   const body = make("tbody");
-  const head = make("tr", {}, columns.map(([title, , kind]) => make("th", { scope: "col", className: kind ?? "" }, title)));
-  const empty = make("p", { className: "none" });
-  const scroll = make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": caption },
+  const kind = ({ isNumber }) => ({ className: isNumber ? "number" : "" });
+  const head = make("tr", {}, columns.map((column) => make("th", { scope: "col", ...kind(column) }, column.title)));
+  const empty = make("p", { className: "none", hidden: true });
+  const scroll = make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": title, hidden: true },
     make("table", {}, make("thead", {}, head), body));
-  const box = make("div", {}, scroll, empty);
-  scroll.hidden = empty.hidden = true;
-  /** Without items nothing is known, which is not that there are none. */
-  box.show = (items, otherwise = none) => {
+  let shown = null;
+  return live(make("div", {}, scroll, empty), () => {
+    const from = parts[part];
+    if (!from) return;
+    // Of a part that did not change only the cells that depend on the time are rendered again.
+    const due = columns.map((column) => from !== shown || column.ticks);
+    shown = from;
+    // Rows that were never read are unknown, which does not mean that there are none.
+    const items = from.at_ms === null ? null : rows.split(".").reduce((all, step) => all.flatMap((item) => item[step] ?? []), [from]);
     scroll.hidden = !items?.length;
-    empty.hidden = !items || items.length > 0;
-    setText(empty, empty.hidden ? "" : otherwise);
-    if (!items) return;
-    sync(body, items, keyOf,
-      () => make("tr", {}, columns.map(([, , kind]) => make("td", { className: kind ?? "" }))),
-      (row, item) => columns.forEach(([, cell], index) => fill(row.children[index], cell(item))));
-  };
-  return box;
+    setText(empty, items?.length === 0 ? otherwise() ?? none : "");
+    empty.hidden = !empty.textContent;
+    if (items) sync(body, items, (row) => key.map((path) => at(row, path)).join(" "),
+      () => make("tr", {}, columns.map((column) => make("td", kind(column)))),
+      (line, row, index) => columns.forEach((column, place) => {
+        if (due[place]) fill(line.children[place], cell(column, row, from, index, line));
+      }));
+  });
+}
+
+/** Returns the value of a column in a row of a part, as text or as an element. `line` is the row's element. */
+function cell({ kind, path, other, empty }, row, part, index, line) {
+  const value = at(row, path);
+  const second = other ? at(row, other) : null;
+  if (kind === "position") return index + 1;
+  if (kind === "ago") return [value, second && `${span(now() - second)} ago`].filter(Boolean).join(", ");
+  if (value === null || value === undefined || value === "") return empty;
+  switch (kind) {
+    case "number": return number(value);
+    case "rate": return `${Math.round(Math.min(Math.max(value, 0), 1) * 100)}%`;
+    case "flag": return value ? "yes" : "no";
+    case "list": return value.join(", ");
+    case "state": return make("span", { className: `word ${value}` }, value);
+    case "lock": case "service": return make("a", { href: `#/${kind}/${encodeURIComponent(value)}` }, value);
+    case "moment": return moment(value);
+    case "span": return span(value);
+    case "since": return value ? span((second ?? now()) - value) : "";
+    case "left": return value < 0 ? "without end" : value ? span(value - (now() - (row.at_ms ?? part.at_ms))) : "";
+    case "meter": return second === undefined ? value
+      : make("span", {}, make("meter", { min: 0, max: row.limit, value: second, "aria-label": value }), ` ${value}`);
+    case "peak":
+      line.seen_ = [...(line.seen_ ?? []).filter(([time]) => time > now() - 60000 && time !== part.at_ms), [part.at_ms, value]];
+      return number(Math.max(...line.seen_.map(([, used]) => used)));
+    default: return String(value);
+  }
 }
 
 /** A cell's content is replaced only when it is another. */
@@ -88,33 +135,30 @@ function fill(cell, content) {
   }
 }
 
-function link(text, ...path) {
-  return make("a", { href: "#/" + path.map(encodeURIComponent).join("/") }, text);
-}
-
 function section(title, ...children) {
   return make("section", {}, make("h2", {}, title), ...children);
 }
 
-function cards(titles) {
-  const list = make("dl", { className: "cards" });
-  const values = titles.map((title) => {
-    const value = make("dd");
-    list.append(make("div", {}, make("dt", {}, title), value));
-    return value;
-  });
-  list.show = (texts) => texts.forEach((text, index) => fill(values[index], text));
-  return list;
+/** A table under its title. */
+const listed = (name, ...children) => section(models[name].title, table(name), ...children);
+
+function note(text) {
+  const element = make("p", { className: "note" });
+  return live(element, () => setText(element, text() ?? ""));
 }
 
-function facts() {
-  const list = make("dl", { className: "facts" });
-  list.show = (pairs) => {
-    const wanted = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
-    sync(list, wanted.flatMap(([name, value]) => [["dt", name, name], ["dd", name, value]]), (item) => item[0] + item[1],
-      (item) => make(item[0]), (element, item) => fill(element, item[2]));
-  };
-  return list;
+/** A list of the facts of a model, without those that are empty. */
+function facts(name, className = "facts") {
+  const { part, key, columns, empty } = models[name];
+  const list = make("dl", { className });
+  return live(list, () => {
+    const from = parts[part];
+    if (!from) return;
+    const only = from.at_ms === null ? "not known" : key.some((path) => !at(from, path)) ? empty : null;
+    const known = columns.map((column, index) => ({ title: column.title, text: only === null ? cell(column, from, from) : index ? "" : only }));
+    sync(list, known.filter(({ text }) => text !== ""), ({ title }) => title,
+      ({ title }) => make("div", {}, make("dt", {}, title), make("dd")), (pair, { text }) => fill(pair.lastChild, text));
+  });
 }
 
 const svg = (tag, attributes, ...children) => {
@@ -124,32 +168,34 @@ const svg = (tag, attributes, ...children) => {
   return element;
 };
 
-/** Two lines over the last `seconds`, the newest at the right. */
-function plot(seconds, title, first, second) {
-  const lines = [svg("polyline", { class: "first" }), svg("polyline", { class: "second" })];
-  const picture = svg("svg", { viewBox: "0 0 300 60", preserveAspectRatio: "none", role: "img" }, ...lines);
-  const words = [make("span", { className: "key-first" }), make("span", { className: "key-second" })];
-  const figure = make("figure", {}, make("figcaption", {}, make("span", {}, title), ...words), picture);
-  figure.show = (one, other = []) => {
-    const highest = Math.max(1, ...one, ...other);
-    [one, other].forEach((values, index) => {
-      const step = 300 / (seconds - 1);
-      const points = values.map((value, place) =>
-        `${(300 - (values.length - 1 - place) * step).toFixed(1)},${(58 - (56 * value) / highest).toFixed(1)}`);
-      lines[index].setAttribute("points", points.join(" "));
-      const name = [first, second][index];
-      setText(words[index], name ? `${name} ${number(values.at(-1) ?? 0)}/s` : "");
-    });
-    picture.setAttribute("aria-label",
-      `${title} in the last ${one.length} seconds, at most ${Math.max(0, ...one, ...other)} a second; now ${words.map((word) => word.textContent).join(", ")}`);
-  };
-  return figure;
+/** The diagrams of a part, over the last `seconds`, the newest at the right. */
+function plots(part, seconds) {
+  return make("div", { className: "plots" }, diagrams[part].map((plot) => diagram(part, seconds, plot)));
 }
 
-// Words for what comes.
+function diagram(part, seconds, { title, columns }) {
+  const lines = columns.map((_, place) => svg("polyline", { class: ["first", "second"][place] }));
+  const picture = svg("svg", { viewBox: "0 0 300 60", preserveAspectRatio: "none", role: "img" }, ...lines);
+  const words = columns.map((_, place) => make("span", { className: ["key-first", "key-second"][place] }));
+  return live(make("figure", {}, make("figcaption", {}, make("span", {}, title), ...words), picture), () => {
+    if (!parts[part]) return;
+    const all = columns.map(({ path }) => at(parts[part], path));
+    const highest = Math.max(0, ...all.flat());
+    all.forEach((values, index) => {
+      const step = 300 / (seconds - 1);
+      const points = values.map((value, place) =>
+        `${(300 - (values.length - 1 - place) * step).toFixed(1)},${(58 - (56 * value) / Math.max(1, highest)).toFixed(1)}`);
+      lines[index].setAttribute("points", points.join(" "));
+      setText(words[index], `${columns[index].title} ${number(values.at(-1) ?? 0)}/s`);
+    });
+    picture.setAttribute("aria-label",
+      `${title} in the last ${all[0].length} seconds, at most ${highest} a second; now ${words.map((word) => word.textContent).join(", ")}`);
+  });
+}
 
-const number = (value) => Number(value).toLocaleString("en");
-const share = (value) => `${Math.round(Math.min(Math.max(value, 0), 1) * 100)}%`;
+// Formats.
+
+const number = new Intl.NumberFormat("en").format;
 const now = () => performance.now() + clockOffset;
 
 function span(milliseconds) {
@@ -169,51 +215,9 @@ function moment(milliseconds) {
   return Math.abs(now() - milliseconds) < 43200000 ? `${text.slice(11, 23)}Z` : `${text.slice(0, 19).replace("T", " ")}Z`;
 }
 
-/** What is left of a time that was `milliseconds` when it was read. */
-const left = (milliseconds, readAt) => (milliseconds === null || milliseconds === undefined ? ""
-  : milliseconds < 0 ? "without end" : span(milliseconds - (now() - readAt)));
-
-const stateKinds = { closed: "good", open: "bad", half_open: "warn", disabled: "warn" };
-const state = (word) => make("span", { className: `word ${stateKinds[word] ?? ""}` }, word);
-
-function mode(lock) {
-  if (!lock.mode) return "";
-  return lock.permits ? `${lock.holders} of ${lock.permits} places` : lock.mode;
-}
-
-
 function age(part) {
   if (!part) return "";
   if (part.at_ms === null) return `not known yet${part.failure ? `: ${part.failure}` : ""}`;
   const words = `as of ${span(now() - part.at_ms)} ago`;
   return part.failure ? `${words}; not read again: ${part.failure}` : words;
-}
-
-function probeWords(probe) {
-  if (!probe) return "";
-  if (!probe.finding) return `none yet (${probe.prober})`;
-  return `${probe.finding}${probe.reason ? `: ${probe.reason}` : ""}, ${span(now() - probe.at_ms)} ago`;
-}
-
-/** In the order of `interlock breaker` and `interlock top`. */
-function breakerWhy(breaker) {
-  const words = [];
-  if (breaker.forced) words.push(`forced ${breaker.forced}`);
-  else if (breaker.cause) words.push(breaker.cause);
-  if (breaker.own_cause) words.push(`this sidecar alone: ${breaker.own_cause}`);
-  if (breaker.reason) words.push(breaker.reason);
-  const end = breaker.forced ? breaker.forced_until_ms : breaker.until_ms;
-  if (end > 0) words.push(`until ${moment(end)}`);
-  if (breaker.by) words.push(`by ${breaker.by}`);
-  return words.join(", ");
-}
-
-function eventWords(event) {
-  switch (event.type) {
-    case "breaker": return `${event.service}: ${event.state}${breakerWhy(event) ? ` (${breakerWhy(event)})` : ""}`;
-    case "lock.broken": return `${event.lock}${event.by ? `, by ${event.by}` : ""}`;
-    case "limit.near": case "limit.reached": case "limit.shadow":
-      return `${event.limit} of ${event.service}${event.subject ? ` for ${event.subject}` : ""}: ${number(event.used)} of ${number(event.capacity)}`;
-    default: return event.origin;
-  }
 }

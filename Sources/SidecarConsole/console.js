@@ -1,29 +1,4 @@
-// Views: each makes its elements once, and shows what has come whenever something has.
-
-const grantColumns = [
-  ["Granted", (grant) => moment(grant.granted_ms)],
-  ["Lock", (grant) => link(grant.name, "lock", grant.name)],
-  ["Holder", (grant) => grant.label],
-  ["Fence", (grant) => grant.fence, "number"],
-  ["Mode", (grant) => (grant.permits ? `one of ${grant.permits} places` : grant.mode)],
-  ["Waited", (grant) => span(grant.waited_ms), "number"],
-  ["Held for", (grant) => span((grant.ended_ms ?? now()) - grant.granted_ms), "number"],
-  ["End", (grant) => grant.end ?? "in force"],
-];
-const grantKey = (grant) => `${grant.name} ${grant.fence} ${grant.granted_ms}`;
-const eventColumns = [
-  ["When", (event) => moment(event.at_ms)],
-  ["Event", (event) => event.type],
-  ["What", eventWords],
-  ["Told by", (event) => event.origin],
-];
-
-function holderWords(lock) {
-  if (!lock.holders) return lock.waiters ? "passed on just now" : "nobody";
-  // Of those that hold it together the label is their group's.
-  const label = lock.mode === "exclusive" ? lock.label : lock.leases[0]?.label ?? lock.label;
-  return lock.holders > 1 ? `${label ?? ""} and ${lock.holders - 1} more` : label ?? "";
-}
+// Views. Each makes its elements once; they update themselves with every message.
 
 let typing = null;
 function searchField(view) {
@@ -38,110 +13,38 @@ function searchField(view) {
   return field;
 }
 
+/** The search, and the buttons that turn pages. `next` returns the query of the next page, if there is one. */
+function tools(view, next) {
+  const search = route.query.get("search");
+  const turn = (text, query) => {
+    const button = make("button", { type: "button", hidden: true }, text);
+    button.addEventListener("click", () => go(view, { ...(search ? { search } : {}), ...query() }));
+    return live(button, () => { button.hidden = !query(); });
+  };
+  return make("div", { className: "tools" },
+    make("p", {}, make("label", { htmlFor: "search" }, "Part of the name"), searchField(view)),
+    turn("First page", () => (route.query.get("cursor") || route.query.get("from")) && {}), turn("Next page", next));
+}
+
+const page = (title, ...children) => main.append(make("h1", {}, title), ...children);
+
 const views = {
   overview() {
-    const numbers = cards(["Locks held here", "Waiting for locks here", "Calls under way", "Calls waiting", "Sidecars", "Services"]);
-    const plots = [
-      plot(300, "Locks", "granted", "held by another"), plot(300, "Limits", "taken", "limited"),
-      plot(300, "Permits", "granted", "refused"), plot(300, "Redis commands", "sent"),
-    ];
-    const redis = facts();
-    const primaries = table("The cluster's primaries", [
-      ["Primary", (primary) => primary.address], ["Slots", (primary) => primary.slots, "number"],
-      ["Connected", (primary) => (primary.connected ? "yes" : "no")],
-    ], (primary) => primary.address, "");
-    const breakers = table("Breakers that are not closed", [
-      ["Service", (breaker) => link(breaker.service, "service", breaker.service)],
-      ["Breaker", (breaker) => state(breaker.state)], ["Why", breakerWhy],
-    ], (breaker) => breaker.service, "All are closed.");
-    const fleetAge = make("p", { className: "note" });
-    const fleet = table("The sidecars of this fleet", [
-      ["Sidecar", (sidecar) => (sidecar.id === parts.sidecar?.id ? `${sidecar.id} (this one)` : sidecar.id)],
-      ["Host", (sidecar) => sidecar.host], ["Version", (sidecar) => sidecar.version],
-      ["Up for", (sidecar) => (sidecar.started_ms ? span(now() - sidecar.started_ms) : "")],
-      ["Configured differently", (sidecar) => sidecar.differs.join(", ")],
-    ], (sidecar) => sidecar.id, "None has been heard of.");
-    main.append(make("h1", {}, "Overview"), numbers, section("The last five minutes", make("div", { className: "plots" }, plots)),
-      section("Breakers that are not closed", breakers), section("Redis", redis, primaries), section("Fleet", fleet, fleetAge));
-    return () => {
-      const { sidecar, redis: server, rates, fleet: members } = parts;
-      if (sidecar) {
-        numbers.show([sidecar.locks_held, sidecar.locks_waiting, sidecar.permits_under_way, sidecar.calls_waiting,
-          sidecar.fleet, sidecar.services].map(number));
-        breakers.show(sidecar.breakers);
-      }
-      if (rates) {
-        const series = rates.series;
-        plots[0].show(series.locks_granted, series.locks_held);
-        plots[1].show(series.calls_taken, series.calls_limited);
-        plots[2].show(series.permits_granted, series.permits_refused);
-        plots[3].show(series.redis_commands);
-      }
-      if (server) {
-        const primary = server.primary;
-        redis.show([
-          ["Address", server.address], ["Shared with", sharing[server.scope]], ["Connected", server.up ? "yes" : "no"], ["Trouble", server.failure],
-          ["Version", server.version], ["Topology", server.topology],
-          ["Primary", primary && `${primary.address ?? "not known"} (${primary.name}), ${primary.sentinels_answering} of ${primary.sentinels} Sentinels answer`],
-          ["Slots served", server.cluster && `${number(server.cluster.slots_covered)} of 16,384`],
-          ["Switches", (primary ?? server.cluster)?.switches], ["Replicas", server.replicas],
-          ["maxmemory-policy", server.maxmemory_policy],
-        ]);
-        primaries.hidden = !server.cluster;
-        primaries.show(server.cluster?.primaries ?? []);
-      }
-      if (members) {
-        fleet.show(members.at_ms === null ? null : members.sidecars);
-        setText(fleetAge, age(members));
-      }
-    };
+    page("Overview", facts("here", "cards"), section("The last five minutes", plots("rates", 300)), listed("breakers"),
+      section("Redis", facts("redis"), table("primaries")), listed("fleet", note(() => age(parts.fleet))));
   },
 
   locks() {
-    const search = searchField("locks");
-    const list = table("Locks", [
-      ["Lock", (lock) => link(lock.name, "lock", lock.name)],
-      ["Holder", holderWords],
-      ["Fence", (lock) => lock.fence ?? "", "number"],
-      ["Remaining", (lock) => (lock.holders ? left(lock.ttl_ms, lock.at_ms) : ""), "number"],
-      ["Mode", mode],
-      ["Waiting", (lock) => (lock.waiters ? number(lock.waiters) : ""), "number"],
-      ["Read", (lock) => `${lock.here ? "here, " : ""}${span(now() - lock.at_ms)} ago`],
-    ], (lock) => lock.name, "No lock is held under such a name.");
-    const note = make("p", { className: "note" });
-    const next = make("button", { type: "button", hidden: true }, "Next page");
-    const first = make("button", { type: "button", hidden: !route.query.get("cursor") }, "First page");
-    const word = () => (route.query.get("search") ? { search: route.query.get("search") } : {});
-    next.addEventListener("click", () => go("locks", { ...word(), cursor: parts.locks.cursor }));
-    first.addEventListener("click", () => go("locks", word()));
-    main.append(make("h1", {}, "Locks"),
-      make("div", { className: "tools" }, make("p", {}, make("label", { htmlFor: "search" }, "Part of the name"), search), first, next),
-      list, note);
-    return () => {
-      const page = parts.locks;
-      if (!page) return;
-      list.show(page.at_ms === null ? null : page.locks,
-        page.complete ? undefined : "None so far; the search has not seen all names: go on with the next page.");
-      next.hidden = page.cursor === "0";
-      setText(note, `The list ${age(page)}; it is read every few seconds. What this sidecar does shows at once, as "here".`
-        + (page.complete ? "" : " The search has not seen all names: go on with the next page."));
-    };
+    const unseen = "go on with the next page.";
+    const isPart = () => parts.locks?.complete === false;
+    page("Locks", tools("locks", () => (parts.locks?.cursor ?? "0") !== "0" && { cursor: parts.locks.cursor }),
+      table("locks", () => (isPart() ? `None so far; the search has not seen all names: ${unseen}` : undefined)),
+      note(() => parts.locks && `The list ${age(parts.locks)}; it is read every few seconds. What this sidecar does shows at once, as "here".${
+        isPart() ? ` The search has not seen all names: ${unseen}` : ""}`));
   },
 
   lock() {
     const name = route.name;
-    const about = facts();
-    const holders = table("Holders", [
-      ["Holder", (lease) => lease.label], ["Fence", (lease) => lease.fence ?? "", "number"],
-      ["Remaining", (lease) => left(lease.ttl_ms, parts.lock.at_ms), "number"],
-    ], (lease) => `${lease.label} ${lease.fence}`, "Nobody holds it.");
-    const queue = table("Who waits where", [
-      ["Turn", (waiter) => waiter.turn, "number"], ["Sidecar", (waiter) => waiter.sidecar],
-      ["Waiting there", (waiter) => waiter.waiters ?? "not told", "number"],
-    ], (waiter) => waiter.sidecar, "Nobody waits for it.");
-    const grants = table("The last grants", grantColumns.filter(([title]) => title !== "Lock"), grantKey,
-      "None among the last 100 grants of this sidecar.");
-    const note = make("p", { className: "note" });
     const breaking = make("button", { type: "button", className: "danger", hidden: true }, "Break the lock …");
     breaking.addEventListener("click", () => {
       // Of those that hold it together the eldest: younger ones come and go.
@@ -151,102 +54,30 @@ const views = {
         `Whoever holds it (${parts.lock.leases.map((lease) => lease.label).join(", ")}) may still be at work. The next grant has a higher fence. This cannot be taken back.`,
         "Break it", "POST", `/v1/locks/${encodeURIComponent(name)}/break`, fences.length ? { fence: Math.min(...fences) } : {}, `The lock ${name} was broken.`);
     });
-    main.append(make("h1", {}, `Lock ${name}`), about, note, make("p", {}, breaking),
-      section("Holders", holders), section("Who waits where", queue),
-      section("The last grants through this sidecar", grants));
-    return () => {
-      const lock = parts.lock;
-      if (lock) {
-        const leases = lock.leases ?? [];
-        const waiting = lock.queue ?? [];
-        const isKnown = lock.at_ms !== null;
-        about.show(!isKnown ? [["Held", "not known"]] : [
-          ["Held", lock.holders ? mode(lock) : "no"], ["Holders", lock.holders > 1 ? number(lock.holders) : ""], ["Fence", lock.fence],
-          ["Remaining", lock.holders ? left(lock.ttl_ms, lock.at_ms) : ""],
-          ["Waiting", number(Math.max(lock.waiters ?? 0, waiting.reduce((sum, { waiters }) => sum + (waiters ?? 1), 0)))],
-        ]);
-        holders.show(isKnown ? leases : null);
-        queue.show(isKnown ? waiting.map((waiter, index) => ({ ...waiter, turn: index + 1 })) : null);
-        setText(note, age(lock) + (leases.length && leases.length < lock.holders
-          ? ` ${number(leases.length)} of ${number(lock.holders)} are shown, whose leases end first; a turn that is being offered is nobody's lease.` : ""));
-        breaking.hidden = role !== "admin" || leases.length === 0;
-      }
-      if (parts.grants) grants.show(parts.grants.grants);
-    };
+    const unshown = ({ leases, holders }) => (leases.length && leases.length < holders
+      ? ` ${number(leases.length)} of ${number(holders)} are shown, whose leases end first; a turn that is being offered is nobody's lease.` : "");
+    page(`Lock ${name}`, facts("lock"), note(() => parts.lock && age(parts.lock) + unshown(parts.lock)),
+      make("p", {}, live(breaking, () => { breaking.hidden = role !== "admin" || !parts.lock?.leases.length; })),
+      listed("holders"), listed("queue"), listed("lockGrants"));
   },
 
   services() {
-    const search = searchField("services");
-    const list = table("Services", [
-      ["Service", (service) => link(service.service, "service", service.service)],
-      ["Breaker", (service) => state(service.state)],
-      ["Why", breakerWhy],
-      ["Failing", (service) => share(service.failure_rate), "number"],
-      ["Slow", (service) => share(service.slow_rate), "number"],
-      ["Under way", (service) => service.under_way, "number"],
-      ["Waiting", (service) => service.waiting, "number"],
-      ["Taken in a minute", (service) => number(service.minute.calls_taken), "number"],
-      ["Limited in a minute", (service) => number(service.minute.calls_limited), "number"],
-      ["Probe", (service) => probeWords(service.probe)],
-    ], (service) => service.service, "No service is configured under such a name.");
-    const note = make("p", { className: "note" });
-    const next = make("button", { type: "button", hidden: true }, "Next page");
-    const word = () => (route.query.get("search") ? { search: route.query.get("search") } : {});
-    next.addEventListener("click", () => go("services", { ...word(), from: parts.services.from + parts.services.services.length }));
-    main.append(make("h1", {}, "Services"),
-      make("div", { className: "tools" }, make("p", {}, make("label", { htmlFor: "search" }, "Part of the name"), search), next), list, note);
-    return () => {
-      const page = parts.services;
-      if (!page) return;
-      list.show(page.services);
-      const end = page.from + page.services.length;
-      next.hidden = end >= page.total;
-      setText(note, page.total ? `${page.from + 1} to ${end} of ${number(page.total)}` : "");
-    };
+    const end = () => parts.services && parts.services.from + parts.services.services.length;
+    page("Services", tools("services", () => end() < parts.services?.total && { from: end() }), table("services"),
+      note(() => (parts.services?.total ? `${parts.services.from + 1} to ${end()} of ${number(parts.services.total)}` : "")));
   },
 
   domains() {
-    const list = table("The rules of the domains", [
-      ["Domain", (row) => row.domain],
-      ["Rule", (row) => row.rule + (row.name ? ` (${row.name})` : "")],
-      ["Limit", (row) => (row.limit === null ? "unlimited" : row.limit === 0 ? "nothing passes" : `${number(row.limit)} in ${span(row.window_ms)}`)],
-      ["Kind", (row) => [row.algorithm, row.shadow ? "shadow" : ""].filter(Boolean).join(", ")],
-      ["Passed", (row) => number(row.ok), "number"],
-      ["Refused", (row) => number(row.over_limit), "number"],
-      ["A shadow would have refused", (row) => number(row.shadow_refusals), "number"],
-    ], (row) => `${row.domain} ${row.rule}`, "No domain is configured: see rate_limits.");
-    const note = make("p", { className: "note" });
-    main.append(make("h1", {}, "Domains of Envoy’s rate limit service"), list, note);
-    return () => {
-      if (!parts.domains) return;
-      const domains = parts.domains.domains;
-      list.show(domains.flatMap((domain) => domain.rules.map((rule) => (
-        { ...rule, domain: domain.domain, shadow: rule.shadow || domain.shadow }))));
+    page(models.domains.title, table("domains"), note(() => {
+      const domains = parts.domains?.domains ?? [];
       const missing = domains.reduce((sum, domain) => sum + domain.rules_total - domain.rules.length, 0);
-      setText(note, domains.length ? `Decided by this sidecar since it began, or since its rules were replaced.${
-        missing ? ` ${number(missing)} rules are not shown.` : ""}` : "");
-    };
+      return domains.length ? `Decided by this sidecar since it began, or since its rules were replaced.${
+        missing ? ` ${number(missing)} rules are not shown.` : ""}` : "";
+    }));
   },
 
   service() {
     const name = route.name;
-    const about = facts();
-    const used = new Map();
-    const limits = table("Limits", [
-      ["Limit", (limit) => limit.name + (limit.shadow ? " (shadow)" : "") + (limit.per_subject ? " (each subject)" : "")],
-      ["Used now", (limit) => (limit.used === null ? `each subject ${number(limit.limit)}`
-        : make("span", {}, make("meter", { min: 0, max: limit.limit, value: limit.used, "aria-label": `used of ${limit.name}` }),
-          ` ${number(limit.used)} of ${number(limit.limit)}`))],
-      ["Window", (limit) => span(limit.window_ms)],
-      ["Most in the last minute shown", (limit) => (limit.used === null ? ""
-        : number(Math.max(...(used.get(limit.name) ?? [[0, 0]]).map(([, value]) => value)))), "number"],
-      ["Refused here", (limit) => number(limit.refused), "number"],
-      ["Room again in", (limit) => (limit.limited && limit.retry_after_ms >= 0 ? left(limit.retry_after_ms, parts.limits.at_ms) : ""), "number"],
-    ], (limit) => limit.name, "It has no limits.");
-    const limitsAge = make("p", { className: "note" });
-    const plots = [plot(60, "Limits", "taken", "limited"), plot(60, "Permits", "granted", "refused"), plot(60, "Outcomes", "good", "failed")];
-    const timeline = make("ol", { className: "timeline", reversed: true });
-    const none = make("p", { className: "none" }, "It has not changed since this sidecar started.");
     const choice = make("select", { id: "force-state" }, ["open", "closed", "disabled"].map((word) => make("option", { value: word }, word)));
     const minutes = make("input", { id: "force-for", type: "number", min: 1, max: 100000, value: 15 });
     const reason = make("input", { id: "force-reason", maxLength: 200, autocomplete: "off" });
@@ -268,68 +99,21 @@ const views = {
       "It begins closed, for the whole fleet.", "Back to automatic", "PUT", path, { state: "auto" },
       `The breaker of ${name} is automatic again.`));
     const acts = section("Force the breaker", force, make("p", {}, back));
-    acts.hidden = true;
-    main.append(make("h1", {}, `Service ${name}`), about, section("Limits", limits, limitsAge),
-      section("The last minute, through this sidecar", make("div", { className: "plots" }, plots)), acts,
-      section("What the breaker has been through", timeline, none));
-    return () => {
-      const { service, limits: standing, minute } = parts;
-      if (service && !service.service) {
-        about.show([["Breaker", "This service is no longer configured."]]);
-        acts.hidden = true;
-      } else if (service) {
-        about.show([
-          ["Breaker", state(service.state)], ["Why", breakerWhy(service)],
-          ["Since", service.since_ms ? `${moment(service.since_ms)}, for ${span(now() - service.since_ms)}` : ""],
-          ["Failing", `${share(service.failure_rate)} of ${number(service.calls)} calls`], ["Slow", share(service.slow_rate)],
-          ["Trips", number(service.trips)], ["Calls under way here", service.under_way],
-          ["Places here", service.places ?? "no bound"], ["Calls waiting here", service.waiting],
-          ["Probe", probeWords(service.probe)],
-        ]);
-        acts.hidden = role !== "admin";
-        back.hidden = !service.forced && service.state === "closed";
-        none.hidden = service.history.length > 0;
-        sync(timeline, service.history, (change) => `${change.at_ms} ${change.generation} ${change.state}`, () => make("li"),
-          (item, change) => fill(item, make("span", {}, `${moment(change.at_ms)} `, state(change.state),
-            breakerWhy(change) ? ` ${breakerWhy(change)}` : "",
-            change.failure_rate > 0 || change.slow_rate > 0 ? `; ${share(change.failure_rate)} failing, ${share(change.slow_rate)} slow` : "")));
-      }
-      if (standing) {
-        const shown = (standing.limits ?? []).map((limit) => ({ ...limit, used: Math.max(0, limit.limit - limit.remaining) }));
-        for (const limit of shown) {
-          const seen = (used.get(limit.name) ?? []).filter(([at]) => at > now() - 60000 && at !== standing.at_ms);
-          used.set(limit.name, [...seen, [standing.at_ms, limit.used]]);
-        }
-        const refused = new Map((service?.limits ?? []).map((limit) => [limit.name, limit.refused]));
-        // What one subject has used is read for no one; which limit refuses is known of those, too.
-        const others = (service?.limits ?? []).filter((limit) => limit.per_subject).map((limit) => ({ ...limit, used: null }));
-        limits.show(standing.at_ms === null ? null
-          : [...shown.map((limit) => ({ ...limit, refused: refused.get(limit.name) ?? 0 })), ...others]);
-        setText(limitsAge, age(standing));
-      }
-      if (minute) {
-        plots[0].show(minute.series.calls_taken, minute.series.calls_limited);
-        plots[1].show(minute.series.permits_granted, minute.series.permits_refused);
-        plots[2].show(minute.series.outcomes_good, minute.series.outcomes_failed);
-      }
-    };
+    page(`Service ${name}`, facts("service"), listed("limits", note(() => age(parts.limits))),
+      section("The last minute, through this sidecar", plots("minute", 60)),
+      live(acts, () => {
+        acts.hidden = role !== "admin" || !parts.service?.service;
+        back.hidden = !parts.service?.forced && parts.service?.state === "closed";
+      }),
+      listed("history"));
   },
 
   grants() {
-    const list = table("The last grants", grantColumns, grantKey, "This sidecar has granted no lock yet.");
-    main.append(make("h1", {}, "The last 100 grants of this sidecar"), list,
-      make("p", { className: "note" }, "Kept in this sidecar's memory alone; other sidecars have theirs."));
-    return () => { if (parts.grants) list.show(parts.grants.grants); };
+    page(models.grants.title, table("grants"), note(() => "Kept in this sidecar's memory alone; other sidecars have theirs."));
   },
 
   events() {
-    const list = table("Events", eventColumns, (event) => event.key, "None since this sidecar started.");
-    main.append(make("h1", {}, "Events"), list,
-      make("p", { className: "note" }, "The newest that this sidecar has heard since it started; hints, which may be missed."));
-    return () => {
-      if (!parts.events) return;
-      list.show(parts.events.events.map((event, index) => ({ ...event, key: parts.events.last - index })));
-    };
+    page(models.events.title, table("events"), note(() => "Hints, which may be missed."));
   },
 };
 
@@ -353,7 +137,6 @@ function go(view, query, isSame = false) {
   }
 }
 
-let draw = () => {};
 function enter() {
   // The fragment of the skip link is no view.
   if (route && location.hash && !location.hash.startsWith("#/")) return;
@@ -364,8 +147,9 @@ function enter() {
     && document.activeElement?.id === "search";
   const { selectionStart, selectionEnd } = isSearch ? document.activeElement : {};
   parts = { sidecar: parts.sidecar };
+  updates = [];
   main.replaceChildren();
-  draw = views[route.view]();
+  views[route.view]();
   for (const anchor of document.querySelectorAll("nav a")) {
     const target = anchor.getAttribute("href").slice(2) || "overview";
     const isHere = target === route.view || target === `${route.view}s`;
@@ -385,7 +169,7 @@ function enter() {
 function plan() {
   if (isDrawn) return;
   isDrawn = true;
-  requestAnimationFrame(() => { isDrawn = false; draw(); });
+  requestAnimationFrame(() => { isDrawn = false; for (const update of updates) update(); });
 }
 
 // The stream: server-sent events by fetch, which can show a key and be told why it is refused.
@@ -482,13 +266,6 @@ function received(message) {
   }
   plan();
 }
-
-/** Which hosts can share a Redis, by its scope. */
-const sharing = {
-  host: "nobody: private Redis: this host only",
-  loopback: "this host only, unless other hosts reach it by another address than this loopback address",
-  network: "every host that names it",
-};
 
 function told(sidecar) {
   main.classList.remove("stale");

@@ -1,3 +1,4 @@
+import SidecarConsole
 import SidecarListeners
 import Testing
 
@@ -39,12 +40,26 @@ struct TopScreenTests {
             #"{"name":"\#(name)","label":"l","fence":1,"mode":"exclusive","permits":null,"waited_ms":0,"granted_ms":\#(granted),"#
                 + #""ended_ms":\#(ended),"end":null}"#
         }
-        var screen = TopScreen(
-            query: TopQuery(view: .grants), sort: TopTables.column("held", of: .grants), isReversed: true)
+        var screen = TopScreen(query: TopQuery(view: .grants), sort: ViewModel.grants.column("held"), isReversed: true)
         let grants = [grant("short", 99_000, "99005"), grant("long", 10_000, "null"), grant("other", 50_000, "60000")]
         screen.show(try Self.frame(#""grants":{"grants":[\#(grants.joined(separator: ","))]}"#))
         let rows = screen.page(columns: nil).drop { !$0.hasPrefix("GRANTED") }.dropFirst()
         #expect(rows.compactMap { row in ["short", "long", "other"].first { row.contains($0) } } == ["long", "other", "short"])
+    }
+
+    @Test("each kind of value is formatted, and an older sidecar's rows have the same words")
+    func formats() throws {
+        var screen = TopScreen(query: TopQuery(view: .services))
+        screen.show(
+            try Self.frame(
+                #""services":{"from":0,"total":1,"services":[{"service":"search","state":"open","cause":"failures","until_ms":101000,"#
+                    + #""failure_rate":0.5,"slow_rate":0,"under_way":2,"waiting":0,"minute":{"calls_taken":7,"calls_limited":1},"#
+                    + #""probe":{"prober":"this","finding":"bad","reason":"status 500","at_ms":97000}}]}"#))
+        let lines = screen.page(columns: nil)
+        #expect(lines.contains("Services 1 to 1 of 1"))
+        let row = try #require(lines.first { $0.hasPrefix("search") }).split(separator: " ", omittingEmptySubsequences: true)
+        #expect(row.prefix(8) == ["search", "open", "50%", "0%", "2", "0", "7", "1"])
+        #expect(row.dropFirst(8).joined(separator: " ") == "failures, until 1970-01-01T00:01:41.000Z bad: status 500, 3.0s ago")
     }
 
     @Test("rows are sorted by a column, both ways, and a query is made of what is searched, opened and turned to")

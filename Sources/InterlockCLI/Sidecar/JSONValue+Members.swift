@@ -1,8 +1,6 @@
 import SidecarListeners
 
 extension JSONValue {
-    subscript(name: String) -> JSONValue? { if case .object(let members) = self { members[name] } else { nil } }
-
     init(_ number: (some BinaryInteger)?) {
         self = number.map { .integer(Int64($0)) } ?? .null
     }
@@ -13,13 +11,6 @@ extension JSONValue {
 
     init(_ texts: [String]) {
         self = .list(texts.map { .text($0) })
-    }
-
-    /// The object with one more member.
-    func adding(_ name: String, _ value: JSONValue?) -> JSONValue {
-        guard case .object(var members) = self else { return self }
-        members[name] = value
-        return .object(members)
     }
 
     /// The value without members that are null, at any depth.

@@ -5,6 +5,7 @@ import Glibc
 import Interlock
 import InterlockClient
 import InterlockCommandLine
+import SidecarConsole
 import SidecarListeners
 import Synchronization
 import UnixSignals
@@ -62,9 +63,9 @@ struct TopCommand: AsyncParsableCommand {
         } catch {
             throw ValidationError(error.message)
         }
-        guard let sort, !TopTables.titles(of: view).isEmpty else { return }
-        guard TopTables.column(sort, of: view) != nil else {
-            let known = TopTables.titles(of: view).map { $0.lowercased() }.joined(separator: ", ")
+        let model = ViewModel.main(of: view)
+        if let sort, model.column(sort) == nil {
+            let known = model.shown.map { $0.title.lowercased() }.joined(separator: ", ")
             throw ValidationError("--sort: the view \(view.rawValue) has the columns \(known)")
         }
     }
@@ -77,7 +78,7 @@ struct TopCommand: AsyncParsableCommand {
         let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup, .sigquit, .sigwinch)
         let screen = TopScreen(
             query: TopQuery(view: view, name: name, search: search ?? ""),
-            sort: sort.flatMap { TopTables.column($0, of: view) }, isReversed: reverse)
+            sort: sort.flatMap(ViewModel.main(of: view).column), isReversed: reverse)
         let (once, isJSON, pause) = (once, output.json, every.duration)
         try await sidecar.withClient("top") { client in
             if isShown {

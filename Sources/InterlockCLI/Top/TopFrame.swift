@@ -1,17 +1,24 @@
 import FoundationEssentials
 import InterlockCore
+import SidecarConsole
 import SidecarListeners
 
-/// One frame: what `LIVE.VIEW` answered, and when.
+/// An answer of `LIVE.VIEW`, with the time at which it was read.
 struct TopFrame: Sendable {
     let object: JSONValue
     private let readAt = ContinuousClock.now
 
-    /// - Throws: when it is no JSON object.
+    /// - Throws: `DecodingError` if the text is not a JSON object.
     init(_ text: String) throws {
-        object = try JSONDecoder().decode(JSONValue.self, from: Data(text.utf8))
+        var parts = try JSONDecoder().decode([String: JSONValue].self, from: Data(text.utf8))
+        parts["limits"] = parts["limits"].map { limits in
+            limits.adding("rows", ViewModel.limitRows(read: limits["limits"], known: parts["service"]["limits"]))
+        }
+        // An older sidecar sends its parts without words.
+        for (name, part) in parts { parts[name] = ViewModel.completed(name, part) }
+        object = .object(parts)
     }
 
     /// The time of the sidecar's host, in milliseconds.
-    var now: Int64 { (object["now_ms"].integer ?? 0).less(-(ContinuousClock.now - readAt).wholeMilliseconds) }
+    var now: Int64 { (object["now_ms"].integer ?? 0) &+ (ContinuousClock.now - readAt).wholeMilliseconds }
 }

@@ -1,8 +1,9 @@
 import InterlockCommandLine
 import InterlockCore
+import SidecarConsole
 import SidecarListeners
 
-/// What `interlock top` shows, and what its keys do. It does not know the terminal but for its size.
+/// The screen of `interlock top` and the meaning of its keys. Of the terminal, it knows only the size.
 struct TopScreen: Sendable {
     struct Line: Equatable, Sendable {
         enum Style: Sendable {
@@ -14,13 +15,13 @@ struct TopScreen: Sendable {
     }
 
     private(set) var query: TopQuery
-    /// `nil`: what is looked at now was not answered yet.
+    /// `nil`: the current query was not answered yet.
     private(set) var frame: TopFrame?
-    /// What the sidecar said last of itself.
+    /// The last description of the sidecar.
     private var sidecar: JSONValue?
-    /// Why the last look was in vain; `nil`: it was not.
+    /// The reason why the last query failed; `nil`: it succeeded.
     var trouble: String?
-    /// The place of a column; `nil`: rows stand as they came.
+    /// The index of the column to sort by; `nil`: rows keep the order of the frame.
     private var sort: Int?
     private var isReversed: Bool
     private var chosen = 0
@@ -28,7 +29,7 @@ struct TopScreen: Sendable {
     private var top = 0
     private var isTyping = false
     private var showsKeys = false
-    /// Where one came from.
+    /// The queries to go back to.
     private var trail: [TopQuery] = []
 
     private static let views: [LiveView.Name] = [.overview, .locks, .services, .grants, .events, .domains]
@@ -127,21 +128,17 @@ struct TopScreen: Sendable {
     private mutating func choose(_ place: Int, of count: Int) { chosen = max(0, min(place, count - 1)) }
 
     private mutating func sortByNext(_ step: Int) {
-        let count = TopTables.columns(of: query.view).count
+        let count = ViewModel.main(of: query.view).shown.count
         sort = ((sort ?? (step > 0 ? -1 : count)) + step + count) % count
     }
 
     private mutating func open() {
         let rows = table.rows
         guard rows.indices.contains(chosen) else { return }
-        switch query.view {
-        case .locks, .grants:
-            guard let name = rows[chosen]["name"].text else { return }
-            look(at: TopQuery(view: .lock, name: name), leavingTrail: true)
-        case .services:
-            guard let name = rows[chosen]["service"].text else { return }
-            look(at: TopQuery(view: .service, name: name), leavingTrail: true)
-        case .overview, .lock, .service, .domains, .events: break
+        for column in ViewModel.main(of: query.view).columns {
+            guard column.kind == .lock || column.kind == .service, let name = Optional(rows[chosen])[path: column.path].text
+            else { continue }
+            look(at: TopQuery(view: column.kind == .lock ? .lock : .service, name: name), leavingTrail: true)
         }
     }
 
@@ -176,66 +173,58 @@ struct TopScreen: Sendable {
     }
 }
 
-// MARK: - What is shown
+// MARK: - Lines
 
 extension TopScreen {
     private var now: Int64 { frame?.now ?? 0 }
 
+    private func cells(_ model: ViewModel) -> TopCells {
+        TopCells(now: now, readAt: frame?.object[model.part]["at_ms"].integer)
+    }
+
+    private func rows(_ model: ViewModel) -> [JSONValue]? { model.rows(in: frame?.object) }
+
     /// The table whose rows can be sorted and chosen.
-    private var table: (columns: [TopColumn], rows: [JSONValue]) {
-        let columns = TopTables.columns(of: query.view)
-        var rows: [JSONValue] =
-            switch query.view {
-            case .overview: frame?.object["fleet"]["sidecars"].list ?? []
-            case .locks: frame?.object["locks"]["locks"].list ?? []
-            case .services: frame?.object["services"]["services"].list ?? []
-            case .lock, .grants: frame?.object["grants"]["grants"].list ?? []
-            case .service: limits
-            case .events: frame?.object["events"]["events"].list ?? []
-            case .domains:
-                (frame?.object["domains"]["domains"].list ?? []).flatMap { domain in
-                    domain["rules"].list.map { rule in
-                        rule.adding("domain", domain["domain"])
-                            .adding("shadow", .flag(rule["shadow"].flag || domain["shadow"].flag))
-                    }
-                }
-            }
-        let now = now
+    private var table: (model: ViewModel, rows: [JSONValue]) {
+        let model = ViewModel.main(of: query.view)
+        let columns = model.shown
+        let cells = cells(model)
+        var rows = rows(model) ?? []
         if !query.search.isEmpty, !TopQuery.isSearched(query.view) {
-            rows = rows.filter { row in columns.contains { $0.cell(row, now).contains(query.search) } }
+            rows = rows.filter { row in columns.contains { cells.text(of: $0, in: row).contains(query.search) } }
         }
         if let sort, columns.indices.contains(sort) {
-            let order = columns[sort].order
-            rows = rows.enumerated().sorted { left, right in
-                let (one, other) = (order(left.element, now), order(right.element, now))
-                return one == other ? left.offset < right.offset : isReversed ? one > other : one < other
-            }.map(\.element)
+            let order = rows.map { cells.order(of: columns[sort], in: $0) }
+            rows = rows.indices.sorted { one, other in
+                order[one] == order[other] ? one < other : (order[one] < order[other]) != isReversed
+            }.map { rows[$0] }
         } else if isReversed {
             rows.reverse()
         }
-        return (columns, rows)
+        return (model, rows)
     }
 
-    /// One frame without a screen: every line there is.
-    /// - Parameter columns: how wide a line may be; `nil`: as wide as it is.
+    /// Returns all lines of a frame, for output that is not a screen.
+    /// - Parameter columns: The width of the terminal; `nil`: lines stay whole.
     func page(columns: Int?) -> [String] {
-        (head + [Line(text: "")] + above + rendered(table.columns, table.rows, isChosen: nil) + below).map {
-            TopTerminal.fitting($0.text, columns: columns)
-        }
+        let (model, rows) = table
+        let lines = head(columns) + [Line(text: "")] + above(columns) + rendered(model, rows, isChosen: nil) + below
+        return lines.map { TopTerminal.fitting($0.text, columns: columns) }
     }
 
-    /// The whole screen, a line for each row.
+    /// Returns the whole screen, one line for each row.
     mutating func lines(columns: Int, rows: Int) -> [Line] {
-        var lines = head
+        var lines = head(columns)
         lines.append(Line(text: views))
         if showsKeys {
             let width = Self.keys.map(\.0.count).max() ?? 0
             lines += [Line(text: "")] + Self.keys.map { Line(text: "  \($0.padding(to: width))  \($1)") }
         } else {
-            lines += above
-            let all = rendered(table.columns, table.rows, isChosen: chosen)
+            lines += above(columns)
+            let (model, tableRows) = table
+            let all = rendered(model, tableRows, isChosen: chosen)
             let below = below
-            // The table has what is left, at least its title and three rows.
+            // The table gets the remaining rows, at least those for its title and three rows.
             let room = max(4, rows - 1 - lines.count - below.count) - 1
             top = max(0, min(top, chosen, max(0, all.count - 1 - room)))
             if chosen >= top + room { top = chosen - room + 1 }
@@ -251,27 +240,22 @@ extension TopScreen {
         }
     }
 
-    /// Who is asked, and how it is.
-    private var head: [Line] {
+    /// The sidecar that is asked, and its state.
+    private func head(_ columns: Int?) -> [Line] {
         guard let sidecar else { return [Line(text: "interlock top: nothing was answered yet", style: .bold)] }
         let redis = sidecar["redis"]
         let isUp = redis["up"].flag
         let failure = redis["failure"].text.map { ": \($0)" } ?? ""
         let scope = redis["scope"].text.flatMap { RedisScope(rawValue: $0)?.notice }.map { "; \($0)" } ?? ""
-        func count(_ name: String) -> Int64 { sidecar[name].integer ?? 0 }
         let who =
             "Interlock \(sidecar["version"].text ?? ""), sidecar \(sidecar["id"].text ?? "") on \(sidecar["host"].text ?? "")"
-        var lines = [
-            Line(text: "\(who), \(TopTables.time(now))".printable, style: .bold),
-            Line(
-                text: "Redis \(isUp ? "up" : "AWAY") at \(redis["address"].text ?? "")\(failure)\(scope)".printable,
-                style: isUp ? .plain : .bold),
-            Line(
-                text:
-                    "\(count("fleet")) sidecars, \(count("services")) services, \(count("breakers_not_closed")) breakers not closed; here "
-                    + "\(count("locks_held")) locks held, \(count("locks_waiting")) waiting, \(count("permits_under_way")) calls under way, "
-                    + "\(count("calls_waiting")) waiting"),
-        ]
+        var lines =
+            [
+                Line(text: "\(who), \(ReadableText.moment(epochMilliseconds: now))".printable, style: .bold),
+                Line(
+                    text: "Redis \(isUp ? "up" : "AWAY") at \(redis["address"].text ?? "")\(failure)\(scope)".printable,
+                    style: isUp ? .plain : .bold),
+            ] + facts(.here, sidecar, columns)
         if let trouble { lines.append(Line(text: trouble.printable, style: .bold)) }
         return lines
     }
@@ -289,102 +273,78 @@ extension TopScreen {
         return "\(search)q leave  ? keys  / search  s sort  enter open  esc back"
     }
 
-    /// What stands before the table.
-    private var above: [Line] {
+    /// The lines before the table.
+    private func above(_ columns: Int?) -> [Line] {
         guard let frame else { return [Line(text: "")] }
-        let object = frame.object
-        switch query.view {
-        case .overview:
-            let breakers = object["sidecar"]["breakers"].list
-            return rates(object["rates"]["series"], TopScreen.totals)
-                + (breakers.isEmpty ? [] : titled("Breakers that are not closed", TopTables.breakers, breakers))
-                + [Line(text: "")] + [Line(text: "Fleet\(age(object["fleet"]))", style: .bold)]
-        case .locks:
-            let next = object["locks"]["cursor"].text ?? "0"
-            let isWhole = object["locks"]["complete"].flag
-            let more = next == "0" ? "" : "; n: the next page" + (isWhole ? "" : ", not all names were seen")
-            return [Line(text: "Locks\(age(object["locks"]))\(more)", style: .bold)]
-        case .services:
-            let page = object["services"]
-            let (from, shown, total) = (page["from"].integer ?? 0, page["services"].list.count, page["total"].integer ?? 0)
-            return [Line(text: "Services \(min(total, from + 1)) to \(from + Int64(shown)) of \(total)", style: .bold)]
-        case .grants: return [Line(text: "The last 100 grants of this sidecar", style: .bold)]
-        case .domains: return [Line(text: "What the rules of the domains decided in this sidecar", style: .bold)]
-        case .events: return [Line(text: "The last events that this sidecar heard", style: .bold)]
-        case .lock:
-            let lock = object["lock"]
-            guard lock["at_ms"].integer != nil else {
-                return [Line(text: "Lock \(query.name ?? "")\(age(lock))".printable, style: .bold), Line(text: ""), grantsTitle]
+        let model = ViewModel.main(of: query.view)
+        let part = frame.object[model.part]
+        let (table, name) = ("\(model.title)\(age(part))\(page(part))", query.name ?? "")
+        func titled(_ title: String) -> Line { Line(text: title.printable, style: .bold) }
+        let lines: [Line] =
+            switch query.view {
+            case .overview: rates("rates") + secondary(.breakers)
+            case .lock:
+                [titled("Lock \(name)\(age(frame.object["lock"]))")] + facts(.lock, frame.object["lock"], columns)
+                    + secondary(.holders) + secondary(.queue)
+            case .service:
+                [titled("Service \(name)")] + facts(.service, frame.object["service"], columns) + rates("minute")
+            case .locks, .services, .domains, .grants, .events: []
             }
-            let leases = lock["leases"].list.map { $0.adding("at_ms", lock["at_ms"]) }
-            return [Line(text: "Lock \(query.name ?? "")\(age(lock))".printable, style: .bold)]
-                + (leases.isEmpty
-                    ? [Line(text: "Nobody holds it.")]
-                    : titled("Holders, \(TopTables.mode(lock ?? .null))", TopTables.leases, leases))
-                + (lock["queue"].list.isEmpty
-                    ? [Line(text: "Nobody waits for it.")]
-                    : titled("Who waits where, by turn", TopTables.queue, lock["queue"].list))
-                + [Line(text: ""), grantsTitle]
-        case .service:
-            return about(object["service"] ?? .null, object["minute"]["series"])
-                + [Line(text: ""), Line(text: "Limits\(age(object["limits"]))", style: .bold)]
+        return lines + (lines.isEmpty ? [] : [Line(text: "")]) + [titled(table)]
+    }
+
+    /// Returns the range of services that is shown, or how to reach the next page of locks.
+    private func page(_ part: JSONValue?) -> String {
+        if let from = part["from"].integer, let total = part["total"].integer {
+            return " \(min(total, from &+ 1)) to \(from &+ Int64(part["services"].list.count)) of \(total)"
         }
+        guard let cursor = part["cursor"].text, cursor != "0" else { return "" }
+        return "; n: the next page" + (part["complete"].flag ? "" : ", not all names were seen")
     }
 
-    /// Limits that were read, with the refusals of this sidecar; then limits per subject, whose counters are not read.
-    private var limits: [JSONValue] {
-        let known = frame?.object["service"]["limits"].list ?? []
-        let read = (frame?.object["limits"]["limits"].list ?? []).map { row in
-            row.adding("refused", known.first { $0["name"].text == row["name"].text }?["refused"] ?? .null)
-        }
-        return read + known.filter { $0["per_subject"].flag }
-    }
-
-    private var grantsTitle: Line { Line(text: "Its grants among the last 100 of this sidecar", style: .bold) }
-
-    /// What stands behind it.
-    private var below: [Line] {
-        guard query.view == .service, let changes = frame?.object["service"]["history"].list, !changes.isEmpty else { return [] }
-        return titled("What the breaker has been through", TopTables.changes, changes)
-    }
-
-    private func about(_ service: JSONValue, _ series: JSONValue?) -> [Line] {
-        func count(_ name: String) -> Int64 { service[name].integer ?? 0 }
-        let places = service["places"].integer.map { " of \($0) places" } ?? ""
-        let why = TopTables.breakerWhy(service)
-        let probe = TopTables.probe(service["probe"], now: now)
-        var lines = [
-            Line(text: "Service \(query.name ?? "")".printable, style: .bold),
-            Line(text: "breaker \(service["state"].text ?? "gone")\(why.isEmpty ? "" : ": \(why)")".printable),
-            Line(
-                text: "\(ReadableText.percentage(service["failure_rate"].share)) failing and "
-                    + "\(ReadableText.percentage(service["slow_rate"].share)) slow of \(count("calls")) calls; \(count("trips")) trips; "
-                    + "\(count("under_way"))\(places) under way here, \(count("waiting")) waiting"),
-        ]
-        if !probe.isEmpty { lines.append(Line(text: "probe \(probe)".printable)) }
-        return lines + rates(series, TopScreen.ofService)
-    }
+    /// The lines after the table.
+    private var below: [Line] { query.view == .service ? secondary(.history) : [] }
 
     private func age(_ part: JSONValue?) -> String {
-        guard let part else { return "" }
-        guard part["at_ms"].integer != nil else {
-            return ", not known yet" + (part["failure"].text.map { ": \($0)".printable } ?? "")
+        let failure = part["failure"].text
+        if part["at_ms"] == .null { return ", not known yet" + (failure.map { ": \($0)" } ?? "") }
+        let age = part["at_ms"].integer.map { ", as of \(ReadableText.span(milliseconds: max(0, now &- $0))) ago" } ?? ""
+        return age + (failure.map { "; not read again: \($0)" } ?? "")
+    }
+
+    /// Returns a table that can be neither sorted nor chosen from, with its title; only its text if it is empty.
+    private func secondary(_ model: ViewModel) -> [Line] {
+        guard let rows = rows(model) else { return [] }
+        guard !rows.isEmpty else { return [Line(text: model.empty)] }
+        return [Line(text: ""), Line(text: model.title, style: .bold)] + rendered(model, rows, isChosen: -1, isSorted: false)
+    }
+
+    /// Returns what is known of one thing, in as few lines as fit.
+    private func facts(_ model: ViewModel, _ part: JSONValue?, _ columns: Int?) -> [Line] {
+        guard let part, part["at_ms"] != .null else { return [] }
+        if let key = model.key.first, part[key] == .null { return [Line(text: model.empty)] }
+        let cells = TopCells(now: now, readAt: part["at_ms"].integer)
+        return model.columns.reduce(into: []) { lines, column in
+            let text = cells.text(of: column, in: part)
+            guard !text.isEmpty else { return }
+            let fact = "\(column.title): \(text)".printable
+            if let last = lines.last, TopTerminal.width(last.text) + 2 + TopTerminal.width(fact) <= columns ?? .max {
+                lines[lines.count - 1].text += "  \(fact)"
+            } else {
+                lines.append(Line(text: fact))
+            }
         }
-        let age = part["at_ms"].integer.map { ", as of \(ReadableText.span(milliseconds: max(0, now.less($0)))) ago" } ?? ""
-        return age + (part["failure"].text.map { "; not read again: \($0)".printable } ?? "")
     }
 
-    private func titled(_ title: String, _ columns: [TopColumn], _ rows: [JSONValue]) -> [Line] {
-        [Line(text: ""), Line(text: title.printable, style: .bold)] + rendered(columns, rows, isChosen: -1, isSorted: false)
-    }
-
-    /// A title and a line for each row.
-    private func rendered(_ columns: [TopColumn], _ rows: [JSONValue], isChosen: Int?, isSorted: Bool = true) -> [Line] {
-        let now = now
+    /// Returns the titles, and a line for each row.
+    private func rendered(_ model: ViewModel, _ rows: [JSONValue], isChosen: Int?, isSorted: Bool = true) -> [Line] {
+        let (columns, formatted) = (model.shown, cells(model))
         let titles = columns.enumerated().map { place, column in
-            isSorted && place == sort ? column.title + (isReversed ? "^" : "v") : column.title
+            column.title.uppercased() + (isSorted && place == sort ? (isReversed ? "^" : "v") : "")
         }
-        let cells = rows.map { row in columns.map { $0.cell(row, now).printable } }
+        let cells = rows.enumerated().map { index, row in
+            columns.map { formatted.text(of: $0, in: row, at: index).printable }
+        }
         let widths = columns.indices.map { place in
             min(Self.widest, max(TopTerminal.width(titles[place]), cells.map { TopTerminal.width($0[place]) }.max() ?? 0))
         }
@@ -400,26 +360,18 @@ extension TopScreen {
             + cells.enumerated().map { Line(text: line($1), style: $0 == isChosen ? .reverse : .plain) }
     }
 
-    /// A column that is followed by others is cut there.
+    /// The widest column that others follow; longer texts are cut.
     private static let widest = 40
-
-    private static let totals = [
-        ("locks granted", "locks_granted"), ("held by another", "locks_held"), ("calls taken", "calls_taken"),
-        ("calls limited", "calls_limited"), ("permits granted", "permits_granted"), ("permits refused", "permits_refused"),
-        ("Redis commands", "redis_commands"),
-    ]
-    private static let ofService = [
-        ("calls taken", "calls_taken"), ("calls limited", "calls_limited"), ("permits granted", "permits_granted"),
-        ("permits refused", "permits_refused"), ("outcomes good", "outcomes_good"), ("outcomes failed", "outcomes_failed"),
-    ]
     private static let bars = Array(" \u{2581}\u{2582}\u{2583}\u{2584}\u{2585}\u{2586}\u{2587}\u{2588}")
     private static let seconds = 60
 
-    /// The last minute of each series, and how high it was.
-    private func rates(_ series: JSONValue?, _ names: [(title: String, name: String)]) -> [Line] {
-        let width = names.map(\.title.count).max() ?? 0
-        return names.map { title, name in
-            let values = series[name].list.suffix(Self.seconds).map { Optional($0).integer ?? 0 }
+    /// Returns the last minute of each series of a part, with its maximum.
+    private func rates(_ part: String) -> [Line] {
+        let lines = (ViewModel.diagrams[part] ?? []).flatMap { plot in plot.columns.map { ("\(plot.title) \($0.title)", $0.path) }
+        }
+        let width = lines.map(\.0.count).max() ?? 0
+        return lines.map { title, path in
+            let values = (frame?.object[part][path: path].list ?? []).suffix(Self.seconds).map { Optional($0).integer ?? 0 }
             let highest = values.max() ?? 0
             let bars = values.map { value in
                 Self.bars[highest > 0 ? Int((Double(value) / Double(highest) * 8).rounded(.up)) : 0]

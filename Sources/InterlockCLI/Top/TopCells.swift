@@ -1,0 +1,73 @@
+import InterlockCore
+import SidecarConsole
+import SidecarListeners
+
+/// Formats the values of a part of a frame by the kinds of their columns.
+struct TopCells {
+    /// The time by the sidecar's host.
+    let now: Int64
+    /// The time at which the part was read from Redis.
+    let readAt: Int64?
+
+    func text(of column: ViewModel.Column, in row: JSONValue, at index: Int = 0) -> String {
+        let value = Optional(row)[path: column.path]
+        let span = amount(of: column, in: row).map { ReadableText.span(milliseconds: Int64(max(0, min($0, 1e15)))) } ?? ""
+        switch column.kind {
+        case .position: return "\(index + 1)"
+        case .rate: return value.number.map(ReadableText.percentage) ?? column.empty
+        case .flag: return value.flag ? "yes" : "no"
+        case .list: return value.list.compactMap { Optional($0).text }.joined(separator: ", ")
+        case .moment: return ReadableText.moment(epochMilliseconds: value.integer ?? 0)
+        case .span, .since: return span
+        case .left: return (value.integer ?? 0) < 0 ? "without end" : span
+        case .ago: return [value.text, span.isEmpty ? nil : "\(span) ago"].compactMap(\.self).joined(separator: ", ")
+        case .text, .fence, .state, .lock, .service, .meter, .number, .peak, .series:
+            return value.text ?? value.integer.map { "\($0)" } ?? column.empty
+        }
+    }
+
+    /// Returns what rows are sorted by: a number, then the text.
+    func order(of column: ViewModel.Column, in row: JSONValue) -> (Double, String) {
+        (amount(of: column, in: row) ?? -1, text(of: column, in: row).lowercased())
+    }
+
+    /// Returns the number that a cell shows; `nil`: it shows none. Any number may come from elsewhere.
+    private func amount(of column: ViewModel.Column, in row: JSONValue) -> Double? {
+        let (row, now) = (Optional(row), Double(self.now))
+        let (value, other) = (row[path: column.path].number, row[path: column.other].number)
+        switch column.kind {
+        case .since: return value.flatMap { $0 == 0 ? nil : (other ?? now) - $0 }
+        case .left:
+            guard let value, value != 0 else { return nil }
+            return value < 0 ? .infinity : value - (now - (row["at_ms"].number ?? readAt.map { Double($0) } ?? now))
+        case .ago: return other.map { now - $0 }
+        case .meter: return other
+        default: return value
+        }
+    }
+}
+
+extension ViewModel {
+    /// Returns the model of the table whose rows can be sorted and chosen.
+    static func main(of view: LiveView.Name) -> ViewModel {
+        switch view {
+        case .overview: fleet
+        case .locks: locks
+        case .lock: lockGrants
+        case .services: services
+        case .service: limits
+        case .domains: domains
+        case .grants: grants
+        case .events: events
+        }
+    }
+
+    /// The columns that a single frame can fill.
+    var shown: [Column] { columns.filter { $0.kind != .peak } }
+
+    /// Returns the index of the shown column whose title is this word, or begins with it.
+    func column(_ word: String) -> Int? {
+        let titles = shown.map { $0.title.uppercased() }
+        return titles.firstIndex(of: word.uppercased()) ?? titles.firstIndex { $0.hasPrefix(word.uppercased()) }
+    }
+}

@@ -1,0 +1,265 @@
+internal import InterlockCore
+package import SidecarListeners
+
+extension ViewModel {
+    /// All models, by the names that the console's script uses.
+    package static let all: [String: ViewModel] = [
+        "here": here, "redis": redis, "primaries": primaries, "breakers": breakers, "fleet": fleet, "locks": locks, "lock": lock,
+        "holders": holders, "queue": queue, "grants": grants, "lockGrants": lockGrants, "services": services,
+        "service": service, "limits": limits, "history": history, "domains": domains, "events": events,
+    ]
+
+    /// The diagrams, by the parts that have their numbers.
+    package static let diagrams = [
+        "rates": [
+            diagram("Locks", ["granted": "locks_granted", "held by another": "locks_held"]), calls, permits,
+            diagram("Redis commands", ["sent": "redis_commands"]),
+        ],
+        "minute": [calls, permits, diagram("Outcomes", ["good": "outcomes_good", "failed": "outcomes_failed"])],
+    ]
+    private static let calls = diagram("Calls", ["taken": "calls_taken", "limited": "calls_limited"])
+    private static let permits = diagram("Permits", ["granted": "permits_granted", "refused": "permits_refused"])
+
+    private static func diagram(_ title: String, _ lines: KeyValuePairs<String, String>) -> ViewModel {
+        ViewModel(title: title, part: "", columns: lines.map { Column($0.key, .series, "series.\($0.value)") })
+    }
+
+    // MARK: Overview
+
+    package static let here = ViewModel(
+        title: "This sidecar", part: "sidecar",
+        columns: [
+            Column("Locks held here", .number, "locks_held"), Column("Waiting for locks here", .number, "locks_waiting"),
+            Column("Calls under way", .number, "permits_under_way"), Column("Calls waiting", .number, "calls_waiting"),
+            Column("Sidecars", .number, "fleet"), Column("Services", .number, "services"),
+            Column("Breakers not closed", .number, "breakers_not_closed"),
+        ])
+
+    static let redis = ViewModel(
+        title: "Redis", part: "redis",
+        columns: [
+            Column("Address", .text, "address"), Column("Shared with", .text, "words.shared"), Column("Connected", .flag, "up"),
+            Column("Trouble", .text, "failure"), Column("Version", .text, "version"), Column("Topology", .text, "topology"),
+            Column("Primary", .text, "words.primary"), Column("Slots served", .text, "words.slots"),
+            Column("Switches", .number, "primary.switches"), Column("Switches", .number, "cluster.switches"),
+            Column("Replicas", .number, "replicas"), Column("maxmemory-policy", .text, "maxmemory_policy"),
+        ]
+    ) { redis, _ in
+        let primary = redis["primary"]
+        let sentinels = "\(primary["sentinels_answering"].integer ?? 0) of \(primary["sentinels"].integer ?? 0) Sentinels answer"
+        return [
+            "shared": redis["scope"].text.map { RedisScope(rawValue: $0)?.notice ?? "every host that names it" } ?? "",
+            "primary": primary["name"].text.map { "\(primary["address"].text ?? "not known") (\($0)), \(sentinels)" } ?? "",
+            "slots": redis["cluster"]["slots_covered"].integer.map { "\($0) of 16384" } ?? "",
+        ]
+    }
+
+    static let primaries = ViewModel(
+        title: "The cluster's primaries", part: "redis", rows: "cluster.primaries", key: ["address"],
+        columns: [
+            Column("Primary", .text, "address"), Column("Slots", .number, "slots"), Column("Connected", .flag, "connected"),
+        ])
+
+    package static let breakers = ViewModel(
+        title: "Breakers that are not closed", part: "sidecar", rows: "breakers", key: ["service"],
+        empty: "All breakers are closed.",
+        columns: [Column("Service", .service, "service"), Column("Breaker", .state, "state"), Column("Why", .text, "words.why")]
+    ) { breaker, _ in ["why": why(breaker)] }
+
+    package static let fleet = ViewModel(
+        title: "Fleet", part: "fleet", rows: "sidecars", key: ["id"], empty: "No sidecar has been heard of.",
+        columns: [
+            Column("Sidecar", .text, "words.sidecar"), Column("Host", .text, "host"), Column("PID", .text, "pid"),
+            Column("Version", .text, "version"), Column("Up for", .since, "started_ms"),
+            Column("Configured differently", .list, "differs"),
+        ]
+    ) { sidecar, fleet in
+        ["sidecar": (sidecar["id"].text ?? "") + (sidecar["id"] == fleet["own_id"] ? " (this one)" : "")]
+    }
+
+    // MARK: Locks
+
+    package static let locks = ViewModel(
+        title: "Locks", part: "locks", rows: "locks", key: ["name"], empty: "No lock is held under such a name.",
+        columns: [
+            Column("Lock", .lock, "name"), Column("Holder", .text, "words.holder"), Column("Fence", .fence, "fence"),
+            Column("Remaining", .left, "ttl_ms"), Column("Mode", .text, "words.mode"), Column("Waiting", .number, "waiters"),
+            Column("Read", .ago, "words.read", "at_ms"),
+        ]
+    ) { lock, _ in
+        ["holder": holder(of: lock), "mode": mode(of: lock), "read": lock["here"].flag ? "here" : ""]
+    }
+
+    package static let lock = ViewModel(
+        title: "Lock", part: "lock",
+        columns: [
+            Column("Held", .text, "words.held"), Column("Fence", .fence, "fence"), Column("Remaining", .left, "ttl_ms"),
+            Column("Waiting", .text, "words.waiting"),
+        ]
+    ) { lock, _ in
+        let holders = lock["holders"].integer ?? 0
+        let queue = lock["queue"].list.reduce(Int64(0)) { $0 &+ ($1["waiters"].integer ?? 1) }
+        let together = holders > 1 && lock["permits"].integer == nil ? ", by \(holders)" : ""
+        return [
+            "held": holders > 0 ? mode(of: lock) + together : "no",
+            "waiting": "\(max(lock["waiters"].integer ?? 0, queue))",
+        ]
+    }
+
+    package static let holders = ViewModel(
+        title: "Holders", part: "lock", rows: "leases", key: ["label", "fence"], empty: "Nobody holds it.",
+        columns: [
+            Column("Holder", .text, "label"), Column("Fence", .fence, "fence"), Column("Remaining", .left, "ttl_ms"),
+        ])
+
+    package static let queue = ViewModel(
+        title: "Who waits where", part: "lock", rows: "queue", key: ["sidecar"], empty: "Nobody waits for it.",
+        columns: [
+            Column("Turn", .position), Column("Sidecar", .text, "sidecar"),
+            Column("Waiting there", .number, "waiters", empty: "not told"),
+        ])
+
+    package static let grants = ViewModel(
+        title: "The last 100 grants of this sidecar", part: "grants", rows: "grants", key: ["name", "fence", "granted_ms"],
+        empty: "This sidecar has granted no lock yet.",
+        columns: [
+            Column("Granted", .moment, "granted_ms"), Column("Lock", .lock, "name"), Column("Holder", .text, "label"),
+            Column("Fence", .fence, "fence"), Column("Mode", .text, "words.mode"), Column("Waited", .span, "waited_ms"),
+            Column("Held for", .since, "granted_ms", "ended_ms"), Column("End", .text, "end", empty: "in force"),
+        ]
+    ) { grant, _ in ["mode": grant["permits"].integer.map { "one of \($0) places" } ?? grant["mode"].text ?? ""] }
+
+    package static let lockGrants = ViewModel(
+        title: "Its grants among the last 100 of this sidecar", part: "grants", rows: "grants", key: grants.key,
+        empty: "None among the last 100 grants of this sidecar.", columns: grants.columns.filter { $0.kind != .lock },
+        words: grants.words)
+
+    // MARK: Services
+
+    package static let services = ViewModel(
+        title: "Services", part: "services", rows: "services", key: ["service"],
+        empty: "No service is configured under such a name.",
+        columns: [
+            Column("Service", .service, "service"), Column("Breaker", .state, "state"), Column("Failing", .rate, "failure_rate"),
+            Column("Slow", .rate, "slow_rate"), Column("Under way", .number, "under_way"), Column("Waiting", .number, "waiting"),
+            Column("Taken/min", .number, "minute.calls_taken"), Column("Limited/min", .number, "minute.calls_limited"),
+            Column("Why", .text, "words.why"), probeColumn,
+        ]
+    ) { service, _ in ["why": why(service), "probe": finding(service["probe"])] }
+
+    package static let service = ViewModel(
+        title: "Service", part: "service", key: ["service"], empty: "This service is no longer configured.",
+        columns: [
+            Column("Breaker", .state, "state"), Column("Why", .text, "words.why"), Column("Since", .moment, "since_ms"),
+            Column("For", .since, "since_ms"), Column("Failing", .text, "words.failing"), Column("Slow", .rate, "slow_rate"),
+            Column("Trips", .number, "trips"),
+            Column("Calls under way here", .number, "under_way"), Column("Places here", .number, "places", empty: "no bound"),
+            Column("Calls waiting here", .number, "waiting"), probeColumn,
+        ]
+    ) { service, _ in
+        let rate = ReadableText.percentage(service["failure_rate"].number ?? 0)
+        return [
+            "why": why(service), "probe": finding(service["probe"]),
+            "failing": "\(rate) of \(service["calls"].integer ?? 0) calls",
+        ]
+    }
+
+    package static let limits = ViewModel(
+        title: "Limits", part: "limits", rows: "rows", key: ["name"], empty: "It has no limits.",
+        columns: [
+            Column("Limit", .text, "name"), Column("Used now", .meter, "words.used", "used"),
+            Column("Most in the last minute shown", .peak, "used"), Column("Window", .span, "window_ms"),
+            Column("Refused here", .number, "refused"), Column("Room again in", .left, "retry_after_ms"), kindColumn,
+        ]
+    ) { limit, _ in
+        let most = limit["limit"].integer ?? 0
+        return ["used": limit["used"].integer.map { "\($0) of \(most)" } ?? "each subject \(most)", "kind": kind(of: limit)]
+    }
+
+    package static let history = ViewModel(
+        title: "What the breaker has been through", part: "service", rows: "history", key: ["at_ms", "generation", "state"],
+        empty: "The breaker has not changed since this sidecar started.",
+        columns: [
+            Column("When", .moment, "at_ms"), Column("Breaker", .state, "state"), Column("Failing", .rate, "failure_rate"),
+            Column("Slow", .rate, "slow_rate"), Column("Why", .text, "words.why"),
+        ]
+    ) { change, _ in ["why": why(change)] }
+
+    package static let domains = ViewModel(
+        title: "Domains of Envoy’s rate limit service", part: "domains", rows: "domains.rules", key: ["words.domain", "rule"],
+        empty: "No domain is configured: see rate_limits.",
+        columns: [
+            Column("Domain", .text, "words.domain"), Column("Rule", .text, "words.rule"), Column("Limit", .text, "words.limit"),
+            Column("Window", .span, "window_ms"), kindColumn, Column("Passed", .number, "ok"),
+            Column("Refused", .number, "over_limit"),
+            Column("Shadow refusals", .number, "shadow_refusals"),
+        ]
+    ) { rule, domain in
+        let limit = rule["limit"].integer.map { $0 == 0 ? "nothing passes" : "\($0)" } ?? "unlimited"
+        let isShadow = rule["shadow"].flag || domain["shadow"].flag
+        return [
+            "domain": domain["domain"].text ?? "", "limit": limit, "kind": kind(of: rule.adding("shadow", .flag(isShadow))),
+            "rule": (rule["rule"].text ?? "") + (rule["name"].text.map { " (\($0))" } ?? ""),
+        ]
+    }
+
+    package static let events = ViewModel(
+        title: "The last events that this sidecar heard", part: "events", rows: "events", key: ["words.number"],
+        empty: "None since this sidecar started.",
+        columns: [
+            Column("When", .moment, "at_ms"), Column("Event", .text, "type"), Column("Told by", .text, "origin"),
+            Column("What", .text, "words.what"),
+        ]
+    ) { event, _ in
+        let json = (try? event.json()).map { Array($0) }
+        return ["what": json.flatMap { ReceivedEvent($0) }?.event?.sentence ?? ""]
+    }
+
+    /// Returns the rows of `limits`: those that were read from Redis, then those per subject, whose use is not read.
+    /// - Parameter known: The limits as the sidecar knows them, with their refusals.
+    package static func limitRows(read: JSONValue?, known: JSONValue?) -> JSONValue {
+        let rows = read.list.map { limit in
+            let used = (limit["limit"].integer ?? 0) &- (limit["remaining"].integer ?? 0)
+            return limit.adding("used", .integer(max(0, used)))
+                .adding("refused", known.list.first { $0["name"] == limit["name"] }?["refused"])
+                .adding("retry_after_ms", limit["limited"].flag ? limit["retry_after_ms"] : nil)
+        }
+        return .list(rows + known.list.filter { $0["per_subject"].flag })
+    }
+
+    // MARK: Words
+
+    private static let probeColumn = Column("Probe", .ago, "words.probe", "probe.at_ms")
+    private static let kindColumn = Column("Kind", .text, "words.kind")
+
+    private static func holder(of lock: JSONValue) -> String {
+        let holders = lock["holders"].integer ?? 0
+        guard holders > 0 else { return (lock["waiters"].integer ?? 0) > 0 ? "passed on just now" : "nobody" }
+        // The label of a lock with several holders is that of their group.
+        let own = lock["mode"].text == "exclusive" ? nil : lock["leases"].list.first?["label"].text
+        let label = own ?? lock["label"].text ?? ""
+        return holders > 1 ? "\(label) and \(holders - 1) more" : label
+    }
+
+    private static func mode(of lock: JSONValue) -> String {
+        lock["permits"].integer.map { "\(lock["holders"].integer ?? 0) of \($0) places" } ?? lock["mode"].text ?? ""
+    }
+
+    private static func why(_ breaker: JSONValue) -> String {
+        BreakerSnapshot(
+            state: .closed, text: { breaker[$0].text }, number: { breaker[$0].integer }, share: { breaker[$0].number }
+        ).reasons(ownCause: breaker["own_cause"].text)
+    }
+
+    private static func finding(_ probe: JSONValue?) -> String {
+        guard let finding = probe["finding"].text else { return probe["prober"].text.map { "none yet (\($0))" } ?? "" }
+        return finding + (probe["reason"].text.map { ": \($0)" } ?? "")
+    }
+
+    private static func kind(of limit: JSONValue) -> String {
+        let words = [
+            limit["algorithm"].text, limit["per_subject"].flag ? "each subject" : nil, limit["shadow"].flag ? "shadow" : nil,
+        ]
+        return words.compactMap(\.self).joined(separator: ", ")
+    }
+}

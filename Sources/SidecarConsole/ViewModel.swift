@@ -1,0 +1,96 @@
+package import SidecarListeners
+
+/// A table, a list of facts or a diagram that the console and `interlock top` both show. They format each value by the
+/// kind of its column, and know no column by name. The console's page contains the models; `interlock top` is built with
+/// them.
+package struct ViewModel: Encodable, Sendable {
+    /// A column of a table, a fact, or a line of a diagram.
+    package struct Column: Encodable, Sendable {
+        package enum Kind: String, Encodable, Sendable {
+            case text, number, flag, list
+            /// A number from 0 to 1, as a percentage.
+            case rate
+            /// A number without separators, because people copy it.
+            case fence
+            /// The state of a breaker.
+            case state
+            /// The name of a lock or service, which leads to its view.
+            case lock, service
+            /// The position of the row, from 1.
+            case position
+            /// Milliseconds since 1970.
+            case moment
+            /// A span in milliseconds.
+            case span
+            /// The time from a moment to the `other` one, or to now.
+            case since
+            /// The rest of a span that began when the row was read; negative: without end.
+            case left
+            /// A text, and the time since the `other` value.
+            case ago
+            /// A text, and the `other` value as a bar that is full at the row's `limit`.
+            case meter
+            /// The highest value that the console saw in the last minute.
+            case peak
+            /// The numbers of the last seconds.
+            case series
+        }
+
+        package let title: String
+        package let kind: Kind
+        /// The path from the row to the value.
+        package let path: String
+        package let other: String
+        /// The text for a missing value.
+        package let empty: String
+        package let isNumber: Bool
+        /// Whether the text changes with the time.
+        let ticks: Bool
+
+        init(_ title: String, _ kind: Kind, _ path: String = "", _ other: String = "", empty: String = "") {
+            (self.title, self.kind, self.path, self.other, self.empty) = (title, kind, path, other, empty)
+            isNumber = [.number, .rate, .fence, .position, .span, .since, .left, .peak].contains(kind)
+            ticks = [.moment, .since, .left, .ago].contains(kind)
+        }
+    }
+
+    package let title: String
+    /// The name of the part with the rows; empty: the view says which.
+    package let part: String
+    /// The path from the part to its rows, through lists; empty: the part itself has the facts.
+    package var rows = ""
+    /// The paths to the values that identify a row.
+    package var key: [String] = []
+    /// The text in place of rows.
+    package var empty = ""
+    package let columns: [Column]
+    /// Returns the texts of cells that are more than a value of the row, by name. `parent` is the object around the row.
+    var words: (@Sendable (_ row: JSONValue, _ parent: JSONValue) -> [String: String])?
+
+    private enum CodingKeys: CodingKey { case title, part, rows, key, empty, columns }
+
+    /// Returns the rows in a frame; `nil`: they are not known.
+    package func rows(in frame: JSONValue?) -> [JSONValue]? {
+        guard let part = frame[part], part["at_ms"] != .null else { return nil }
+        return rows.split(separator: ".").reduce([part]) { rows, name in rows.flatMap { $0[String(name)].list } }
+    }
+
+    /// Returns a part of a frame whose rows have their words. The sidecar adds them once for all consoles.
+    package static func completed(_ name: String, _ part: JSONValue) -> JSONValue {
+        (computed[name] ?? []).reduce(part) { part, model in
+            model.completed(part, at: model.rows.split(separator: ".")[...], in: .null)
+        }
+    }
+
+    private static let computed = Dictionary(grouping: all.values.filter { $0.words != nil }, by: \.part)
+
+    func completed(_ value: JSONValue, at path: ArraySlice<Substring> = [], in parent: JSONValue = .null) -> JSONValue {
+        guard let words, case .object(var members) = value else { return value }
+        if let name = path.first {
+            members[String(name)] = .list(value[String(name)].list.map { completed($0, at: path.dropFirst(), in: value) })
+        } else if members["words"] == nil {
+            members["words"] = .object(words(value, parent).filter { !$0.value.isEmpty }.mapValues { .text($0) })
+        }
+        return .object(members)
+    }
+}

@@ -1,0 +1,97 @@
+import InterlockCore
+import Testing
+
+@testable import SidecarConsole
+@testable import SidecarListeners
+
+@Suite("view models")
+struct ViewModelTests {
+    private static func completed(_ model: ViewModel, _ row: [String: JSONValue]) -> [String: JSONValue] {
+        guard case .object(let words) = model.completed(.object(row))["words"] else { return [:] }
+        return words
+    }
+
+    @Test("a model with cells of words makes them, and each row has a key")
+    func declarations() {
+        for (name, model) in ViewModel.all {
+            let words = model.columns.filter { $0.path.hasPrefix("words.") }
+            #expect(words.isEmpty == (model.words == nil), "\(name)")
+            #expect(model.rows.isEmpty || !model.key.isEmpty, "\(name)")
+            #expect(Set(model.columns.map { $0.title + $0.path }).count == model.columns.count, "\(name)")
+        }
+    }
+
+    @Test(
+        "a lock's holder is one label, a label and a number, or nobody",
+        arguments: [
+            (0, 0, "exclusive", "nobody"), (0, 2, "exclusive", "passed on just now"), (1, 0, "exclusive", "a"),
+            (1, 0, "shared", "b"), (3, 0, "shared", "b and 2 more"),
+        ])
+    func holder(holders: Int64, waiters: Int64, mode: String, expected: String) {
+        let words = Self.completed(
+            .locks,
+            [
+                "holders": .integer(holders), "waiters": .integer(waiters), "mode": .text(mode), "label": .text("a"),
+                "leases": .list([.object(["label": .text("b")])]),
+            ])
+        #expect(words["holder"] == .text(expected))
+    }
+
+    @Test("a semaphore's lock says how many of its places are taken, and a grant that it is one of them")
+    func semaphores() {
+        let lock: [String: JSONValue] = ["holders": .integer(3), "permits": .integer(5), "mode": .text("semaphore")]
+        #expect(Self.completed(.locks, lock)["mode"] == .text("3 of 5 places"))
+        #expect(Self.completed(.lock, lock)["held"] == .text("3 of 5 places"))
+        #expect(Self.completed(.lock, ["holders": .integer(2), "mode": .text("shared")])["held"] == .text("shared, by 2"))
+        #expect(Self.completed(.grants, lock)["mode"] == .text("one of 5 places"))
+    }
+
+    @Test("rules have the name of their domain, and are shadows in a domain that is one")
+    func domains() {
+        let rule = JSONValue.object(["rule": .text("path"), "shadow": .flag(false), "limit": .integer(0), "name": .text("none")])
+        let domain = JSONValue.object(["domain": .text("edge"), "shadow": .flag(true), "rules": .list([rule])])
+        let part = ViewModel.completed("domains", .object(["domains": .list([domain])]))
+        let rows = ViewModel.domains.rows(in: .object(["domains": part]))
+        #expect(
+            rows?.first?["words"]
+                == .object([
+                    "domain": .text("edge"), "rule": .text("path (none)"), "limit": .text("nothing passes"),
+                    "kind": .text("shadow"),
+                ]))
+    }
+
+    @Test("words that a sidecar has sent stay")
+    func sentWords() {
+        let sent = JSONValue.object(["events": .list([.object(["words": .object(["what": .text("as it was sent")])])])])
+        #expect(ViewModel.completed("events", sent) == sent)
+    }
+
+    @Test("rows that were never read are unknown, and not missing")
+    func unknownRows() {
+        func rows(_ readAt: JSONValue) -> [JSONValue]? {
+            ViewModel.holders.rows(in: .object(["lock": .object(["at_ms": readAt, "leases": .list([])])]))
+        }
+        #expect(rows(.null) == nil)
+        #expect(rows(.integer(5)) == [])
+        #expect(ViewModel.holders.rows(in: .object([:])) == nil)
+    }
+
+    @Test("limits that were read come with their refusals, before those per subject")
+    func limits() {
+        func limit(_ name: String, _ members: [String: JSONValue]) -> JSONValue {
+            .object(members.merging(["name": .text(name), "limit": .integer(20)]) { $1 })
+        }
+        let read = [
+            limit("1s", ["remaining": .integer(17), "limited": .flag(false), "retry_after_ms": .integer(-1)]),
+            limit("1m", ["remaining": .integer(0), "limited": .flag(true), "retry_after_ms": .integer(900)]),
+        ]
+        let known = [
+            limit("each", ["per_subject": .flag(true), "refused": .integer(4)]), limit("1s", ["refused": .integer(2)]),
+        ]
+        let rows = Optional(ViewModel.limitRows(read: .list(read), known: .list(known))).list
+        #expect(rows.map { $0["name"] } == [.text("1s"), .text("1m"), .text("each")])
+        #expect(rows.map { $0["used"] } == [.integer(3), .integer(20), nil])
+        #expect(rows.map { $0["refused"] } == [.integer(2), nil, .integer(4)])
+        #expect(rows.map { $0["retry_after_ms"] } == [nil, .integer(900), nil])
+    }
+}
