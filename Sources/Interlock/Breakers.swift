@@ -9,7 +9,7 @@ public struct Breakers: Sendable {
     }
 
     /// Returns a service's breaker as this program sees it, without asking Redis.
-    /// - Throws: `InterlockError` when no such service is configured.
+    /// - Throws: `InterlockError` if no such service is configured.
     public func status(of service: String) async throws -> BreakerStatus { try await coordinator.breaker(service: service) }
 
     /// Returns the breakers of all services, sorted by name, without asking Redis.
@@ -19,10 +19,10 @@ public struct Breakers: Sendable {
     ///
     /// - Parameters:
     ///   - service: the service's name.
-    ///   - state: the state; `nil`: back to automatic, closed.
-    ///   - lifetime: the time after which the breaker goes back to automatic; `nil`: it stays forced.
-    ///   - reason: for people, at most 256 bytes on one line.
-    ///   - by: the person or program that forces the state, for the fleet's event; `nil`: this program's host.
+    ///   - state: the state; `nil` returns the breaker to automatic, closed.
+    ///   - lifetime: the time after which the breaker returns to automatic; `nil` for no end.
+    ///   - reason: a description for people, at most 256 bytes on one line.
+    ///   - by: the person or program that forces the state, for the fleet's event; `nil` for this program's host.
     /// - Throws: `InterlockError`.
     public func force(
         _ service: String, to state: BreakerSnapshot.Forced?, for lifetime: Duration? = nil, reason: String = "",

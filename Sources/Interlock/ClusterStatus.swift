@@ -3,7 +3,7 @@ internal import RedisClient
 
 /// The state of a cluster as this sidecar knows it.
 package struct ClusterStatus: Hashable, Sendable {
-    /// A server that serves slots.
+    /// A server that serves hash slots.
     package struct Primary: Hashable, Sendable {
         /// `host:port`.
         package var address: String
@@ -11,15 +11,16 @@ package struct ClusterStatus: Hashable, Sendable {
         package var isConnected: Bool
     }
 
-    /// By how they are named first; none: no server has answered yet.
+    /// The primaries, in a stable order; empty until a server has answered.
     package var primaries: [Primary]
     /// The epoch of the last known change; `nil` until a server has answered.
     package var epoch: Int64?
     /// The number of the 16,384 hash slots that some server serves.
     package var slotsCovered: Int
-    /// How often a primary left its slots to others since this sidecar started.
+    /// The number of times a primary has handed its hash slots to others since this sidecar started.
     package var switches: Int
-    /// How long the last switch took, from the news to the moment at which every connection was there; `nil`: there was none.
+    /// The duration of the last switch, from the announcement until every connection was established; `nil` if there
+    /// was none.
     package var lastSwitch: Duration?
 
     init(_ directory: ClusterDirectory, connections: [RedisPipeline]) {

@@ -2,10 +2,10 @@ public import InterlockCore
 internal import NIOConcurrencyHelpers
 internal import NIOCore
 
-/// The calls for `async` code. Cancelling the task gives the call up; it then throws `CancellationError`.
+/// The calls for `async` code. Cancelling the task cancels the call, which then throws `CancellationError`.
 extension Coordinator {
-    /// Takes a lock, or waits for it.
-    /// - Returns: the lease; `nil`: another has it, also at the end of the wait.
+    /// Acquires a lock, or waits for it.
+    /// - Returns: the lease, or `nil` if another holder has it, even after the wait.
     /// - Throws: `InterlockError`.
     package nonisolated func acquireLock(_ request: LockRequest) async throws -> Lease? {
         let answer = try await traced(.acquire, request.name.text, wait: request.wait, { $0.answered($1) }) {
@@ -18,9 +18,9 @@ extension Coordinator {
         }
     }
 
-    /// Takes several locks, or none: one after another, in the order of their names.
-    /// - Returns: the leases, in the order in which they were asked for; `nil`: another has one of them, also at the end
-    ///   of the wait.
+    /// Acquires all of the locks or none, one after another in the order of their names.
+    /// - Returns: the leases in the order of the request, or `nil` if another holder has one of the locks, even after
+    ///   the wait.
     /// - Throws: `InterlockError`.
     package nonisolated func acquireLocks(_ request: JointLockRequest) async throws -> [Lease]? {
         let lock = request.template
@@ -34,9 +34,10 @@ extension Coordinator {
         }
     }
 
-    /// Looks after a lease that was granted just now.
-    /// - Parameter isLinked: the lease is extended at a third of its length for as long as it is followed.
-    /// - Throws: `InterlockError` when too many leases are looked after, or locks are kept on a quorum.
+    /// Starts to follow a lease that was just granted.
+    /// - Parameter isLinked: whether the lease is extended, after a third of its length each time, while it is
+    ///   followed.
+    /// - Throws: `InterlockError` if too many leases are followed, or if locks are kept on a quorum.
     package func followLease(_ lease: Lease, isLinked: Bool) throws -> FollowedLease {
         let (losses, continuation) = AsyncStream.makeStream(of: LeaseLoss.self, bufferingPolicy: .bufferingNewest(1))
         let follower = try calls.followLease(lease, isLinked: isLinked) { end in
@@ -46,27 +47,27 @@ extension Coordinator {
         let interest = LeaseInterest { [weak self, eventLoop] in
             eventLoop.execute { [weak self] in self?.assumeIsolated { $0.calls.unfollowLease(follower) } }
         }
-        // A caller that keeps only the stream is interested too. The stream releases this closure when it ends, is
-        // cancelled or is dropped.
+        // The stream also keeps the lease alive for a caller that holds nothing else. It releases this closure when it
+        // ends, is cancelled or is dropped.
         continuation.onTermination = { _ in withExtendedLifetime(interest) {} }
         return FollowedLease(follower: follower, losses: losses, interest: interest, end: { continuation.finish() })
     }
 
-    /// Stops extending a lease, which then lapses, and ends the stream of its loss.
+    /// Stops extending a lease, which then expires, and ends the stream of its loss.
     package func unfollowLease(_ lease: FollowedLease) {
         calls.unfollowLease(lease.follower)
         lease.end()
     }
 
-    /// Releases a lease that is followed, when it is still held: its holder has gone.
+    /// Releases a followed lease whose holder has disconnected, if it is still held.
     package func releaseFollowedLease(_ follower: LeaseFollower) {
         calls.releaseFollowedLease(follower)
     }
 
     /// Extends a lease to `ttl` milliseconds from now.
-    /// - Parameter fence: extends only the lease with this fence, not a later one of the same owner; `nil` for
-    ///   whichever the token has.
-    /// - Returns: for how many milliseconds it can be relied on; `nil`: lost.
+    /// - Parameter fence: the fence of the only lease to extend, not a later one of the same owner; `nil` for the
+    ///   token's current lease.
+    /// - Returns: the time in milliseconds for which the lease can be relied on, or `nil` if it is lost.
     package nonisolated func renewLock(
         _ name: ResourceName, token: String, ttl: Int64, fence: Int64? = nil
     ) async throws -> Int64? {
@@ -81,9 +82,9 @@ extension Coordinator {
         }
     }
 
-    /// Releases a lease, even when the task is cancelled.
+    /// Releases a lease, even if the task is cancelled.
     /// - Parameter fence: see `renewLock`.
-    /// - Returns: `false` when the token did not hold the lock, or held it under another fence.
+    /// - Returns: `false` if the token did not hold the lock, or held it under another fence.
     package nonisolated func releaseLock(_ name: ResourceName, token: String, fence: Int64? = nil) async throws -> Bool {
         let answer: ReleaseAnswer = try await uncancellable {
             $0.releaseLock(name, token: token, fence: fence, completion: $1)
@@ -92,8 +93,8 @@ extension Coordinator {
         return try answer.isReleased
     }
 
-    /// Takes a lock from whoever has it, or from the grant with this fence alone.
-    /// - Returns: `false`: there is no such lease.
+    /// Takes a lock away from its holder, or only from the grant with this fence.
+    /// - Returns: `false` if there is no such lease.
     package nonisolated func breakLock(_ name: ResourceName, by: String, fence: Int64? = nil) async throws -> Bool {
         let answer: ReleaseAnswer = try await cancellable {
             $0.breakLock(name, by: by, fence: fence, completion: $1)
@@ -102,17 +103,17 @@ extension Coordinator {
         return try answer.isReleased
     }
 
-    /// What is known of a lock; `nil`: nobody holds it or waits for it.
+    /// Returns the state of a lock, or `nil` if it has no holder and no waiters.
     package nonisolated func inspectLock(_ name: ResourceName) async throws -> LockInformation? {
         try await result { $0.inspectLock(name, completion: $1) }
     }
 
-    /// What is known of each of these locks, in its place; `nil`: nobody holds it or waits for it.
+    /// Returns the state of each of these locks, in the same order, or `nil` for one that has no holder and no waiters.
     package nonisolated func inspectLocks(_ names: [ResourceName]) async throws -> [LockInformation?] {
         try await result { calls, completion in calls.inspectLocks(names) { completion($0) } }
     }
 
-    /// One step through the locks that are held.
+    /// Returns one page of the held locks.
     package nonisolated func listLocks(cursor: String, matching glob: String, count: Int) async throws -> LockPage {
         try await result { $0.listLocks(cursor: cursor, matching: glob, count: count, completion: $1) }
     }
@@ -135,7 +136,7 @@ extension Coordinator {
         return try Self.decision(answer)
     }
 
-    /// What is decided about a request for a domain's limits; `nil`: the domain is not configured.
+    /// Decides a request with these descriptors. Returns `nil` if the domain is not configured.
     package nonisolated func decide(_ domain: String, _ asks: [DescriptorAsk]) async throws -> DescriptorAnswer? {
         let decision: DescriptorDecision? = try await cancellable { calls, completion in
             let isKnown = calls.decide(
@@ -154,7 +155,7 @@ extension Coordinator {
         }
     }
 
-    /// What a call of cost 1 would be told, taking nothing.
+    /// Returns how a call of cost 1 would be decided, without taking anything.
     package nonisolated func peek(service: String, subject: String? = nil) async throws -> LimitAnswer {
         let answer: TakeAnswer = try await cancellable {
             $0.peek(service: service, subject: subject, completion: $1)
@@ -163,18 +164,18 @@ extension Coordinator {
         return try Self.decision(answer)
     }
 
-    /// Where each limit stands that applies to a call; takes nothing.
+    /// Returns the state of each limit that applies to a call, without taking anything.
     package nonisolated func listLimits(service: String, subject: String?) async throws -> [LimitStanding] {
         try await result { $0.listLimits(service: service, subject: subject, completion: $1) }
     }
 
-    /// Takes from a rate that the caller names, as `CL.THROTTLE` of redis-cell does.
+    /// Takes from a rate that the caller specifies, like `CL.THROTTLE` of redis-cell.
     package nonisolated func throttle(_ request: ThrottleRequest) async throws -> ThrottleAnswer {
         try await result { $0.throttle(request, completion: $1) }
     }
 
-    /// Asks breaker and limits of a service in one step.
-    /// - Returns: granted or refused, never failed.
+    /// Asks the breaker, the limits and the bulkhead of a service in one step.
+    /// - Returns: a granted or refused answer, never a failed one.
     package nonisolated func acquirePermit(
         service: String, cost: Int64 = 1, subject: String? = nil, waitMilliseconds: Int64 = 0
     ) async throws -> PermitAnswer {
@@ -201,10 +202,10 @@ extension Coordinator {
         try await result { $0.reportPermit(service: service, permit: permit, report, completion: $1) }
     }
 
-    /// Forces a breaker's state for the whole fleet; `nil`: back to automatic, closed.
+    /// Forces a breaker's state for the whole fleet; `nil` returns it to automatic, closed.
     /// - Parameters:
-    ///   - milliseconds: after so long it goes back to automatic; `nil`: it does not by itself.
-    ///   - reason: in words for people, at most `BreakerSnapshot.longestReason` bytes.
+    ///   - milliseconds: the time after which it returns to automatic; `nil` for no end.
+    ///   - reason: a description for people, at most `BreakerSnapshot.longestReason` bytes.
     package nonisolated func forceBreaker(
         service: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil, reason: String = "",
         by: String
@@ -215,24 +216,24 @@ extension Coordinator {
         }
     }
 
-    /// Tells a service's breaker what its outage monitor has found. See `CoordinatorCalls.reportOutage`.
+    /// Reports a finding of the outage monitor to a service's breaker. See `CoordinatorCalls.reportOutage`.
     /// - Returns: the breaker's state after it.
     package nonisolated func reportOutage(service: String, _ finding: OutageFinding) async throws -> BreakerSnapshot.State {
         try await result { $0.reportOutage(service: service, finding, completion: $1) }
     }
 
-    /// A service's breaker as this sidecar sees it. No Redis.
-    /// - Throws: `InterlockError` when there is no such service.
+    /// Returns the state of a service's breaker as this sidecar sees it. Does not use Redis.
+    /// - Throws: `InterlockError` if there is no such service.
     package func breaker(service: String) throws -> BreakerStatus { try calls.breaker(service: service).get() }
 
-    /// All services' breakers, by name. No Redis.
+    /// Returns the state of all breakers, by service name. Does not use Redis.
     package func allBreakers() -> [BreakerStatus] { calls.allBreakers() }
 
-    /// The last grants through this sidecar, the newest first. No Redis.
+    /// Returns the recent grants through this sidecar, newest first. Does not use Redis.
     package func grants(of name: ResourceName? = nil) -> [GrantRecord] { calls.grants(of: name) }
 
     /// Returns the live members of the fleet, sorted by ID.
-    /// - Throws: `InterlockError` when Redis cannot be asked.
+    /// - Throws: `InterlockError` if Redis does not answer.
     public func fleet() async throws -> [FleetMember] {
         try await withCheckedContinuation { continuation in
             calls.listFleet(
@@ -255,11 +256,11 @@ extension Coordinator {
 
     private typealias AsyncCall<Answer> = @Sendable (CoordinatorCalls, Completion<Answer>) -> PendingCall?
 
-    /// Makes a call, in a span when the program has a tracer.
+    /// Makes a call, in a span if the program has a tracer.
     /// - Parameters:
     ///   - subject: the name of the lock or the service.
-    ///   - wait: how long it may wait, in milliseconds.
-    ///   - tell: tells the step its answer.
+    ///   - wait: the longest wait, in milliseconds.
+    ///   - tell: records the answer in the trace.
     private nonisolated func traced<Answer: Sendable>(
         _ step: StepTrace.Step, _ subject: String, wait: Int64, _ tell: (StepTrace, Answer) -> Void,
         _ call: @escaping AsyncCall<Answer>
@@ -286,10 +287,11 @@ extension Coordinator {
         }
     }
 
-    /// Makes a call and waits for its answer; an answer that comes after the task was cancelled finds nobody.
+    /// Makes a call and waits for its answer. An answer that arrives after a cancellation is refused, so that a grant
+    /// is released.
     ///
-    /// The caller stays where it is: what the event loop is told and what it answers wake one thread each. A method of the actor would
-    /// go there and come back, and be resumed in between.
+    /// Nonisolated, so that the call and its answer each wake one thread. A method of the actor would also have to hop
+    /// to the event loop and back.
     private nonisolated func cancellable<Answer: Sendable>(_ call: @escaping AsyncCall<Answer>) async throws -> Answer {
         let waiter = CallWaiter<Answer>(isOnEventLoop: eventLoop.inEventLoop)
         return try await withTaskCancellationHandler {
@@ -299,7 +301,7 @@ extension Coordinator {
         }
     }
 
-    /// Makes a call that answers with a result. Cancellation leaves the call under way.
+    /// Makes a call that answers with a result. Cancellation does not stop the call, only the wait for it.
     private nonisolated func result<Value: Sendable>(
         _ call: @escaping @Sendable (CoordinatorCalls, Completion<Result<Value, InterlockError>>) -> Void
     ) async throws -> Value {
@@ -309,7 +311,7 @@ extension Coordinator {
         }.get()
     }
 
-    /// Makes a call that is carried out even when its task is cancelled; its answer comes within `redis.timeout`.
+    /// Makes a call that completes even if its task is cancelled. It is answered within `redis.timeout`.
     private nonisolated func uncancellable<Answer: Sendable>(_ call: @escaping AsyncCall<Answer>) async throws -> Answer {
         try await answer(to: call, CallWaiter<Answer>(isOnEventLoop: eventLoop.inEventLoop))
     }
@@ -322,7 +324,7 @@ extension Coordinator {
         }
     }
 
-    /// Now if this is the event loop, else soon.
+    /// Runs `body` now if this is the event loop, otherwise soon.
     private nonisolated func onEventLoop(_ body: @escaping @Sendable (isolated Coordinator) -> Void) {
         if eventLoop.inEventLoop {
             assumeIsolated(body)
@@ -332,15 +334,16 @@ extension Coordinator {
     }
 }
 
-/// One `async` call: whoever comes first, the answer or the cancellation, resumes it.
+/// The continuation of one `async` call. The answer or the cancellation resumes it, whichever comes first.
 ///
-/// Sendable without a lock because it is touched on the coordinator's event loop only; its task merely passes it there.
+/// Safe to send without a lock because it is used only on the coordinator's event loop; its task merely passes it
+/// there.
 private final class CallWaiter<Answer: Sendable>: @unchecked Sendable {
     private var continuation: CheckedContinuation<Answer, any Error>?
     private var pending: PendingCall?
     private var isCancelled = false
     private var isBeginning = false
-    /// Where its task is as well.
+    /// Whether the calling task also runs on the event loop.
     private let isOnEventLoop: Bool
 
     init(isOnEventLoop: Bool) {

@@ -6,22 +6,22 @@ internal import NIOPosix
 internal import RedisClient
 public import ServiceLifecycle
 
-/// The heart of a sidecar, and what a Swift program embeds: locks, limits and breakers over one shared Redis.
+/// The core of a sidecar, which Swift programs can also embed: locks, limits and breakers over one shared Redis.
 ///
-/// The coordinator, its decisions and its Redis connections live on one NIO event loop. A door on the same loop enters
-/// with `assumeIsolated` and calls the completion-based methods: no thread changes, no task per call. Everyone else
-/// calls the `async` ones.
+/// The coordinator, its decisions and its Redis connections live on one NIO event loop. An API on the same loop enters
+/// with `assumeIsolated` and calls the completion-based methods, without a thread change or a task per call. All other
+/// code calls the `async` methods.
 public actor Coordinator: Service {
-    /// Where it lives.
+    /// The event loop to which the coordinator is confined.
     package nonisolated let eventLoop: any EventLoop
-    /// Tasks that prefer this executor run where the coordinator lives: their calls change no thread, which is most of
-    /// what an uncontended lock costs a single caller. They must not block.
+    /// An executor on the coordinator's event loop. Tasks that prefer it call the coordinator without a thread change,
+    /// which is most of the cost of an uncontended lock for a single caller. They must not block.
     public nonisolated let taskExecutor: any TaskExecutor
-    /// The clock that latencies are measured by.
+    /// The clock that measures latencies.
     nonisolated let clock: TimeSource
-    /// Its ID in the fleet.
+    /// The coordinator's ID in the fleet.
     public nonisolated let id: String
-    /// Which Redis it uses, without credentials.
+    /// The name of its Redis, without credentials.
     package nonisolated var redisName: String { configuration.redis.displayName }
     /// The keys and channels of its fleet.
     package nonisolated let keys: KeySpace
@@ -31,7 +31,7 @@ public actor Coordinator: Service {
     private let subscriptions: EventSubscriptions
     private let subscriber: any RedisListener
     private let watch: KeyWatch
-    /// Apart from the runtime's when granted locks wait for replicas.
+    /// The connection on which locks are granted; a separate one if grants wait for replicas.
     private let lockPipeline: any RedisSender
     private let parts: Parts
     private var isStarted = false
@@ -47,18 +47,20 @@ public actor Coordinator: Service {
         eventLoop.executor.asUnownedSerialExecutor()
     }
 
-    /// How often everything that other sidecars may change is read again, in case a message was lost.
+    /// The interval, in milliseconds, at which all state that other sidecars may change is read again, in case a
+    /// message was lost.
     package static let rereadMilliseconds: Int64 = 5000
-    /// Over how long a fleet whose Redis is back spreads what it has to ask.
+    /// The time, in milliseconds, over which a fleet spreads its reads after Redis is back.
     package static let returnMilliseconds: Int64 = 500
 
-    /// A coordinator on a thread of NIO's own. It does nothing before `run` or `start`.
+    /// Creates a coordinator on a thread of NIO's global event loop group. It is inactive until `run` or `start`.
     public init(_ configuration: InterlockConfiguration, logger: Logger = Logger(label: "interlock")) {
         self.init(
             configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: logger)
     }
 
-    /// A coordinator on `eventLoop`, in the real world. It does nothing before `run` or `start`.
+    /// Creates a coordinator on `eventLoop`, with the system's clock and network. It is inactive until `run` or
+    /// `start`.
     package init(
         configuration: InterlockConfiguration,
         eventLoop: any EventLoop,
@@ -70,7 +72,7 @@ public actor Coordinator: Service {
             environment: CoordinatorEnvironment(eventLoop: eventLoop, clock: time, logger: logger))
     }
 
-    /// A coordinator in `environment`. It does nothing before `run` or `start`.
+    /// Creates a coordinator in `environment`. It is inactive until `run` or `start`.
     package init(configuration: InterlockConfiguration, environment: CoordinatorEnvironment) {
         eventLoop = environment.eventLoop
         taskExecutor = EventLoopTaskExecutor(eventLoop: environment.eventLoop)
@@ -91,14 +93,14 @@ public actor Coordinator: Service {
     deinit {
         subscriptions.finish()
         guard isStarted, !isStopped else { return }
-        // Dropped without `stop`: timers and replies under way would find a part of it gone. All of it stays, on its event
-        // loop, until its connections are closed.
+        // The coordinator was dropped without `stop`. Pending timers and replies still refer to its parts, so all of
+        // them stay alive, on the event loop, until the connections are closed.
         eventLoop.execute { [parts] in parts.close() }
     }
 
-    /// All that a coordinator consists of, for its end.
+    /// The parts of a coordinator that must outlive it until they are closed.
     private struct Parts: @unchecked Sendable {
-        // Safe: it is opened on the coordinator's event loop alone.
+        // Safe because it is used only on the coordinator's event loop.
         let calls: CoordinatorCalls
         let lockPipeline: any RedisSender
         let watch: KeyWatch
@@ -116,27 +118,27 @@ public actor Coordinator: Service {
         }
     }
 
-    /// The same calls for a door whose channels live on this event loop.
+    /// Returns the same calls for an API whose channels live on this event loop.
     ///
-    /// - Precondition: called on the event loop; nothing of it may leave it.
+    /// - Precondition: The caller is on the event loop, and the result never leaves it.
     package nonisolated func callsOnEventLoop() -> CoordinatorCalls {
         assumeIsolated { UncheckedCalls(calls: $0.calls) }.calls
     }
 
-    /// Takes the calls out of the actor for a door on the actor's own loop.
+    /// Carries the calls out of the actor to an API on the actor's own event loop.
     private struct UncheckedCalls: @unchecked Sendable {
-        // Safe: made and opened by `callsOnEventLoop`, in one call on the loop that both sides are confined to.
+        // Safe because `callsOnEventLoop` wraps and unwraps it in one call on the loop that both sides are confined to.
         let calls: CoordinatorCalls
     }
 
     private var runtime: CoordinatorRuntime { calls.runtime }
-    /// In the order of their names: what is done for each is done in the same order everywhere.
+    /// The services in the order of their names, so that every sidecar handles them in the same order.
     private var guarded: [GuardedService] { calls.servicesInOrder }
 
-    /// Events of the fleet.
+    /// The events of the fleet.
     public nonisolated var events: Events { Events(subscriptions) }
 
-    // MARK: Life
+    // MARK: Lifecycle
 
     /// Runs until graceful shutdown.
     public func run() async throws {
@@ -145,7 +147,7 @@ public actor Coordinator: Service {
         await stop()
     }
 
-    /// Begins to connect. Calls are answered from now on: as unavailable until Redis is there.
+    /// Starts connecting. Calls are answered from now on, as unavailable until Redis is connected.
     public func start() {
         guard !isStarted else { return }
         isStarted = true
@@ -192,7 +194,7 @@ public actor Coordinator: Service {
     }
 
     /// Answers all waiting calls, flushes outcomes, leaves the fleet and disconnects. A stopped coordinator cannot be
-    /// started again: make a new one.
+    /// started again; create a new one.
     public func stop() async {
         defer { isStopped = true }
         drain()
@@ -200,14 +202,14 @@ public actor Coordinator: Service {
         await withCheckedContinuation { continuation in
             calls.fleet.leave { continuation.resume() }
         }
-        // What callers who were cancelled had been granted is on its way back: it arrives before this is answered.
+        // The releases of grants to cancelled callers are in progress; they complete before this is answered.
         await withCheckedContinuation { continuation in
             runtime.pipeline.settle { continuation.resume() }
         }
-        // No deadline of a lease fires after this.
+        // No lease deadline fires after this.
         calls.locks.keeper.close()
         runtime.deadlines.cancelAll()
-        // Closing cannot fail: the futures are completed by this side alone.
+        // Closing cannot fail, because only this side completes the futures.
         try? await subscriber.close().get()
         try? await watch.close().get()
         try? await calls.quorum?.close().get()
@@ -217,7 +219,7 @@ public actor Coordinator: Service {
         subscriptions.finish()
     }
 
-    /// Nobody is left waiting: every wait is answered as unavailable, and new ones are.
+    /// Answers every waiting call as unavailable, and from now on lets no call wait.
     package func drain() {
         calls.isGoingDown = true
         readinessIsDecided()
@@ -228,9 +230,9 @@ public actor Coordinator: Service {
         calls.executor.goDown(guarded)
     }
 
-    /// Takes over new definitions: what stays keeps its state, its waiters and its breaker.
+    /// Applies new definitions. Services that remain keep their state, their waiters and their breaker.
     ///
-    /// - Throws: `InterlockError` with `invalid` when a definition cannot be used; nothing is taken over then.
+    /// - Throws: `InterlockError` with `invalid` if a definition cannot be used, in which case none is applied.
     public func reload(services definitions: [ServiceDefinition]) throws(InterlockError) {
         do throws(DefinitionError) {
             try definitions.check()
@@ -267,23 +269,24 @@ public actor Coordinator: Service {
         calls.quorum?.servers.replaceSecrets(by: configuration.quorum)
     }
 
-    /// Takes over new rules of domains.
+    /// Applies new rules of domains.
     package func reload(domains: [RateLimitDomain]) {
         calls.domains.redefine(domains)
         calls.reconfigured()
     }
 
-    /// Whether calls can be served: Redis is connected, with a quorum a majority of it, and the sidecar is not going down.
+    /// Whether calls can be served: Redis is connected, as is a majority of the quorum if one is configured, and the
+    /// sidecar is not shutting down.
     public var isReady: Bool {
         isRedisUp && !calls.isGoingDown && calls.quorum?.isReachable ?? true && calls.fleet.refusal == nil
     }
 
     private var isRedisUp: Bool { runtime.pipeline.isUp && lockPipeline.isUp }
-    /// Whether every key can be reached, and not only some.
+    /// Whether every key can be reached, and not only some of them.
     private var isRedisWhole: Bool { runtime.pipeline.isWhole && lockPipeline.isWhole }
 
-    /// Waits until Redis is connected; returns as well when the coordinator is stopped first, or the task is cancelled.
-    /// - Parameter patience: how long to wait at most; `nil`: without end.
+    /// Waits until Redis is connected, the coordinator is stopped or the task is cancelled.
+    /// - Parameter patience: the longest wait; `nil` for no limit.
     /// - Returns: whether Redis is connected.
     @discardableResult
     public func untilReady(atMost patience: Duration? = nil) async -> Bool {
@@ -314,10 +317,10 @@ public actor Coordinator: Service {
         for continuation in waiting { continuation.resume() }
     }
 
-    /// Everything at a glance.
+    /// A summary of the coordinator's state.
     package var status: CoordinatorStatus { calls.status }
 
-    /// Brings the gauges up to date; for whoever is about to read the metrics.
+    /// Brings the gauges up to date before the metrics are read.
     package func refreshGauges() {
         for action in calls.beforeMetrics { action() }
         calls.domains.refreshGauges()
@@ -355,7 +358,7 @@ public actor Coordinator: Service {
         }
     }
 
-    // MARK: Redis comes and goes
+    // MARK: Connection changes
 
     private func redisIsUp(at server: RedisConfiguration.Address) {
         runtime.logger.log(.redisConnected, ["redis": runtime.keys.isOnCluster ? "\(server)" : runtime.redisName])
@@ -369,7 +372,7 @@ public actor Coordinator: Service {
         if isRedisUp { readinessIsDecided() }
     }
 
-    /// Other servers of a cluster serve these slots now.
+    /// Handles the move of hash slots to other servers of a cluster.
     private func slotsMoved(_ slots: Set<HashSlot>) {
         calls.locks.keysMoved { slots.contains(HashSlot(ofKey: $0)) }
     }
@@ -393,7 +396,8 @@ public actor Coordinator: Service {
         planOutageCheck(isFirst: true)
     }
 
-    /// Whoever waits when Redis has been away for as long as an answer may take is told, and so is whoever comes later.
+    /// Schedules the check that fails waiting calls once Redis has been down for as long as an answer may take. It
+    /// repeats until Redis is back, for calls that start to wait later.
     private func planOutageCheck(isFirst: Bool) {
         let patience = runtime.time.now().advanced(byMilliseconds: runtime.timeoutMilliseconds)
         outage = runtime.deadlines.schedule(at: patience) { [weak self] in
@@ -405,7 +409,7 @@ public actor Coordinator: Service {
         guard !isRedisWhole else { return outage = nil }
         let reason =
             runtime.pipeline.lastFailure ?? lockPipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected")
-        // A server that is only just starting, or starting again, is not worth a warning; each outage is worth one.
+        // A server that is only restarting does not deserve a warning; each outage gets exactly one.
         if isFirst {
             runtime.logger.log(
                 .redisLost, ["redis": configuration.redis.displayName, "error": "\(reason)"])
@@ -417,7 +421,7 @@ public actor Coordinator: Service {
     // MARK: Following the fleet
 
     private func planReread() {
-        // A little apart for each sidecar, so that a fleet does not ask in step.
+        // The random part keeps the sidecars of a fleet from asking in step.
         let pause =
             Self.rereadMilliseconds * 9 / 10 + Int64.random(in: 0...(Self.rereadMilliseconds / 10), using: &runtime.entropy)
         runtime.deadlines.schedule(at: runtime.time.now().advanced(byMilliseconds: pause)) { [weak self] in
@@ -444,7 +448,7 @@ public actor Coordinator: Service {
         calls.executor.flushOutcomes(of: guarded)
     }
 
-    /// A newcomer reads at once; a fleet whose Redis is back does not ask for its breakers all at one moment.
+    /// Reads at once on the first connection. After an outage the reads of a fleet are spread over time.
     private func readInTurn() {
         guard hasLostRedis else { return reread() }
         calls.locks.wakeAll()
@@ -470,7 +474,7 @@ public actor Coordinator: Service {
             case .broken: calls.lockBroken(event.lock)
             }
         case .limit:
-            // Its own were told here when they were published.
+            // Events of this sidecar were already delivered when they were published.
             if received.event?.origin == id { return }
         case .fleet(let event):
             calls.fleet.heard(event)

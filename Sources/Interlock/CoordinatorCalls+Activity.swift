@@ -1,8 +1,8 @@
 internal import InterlockCore
 
-/// What goes on, for whoever shows it.
+/// Counters and gauges for status displays.
 extension CoordinatorCalls {
-    /// What was decided here since the start. O(n) in services.
+    /// The decisions of this sidecar since it started. O(n) in services.
     package var counts: DecisionCounts {
         var counts = DecisionCounts(
             locksGranted: runtime.metrics.locksGranted.count, locksHeld: runtime.metrics.locksHeld.count,
@@ -15,7 +15,7 @@ extension CoordinatorCalls {
         return counts
     }
 
-    /// What goes on at a service through this sidecar; `nil`: no such service is configured.
+    /// The current activity of a service in this sidecar, or `nil` if the service is not configured.
     package func activity(ofService name: String) -> ServiceActivity? {
         services[name].map { service in
             ServiceActivity(
@@ -32,24 +32,24 @@ extension CoordinatorCalls {
         }
     }
 
-    /// Rises with whatever changes the last grants, but for leases that lapse.
+    /// Increases with each change of the recent grants, except for leases that expire.
     package var grantChanges: Int { history.changes }
 
     /// The time at which the limit decision being delivered now was sent to Redis or made without it; `nil` between
     /// deliveries. Until then, the call waited for its turn.
     package var limitsAskedAt: Instant? { executor.limitsAskedAt }
 
-    /// How many locks one command tells of: one where their keys are apart, or on several servers.
+    /// The number of locks that one command inspects: 1 if their keys are spread over several servers.
     package var locksOfCommand: Int { runtime.keys.isOnCluster || quorum != nil ? 1 : LockCoordinator.mostAtOnce }
 
-    /// What people's clocks show, in milliseconds since 1970.
+    /// The wall-clock time, in milliseconds since 1970.
     package func wallTime() -> Int64 { runtime.wallClock.milliseconds() }
 }
 
-/// What was decided, since the start.
+/// The decisions of this sidecar since it started.
 package struct DecisionCounts: Hashable, Sendable {
     package var locksGranted: Int64
-    /// Refused for another has them.
+    /// Requests that were refused because the lock was held.
     package var locksHeld: Int64
     package var locksReleased: Int64
     package var redisCommands: Int64

@@ -3,7 +3,7 @@ package import InterlockCore
 internal import NIOCore
 internal import RedisClient
 
-/// A call whose answer is still to come, so that it can be given up.
+/// A call that can be cancelled until it is answered.
 package enum PendingCall: Sendable {
     case lock(UInt64)
     case locks(UInt64)
@@ -18,15 +18,15 @@ package struct ServiceReference: Equatable {
     package static func == (left: ServiceReference, right: ServiceReference) -> Bool { left.service === right.service }
 }
 
-/// The calls as a door on the same event loop makes them: `completion` is called exactly once unless the call is given
-/// up with `cancel`, on the event loop, possibly before the method returns. No thread changes, no task per call.
+/// The calls for an API on the same event loop. `completion` runs on the event loop, exactly once unless the call is
+/// cancelled, possibly before the method returns. There is no thread change and no task per call.
 ///
-/// Confined to the coordinator's event loop: `Coordinator.callsOnEventLoop` hands it out there and nowhere else.
+/// Confined to the coordinator's event loop: only `Coordinator.callsOnEventLoop` returns it, and only there.
 package final class CoordinatorCalls {
     let runtime: CoordinatorRuntime
-    /// Locks in the one Redis; with a quorum nobody asks for them.
+    /// Locks on a single Redis; unused if a quorum is configured.
     let locks: LockCoordinator
-    /// `nil`: locks are kept in the one Redis.
+    /// Locks on a quorum; `nil` if locks are kept on a single Redis.
     let quorum: QuorumLocks?
     private let provider: any LockProvider
     let executor: ServiceExecutor
@@ -37,7 +37,7 @@ package final class CoordinatorCalls {
     private var joint: [UInt64: JointAcquisition] = [:]
     private var lastJointID: UInt64 = 0
     private var answersAtOnce = 0
-    /// How many leases stand here, and until when that is not counted again.
+    /// The number of leases in force, and the time until which it is not counted again.
     private var held = (count: 0, until: Instant(nanoseconds: .min))
     var services: [String: GuardedService] = [:] {
         didSet {
@@ -45,13 +45,13 @@ package final class CoordinatorCalls {
             servicesInOrder = services.values.sorted { $0.name < $1.name }
         }
     }
-    /// By name.
+    /// All services, by name.
     private(set) var servicesInOrder: [GuardedService] = []
-    /// Rises when services come and go.
+    /// Increases whenever the services are replaced.
     package private(set) var servicesVersion = 0
-    /// `locks.max_wait` in milliseconds: nobody waits longer, for a limit neither.
+    /// `locks.max_wait` in milliseconds: the longest wait for any call, including those at a limit.
     private let longestWait: Int64
-    /// Nobody is let to wait any more.
+    /// Whether the sidecar is shutting down and no new call may wait.
     var isGoingDown = false
 
     init(
@@ -82,17 +82,17 @@ package final class CoordinatorCalls {
         servicesInOrder = services.values.sorted { $0.name < $1.name }
     }
 
-    /// Other definitions of services or domains are in force: the other sidecars are told.
+    /// Publishes the new digest after services or domains were reloaded.
     func reconfigured() {
         fleet.reconfigured(ConfigurationDigest(services: services.mapValues(\.digest), domains: domains.digests))
     }
 
-    /// What is to be told to the metrics before they are read.
+    /// Actions that bring metrics up to date before they are read.
     package var beforeMetrics: [() -> Void] = []
-    /// Called when other definitions of the services were taken over.
+    /// Called when new service definitions are in force.
     package var whenReloaded: [() -> Void] = []
 
-    /// Everything at a glance.
+    /// A summary of the coordinator's state.
     package var status: CoordinatorStatus {
         CoordinatorStatus(
             id: runtime.id, host: runtime.host, version: fleet.version, redis: runtime.redisName,
@@ -110,7 +110,8 @@ package final class CoordinatorCalls {
             redisCommands: redisCommands)
     }
 
-    /// Counting them takes longer the more there are: of many, once a second is enough.
+    /// Returns the number of leases in force. Counting takes time in proportion, so a large number is counted at most
+    /// once a second.
     private func locksHeld() -> Int {
         let now = runtime.time.now()
         guard held.count <= Self.countedEachTime || held.until <= now else { return held.count }
@@ -126,7 +127,7 @@ package final class CoordinatorCalls {
 
     var history: GrantHistory { provider.history }
 
-    /// Redis, or this sidecar with Redis' answers, has so much to do that what comes now waits for what came before.
+    /// Whether Redis, or the handling of its replies, has such a backlog that a new command would have to wait.
     package var isRedisBusy: Bool {
         max(runtime.pipeline.awaited, locks.awaited) >= Self.busy || executor.backedUp > 0
             || quorum?.isBusy(from: Self.busy) ?? false
@@ -140,20 +141,20 @@ package final class CoordinatorCalls {
 
     // MARK: Domains
 
-    /// Decides about the descriptors of a request. `completion` is called once, within the domains' timeout.
-    /// - Returns: whether the domain is configured; if it is not, `completion` is not called.
+    /// Decides a request with these descriptors. `completion` is called once, within the timeout of domains.
+    /// - Returns: whether the domain is configured; if not, `completion` is not called.
     package func decide(
         _ domain: String, _ asks: [DescriptorAsk], completion: Completion<DescriptorDecision>
     ) -> Bool {
         domains.ask(domain, asks, completion: completion)
     }
 
-    /// All domains, by name. No Redis.
+    /// Reports on all domains, by name. Does not use Redis.
     package func allDomains() -> [DomainReport] { domains.reports() }
 
-    /// What a descriptor of cost 1 would be told by the rule that it meets, taking nothing. That it would be refused lasts until what it
-    /// is told: no rule says when there is room for one.
-    /// - Parameter descriptor: as in the key of its counter, `key=value,key=value`.
+    /// Answers how a descriptor of cost 1 would be decided by the rule that matches it, without taking anything. A
+    /// refusal without a known retry time gives the time of the reset.
+    /// - Parameter descriptor: the entries as in the key of the counter, `key=value,key=value`.
     package func peek(domain name: String, descriptor: String, completion: Completion<TakeAnswer>) {
         func fail(_ message: String) { completion(.failed(InterlockError(.invalid, message))) }
         guard let entries = DescriptorEntry.list(descriptor) else {
@@ -182,13 +183,13 @@ package final class CoordinatorCalls {
         fail("no domain \"\(Excerpt(name))\" is configured; see rate_limits")
     }
 
-    /// A data plane that holds itself to quotas of a domain begins to report.
+    /// Begins a session of a data plane that enforces quotas of a domain itself and reports its use.
     /// - Parameters:
-    ///   - address: the host from which.
-    ///   - client: the name of its API key, whose quota of sessions and buckets applies; empty for no key.
-    ///   - isReturning: it has reported before, on another stream.
-    ///   - tell: called with what it is to be told, until the session ends.
-    /// - Returns: `nil` when this client, or all clients together, have too many sessions.
+    ///   - address: the host that reports.
+    ///   - client: the name of its API key, whose limits on sessions and buckets apply; empty if it has none.
+    ///   - isReturning: whether it has reported before, on another stream.
+    ///   - tell: called with new assignments until the session ends.
+    /// - Returns: the session, or `nil` if this client, or all clients together, have too many sessions.
     package func beginQuotas(
         domain: String, address: String, client: String = "", isReturning: Bool, tell: @escaping ([QuotaAction.Of]) -> Void
     ) -> QuotaSession? {
@@ -197,7 +198,7 @@ package final class CoordinatorCalls {
 
     // MARK: Locks
 
-    /// Takes a lock, or waits for it. At most one round trip to Redis when it is free.
+    /// Acquires a lock, or waits for it. A free lock takes at most one round trip to Redis.
     package func acquireLock(_ request: LockRequest, completion: Completion<LockAnswer>) -> PendingCall? {
         var request = request
         if isGoingDown { request.wait = 0 }
@@ -212,7 +213,7 @@ package final class CoordinatorCalls {
         return .lock(provider.acquire(request, completion: completion))
     }
 
-    /// Takes several locks, or none: one after another, in the order of their names.
+    /// Acquires all of the locks or none, one after another in the order of their names.
     package func acquireLocks(_ request: JointLockRequest, completion: Completion<JointLockAnswer>) -> PendingCall? {
         if let wrong = quorum == nil ? JointAcquisition.violation(in: request) : .notOnQuorum("taking several locks at once") {
             completion(.failed(wrong))
@@ -233,13 +234,13 @@ package final class CoordinatorCalls {
         return .locks(id)
     }
 
-    /// Looks after a lease that was granted just now.
+    /// Starts to follow a lease that was just granted.
     /// - Parameters:
-    ///   - isLinked: the lease is extended at a third of its length for as long as it is followed.
-    ///   - client: who follows a lease once, however often it gets it.
-    ///   - onEnd: called once, and not before this returns: when the lease is lost, at its own deadline at the latest, or
-    ///     released. Not after `unfollowLease`. It must not block. One closure may serve many leases.
-    /// - Returns: by which it is no longer followed.
+    ///   - isLinked: whether the lease is extended, after a third of its length each time, while it is followed.
+    ///   - client: the client, which follows a lease at most once; `nil` if each call is a new follower.
+    ///   - onEnd: called once, after this method has returned, when the lease is released or lost, and at its deadline
+    ///     at the latest; not called after `unfollowLease`. It must not block. One closure may serve many leases.
+    /// - Returns: the follower to pass to `unfollowLease`.
     package func followLease(
         _ lease: Lease, isLinked: Bool, client: AnyObject? = nil, onEnd: @escaping (LeaseEnd) -> Void
     ) -> Result<LeaseFollower, InterlockError> {
@@ -252,13 +253,13 @@ package final class CoordinatorCalls {
                     lease, isLinked: isLinked, client: client.map { ObjectIdentifier($0) }, onEnd: onEnd)))
     }
 
-    /// Lets a lease lapse that was extended, and tells of its loss no more.
+    /// Stops following a lease: it is no longer extended, and its loss is not reported.
     package func unfollowLease(_ follower: LeaseFollower) {
         locks.keeper.unfollow(follower.id)
     }
 
-    /// Releases a lease that is followed, when it is still held: its holder has gone. One whose owner chose the token is
-    /// left to lapse, and so is one that others are linked to: a retry may hold that very lease.
+    /// Releases a followed lease whose holder has disconnected. A lease whose owner chose the token expires instead,
+    /// because a retry may hold that very lease; so does one that has other linked followers.
     package func releaseFollowedLease(_ follower: LeaseFollower) {
         guard let (name, token, ttl) = locks.keeper.leaseToRelease(of: follower.id) else {
             return locks.keeper.unfollow(follower.id)
@@ -269,8 +270,8 @@ package final class CoordinatorCalls {
     }
 
     /// Extends a lease to `ttl` milliseconds from now.
-    /// - Parameter fence: extends only the lease with this fence, not a later one of the same owner; `nil` for
-    ///   whichever the token has.
+    /// - Parameter fence: the fence of the only lease to extend, not a later one of the same owner; `nil` for the
+    ///   token's current lease.
     package func renewLock(
         _ name: ResourceName, token: String, ttl: Int64, fence: Int64? = nil, completion: Completion<RenewAnswer>
     ) {
@@ -288,43 +289,45 @@ package final class CoordinatorCalls {
     /// Handles another sidecar's report that a lock was broken.
     func lockBroken(_ name: String) { provider.broken(name) }
 
-    /// Takes a lock from whoever has it. `by` is told to the fleet; with a `fence`, only while the grant that it was given to holds the lock.
+    /// Takes a lock away from its holder. `by` names the operator in the event that the fleet receives; with a `fence`,
+    /// only that grant is ended.
     package func breakLock(
         _ name: ResourceName, by: String, fence: Int64? = nil, completion: Completion<ReleaseAnswer>
     ) {
         provider.breakLock(name: name, by: by, fence: fence, completion: completion)
     }
 
-    /// What is known of a lock; `nil`: nobody holds it or waits for it.
+    /// Answers with the state of a lock, or `nil` if it has no holder and no waiters.
     package func inspectLock(
         _ name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>
     ) {
         provider.inspect(name: name, completion: completion)
     }
 
-    /// What is known of each of these locks, in its place; `nil`: nobody holds it or waits for it. One command for fifty, on a cluster
-    /// one for each.
+    /// Answers with the state of each of these locks, in the same order, or `nil` for one that has no holder and no
+    /// waiters. One command covers fifty locks; on a cluster each lock takes one.
     package func inspectLocks(
         _ names: [ResourceName], completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void
     ) {
         provider.inspect(names: names, completion: completion)
     }
 
-    /// One step through the locks that are held: `count`, 1…1000, bounds the step's work and is no promise of its size.
+    /// Lists one page of the held locks. `count`, from 1 to 1000, limits the work per page; the page may hold more or
+    /// fewer locks.
     package func listLocks(
         cursor: String, matching glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>
     ) {
         provider.list(cursor: cursor, glob: glob, count: max(1, min(1000, count)), completion: completion)
     }
 
-    /// The last grants through this sidecar, the newest first. No Redis.
+    /// Lists the recent grants through this sidecar, newest first. Does not use Redis.
     package func grants(of name: ResourceName?) -> [GrantRecord] {
         history.list(of: name?.text, now: runtime.time.now(), wallTime: runtime.wallTime)
     }
 
     // MARK: Limits
 
-    /// A configured service, for many calls; hold it no longer than `servicesVersion` stays the same.
+    /// Looks up a service for use in many calls. The reference is valid while `servicesVersion` is unchanged.
     package func service(_ name: String) -> Result<ServiceReference, InterlockError> {
         guard let service = services[name] else {
             let hint = "see BREAKER.LIST for those that are"
@@ -341,8 +344,8 @@ package final class CoordinatorCalls {
         }
     }
 
-    /// Whether an answer that a task on the event loop has at once is to wait for `pause`: the task goes on where it is, and one that asks
-    /// again and again would let nothing else happen on the loop.
+    /// Returns whether an answer that is available immediately should be delayed by `pause`. A task on the event loop
+    /// continues without leaving it, so one that calls in a loop would otherwise starve everything else there.
     func isPauseDue() -> Bool {
         answersAtOnce += 1
         guard answersAtOnce == Self.mostAnswersAtOnce else { return false }
@@ -350,18 +353,18 @@ package final class CoordinatorCalls {
         return true
     }
 
-    /// Long enough that the loop comes round.
+    /// A delay that lets the event loop run a full tick.
     static let pause = TimeAmount.microseconds(50)
     private static let mostAnswersAtOnce = 64
 
-    /// The time as this coordinator reads it; one reading may serve all calls that came at once.
+    /// Returns the current time of the coordinator's clock. One reading may serve all calls that arrived together.
     package func now() -> Instant { runtime.time.now() }
 
-    /// Takes `cost` from all limits of a service that apply, or from none.
+    /// Takes `cost` from all limits that apply to a call of the service, or from none.
     /// - Parameters:
-    ///   - count: how many equal calls are made at once; each is answered apart, under tags that follow one another. More
-    ///     than one only without a wait.
-    ///   - waitMilliseconds: how long to wait for a turn; 0: not at all.
+    ///   - count: the number of equal calls made at once. Each is answered separately, under consecutive tags. Must be
+    ///     1 if the call waits.
+    ///   - waitMilliseconds: the longest wait; 0 for none.
     package func take(
         _ reference: ServiceReference, count: Int = 1, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<TakeAnswer>
@@ -377,14 +380,15 @@ package final class CoordinatorCalls {
         return wait > 0 ? .limit(service: reference.service.name, id) : nil
     }
 
-    /// What a call of cost 1 would be told, taking nothing.
+    /// Answers how a call of cost 1 would be decided, without taking anything.
     package func peek(service name: String, subject: String?, completion: Completion<TakeAnswer>) {
         withService(name, fail: { completion(.failed($0)) }) {
             executor.peek($0, subject: subject, completion: completion)
         }
     }
 
-    /// Where each limit stands that applies to a call, in the order of the definition; takes nothing.
+    /// Answers with the state of each limit that applies to a call, in the order of the definition, without taking
+    /// anything.
     package func listLimits(
         service name: String, subject: String?, completion: Completion<Result<[LimitStanding], InterlockError>>
     ) {
@@ -393,7 +397,7 @@ package final class CoordinatorCalls {
         }
     }
 
-    /// Takes from a rate that the caller names, as `CL.THROTTLE` of redis-cell does. Unavailable while Redis is away.
+    /// Takes from a rate that the caller specifies, like `CL.THROTTLE` of redis-cell. Fails while Redis is unreachable.
     package func throttle(
         _ request: ThrottleRequest, completion: Completion<Result<ThrottleAnswer, InterlockError>>
     ) {
@@ -402,9 +406,10 @@ package final class CoordinatorCalls {
 
     // MARK: Permits and breakers
 
-    /// Asks a service's breaker, its limits and its places in this sidecar in one step. An open breaker answers without Redis.
-    /// - Parameter waitMilliseconds: how long to wait at most: at a limit, for a place, and through a pause that a limit made; 0:
-    ///   not at all.
+    /// Asks a service's breaker, its limits and its bulkhead in this sidecar in one step. An open breaker answers
+    /// without Redis.
+    /// - Parameter waitMilliseconds: the longest wait, for a limit, for a slot of the bulkhead, and through a pause
+    ///   that a limit has caused; 0 for none.
     package func acquirePermit(
         _ reference: ServiceReference, cost: Int64, subject: String?, waitMilliseconds: Int64, now: Instant,
         completion: Completion<PermitAnswer>
@@ -419,16 +424,17 @@ package final class CoordinatorCalls {
         ).map { .permit($0) }
     }
 
-    /// Whether there is something to take.
+    /// Returns whether the service has limits.
     package func hasLimits(_ reference: ServiceReference) -> Bool { !reference.service.gate.definition.limits.isEmpty }
 
-    /// Why a call may not be made now of which nobody will report the outcome; `nil`: as far as the breaker goes it may. While it is
-    /// half-open such calls pass: a trial that nobody reports would decide nothing. No Redis.
-    /// - Returns: the breaker's state, and in how many milliseconds it may be over; -1: nobody knows.
+    /// Returns why the breaker forbids a call whose outcome will not be reported, or `nil` if it permits it. A
+    /// half-open breaker permits such calls, because a trial without an outcome would decide nothing. Does not use
+    /// Redis.
+    /// - Returns: the breaker's state, and the time in milliseconds after which it may end, -1 if unknown.
     package func refusalByBreaker(
         of reference: ServiceReference, now: Instant
     ) -> (state: BreakerSnapshot.State, retryAfter: Int64)? {
-        // While it is half-open it refuses those who find no trial left, and these take none.
+        // A half-open breaker refuses calls only when its trials are used up, and these calls take none.
         let state = reference.service.gate.breaker.actingState(now: now)
         guard state == .open, case .refuse(let retryAfter) = reference.service.gate.breaker.admission(now: now) else {
             return nil
@@ -446,27 +452,27 @@ package final class CoordinatorCalls {
         }
     }
 
-    /// A service's breaker as this sidecar sees it. No Redis.
+    /// Returns the state of a service's breaker as this sidecar sees it. Does not use Redis.
     package func breaker(service name: String) -> Result<BreakerStatus, InterlockError> {
         service(name).map { executor.status(of: $0.service) }
     }
 
-    /// Why a service's breaker is open; `local`: it is so for this sidecar alone.
+    /// Returns why a service's breaker is open: `local` if it is open for this sidecar only.
     package func causeOfBreaker(ofService name: String) -> String {
         guard let service = services[name] else { return "" }
         let fleet = executor.status(of: service).fleet
         return fleet.state == .closed && fleet.forced == nil ? "local" : fleet.cause
     }
 
-    /// All services' breakers, by name. No Redis.
+    /// Returns the state of all breakers, by service name. Does not use Redis.
     package func allBreakers() -> [BreakerStatus] {
         servicesInOrder.map { executor.status(of: $0) }
     }
 
-    /// Forces a breaker's state for the whole fleet; `nil`: back to automatic, closed.
+    /// Forces a breaker's state for the whole fleet; `nil` returns it to automatic, closed.
     /// - Parameters:
-    ///   - milliseconds: after so long it goes back to automatic; `nil`: it does not by itself.
-    ///   - reason: in words for people, at most `BreakerSnapshot.longestReason` bytes.
+    ///   - milliseconds: the time after which it returns to automatic; `nil` for no end.
+    ///   - reason: a description for people, at most `BreakerSnapshot.longestReason` bytes.
     package func forceBreaker(
         service name: String, to state: BreakerSnapshot.Forced?, forMilliseconds milliseconds: Int64? = nil,
         reason: String = "", by: String, completion: Completion<Result<BreakerStatus, InterlockError>>
@@ -476,11 +482,11 @@ package final class CoordinatorCalls {
         }
     }
 
-    /// Tells a service's breaker what its outage monitor has found; answers with the breaker's state after it.
+    /// Reports a finding of the outage monitor to a service's breaker; answers with the breaker's state after it.
     ///
-    /// `.down` must be said again with every further failed probe: an outage that nobody speaks of is over after
-    /// `ProbeSettings.outageLapse`. `.up` is said again until the answer is no longer `.open`; said too late, when the
-    /// breaker has changed meanwhile, it does nothing. While Redis is away both hold for this sidecar alone.
+    /// `.down` must be repeated with every further failed probe: without a report, an outage ends after
+    /// `ProbeSettings.outageLapse`. `.up` is repeated until the answer is no longer `.open`; if the breaker has changed
+    /// in the meantime, a late report has no effect. While Redis is unreachable both apply to this sidecar only.
     package func reportOutage(
         service name: String, _ finding: OutageFinding,
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>
@@ -495,14 +501,14 @@ package final class CoordinatorCalls {
         services[name]?.gate.definition
     }
 
-    /// The live sidecars, by ID, with what each publishes of itself.
+    /// Answers with the live sidecars, by ID, and the description that each publishes.
     package func listFleet(completion: Completion<Result<[FleetMember], InterlockError>>) {
         fleet.list { completion($0.mapError(InterlockError.init)) }
     }
 
-    // MARK: Giving up, and following
+    // MARK: Cancelling, and following events
 
-    /// Gives up a call: its completion is not called any more, and what it is granted meanwhile is given back.
+    /// Cancels a call. Its completion is no longer called, and a grant that arrives later is released.
     package func cancel(_ call: PendingCall) {
         switch call {
         case .lock(let id):
@@ -517,8 +523,8 @@ package final class CoordinatorCalls {
         }
     }
 
-    /// Calls `follower` with each event as it was published, and as it was read unless its type is not known here, until `unfollow`. It
-    /// must not block.
+    /// Calls `follower` with each event until `unfollow`: as it was published and, if its type is known, decoded. The
+    /// follower must not block.
     package func follow(
         _ follower: @escaping (_ message: EventMessage, _ event: InterlockEvent<EventPayload>?) -> Void
     ) -> UInt64 {

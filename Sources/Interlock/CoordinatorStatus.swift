@@ -1,41 +1,42 @@
 package import InterlockCore
 internal import RedisClient
 
-/// A sidecar at a glance.
+/// A summary of a sidecar's state.
 package struct CoordinatorStatus: Sendable {
-    /// Its ID in the fleet.
+    /// The sidecar's ID in the fleet.
     package var id: String
     package var host: String
     package var version: String
-    /// Which Redis, without credentials.
+    /// The name of its Redis, without credentials.
     package var redis: String
     /// The hosts that can share the Redis.
     package var redisScope: RedisScope
     package var isRedisUp: Bool
-    /// Why Redis is not up, or what it has refused in the last ten seconds (at `maxmemory`, by its ACL); `nil`: neither.
+    /// The reason why Redis is down, or the error with which it rejected a command in the last ten seconds (at
+    /// `maxmemory`, by its ACL); `nil` if neither.
     package var redisFailure: String?
-    /// Of a Redis behind Sentinels; `nil`: it is at one address.
+    /// The primary of a Redis behind Sentinels; `nil` if Redis has a fixed address.
     package var primary: PrimaryStatus?
-    /// Of a cluster; `nil`: Redis is none.
+    /// The state of the cluster; `nil` if Redis is not a cluster.
     package var cluster: ClusterStatus?
-    /// The most replicas that a primary has; `nil`: not known, as of a Redis at one address.
+    /// The largest number of replicas of any primary; `nil` if unknown, as for a Redis with a fixed address.
     package var replicas: Int?
     /// `locks.wait_replicas`.
     package var waitReplicas: Int
     package var redisVersion: String?
-    /// Anything but `noeviction` can lose locks.
+    /// The eviction policy of Redis. Any value but `noeviction` can lose locks.
     package var evictionPolicy: String?
-    /// The live sidecars' IDs when Redis was last heard of.
+    /// The IDs of the live sidecars as of the last reply from Redis.
     package var fleet: [String]
     package var locksHeld: Int
     package var locksWaiting: Int
-    /// `locks.max_wait` in milliseconds: what is asked for beyond it is cut.
+    /// `locks.max_wait` in milliseconds. Longer waits are cut to it.
     package var longestWait: Int64
     package var services: Int
-    /// Those that another live sidecar defines differently.
+    /// The services that another live sidecar defines differently.
     package var servicesDiffering: [String]
     package var permitsUnderWay: Int
-    /// Calls that wait for a place, or through a pause that a limit made.
+    /// The number of calls that wait for a slot of a bulkhead, or through a pause that a limit has caused.
     package var permitsWaiting: Int
     package var redisCommands: Int64
 }

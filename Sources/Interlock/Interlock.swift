@@ -1,20 +1,21 @@
-// What a program configures and is told is declared in InterlockCore, beside the decisions that use it: this makes
-// `import Interlock` all that a program needs.
+// The types that a program configures and receives are declared in InterlockCore, next to the decisions that use them.
+// This export makes `import Interlock` sufficient.
 @_exported public import InterlockCore
 public import Logging
 
 /// Runs `body` with a coordinator that is started before it and stopped after it.
 ///
-/// It waits up to five seconds for Redis before `body` begins; a Redis that is away then is told by the calls themselves.
+/// The function waits up to five seconds for Redis before `body` begins. If Redis is still unreachable then, the calls
+/// report it.
 ///
 /// - Parameters:
-///   - url: see `InterlockConfiguration.init(redis:)`.
+///   - url: the URL of the Redis; see `InterlockConfiguration.init(redis:)`.
 ///   - services: the services whose limits and breakers are shared.
-///   - logger: where the coordinator logs.
-///   - isolation: where `body` runs: with its caller.
-///   - body: what is done with the coordinator.
-/// - Returns: what `body` returns.
-/// - Throws: `InterlockError` when the URL or a service cannot be used; what `body` throws.
+///   - logger: the coordinator's logger.
+///   - isolation: the isolation of `body`, by default that of its caller.
+///   - body: the code that uses the coordinator.
+/// - Returns: the result of `body`.
+/// - Throws: `InterlockError` if the URL or a service cannot be used, or the error of `body`.
 public func withCoordinator<Result>(
     redis url: String, services: [ServiceDefinition] = [], logger: Logger = Logger(label: "interlock"),
     isolation: isolated (any Actor)? = #isolation,
@@ -25,10 +26,11 @@ public func withCoordinator<Result>(
 
 /// Runs `body` with a coordinator that is started before it and stopped after it.
 ///
-/// It waits up to five seconds for Redis before `body` begins; a Redis that is away then is told by the calls themselves.
+/// The function waits up to five seconds for Redis before `body` begins. If Redis is still unreachable then, the calls
+/// report it.
 ///
-/// - Returns: what `body` returns.
-/// - Throws: what `body` throws; `CancellationError` when the task was cancelled before `body` began.
+/// - Returns: the result of `body`.
+/// - Throws: the error of `body`, or `CancellationError` if the task was cancelled before `body` began.
 public func withCoordinator<Result>(
     _ configuration: InterlockConfiguration, logger: Logger = Logger(label: "interlock"),
     isolation: isolated (any Actor)? = #isolation,

@@ -2,7 +2,8 @@ internal import InterlockCore
 
 /// Rate limits of the configured services: `coordinator.limits`.
 ///
-/// `coordinator.services.call` takes from a service's limits by itself; this is for calls that are made in another way.
+/// `coordinator.services.call` takes from a service's limits automatically; this is for calls that are made in another
+/// way.
 public struct Limits: Sendable {
     private let coordinator: Coordinator
 
@@ -14,11 +15,11 @@ public struct Limits: Sendable {
     ///
     /// - Parameters:
     ///   - service: the service's name.
-    ///   - cost: how much to take, 1 or more.
-    ///   - subject: whom the call counts for in the limits that count per subject.
-    ///   - wait: how long to wait for a turn; zero: not at all. At most the configuration's `maximumWait`.
-    /// - Throws: `InterlockError`; with the code `invalid` also for a cost above what a limit can ever grant at once. Cancelling
-    ///   the task gives the wait up.
+    ///   - cost: the amount to take, 1 or more.
+    ///   - subject: the tenant that the call counts for in limits per subject.
+    ///   - wait: the longest wait; zero for none. At most the configuration's `maximumWait`.
+    /// - Throws: `InterlockError`, with the code `invalid` also for a cost above what a limit can ever grant at once.
+    ///   Cancelling the task cancels the wait.
     public func take(
         from service: String, cost: Int = 1, subject: String? = nil, wait: Duration = .zero
     ) async throws -> LimitDecision {
@@ -28,14 +29,14 @@ public struct Limits: Sendable {
         return LimitDecision(answer)
     }
 
-    /// What a call of cost 1 would be told now, without taking anything.
+    /// Returns how a call of cost 1 would be decided now, without taking anything.
     /// - Throws: `InterlockError`.
     public func peek(at service: String, subject: String? = nil) async throws -> LimitDecision {
         try LimitRequest.check(cost: 1, subject: subject)
         return LimitDecision(try await coordinator.peek(service: service, subject: subject))
     }
 
-    /// Where each limit of a service stands that applies to a call, in the order of the definition; takes nothing.
+    /// Returns the state of each limit that applies to a call, in the order of the definition, without taking anything.
     /// - Throws: `InterlockError`.
     public func list(of service: String, subject: String? = nil) async throws -> [LimitStanding] {
         try LimitRequest.check(cost: 1, subject: subject)
@@ -45,7 +46,8 @@ public struct Limits: Sendable {
 }
 
 extension LimitRequest {
-    /// - Throws: `InterlockError` for a cost or a subject that cannot be.
+    /// Checks the cost and the subject of a call.
+    /// - Throws: `InterlockError` if either is invalid.
     static func check(cost: Int64, subject: String?) throws(InterlockError) {
         guard costs.contains(cost) else {
             throw InterlockError(.invalid, "the cost of a call is \(costs.lowerBound) to \(costs.upperBound), not \(cost)")

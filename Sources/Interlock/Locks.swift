@@ -1,6 +1,7 @@
 public import InterlockCore
 
-/// Leased locks: `coordinator.locks`. See `LockService` for the calls; `SidecarClient.locks` has the same ones.
+/// Leased locks: `coordinator.locks`. The calls are documented at `LockService`; `SidecarClient.locks` has the same
+/// ones.
 public struct Locks: LockService {
     private let coordinator: Coordinator
 
@@ -25,8 +26,8 @@ public struct Locks: LockService {
             JointLockRequest(names: checked, template: try Self.request(first, options)))
     }
 
-    /// Acquires a lock whose lease is extended at a third of its length, until it is released, lost or dropped. See
-    /// `LockService`.
+    /// Acquires a lock whose lease is extended, after a third of its length each time, until it is released, lost or
+    /// dropped. See `LockService`.
     public func acquireLinked(_ name: String, options: LockOptions) async throws -> LinkedLease? {
         guard let lease = try await acquire(name, options: options) else { return nil }
         do {
@@ -35,7 +36,7 @@ public struct Locks: LockService {
             return LinkedLease(
                 lease, losses: followed.losses, onRelease: { try await release(lease) }, onDrop: followed.end)
         } catch {
-            // An owner may hold this very lease already. What cannot be released lapses.
+            // An owner may hold this very lease already. A lease that cannot be released expires.
             if !lease.isOwners { _ = try? await release(lease) }
             throw error
         }
@@ -49,7 +50,7 @@ public struct Locks: LockService {
         ).map { .milliseconds($0) }
     }
 
-    /// Releases a lease, even when the task is cancelled. See `LockService`.
+    /// Releases a lease, even if the task is cancelled. See `LockService`.
     @discardableResult
     public func release(_ lease: Lease) async throws -> Bool {
         try await coordinator.releaseLock(
@@ -58,10 +59,10 @@ public struct Locks: LockService {
 
     /// Reports the loss of a lease, until the lease ends, until `unfollow`, or until the returned value is dropped.
     /// - Parameters:
-    ///   - lease: as it was granted.
-    ///   - extends: whether to extend the lease at a third of its length meanwhile.
-    /// - Throws: `InterlockError` when too many leases are followed, the coordinator was stopped, or locks are kept on
-    ///   a quorum.
+    ///   - lease: the lease as it was granted.
+    ///   - extends: whether to extend the lease meanwhile, after a third of its length each time.
+    /// - Throws: `InterlockError` if too many leases are followed, if the coordinator was stopped, or if locks are kept
+    ///   on a quorum.
     public func follow(_ lease: Lease, extends: Bool) async throws -> FollowedLease {
         guard lease.deadline > Lease.unknownDeadline else {
             throw InterlockError(
@@ -70,12 +71,12 @@ public struct Locks: LockService {
         return try await coordinator.followLease(lease, isLinked: extends)
     }
 
-    /// Stops reporting the loss of a lease and ends its stream; an extended lease then lapses in its own time.
+    /// Stops reporting the loss of a lease and ends its stream. A lease that was extended then expires.
     public func unfollow(_ lease: FollowedLease) async {
         await coordinator.unfollowLease(lease)
     }
 
-    // MARK: For operators
+    // MARK: Operators
 
     /// Describes a lock. See `LockService`.
     public func information(about name: String) async throws -> LockInformation? {
@@ -90,8 +91,8 @@ public struct Locks: LockService {
     /// Breaks the current holder's lease, and attributes the break to `by` in the fleet's event.
     /// - Parameters:
     ///   - name: the lock's name.
-    ///   - by: who breaks it.
-    ///   - fence: breaks only the grant with this fence; `nil`: any grant.
+    ///   - by: the person or program that breaks it.
+    ///   - fence: the fence of the only grant to break; `nil` for any grant.
     /// - Returns: `false` if the lock was free, or not held under that fence.
     /// - Throws: `InterlockError`.
     public func breakLock(_ name: String, by: String, fence: Int64? = nil) async throws -> Bool {
@@ -112,7 +113,7 @@ public struct Locks: LockService {
         }
     }
 
-    /// An owner's token and a label follow the rule of names, as in every API.
+    /// Checks an owner's token or a label, which follow the same rule as names in every API.
     private static func checked(_ text: String?, _ parameter: String) throws(InterlockError) -> String? {
         guard let text else { return nil }
         do throws(ResourceName.Violation) {

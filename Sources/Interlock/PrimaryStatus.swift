@@ -1,20 +1,21 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// Which server Sentinels name.
+/// The primary that the Sentinels name.
 package struct PrimaryStatus: Hashable, Sendable {
-    /// What they call it.
+    /// The name of the primary in Sentinel's configuration.
     package var name: String
-    /// `host:port`; `nil`: too few of them have answered.
+    /// `host:port`; `nil` if too few Sentinels have answered.
     package var address: String?
-    /// Of the failover that made it the primary; higher each time.
+    /// The epoch of the failover that made it the primary; increases with each failover.
     package var epoch: Int64?
     package var sentinels: Int
-    /// How many Sentinels are heard.
+    /// The number of Sentinels that answer.
     package var sentinelsAnswering: Int
-    /// How often it was another one since this sidecar started.
+    /// The number of times the primary has changed since this sidecar started.
     package var switches: Int
-    /// How long the last switch took, from the news to the moment at which every connection was there; `nil`: there was none.
+    /// The duration of the last switch, from the announcement until every connection was established; `nil` if there
+    /// was none.
     package var lastSwitch: Duration?
 
     init(_ directory: PrimaryDirectory) {

@@ -3,31 +3,31 @@ internal import Tracing
 
 /// Guarded calls for Swift programs: `coordinator.services`. A client of a sidecar has the same method.
 ///
-/// A call is made with a permit of its service: its breaker, its limits and its places in this program have agreed. What became
-/// of it is reported, so that the breaker sees failures and slow calls.
+/// Each call needs a permit from the service's breaker, its limits and its bulkhead in this program. The outcome is
+/// reported, so that the breaker sees failures and slow calls.
 public struct Services: Sendable {
     let coordinator: Coordinator
 
     /// Makes a call to a service.
     ///
-    /// `operation` runs once, where the caller runs, when the service may be called, and not at all otherwise. The time spent in
-    /// it is the call's latency. Cancelling the task gives up the wait; `operation` itself sees the cancellation as any
-    /// other code does. When it ends by that, the call counts for nothing.
+    /// If the service may be called, `operation` runs once, with the isolation of the caller; otherwise it does not
+    /// run. The time it takes is the call's latency. Cancelling the task ends the wait; `operation` itself sees the
+    /// cancellation as any other code does. A call that ends because of it is not counted.
     ///
     /// - Parameters:
     ///   - service: the name of a configured service.
-    ///   - cost: how much the call takes from the service's limits, 1 or more.
-    ///   - subject: whom it counts for in the limits that count per subject.
-    ///   - patience: how long to wait at most: at a limit, for a place, and through a pause that a limit made. By default that
-    ///     of the service's `onLimit` when its action is `wait` or `trip`, else none. At most the configuration's
-    ///     `maximumWait`.
-    ///   - judge: says what became of the call. By default a value is a success and an error a failure, except that a call
-    ///     that was cancelled says nothing. Where the judge gives no latency, the measured one is reported.
-    ///   - isolation: where `operation` runs: with its caller.
-    ///   - operation: the call. When the program has a tracer, it runs in the span `interlock.upstream`.
-    /// - Returns: what `operation` returns.
-    /// - Throws: `ServiceCallError` when the call was not made, `CancellationError` when the task was cancelled first;
-    ///   else what `operation` throws.
+    ///   - cost: the amount to take from the service's limits, 1 or more.
+    ///   - subject: the tenant that the call counts for in limits per subject.
+    ///   - patience: the longest wait, for a limit, for a slot of the bulkhead, and through a pause that a limit has
+    ///     caused. By default that of the service's `onLimit` if its action is `wait` or `trip`, otherwise none. At
+    ///     most the configuration's `maximumWait`.
+    ///   - judge: derives the outcome from the call's result. By default a value is a success and an error a failure,
+    ///     except that a cancelled call has no outcome. If the judge gives no latency, the measured one is reported.
+    ///   - isolation: the isolation of `operation`, by default that of the caller.
+    ///   - operation: the call. If the program has a tracer, it runs in the span `interlock.upstream`.
+    /// - Returns: the result of `operation`.
+    /// - Throws: `ServiceCallError` if the call was not made, `CancellationError` if the task was cancelled first,
+    ///   otherwise the error of `operation`.
     public func call<Value>(
         _ service: String, cost: Int = 1, subject: String? = nil, patience: Duration? = nil,
         judgedBy judge: (Result<Value, any Error>) -> OutcomeReport = OutcomeReport.init(of:),
@@ -77,7 +77,7 @@ extension Coordinator {
 }
 
 extension Coordinator {
-    /// A permit for a call that waits as its service says, unless its caller says how long.
+    /// Acquires a permit. The call waits for `patience`, or by default as its service is configured.
     func acquirePermit(
         service: String, cost: Int64, subject: String?, patience: Duration?
     ) async throws -> PermitAnswer {
@@ -88,8 +88,8 @@ extension Coordinator {
             service: service, cost: cost, subject: subject, waitMilliseconds: max(0, patience.wholeMilliseconds))
     }
 
-    /// Reports what became of a permitted call, also for a caller who was cancelled. It takes no longer than Redis may; a
-    /// report that fails is not worth an error: the call was made.
+    /// Reports the outcome of a permitted call, even if its task was cancelled. It takes no longer than
+    /// `redis.timeout`. A failed report is ignored, because the call itself was made.
     func settlePermit(service: String, permit: PermitID, _ report: OutcomeReport) async {
         await withCheckedContinuation { continuation in
             calls.reportPermit(

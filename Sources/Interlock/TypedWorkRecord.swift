@@ -1,11 +1,11 @@
 internal import InterlockCore
 internal import NIOConcurrencyHelpers
 
-/// A piece of work: its operation, its state and who observes it, and at last its value.
+/// A piece of work: its operation, its state, its observers and finally its value.
 final class TypedWorkRecord<Value: Sendable>: WorkRecord {
     private struct Progress {
         var state: WorkState
-        /// What the operation had, which is told when the work ends.
+        /// The result of the operation, which becomes `result` when the work ends.
         var outcome: Result<Value, any Error>?
         var result: Result<Value, any Error>?
         var observers: [UInt64: AsyncStream<WorkState>.Continuation] = [:]
@@ -33,7 +33,7 @@ final class TypedWorkRecord<Value: Sendable>: WorkRecord {
         if case .failure(let error) = result { error } else { nil }
     }
 
-    /// Each state from the present one on; one that is slow sees the latest. Ends after the last state.
+    /// The states from the current one on. A slow consumer gets only the latest. The stream ends after the final state.
     var states: AsyncStream<WorkState> {
         let (stream, continuation) = AsyncStream.makeStream(of: WorkState.self, bufferingPolicy: .bufferingNewest(1))
         let observer: UInt64? = progress.withLockedValue { progress in
@@ -73,7 +73,7 @@ final class TypedWorkRecord<Value: Sendable>: WorkRecord {
                 return end(.finished(.failure), .failure(error))
             }
             end(WorkError(cause, name: name))
-        // It was handed out, and told to end before its operation could begin.
+        // The work was started, but made to end before its operation could begin.
         case nil: end(WorkError(cause ?? .cancelled, name: name))
         }
     }
@@ -90,7 +90,7 @@ final class TypedWorkRecord<Value: Sendable>: WorkRecord {
             defer { progress.observers = [:] }
             return progress.observers
         }
-        // Outside the lock: an observer's end takes it.
+        // Outside the lock, because the termination handler of an observer takes it.
         for observer in observers.values {
             observer.yield(state)
             observer.finish()

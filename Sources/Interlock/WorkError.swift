@@ -1,33 +1,33 @@
-/// Why work was not taken on, or did not get to its end.
+/// The reason why work was not accepted or did not finish.
 public struct WorkError: Error, CustomStringConvertible {
-    /// What a program switches on. Later versions may know more codes: a `switch` needs a `default`.
+    /// The code that programs switch on. Later versions may add codes, so a `switch` needs a `default`.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private let name: String
 
         /// The code's name.
         public var description: String { name }
 
-        /// It was cancelled by its item or with its queue.
+        /// The work was cancelled through its item or with its queue.
         public static let cancelled = Code(name: "cancelled")
-        /// Its queue was shut down.
+        /// The queue was shut down.
         public static let shutDown = Code(name: "shutDown")
-        /// Work that it comes after failed or was cancelled, so it did not begin; `dependency` names that work.
+        /// Work on which it depends failed or was cancelled, so it did not begin; `dependency` names that work.
         public static let dependency = Code(name: "dependency")
-        /// The queue holds as much work as it may.
+        /// The queue has reached its maximum amount of pending work.
         public static let full = Code(name: "full")
-        /// The queue takes no more work: it is shut down, or its scope has ended.
+        /// The queue accepts no more work, because it is shut down or its scope has ended.
         public static let closed = Code(name: "closed")
-        /// The call itself is wrong: a dependency of another queue, a queue that runs twice.
+        /// The call itself is wrong, for example because a dependency belongs to another queue or the queue runs twice.
         public static let invalid = Code(name: "invalid")
     }
 
-    /// What went wrong.
+    /// The kind of error.
     public var code: Code
-    /// The name of the work that this comes after and that did not succeed; `nil` with every code but `dependency`.
+    /// The name of the dependency that did not succeed; `nil` for every code but `dependency`.
     public var dependency: String?
-    /// For people: what was asked, what was wrong, what to do.
+    /// A description for people: the request, the problem and the remedy.
     public var message: String
-    /// The error of the work that it comes after.
+    /// The error of the dependency that did not succeed.
     public var underlying: (any Error)?
 
     package init(_ code: Code, _ message: String, dependency: String? = nil, underlying: (any Error)? = nil) {
@@ -42,7 +42,7 @@ public struct WorkError: Error, CustomStringConvertible {
 }
 
 extension WorkError {
-    /// Why work ends that was told to.
+    /// The reason for which work is made to end.
     enum Cause {
         case cancelled
         case shutDown

@@ -1,22 +1,22 @@
-/// One piece of ordered work: see `WorkQueue.add`. It may be dropped; the work goes on.
+/// One piece of ordered work; see `WorkQueue.add`. Dropping the item does not cancel the work.
 public struct WorkItem<Value: Sendable>: WorkDependency {
     let record: TypedWorkRecord<Value>
-    /// What the queue knows it by.
+    /// The reference that identifies the work within its queue.
     public let reference: WorkReference
 
-    /// What it was called when it was added.
+    /// The name that was given when the work was added.
     public var name: String { record.name }
 
-    /// What it is doing now.
+    /// The current state.
     public var state: WorkState { record.state }
 
-    /// Each state from the present one on. It ends after the last one; whoever is slow sees the latest and not each one
-    /// before it. It may be had as often as one likes.
+    /// The states from the current one on. The stream ends after the final state; a slow consumer gets the latest state
+    /// and misses those before it. Any number of streams can be created.
     public var states: AsyncStream<WorkState> { record.states }
 
-    /// What the operation returns, when it has ended.
-    /// - Throws: what the operation throws; `ServiceCallError` when its service refused the call; `WorkError` when it was
-    ///   cancelled; `CancellationError` when the task that waits here is cancelled, which the work does not notice.
+    /// The result of the operation, once it has ended.
+    /// - Throws: the error of the operation, `ServiceCallError` if its service refused the call, `WorkError` if the
+    ///   work was cancelled, or `CancellationError` if the waiting task is cancelled, which does not affect the work.
     public var value: Value {
         get async throws {
             for await state in states where state.isEnd { break }
@@ -25,23 +25,23 @@ public struct WorkItem<Value: Sendable>: WorkDependency {
         }
     }
 
-    /// Cancels the work, and all that comes after it. What has not begun never will; an operation that runs has its task
-    /// cancelled, and stays `executing` until it ends. Does nothing to work that has ended.
+    /// Cancels the work and all work that depends on it. Work that has not begun never starts. A running operation has
+    /// its task cancelled and stays `executing` until it ends. Has no effect on work that has ended.
     public func cancel() {
         reference.queue.cancel(reference)
     }
 }
 
-/// Work that other work can come after: a `WorkItem` of any value.
+/// Work on which other work can depend: a `WorkItem` of any value.
 public protocol WorkDependency: Sendable {
-    /// What its queue knows it by.
+    /// The reference that identifies the work within its queue.
     var reference: WorkReference { get }
 }
 
-/// Which work it is, for its queue.
+/// A reference to a piece of work within its queue.
 public struct WorkReference: Sendable {
     let queue: WorkQueue
-    /// `nil`: it had ended when it was added.
+    /// The ID in the queue; `nil` if the work had already ended when it was added.
     let id: UInt64?
     let record: any WorkRecord
 }

@@ -2,36 +2,39 @@ internal import InterlockCore
 internal import NIOConcurrencyHelpers
 public import ServiceLifecycle
 
-/// Guarded calls in an order: each begins when those that it comes after have succeeded, so many at a time.
+/// Guarded calls with an order: each begins when the work on which it depends has succeeded, up to a maximum number at
+/// once.
 ///
-/// Work may be added at any time and begins while the queue runs: in a `ServiceGroup`, or in the scope of
-/// `Services.withWork`. A piece of work that fails or is cancelled cancels all that comes after it. There can be no
-/// cycle: only work that was added before can be named.
+/// Work may be added at any time and begins while the queue runs, in a `ServiceGroup` or in the scope of
+/// `Services.withWork`. A piece of work that fails or is cancelled cancels all work that depends on it. There can be no
+/// cycle, because dependencies must have been added before.
 public final class WorkQueue: Service {
     private struct Entry {
         var record: any WorkRecord
         var task: Task<Void, Never>?
-        /// It was told to end.
+        /// The reason for which it was made to end.
         var cause: WorkError.Cause?
     }
 
     private struct Contents {
         var order: WorkOrder
         var entries: [UInt64: Entry] = [:]
-        /// No more work is taken on.
+        /// Whether the queue accepts no more work.
         var isClosed = false
     }
 
     private let services: Services
     private let contents: NIOLockedValueBox<Contents>
-    /// What may begin, handed to whoever runs the queue. Never more than may be executing.
+    /// The IDs of work that may begin, consumed by the running queue. There are never more than may execute at once.
     private let starts: AsyncStream<UInt64>
     private let start: AsyncStream<UInt64>.Continuation
 
+    /// Creates an empty queue.
     /// - Parameters:
     ///   - services: makes the calls of work that names a service.
-    ///   - maximumExecuting: how many operations may run at a time, those that wait for a permit included; 1 or more.
-    ///   - maximumPending: how much work may be there that has not ended; more is refused. 1 or more.
+    ///   - maximumExecuting: the maximum number of operations that run at once, including those that wait for a permit;
+    ///     1 or more.
+    ///   - maximumPending: the maximum amount of work that has not ended; more is refused. 1 or more.
     public init(_ services: Services, maximumExecuting: Int = 8, maximumPending: Int = 1000) {
         self.services = services
         contents = NIOLockedValueBox(
@@ -44,18 +47,18 @@ public final class WorkQueue: Service {
     /// Adds work.
     ///
     /// - Parameters:
-    ///   - name: for people, in errors.
-    ///   - service: the operation is a call to this service, made as by `Services.call`; `nil`: it is not guarded.
-    ///   - cost: for how many calls it counts, where it is one.
-    ///   - subject: whom the call counts for in the limits that count per subject.
-    ///   - patience: how long the call may wait for a permit; `nil`: as the service's `onLimit` says.
-    ///   - judge: what the call's end says of its service.
-    ///   - dependencies: items of this queue that must have succeeded before it begins. Their values can be had at
-    ///     once then.
+    ///   - name: the name of the work, for people, in errors.
+    ///   - service: the service that the operation calls, as by `Services.call`; `nil` if the call is not guarded.
+    ///   - cost: the number of calls that this one counts for.
+    ///   - subject: the tenant that the call counts for in limits per subject.
+    ///   - patience: the longest wait for a permit; `nil` for the service's `onLimit`.
+    ///   - judge: derives the outcome for the service from the call's result.
+    ///   - dependencies: the items of this queue that must succeed before the work begins. Their values are then
+    ///     available immediately.
     ///   - operation: the work. It should end when its task is cancelled.
-    /// - Returns: by which it can be watched, waited for and cancelled. If a dependency has already failed or been
-    ///   cancelled, it is cancelled.
-    /// - Throws: `WorkError` when the queue is full or takes no more, or a dependency is not its own.
+    /// - Returns: the item with which to watch, await and cancel the work. If a dependency has already failed or been
+    ///   cancelled, the work is cancelled.
+    /// - Throws: `WorkError` if the queue is full or closed, or if a dependency belongs to another queue.
     public func add<Value: Sendable>(
         _ name: String, service: String? = nil, cost: Int = 1, subject: String? = nil, patience: Duration? = nil,
         judgedBy judge: @escaping @Sendable (Result<Value, any Error>) -> OutcomeReport = { OutcomeReport(of: $0) },
@@ -82,7 +85,7 @@ public final class WorkQueue: Service {
             reference: WorkReference(queue: self, id: try enter(record, after: references), record: record))
     }
 
-    /// `nil`: it was cancelled at once, because a dependency has not succeeded.
+    /// Adds the work. Returns `nil` if it was cancelled at once because a dependency has not succeeded.
     private func enter(_ record: any WorkRecord, after dependencies: [WorkReference]) throws(WorkError) -> UInt64? {
         let entered: Result<UInt64?, WorkError> = contents.withLockedValue { contents in
             guard !contents.isClosed else {
@@ -112,7 +115,7 @@ public final class WorkQueue: Service {
 
     // MARK: Cancelling
 
-    /// Cancels all work that has not ended. More can be added.
+    /// Cancels all work that has not ended. More work can be added.
     public func cancelAll() {
         endAll(.cancelled)
     }
@@ -127,7 +130,7 @@ public final class WorkQueue: Service {
             }
             return Self.tell(id, .cancelled, in: &contents)
         }
-        // Outside the lock: whoever hears of the cancellation may well call back.
+        // Outside the lock, because a cancellation handler may call back.
         task?.cancel()
     }
 
@@ -154,7 +157,7 @@ public final class WorkQueue: Service {
         for task in tasks { task.cancel() }
     }
 
-    /// Started work ends when its task does. The first cause is the one that is told.
+    /// Marks started work to end, and returns the task to cancel. The first cause is the one reported.
     private static func tell(_ id: UInt64, _ cause: WorkError.Cause, in contents: inout Contents) -> Task<Void, Never>? {
         if contents.entries[id]?.cause == nil { contents.entries[id]?.cause = cause }
         return contents.entries[id]?.task
@@ -162,15 +165,15 @@ public final class WorkQueue: Service {
 
     // MARK: Running
 
-    /// Runs the work until graceful shutdown or cancellation. Then nothing more is taken on, what has not begun never
-    /// will, and the tasks of running operations are cancelled; it returns when they have ended.
-    /// - Throws: `WorkError` when it runs already.
+    /// Runs the work until graceful shutdown or cancellation. The queue then accepts no more work, drops work that has
+    /// not begun and cancels the tasks of running operations; this method returns when they have ended.
+    /// - Throws: `WorkError` if the queue runs already or has run.
     public func run() async throws {
         guard beginRunning() else { throw WorkError(.invalid, "the queue runs already, or has run: it cannot run twice") }
         await serve()
     }
 
-    /// Once only.
+    /// Marks the queue as running. Returns `false` if it was already.
     func beginRunning() -> Bool {
         contents.withLockedValue { contents in
             guard !contents.order.isRunning else { return false }
@@ -180,7 +183,7 @@ public final class WorkQueue: Service {
         }
     }
 
-    /// Runs what begins, until the queue is shut down, or closed and empty.
+    /// Runs work until the queue is shut down, or closed and empty.
     func serve() async {
         await withTaskCancellationOrGracefulShutdownHandler {
             await withDiscardingTaskGroup { group in
@@ -195,7 +198,7 @@ public final class WorkQueue: Service {
         }
     }
 
-    /// What has been added is still done, and nothing more is taken on; `serve` returns then.
+    /// Stops accepting work. `serve` returns when the work already added has ended.
     func close() {
         contents.withLockedValue { contents in
             contents.isClosed = true
@@ -218,7 +221,7 @@ public final class WorkQueue: Service {
             await withTaskCancellationHandler {
                 await task.value
             } onCancel: {
-                // The queue's own task was cancelled: that is told as what it is.
+                // The queue's own task was cancelled, which the work reports as a shutdown.
                 self.endAll(.shutDown)
             }
         }
@@ -243,14 +246,14 @@ public final class WorkQueue: Service {
     }
 
     /// - Parameters:
-    ///   - cause: of the one that was cancelled for no other's sake.
-    ///   - ended: the work that has just ended, if any has.
+    ///   - cause: the reason for the cancellation that was requested directly.
+    ///   - ended: the work that has just ended, if any.
     private func apply(
         _ effects: WorkOrder.Effects, cause: WorkError.Cause, after ended: (any WorkRecord)? = nil, id: UInt64? = nil,
         to contents: inout Contents
     ) {
         for id in effects.ready { contents.entries[id]?.record.move(to: .ready) }
-        // Those that are cancelled for the sake of others come behind them.
+        // Work that is cancelled because of a dependency comes after that dependency.
         var gone: [UInt64: any WorkRecord] = [:]
         if let id { gone[id] = ended }
         for cancellation in effects.cancelled {
@@ -266,17 +269,17 @@ public final class WorkQueue: Service {
 }
 
 extension Services {
-    /// Runs work in an order for as long as `body` takes: log in, then fetch.
+    /// Runs ordered work for as long as `body` takes, for example a login and then a fetch.
     ///
-    /// When `body` returns, what it has added and nobody has cancelled is done first, as in a task group. When it throws or its
-    /// task is cancelled, the work is cancelled.
+    /// When `body` returns, the work it has added and not cancelled is completed first, as in a task group. When it
+    /// throws or its task is cancelled, the work is cancelled.
     ///
     /// - Parameters:
-    ///   - maximumExecuting: how many operations may run at a time; 1 or more.
-    ///   - maximumPending: how much work may be there that has not ended; more is refused. 1 or more.
+    ///   - maximumExecuting: the maximum number of operations that run at once; 1 or more.
+    ///   - maximumPending: the maximum amount of work that has not ended; more is refused. 1 or more.
     ///   - body: adds work and takes its values.
-    /// - Returns: what `body` returns.
-    /// - Throws: what `body` throws.
+    /// - Returns: the result of `body`.
+    /// - Throws: the error of `body`.
     public func withWork<Result>(
         maximumExecuting: Int = 8, maximumPending: Int = 1000, _ body: (WorkQueue) async throws -> Result
     ) async rethrows -> Result {

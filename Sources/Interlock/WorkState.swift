@@ -1,26 +1,26 @@
-/// What a piece of ordered work is doing.
+/// The state of a piece of ordered work.
 public enum WorkState: Hashable, Sendable {
-    /// How an operation ended.
+    /// The outcome of an operation.
     public enum Ending: Hashable, Sendable {
-        /// It returned a value.
+        /// The operation returned a value.
         case success
-        /// It threw an error, or its service refused the call.
+        /// The operation threw an error, or its service refused the call.
         case failure
     }
 
-    /// Work that it comes after has not ended.
+    /// Waiting for work on which it depends.
     case waiting
-    /// It waits for a place in its queue, then for a permit of its service.
+    /// Waiting for a slot in its queue, then for a permit of its service.
     case ready
-    /// Its operation runs.
+    /// The operation is running.
     case executing
-    /// Its operation has ended.
+    /// The operation has ended.
     case finished(Ending)
-    /// It was cancelled, its queue shut down, or work that it comes after did not succeed. An operation that was running has
-    /// ended.
+    /// Cancelled, because it was cancelled itself, its queue was shut down or work on which it depends did not succeed.
+    /// An operation that was running has ended.
     case cancelled
 
-    /// Whether it stays in this state.
+    /// Whether the state is final.
     public var isEnd: Bool {
         switch self {
         case .waiting, .ready, .executing: false

@@ -1,22 +1,22 @@
 package import InterlockCore
 internal import RedisClient
 
-/// An operation on a breaker, with its own arguments. Each has a script.
+/// An operation on a breaker, with its arguments. Each operation has a script.
 package enum BreakerOperation: Sendable {
-    /// Reads; restores what Redis has lost from `known`.
+    /// Reads the state; restores it from `known` if Redis has lost it.
     case sync(known: BreakerSnapshot?, configuration: String, declares: Bool)
     case report(OutcomeSums, expect: Int64, retryAfter: Int64?)
-    /// This sidecar finds the service bad; `pause` is what the upstream asked for.
+    /// Votes to open the breaker; `pause` is the wait that the upstream asked for.
     case vote(BreakerCause, expect: Int64, pause: Int64?)
     case trip(BreakerCause, expect: Int64, openFor: ClosedRange<Duration>, pause: Int64?)
     case halfOpen(expect: Int64)
     case trial(id: String, lifetime: Int64, known: Int64)
     case trialOutcome(id: String, Outcome, expect: Int64, retryAfter: Int64?, pause: Int64?)
     case close(BreakerCause, expect: Int64)
-    /// Stands for `lapse` milliseconds unless it is said again; with `quorum` so many sidecars must say it. Nothing is changed in a
-    /// state older than the generation `known`. One that only seconds says nothing by itself.
+    /// Reports an outage, for `lapse` milliseconds unless it is repeated; with `quorum`, that many sidecars must report
+    /// it. A seconding report has no effect alone. Nothing is changed in a state older than the generation `known`.
     case down(reason: String, lapse: Int64, quorum: Int?, isSeconding: Bool, known: Int64)
     case up(expect: Int64, isFollowedByTrial: Bool, quorum: Int?)
-    /// Forces the state, or ends that. The new generation is always later than `known`.
+    /// Forces the state, or ends a forced state. The new generation is always later than `known`.
     case force(BreakerSnapshot.Forced?, forMilliseconds: Int64?, reason: String, known: Int64)
 }

@@ -3,7 +3,7 @@ internal import RedisClient
 
 /// See `breaker.lua`, and the script of each operation.
 struct BreakerScript: ScriptCommand {
-    /// How many changes the history keeps, roughly.
+    /// The approximate number of changes that the history keeps.
     static let historyLength = 1000
 
     private static let sync = RedisScript(library: "breaker-sync")
@@ -27,7 +27,7 @@ struct BreakerScript: ScriptCommand {
     var by: String
     var origin: String
     var database: Int
-    /// 0…1.
+    /// A random number from 0 to 1.
     var random: Double
 
     var script: RedisScript {
@@ -140,9 +140,9 @@ struct BreakerScript: ScriptCommand {
 
 /// The reply of a breaker's script.
 package struct BreakerReply: Hashable, Sendable {
-    /// The call did what it asked for.
+    /// Whether the call had its effect.
     package var isDone: Bool
-    /// In milliseconds of the Unix epoch.
+    /// The time at Redis, in milliseconds of the Unix epoch.
     package var redisTime: Int64
     package var snapshot: BreakerSnapshot
 
@@ -156,14 +156,14 @@ package struct BreakerReply: Hashable, Sendable {
 extension BreakerSnapshot {
     /// Reads the fields of the hash. A missing field is empty or 0.
     package init(hash: [String: String]) {
-        // The hash names times without their unit.
+        // The hash names times without a unit.
         self.init(
             state: hash["state"].flatMap(State.init) ?? .closed, text: { hash[$0] },
             number: { hash[$0.hasSuffix("_ms") ? String($0.dropLast(3)) : $0].flatMap(Int64.init) },
             share: { hash[$0].flatMap(Double.init) })
     }
 
-    /// The fields as they stand in the hash, to restore it.
+    /// The fields of the hash, to restore it.
     package var hash: [(String, String)] {
         [
             ("state", state.rawValue), ("cause", cause), ("since", "\(sinceMilliseconds)"), ("until", "\(untilMilliseconds)"),
@@ -175,7 +175,7 @@ extension BreakerSnapshot {
     }
 }
 
-/// The JSON object that a breaker's script is called with.
+/// The JSON object that is passed to a breaker's script.
 struct BreakerCall {
     private var members = ""
 
@@ -185,7 +185,7 @@ struct BreakerCall {
         add(name, raw: JSONText.quoted(text))
     }
 
-    /// Numbers and flags are spelled as JSON has them; `nil` is left out.
+    /// Adds a number or a flag in its JSON form; `nil` is left out.
     mutating func add(_ name: String, _ value: (some LosslessStringConvertible)?) {
         if let value { add(name, raw: "\(value)") }
     }
@@ -196,7 +196,7 @@ struct BreakerCall {
         add(name, raw: nested.json)
     }
 
-    /// As a string: a JSON number of Lua's keeps 14 digits.
+    /// Adds the generation as a string, because Lua prints only 14 digits of a number.
     mutating func add(expect generation: Int64) { add("expect", text: "\(generation)") }
 
     /// Adds the numbers as strings, which the script compares with those in the hash.
@@ -212,7 +212,7 @@ struct BreakerCall {
         add("open_max", range.upperBound.wholeMilliseconds)
     }
 
-    /// For how long the upstream asked to be left alone, in milliseconds.
+    /// The time for which the upstream asked for no calls, in milliseconds.
     mutating func add(pause milliseconds: Int64?, atMost longest: Int64) {
         guard let milliseconds else { return }
         add("pause", milliseconds)
@@ -226,7 +226,7 @@ struct BreakerCall {
         add("trailing", sums.trailingFailures)
     }
 
-    /// The window, and when it trips.
+    /// Adds the window and the rules by which the breaker trips.
     mutating func add(rulesOf settings: BreakerSettings) {
         switch settings.window {
         case .time(let length): add("window", length.wholeMilliseconds)

@@ -3,11 +3,10 @@
 --
 -- KEYS and ARGV: see `breaker.lua`
 
--- Enters the state `to` under a new generation. `ends` is when it ends in ms, 0 if it has no end; `extra` are more
--- fields.
+-- Enters the state `to` under a new generation. `ends` is its end in ms, 0 if it has none; `extra` holds more fields.
 local function change(to, cause, ends, extra)
-  -- The generation is the time, or random steps later if the clock was ahead: so Redis, before and after it lost its
-  -- data, never issues the same one twice.
+  -- The generation is the time, or random steps later if the clock was ahead, so that Redis never issues the same one
+  -- twice, even if it has lost its data in between.
   generation = math.max(generation + 1 + math.floor(call.random * 1000), time[1] * 1000000 + time[2])
   local from = state
   state = to

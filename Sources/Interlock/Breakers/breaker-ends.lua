@@ -1,6 +1,6 @@
 -- needs: breaker, breaker-change
--- When the open time and the forced time end. A state ends when a sidecar has measured its time, not because Redis'
--- clock jumps.
+-- Decides whether the open time and the forced time have ended. A state ends when a sidecar has measured its time, not
+-- because Redis' clock jumps.
 --
 -- ARGV  the call may also have the ends that its sidecar knows: until and forced_until, as stored in the hash; until_to
 --         and forced_until_to, the corrected values if Redis' clock has jumped since they were written; over and
@@ -8,7 +8,7 @@
 --
 -- Guarantees that an end is never further away than the whole time of its state.
 
--- A sidecar that knows the end as it is stored here has measured when it comes.
+-- A sidecar that knows the stored end has measured it by its own clock.
 local function is_over(name, over)
   return call[over] and hash[name] and (hash[name] == call[name] or hash[name] == call[name .. '_to'])
 end
@@ -23,7 +23,7 @@ local function correct_ends()
   end
   if next(corrected) then write(corrected) end
 
-  -- After the clock was set back, what began in the future begins now, and no trial lasts until that future is over.
+  -- After the clock was set back, a state that began in the future begins now, and trials and votes are dropped.
   local ahead = tonumber(hash.since or 0) - now
   if ahead > 0 then
     local moved = {since = integer(now)}

@@ -1,5 +1,5 @@
 -- needs: breaker, breaker-change, breaker-ends
--- Forces a breaker's state, or ends what was forced.
+-- Forces a breaker's state, or ends a forced state.
 --
 -- KEYS  see `breaker.lua`
 -- ARGV  1 the call; it also has: at_least (a generation), state ("open", "closed", "disabled"; "auto": no longer

@@ -1,7 +1,7 @@
 -- needs: breaker, breaker-change
--- How a breaker opens for the time that its configuration or the upstream asks for.
+-- Opens a breaker for the time that its configuration or the upstream asks for.
 --
--- ARGV  the call also has: open_min and open_max (ms); optional: retry_after (ms), the least open time that the
+-- ARGV  the call also has: open_min and open_max (ms); optional: retry_after (ms), the minimum open time that the
 --         upstream asked for; pause (ms), the open time that it asked for, with its limit longest (ms): the cause is
 --         then "retry_after"
 

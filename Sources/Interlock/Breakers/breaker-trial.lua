@@ -15,7 +15,7 @@ if state == 'open' and is_due then change('half_open', hash.cause, 0, {reason = 
 if state == 'closed' then return reply(1) end
 if state ~= 'half_open' then return reply(0) end
 local successes = tonumber(hash.successes or 0)
--- The number of trials was reduced since: another trial would never be given.
+-- The number of trials was reduced, so no further trial would be given.
 if successes >= call.permits then
   change('closed', 'trials', 0)
   return reply(1)

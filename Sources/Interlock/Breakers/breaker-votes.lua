@@ -11,7 +11,7 @@ local function cast_vote(cause, lapse)
   if redis.call('PTTL', KEYS[5]) < lapse then redis.call('PEXPIRE', KEYS[5], lapse) end
 end
 
--- How many different sidecars report an outage (`of_outage`) or failing calls.
+-- Returns the number of sidecars that report an outage (`of_outage`) or failing calls.
 local function count_voters(of_outage)
   redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', now)
   local seen, count = {}, 0

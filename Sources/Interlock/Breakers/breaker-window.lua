@@ -9,7 +9,7 @@ local IDLE_WINDOW = 86400000
 
 local function counts(slice) return string.match(slice, '(%d+):(%d+):(%d+)') end
 
--- Adds the call's sums to the slice of the present time. Returns its number, how many slices the window has, and its
+-- Adds the call's sums to the current slice. Returns its number, the number of slices in the window, and the window's
 -- lifetime in ms.
 local function add_by_time(slices)
   local width = math.max(1, math.floor(call.window / call.slices))
@@ -59,7 +59,7 @@ local function add_to_window()
       slices[tonumber(stored[i])] = {tonumber(c), tonumber(f), tonumber(s)}
     end
   end
-  -- A change of state through another kind of window emptied only that window.
+  -- A sidecar with another kind of window that changed the state has emptied only its own window.
   if stored_generation ~= integer(generation) then
     redis.call('DEL', KEYS[3])
     slices = {}
@@ -68,7 +68,7 @@ local function add_to_window()
   if call.window then current, kept, lifetime = add_by_time(slices) else current, kept, lifetime = add_by_calls(slices) end
   local sums, written, dropped = {0, 0, 0}, {}, {}
   for number, slice in pairs(slices) do
-    -- A slice of the future was counted under another length.
+    -- A slice from the future was counted with another length.
     if number <= current - kept or number > current then
       dropped[#dropped + 1] = integer(number)
     else

@@ -3,15 +3,16 @@
 -- KEYS  1 breaker (hash)  2 history (stream)
 --       3 window (hash of slices and of their generation; one for each kind and length of window, because sidecars may
 --         differ while a fleet is reloaded)
---       4 trials (zset of permits in use)  5 votes (zset of sidecars that report the service, until when)
+--       4 trials (zset of permits in use)  5 votes (zset of the sidecars that voted, with the ends of their votes)
 --       6 the window of sidecars of the previous version
 -- ARGV  1 the call as a JSON object. Every call has: service, by, origin, db, channel, history, random (0…1).
 --         "expect" is the generation that the caller acts on; if the breaker has another one, nothing changes.
 --         A call may pass the ends that its sidecar knows: see `breaker-ends.lua`
 -- Reply {result, time in ms, {field, value, …}}; result is 1 if the call did or got what it asked for, otherwise 0
 --
--- Guarantees that the generation rises with every change of state, even after a wipe, so of two sidecars that act on
--- the same generation only one decides; and that every change of state is in the history and on the event channel.
+-- Guarantees that the generation increases with every change of state, even after a wipe, so that only one of two
+-- sidecars that act on the same generation decides; and that every change of state is in the history and on the event
+-- channel.
 
 local call = cjson.decode(ARGV[1])
 local time = redis.call('TIME')

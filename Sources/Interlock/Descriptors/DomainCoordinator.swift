@@ -3,26 +3,27 @@ internal import InterlockCore
 internal import NIOCore
 internal import RedisClient
 
-/// The domains of Envoy's rate limit service: sends what their limiters batch, and hands out what they decide, within the time that
-/// there is for an answer. Confined to the coordinator's event loop.
+/// Decides requests to the domains of Envoy's rate limit service: sends the batches of their limiters, and delivers the
+/// decisions in time. Confined to the coordinator's event loop.
 final class DomainCoordinator {
     private final class Domain {
         struct Caller {
             var completion: Completion<DescriptorDecision>
             var asks: [DescriptorAsk]
-            /// It only looks.
+            /// Whether the call only peeks and is left out of the metrics.
             var isUncounted = false
         }
 
         var limiter: DomainLimiter
         var metrics: DomainMetrics
-        /// Looking through a thousand rules takes too long to do it for each reload that changes none of them.
+        /// The digest of the rules, kept because computing it for a thousand rules is too slow to repeat at every
+        /// reload.
         var digest: String
         var callers = Slab<Caller>()
-        /// Counts while Redis is away or late, and is kept until what was granted then counts no more.
+        /// The counters used while Redis is unreachable or late. They are kept until their grants no longer count.
         var localCounters: LocalCounters?
         var isFlushPlanned = false
-        /// Looks for requests that must not wait longer.
+        /// Whether a timer is set for requests whose time is up.
         var isAlarmSet = false
 
         init(_ domain: RateLimitDomain) {
@@ -34,11 +35,11 @@ final class DomainCoordinator {
         var name: String { limiter.domain.name }
     }
 
-    /// So many counters of a domain are kept while Redis is away: some 10 MB.
+    /// The maximum number of local counters of a domain; about 10 MB.
     private static let mostAlone = 50_000
 
     private let runtime: CoordinatorRuntime
-    /// How long an answer may take before one is given without Redis.
+    /// The longest time to wait for Redis before a request is decided without it.
     private let timeoutMilliseconds: Int64
     private var domains: [ExactText: Domain] = [:]
     private var planned: [Domain] = []
@@ -50,9 +51,9 @@ final class DomainCoordinator {
         for domain in domains { self.domains[ExactText(domain.name)] = Domain(domain) }
     }
 
-    /// Decides about a request. The completion is called once, within the timeout and possibly before this returns.
-    /// - Parameter isUncounted: the metrics are not told of it.
-    /// - Returns: whether the domain is configured; if it is not, the completion is not called.
+    /// Decides a request. The completion is called once, within the timeout and possibly before this returns.
+    /// - Parameter isUncounted: whether the request is left out of the metrics.
+    /// - Returns: whether the domain is configured; if not, the completion is not called.
     func ask(
         _ name: String, _ asks: [DescriptorAsk], isUncounted: Bool = false, completion: Completion<DescriptorDecision>
     ) -> Bool {
@@ -68,7 +69,7 @@ final class DomainCoordinator {
         return true
     }
 
-    /// Takes over new rules. Requests that travel are judged by those they came under.
+    /// Applies new rules. Requests in progress are decided by the rules under which they arrived.
     func redefine(_ definitions: [RateLimitDomain]) {
         var next: [ExactText: Domain] = [:]
         for definition in definitions {
@@ -88,12 +89,12 @@ final class DomainCoordinator {
         domains = next
     }
 
-    /// The rule that a bucket of quotas meets, whose entries have no order; `nil`: none limits it.
+    /// The rule that matches a quota bucket, whose entries are unordered; `nil` if none does.
     func match(unordered entries: [DescriptorEntry], in domain: String) -> DescriptorIndex.Match? {
         domains[ExactText(domain)]?.limiter.index.match(unordered: entries)
     }
 
-    /// The digests of all domains, by their names.
+    /// The digests of all domains, by name.
     var digests: [String: String] {
         Dictionary(domains.values.map { ($0.name, $0.digest) }, uniquingKeysWith: { $1 })
     }
@@ -110,15 +111,15 @@ final class DomainCoordinator {
         }
     }
 
-    /// Whether nobody is refused by a rule.
+    /// Returns whether the rule only reports and never refuses.
     func isShadow(_ rule: DescriptorIndex.Rule, in domain: String) -> Bool {
         rule.rule.isShadow || domains[ExactText(domain)]?.limiter.domain.isShadow == true
     }
 
-    /// `nil`: the domain is not configured.
+    /// Returns the policy for outages, or `nil` if the domain is not configured.
     func policy(of domain: String) -> OutagePolicy? { domains[ExactText(domain)]?.limiter.domain.whenRedisIsDown }
 
-    /// Redis is back: what it refused before it may have lost.
+    /// Forgets cached refusals, because Redis may have lost their counters.
     func redisIsBack() { for domain in domains.values { domain.limiter.forgetRefusals() } }
 
     func refreshGauges() {
@@ -128,7 +129,7 @@ final class DomainCoordinator {
 
     // MARK: Batches
 
-    /// All requests of one tick travel together.
+    /// Plans a flush, so that all requests of one tick are sent together.
     private func planFlush(of domain: Domain) {
         guard !domain.isFlushPlanned, domain.limiter.mayFlush else { return }
         domain.isFlushPlanned = true
@@ -196,7 +197,7 @@ final class DomainCoordinator {
         }
     }
 
-    // MARK: Redis is away, or late
+    // MARK: Redis is unreachable or late
 
     private func decideAlone(_ domain: Domain, _ batch: DescriptorBatch, now: Instant) {
         domain.metrics.alone.increment(by: batch.requests.count)
@@ -212,7 +213,7 @@ final class DomainCoordinator {
         }
     }
 
-    /// One alarm for all requests of a domain: it goes off for the oldest, and is set anew for the oldest there is then.
+    /// Sets one timer for all requests of a domain. It fires for the oldest and is then set again for the next oldest.
     private func setAlarm(_ domain: Domain, now: Instant) {
         guard !domain.isAlarmSet, let oldest = domain.limiter.oldest else { return }
         domain.isAlarmSet = true

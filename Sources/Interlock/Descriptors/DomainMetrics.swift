@@ -1,10 +1,11 @@
 internal import CoreMetrics
 internal import InterlockCore
 
-/// What is counted for one domain: of each rule what it decided, and of rules with detailed metrics that by value, for a bounded number
-/// of them.
+/// The metrics of one domain: the decisions of each rule and, for rules with detailed metrics, of each value up to a
+/// maximum number.
 final class DomainMetrics {
-    /// So many values of all rules of a domain together are told apart; the rest are counted as `other`.
+    /// The maximum number of values, over all rules of a domain, that are counted separately. The rest are counted as
+    /// `other`.
     private static let mostValues = 1000
 
     private final class Decisions {
@@ -25,8 +26,9 @@ final class DomainMetrics {
         }
 
         /// - Parameters:
-        ///   - isRefused: the whole request was. If not, a status that is over its limit is one of a domain that is a shadow.
-        ///   - inSumOnly: its metrics tell values apart.
+        ///   - isRefused: whether the whole request was refused. If not, a status over its limit belongs to a shadow
+        ///     domain.
+        ///   - inSumOnly: whether the metrics of this rule are kept per value instead.
         func count(_ status: DescriptorStatus, isRefused: Bool, inSumOnly: Bool = false) {
             let counter: Counter
             if status.isOverLimit && isRefused {
@@ -49,7 +51,7 @@ final class DomainMetrics {
     private let rules: [DescriptorIndex.Rule: Decisions]
     private var values: [String: Decisions] = [:]
     private let unmatched: Counter
-    /// Requests that were answered without Redis, because it was away or late.
+    /// The number of requests that were decided without Redis, because it was unreachable or late.
     let alone: Counter
     let failed: Counter
     let counters: Gauge
@@ -64,7 +66,7 @@ final class DomainMetrics {
         counters = Gauge(label: "interlock_descriptor_counters", dimensions: [("domain", domain)])
     }
 
-    /// - Parameter asks: what was decided about.
+    /// - Parameter asks: the descriptors that were decided, in the order of the statuses.
     func count(_ answer: DescriptorAnswer, of asks: [DescriptorAsk]) {
         for (status, ask) in zip(answer.statuses, asks) {
             guard let rule = status.rule else {
@@ -72,7 +74,7 @@ final class DomainMetrics {
                 continue
             }
             guard rule.rule.hasDetailedMetrics else {
-                // Of one that a reload has replaced nothing is counted.
+                // A rule that a reload has replaced is not counted.
                 rules[rule]?.count(status, isRefused: answer.isOverLimit)
                 continue
             }
@@ -94,7 +96,7 @@ final class DomainMetrics {
         return new
     }
 
-    /// The domain's rules are others, or it is there no more.
+    /// Removes the metrics, because the domain was removed or its rules were replaced.
     func destroy() {
         for decisions in Array(rules.values) + Array(values.values) { decisions.destroy() }
         for counter in [unmatched, alone, failed] { counter.destroy() }

@@ -2,9 +2,9 @@ package import InterlockCore
 
 /// A domain as this sidecar knows it.
 package struct DomainReport: Sendable {
-    /// A rule, and how often it decided in what way since the sidecar began, or since the rules were replaced.
+    /// A rule, and the number of its decisions since the sidecar started or the rules were replaced.
     package struct Rule: Sendable {
-        /// `tenant,path=/api/*`.
+        /// The path of the rule, for example `tenant,path=/api/*`.
         package var path: String
         package var rule: DescriptorRule
         package var decisions: DescriptorDecisions
@@ -12,15 +12,15 @@ package struct DomainReport: Sendable {
 
     package var domain: RateLimitDomain
     package var rules: [Rule]
-    /// Combinations of values with counts of their own, as far as it knows.
+    /// The number of combinations of values with a counter, as far as this sidecar knows.
     package var counters: Int
 }
 
-/// How often something was decided.
+/// The number of decisions of each kind.
 package struct DescriptorDecisions: Sendable {
     package var ok = 0
     package var overLimit = 0
-    /// A shadow would have refused it.
+    /// The number of requests that a shadow rule or domain would have refused.
     package var shadow = 0
 }
 

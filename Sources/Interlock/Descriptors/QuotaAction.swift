@@ -2,13 +2,13 @@ package import InterlockCore
 
 /// The assignment of a bucket to a data plane.
 package enum QuotaAction: Sendable, Hashable {
-    /// The data plane passes what a token bucket of this size grants.
+    /// The data plane passes as many requests as a token bucket of this size grants.
     case share(Int64, of: QuotaRate)
     case allow
     case deny
     /// The data plane stops reporting the bucket.
     case abandon
 
-    /// With the bucket that it is about.
+    /// An action with its bucket.
     package typealias Of = (bucket: [DescriptorEntry], action: QuotaAction)
 }

@@ -3,12 +3,14 @@ internal import InterlockCore
 internal import NIOCore
 internal import RedisClient
 
-/// Quotas: divides limits among data planes that hold themselves to their parts between reports. Confined to the coordinator's event loop.
+/// Divides limits among data planes that enforce their quotas themselves between reports. Confined to the coordinator's
+/// event loop.
 final class QuotaCoordinator {
-    /// What is told arrives within this time, or the share would count no more while it is used.
+    /// The time within which an assignment must arrive; after it the quota would be used although Redis no longer
+    /// counts it.
     static let delayMilliseconds: Int64 = 5000
     static var keptMilliseconds: Int64 { QuotaRate.lifetimeSeconds * 1000 + delayMilliseconds }
-    /// Of one bucket.
+    /// The maximum number of data planes of one bucket.
     static let mostDataPlanes = 200
 
     let runtime: CoordinatorRuntime
@@ -17,14 +19,15 @@ final class QuotaCoordinator {
     private let buckets = Gauge(label: "interlock_quota_buckets")
     private var sessions: [ObjectIdentifier: QuotaSession] = [:]
     private var sessionsByOrigin: [Origin: Int] = [:]
-    /// Data planes whose stream ended, and that go by what they were told still.
+    /// Data planes whose stream has ended but which may still use their assignments.
     private var left: [(dataPlane: String, origin: Origin, until: Instant)] = []
-    /// Where more than one data plane was, and until when that counts: of several it is not known which comes back.
+    /// Origins that have had several data planes, and the time until which that counts: a returning one cannot be
+    /// identified there.
     private var shared: [Origin: Instant] = [:]
     private var lastNumber = 0
     var budget = QuotaBudget()
 
-    /// Where a data plane's streams come from.
+    /// The source of a data plane's streams.
     struct Origin: Hashable {
         var domain: String
         var address: String
@@ -55,7 +58,8 @@ final class QuotaCoordinator {
         return session
     }
 
-    /// One that comes back keeps its shares, where it is the only one. Another that took its place would use them a second time.
+    /// Returns the ID of a data plane. One that returns keeps its ID, and with it its quotas, if it is the only one of
+    /// its origin. A different one that got the same ID would use the quotas twice.
     private func dataPlane(from origin: Origin, isReturning: Bool) -> String {
         let now = forgetPast()
         let gone = left.firstIndex { $0.origin == origin }
@@ -74,7 +78,8 @@ final class QuotaCoordinator {
         }
     }
 
-    /// - Returns: now.
+    /// Drops expired entries.
+    /// - Returns: the current time.
     private func forgetPast() -> Instant {
         let now = runtime.time.now()
         left.removeAll { $0.until <= now }
@@ -89,7 +94,7 @@ final class QuotaCoordinator {
         budget.endSession(of: session.client)
         let others = (sessionsByOrigin[origin] ?? 1) - 1
         sessionsByOrigin[origin] = others > 0 ? others : nil
-        // Each goes by what it was told, and the first that comes back may be either.
+        // Both may still use their assignments, and the first to return could be either.
         if others > 0 || left.contains(where: { $0.origin == origin }) { share(origin, now) }
         left.append((session.dataPlane, origin, now.advanced(byMilliseconds: Self.keptMilliseconds)))
         if left.count > Self.mostOrigins { left.removeFirst() }

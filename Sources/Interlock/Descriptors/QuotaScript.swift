@@ -5,11 +5,11 @@ internal import RedisClient
 struct QuotaScript: ScriptCommand {
     static let source = RedisScript(library: "quota")
 
-    /// What a data plane asks of one bucket, in tokens for each fill.
+    /// The demand of a data plane for one bucket, in tokens per fill.
     struct Bucket {
-        /// As in the keys of counters.
+        /// The bucket's name, as in the keys of counters.
         var name: String
-        /// What stands behind it there.
+        /// The part of the key after the name.
         var limit: String
         /// The data plane, for this bucket.
         var dataPlane: String
@@ -40,7 +40,7 @@ struct QuotaScript: ScriptCommand {
         for bucket in buckets { encoder.append(bucket.dataPlane) }
     }
 
-    /// The shares, in the buckets' order.
+    /// Returns the quotas in the order of the buckets.
     func decode(_ reply: RedisReply) throws(RedisError) -> [Int64] {
         guard case .bulk(let bytes) = reply, var numbers = PackedNumberReader(bytes) else {
             throw reply.unexpected(for: Self.source.name)

@@ -3,12 +3,13 @@ internal import InterlockCore
 internal import NIOCore
 internal import RedisClient
 
-/// One data plane: what it has reported of its buckets, and what it is told. Confined to the coordinator's event loop.
+/// One session of a data plane: the use of its buckets that it reports, and its assignments. Confined to the
+/// coordinator's event loop.
 package final class QuotaSession {
     private struct Bucket {
         var needs = QuotaNeeds()
         var reportedAt: Instant?
-        /// In milliseconds, since the report before; 0: there is none.
+        /// The time covered by `requests`, in milliseconds; 0 if there was no earlier report.
         var elapsed: Int64 = 0
         var requests: Int64 = 0
         var busyAt: Instant
@@ -21,10 +22,10 @@ package final class QuotaSession {
     }
 
     private static let longestBatch = 100
-    /// In one report: more than whatever is.
+    /// The maximum number of requests in a report, beyond any plausible value.
     private static let mostRequests: Int64 = 1 << 40
     private static let mostBatches = 2
-    /// A bucket that was asked for nothing for so long is forgotten.
+    /// The time without requests after which a bucket is forgotten.
     private static let patienceMilliseconds: Int64 = 300_000
 
     private let coordinator: QuotaCoordinator
@@ -53,7 +54,7 @@ package final class QuotaSession {
     private var domain: String { origin.domain }
     var bucketCount: Int { buckets.count }
 
-    /// Takes a report; what follows from it is told soon.
+    /// Handles a report. Assignments follow soon.
     package func report(_ usages: [QuotaUsage]) {
         guard !hasEnded else { return }
         let now = coordinator.runtime.time.now()
@@ -109,7 +110,7 @@ package final class QuotaSession {
         QuotaBudget.Bucket(dataPlane: dataPlane, digest: name.hashValue)
     }
 
-    /// The stream is over.
+    /// Ends the session when its stream has closed.
     package func end() {
         guard !hasEnded else { return }
         hasEnded = true
@@ -179,7 +180,7 @@ package final class QuotaSession {
         buckets[name] = bucket
         var own = CounterName()
         for entry in name { own.append(key: entry.key, value: entry.value) }
-        // Where several buckets share a count, this data plane has a part for each of them.
+        // If several buckets share a counter, this data plane has a separate quota for each.
         return QuotaScript.Bucket(
             name: match.counter, limit: ":" + limit.name, dataPlane: dataPlane + "/" + TextDigest.of(own.text), rate: rate,
             needs: bucket.needs.tokens(of: rate))
@@ -198,7 +199,7 @@ package final class QuotaSession {
             switch result {
             case .success(let shares):
                 let took = coordinator.runtime.time.now().millisecondsRoundedUp(since: sentAt)
-                // A late share would be used after Redis has stopped counting it.
+                // A late quota would be used after Redis has stopped counting it.
                 if took < QuotaCoordinator.delayMilliseconds / 2 { answer(names, batch, shares) } else { leaveUnassigned(names) }
             case .failure(let error): if error.isUnavailability { answerAlone(names) } else { leaveUnassigned(names) }
             }
@@ -221,7 +222,8 @@ package final class QuotaSession {
         if !actions.isEmpty { tell(actions) }
     }
 
-    /// Redis is away. What was assigned lasts for its time; nothing says what others have.
+    /// Answers by the domain's policy while Redis is unreachable. Earlier assignments last until they expire; the
+    /// demand of other data planes is unknown.
     private func answerAlone(_ names: [[DescriptorEntry]]) {
         switch coordinator.domains.policy(of: domain) {
         case .allow: tell(names.map { ($0, .allow) })
@@ -230,6 +232,6 @@ package final class QuotaSession {
         }
     }
 
-    /// They are told nothing: what they have lasts for its time, and they report again.
+    /// Sends no assignment. Earlier assignments last until they expire, and the data planes report again.
     private func leaveUnassigned(_ names: [[DescriptorEntry]]) { coordinator.unassigned.increment(by: names.count) }
 }

@@ -1,5 +1,5 @@
--- Divides the limits of a domain's buckets among the data planes by what each of them needs (max-min fairness), and the
--- rest evenly. A call assigns the shares of one data plane.
+-- Divides the limits of a domain's buckets among the data planes by their demand (max-min fairness), and the rest
+-- evenly. A call assigns the shares of one data plane.
 --
 -- KEYS  each bucket's shares: a hash, for each data plane "share until former until needs", with times in ms
 -- ARGV  1 in MessagePack: how long a share is kept, in ms; the most data planes of a bucket; for each bucket: its
@@ -26,7 +26,7 @@ local function store(key, part)
     '%.0f %.0f %.0f %.0f %.0f', part.share, part.till, part.former, part.former_till, part.needs))
 end
 
--- Returns the calling data plane's part, all parts of the bucket that still count, and what the others hold.
+-- Returns the calling data plane's part, all parts of the bucket that still count, and the total that the others hold.
 local function parts_of(key, id, needs)
   local own = { id = id, share = 0, till = 0, former = 0, former_till = 0, needs = needs }
   local parts, taken = { own }, 0
@@ -54,8 +54,8 @@ local function parts_of(key, id, needs)
   return own, parts, taken
 end
 
--- The fair share of the calling data plane: the smallest needs first, each at most an even part of what is left; then
--- an even part of what nobody needs.
+-- Returns the fair share of the calling data plane. The smallest demands are met first, each with at most an even part
+-- of the remainder; the unused rest is then divided evenly.
 local function fair(own, parts, limit)
   table.sort(parts, function(a, b)
     if a.needs ~= b.needs then return a.needs < b.needs end
@@ -80,7 +80,7 @@ local function assign(key, id, limit, needs)
   local target = fair(own, parts, limit)
   local share = math.min(target, free)
   local has = own.till > now and own.share or 0
-  -- The limit was lowered: the others' shares last for their time, and meanwhile nobody has less than is fair.
+  -- The limit was lowered. The others' shares last until they expire, and no data plane gets less than its fair share.
   if taken + has > limit then share = math.max(share, math.min(has, target)) end
   if has > 0 and has <= free and math.abs(share - has) * 10 <= has then share = has end
   if share < has then

@@ -3,12 +3,13 @@ internal import InterlockCore
 internal import NIOCore
 internal import RedisClient
 
-/// Tells the fleet what this sidecar decides without a script that could tell it. Confined to the coordinator's event loop.
+/// Publishes the events of decisions that no script can publish. Confined to the coordinator's event loop.
 ///
-/// Whoever follows the events here is told also when Redis cannot be reached, and once: what comes back over the channel
-/// is passed over.
+/// Local followers get each event exactly once, even if Redis is unreachable: the copy that returns on the channel is
+/// skipped.
 final class EventPublisher {
-    /// The most messages on their way; those beyond are not told. Windows may be a millisecond long.
+    /// The maximum number of messages in progress. Further events are dropped, because windows may be as short as a
+    /// millisecond.
     private static let mostUnderWay = 64
 
     private let runtime: CoordinatorRuntime
@@ -23,7 +24,7 @@ final class EventPublisher {
     func publish(_ event: LimitEvent) {
         guard underWay < Self.mostUnderWay else { return runtime.metrics.eventsDropped.increment() }
         underWay += 1
-        // Not before the decision has been carried out: a follower may end what waits for it.
+        // Deferred until the decision has been carried out, because a follower may cancel calls that wait for it.
         runtime.eventLoop.assumeIsolated().execute { [self] in send(event) }
     }
 

@@ -6,7 +6,7 @@ internal import RedisClient
 
 /// Keeps the local copy of each service's breaker up to date, and asks Redis to change its state.
 extension ServiceExecutor {
-    /// The maximum number of breaker states read at a time. Without it, calls could queue behind a thousand reads.
+    /// The maximum number of breaker states read at once. Without it, calls could queue behind a thousand reads.
     private static let maximumReads = 25
 
     func status(of service: GuardedService) -> BreakerStatus {
@@ -112,7 +112,7 @@ extension ServiceExecutor {
     }
 
     private func apply(_ snapshot: BreakerSnapshot, redisTime: Int64, sentAt: Instant? = nil, to service: GuardedService) {
-        // The service may have been removed while the answer was under way. Nothing may be scheduled for it then.
+        // The service may have been removed while the answer was in transit. Nothing may be scheduled for it then.
         guard service.gate.isConfigured else { return }
         let before = service.gate.breaker.snapshot
         let openUntil = service.gate.breaker.openUntil
@@ -139,7 +139,7 @@ extension ServiceExecutor {
             ])
     }
 
-    /// Opens the breaker for this sidecar alone.
+    /// Opens the breaker for this sidecar only.
     func tripAlone(_ service: GuardedService, _ cause: BreakerCause, forMilliseconds milliseconds: Int64) {
         guard service.gate.breaker.tripAlone(cause, forMilliseconds: milliseconds, now: runtime.time.now()) else { return }
         trippedAlone(service, cause)
@@ -151,7 +151,7 @@ extension ServiceExecutor {
         resume(service)
     }
 
-    // MARK: What is due
+    // MARK: Scheduled changes
 
     /// Schedules the half-opening of an open breaker, even if no call arrives. Every sidecar schedules it, and the
     /// generation ensures that only one succeeds.

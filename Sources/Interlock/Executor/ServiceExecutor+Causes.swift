@@ -61,7 +61,7 @@ extension ServiceExecutor {
 
     // MARK: Outages
 
-    /// Applies a finding of the outage monitor. Without Redis, an outage opens the breaker for this sidecar alone.
+    /// Applies a finding of the outage monitor. Without Redis, an outage opens the breaker for this sidecar only.
     func outage(
         _ service: GuardedService, _ finding: OutageFinding,
         completion: Completion<Result<BreakerSnapshot.State, InterlockError>>

@@ -32,14 +32,14 @@ extension ServiceExecutor {
         return id
     }
 
-    /// Cancels a wait. If the call's batch is under way, a grant is given back when it arrives.
+    /// Cancels a wait. If the call's batch is in progress, a grant is refunded when it arrives.
     func cancelTake(_ id: Int, of service: GuardedService) {
         guard service.gate.limiter.remove(id) else { return }
         _ = service.callers.remove(id)
         planNextFlush(of: service)
     }
 
-    /// Fails the calls that wait for the limits, and prevents calls under way from starting to wait.
+    /// Fails the calls that wait for the limits, and prevents calls in progress from starting to wait.
     func failWaiting(_ service: GuardedService, _ error: InterlockError) {
         service.waitingEnd = error
         service.wakeUp?.cancel()
@@ -176,7 +176,7 @@ extension ServiceExecutor {
         service.metrics.limited.increment(by: limited)
         settled.removeAll(keepingCapacity: true)
         settlements = settled
-        // Calls that were under way when waiting ended must not start to wait.
+        // Calls that were in progress when waiting ended must not start to wait.
         if let end = service.waitingEnd { failWaiting(service, end) }
         planWakeUp(of: service, now: now)
     }
@@ -211,7 +211,7 @@ extension ServiceExecutor {
 
     /// Delivers a decision to the callers.
     /// - Parameter cost: the cost of each call.
-    /// - Returns: the number of calls that accepted the decision. The rest of a grant is given back.
+    /// - Returns: the number of calls that accepted the decision. The rest of a grant is refunded.
     private func deliver(
         _ service: GuardedService, _ settlement: ServiceLimiter.Settlement, cost: @autoclosure () -> Int64,
         shares: () -> [TakenShare] = { [] }
@@ -251,14 +251,14 @@ extension ServiceExecutor {
         case nil: return
         case .take(let taker): completion = taker
         case .permit(let permit):
-            // Without an applicable limit, the limits grant the call.
+            // If no limit applies, the limits grant the call.
             _ = decided(permit, of: service, .unlimited) { [] }
             return
         }
         for call in 0..<count { completion(.failed(.noLimit(of: service)), offset: call) }
     }
 
-    /// Schedules a flush for calls that arrived meanwhile, or else the next wake-up of waiting calls.
+    /// Schedules a flush for calls that have arrived, or else the next wake-up of waiting calls.
     private func planNextFlush(of service: GuardedService) {
         if service.gate.limiter.hasArrivals {
             planFlush(of: service)
@@ -301,17 +301,17 @@ extension ServiceExecutor {
             service.gate.limiter.expire(now: now, into: &expired)
             // The cost matters only in the answer to calls that can never be granted, and such calls do not wait.
             for settlement in expired { deliverRefusal(service, settlement, cost: 1) }
-            // The flush plans the next wake-up; so does the verdict on a batch that is under way.
+            // The flush plans the next wake-up; so does the verdict on a batch in progress.
             planFlush(of: service)
         }
     }
 
-    // MARK: Giving back
+    // MARK: Refunds
 
-    /// The maximum number of shares that one script gives back, because Redis serves no other client meanwhile.
+    /// The maximum number of refunds in one script, because Redis serves no other client while it runs.
     private static let mostGivenBackAtOnce = 128
 
-    /// Gives back unused shares whose window has not ended. The shares of one tick travel together, because a client
+    /// Refunds unused grants whose window has not ended. The refunds of one tick are sent together, because a client
     /// that disconnects can leave a thousand calls behind.
     func giveBack(_ service: GuardedService, _ shares: [TakenShare]) {
         guard !shares.isEmpty else { return }
@@ -338,7 +338,7 @@ extension ServiceExecutor {
         }
     }
 
-    // MARK: Rates that callers name
+    // MARK: Rates that callers specify
 
     /// Runs `CL.THROTTLE`. It is unavailable while Redis is down, because the sidecar keeps no state of such rates.
     func throttle(_ request: ThrottleRequest, completion: Completion<Result<ThrottleAnswer, InterlockError>>) {

@@ -209,7 +209,7 @@ final class ServiceExecutor {
         if call.stage == .limits, call.limitsKey == nil { call.limitsKey = key }
     }
 
-    /// Handles the limits' decision on a call. Returns `false` if what was taken must be given back.
+    /// Handles the limits' decision on a call. Returns `false` if what was taken must be refunded.
     func decided(
         _ call: GateCall, of service: GuardedService, _ answer: LimitAnswer, shares: () -> [TakenShare]
     ) -> Bool {
@@ -243,7 +243,7 @@ final class ServiceExecutor {
         } else {
             carryOut(service.gate.withdraw(id, from: call, now: now), of: service, now: now)
         }
-        // Last, because a withdrawn call returns its shares.
+        // Last, because a withdrawn call refunds its grants.
         _ = service.permitCallers.remove(call.callerKey)
         return isDelivered
     }

@@ -2,7 +2,8 @@ internal import InterlockCore
 internal import Logging
 internal import RedisClient
 
-/// This sidecar's place in the fleet: a sign of life every few seconds. Confined to the coordinator's event loop.
+/// Keeps this sidecar in the list of live sidecars with a heartbeat every few seconds. Confined to the coordinator's
+/// event loop.
 final class FleetCoordinator {
     static let heartbeatMilliseconds: Int64 = 5000
     static let lifetimeMilliseconds: Int64 = 15000
@@ -10,11 +11,11 @@ final class FleetCoordinator {
     private let runtime: CoordinatorRuntime
     let version: String
     private let startedAt: Int64
-    /// What this sidecar runs with.
+    /// The digest of the definitions that this sidecar runs with.
     private var configuration: ConfigurationDigest
-    /// The live sidecars' IDs when Redis was last heard of, this one's among them.
+    /// The IDs of the live sidecars, including this one, as of the last reply from Redis.
     private(set) var members: [String] = []
-    /// When each sidecar was last on the list: one that is being refilled, after Redis lost it, names only some of them.
+    /// The time at which each sidecar was last listed. After Redis has lost the list it fills up again only gradually.
     private var lastSeen: [String: Instant] = [:]
     /// The number of sidecars among which limits are divided: all that were on the list within a lifetime and have not
     /// signed off. While Redis is down, all that were on the list when Redis last answered.
@@ -23,26 +24,26 @@ final class FleetCoordinator {
     }
     /// The services that other live sidecars define differently.
     private(set) var differences: [ConfigurationDifference] = []
-    /// The digest of what each other live sidecar runs with, by ID. Older ones publish none.
+    /// The configuration digest of each other live sidecar, by ID. Older versions publish none.
     private var digests: [String: String] = [:]
-    /// What is behind such a digest: it is read once, however many sidecars have it.
+    /// The definitions behind each digest. They are read once, however many sidecars share the digest.
     private var read: [String: ConfigurationDigest] = [:]
-    /// So many sidecars' digests are read with each sign of life at most, on average.
+    /// The maximum number of digests that are read per heartbeat, on average.
     private static let comparedAtEachSign = 16
     private var signsUntilComparison = 0
-    /// The most sidecars that one line of the log names.
+    /// The maximum number of sidecars named in one log line.
     private static let mostNamed = 10
-    /// Who asked for the list that is being made.
+    /// Callers that wait for the list being read.
     private var listeners: [(Result<[FleetMember], RedisError>) -> Void] = []
-    /// Redis has what this sidecar runs with now.
+    /// Whether Redis has the current description of this sidecar.
     private var isIntroduced = false
-    /// It is off the list, and does not come back.
+    /// Whether this sidecar has left the list for good.
     private var isLeaving = false
-    /// What Redis says of itself: version and eviction policy.
+    /// The fields of `INFO`, among them the version and the eviction policy.
     private(set) var server: [String: String] = [:]
     /// The server's own version, not that of the Redis it is compatible with; `nil` if unknown.
     var redisVersion: String? { server["valkey_version"].map { "Valkey \($0)" } ?? server["redis_version"] }
-    /// Why this sidecar cannot work with what it talks to; `nil`: it can.
+    /// The reason why this sidecar cannot work with its Redis; `nil` if it can.
     var refusal: String? {
         server["cluster_enabled"] == "1" && !runtime.keys.isOnCluster ? CoordinatorLogEvent.redisIsCluster.line.message : nil
     }
@@ -54,9 +55,9 @@ final class FleetCoordinator {
         startedAt = runtime.wallClock.milliseconds() / 1000
     }
 
-    /// Redis is back, or a server of it: tells who this is, and asks what it talks to.
+    /// Handles a new connection to a server: publishes this sidecar's description and reads that of the server.
     func redisIsBack(at server: RedisConfiguration.Address) {
-        // While Redis was away nobody could be seen: all whom it had seen may be there, and say so one after the other.
+        // During the outage no heartbeat could be seen, so every known sidecar gets a full lifetime to report again.
         let now = runtime.time.now()
         for member in lastSeen.keys { lastSeen[member] = now }
         introduce()
@@ -70,7 +71,7 @@ final class FleetCoordinator {
         }
     }
 
-    /// Services or domains were reloaded: says with what this sidecar runs now.
+    /// Publishes the new digest after services or domains were reloaded.
     func reconfigured(_ new: ConfigurationDigest) {
         guard new != configuration else { return }
         configuration = new
@@ -83,7 +84,7 @@ final class FleetCoordinator {
         static let host = "host"
         static let processID = "pid"
         static let version = "version"
-        /// In seconds of the Unix epoch, by the sidecar's own clock.
+        /// The start time in seconds of the Unix epoch, by the sidecar's own clock.
         static let started = "started"
         static let configuration = "configuration"
         /// See `ConfigurationDigest.text`.
@@ -101,7 +102,7 @@ final class FleetCoordinator {
         ]
         let key = runtime.keys.fleetMember(runtime.id)
         runtime.pipeline.send(SetFields(key: key, fields: fields)) { [self] result in
-            // What is refused now is tried with a later sign of life.
+            // If this fails, a later heartbeat tries again.
             guard case .success = result else { return }
             isIntroduced = true
             extend { _ in }
@@ -109,13 +110,13 @@ final class FleetCoordinator {
         signOfLife()
     }
 
-    /// A sign of life. The member's own hash is extended along with it.
+    /// Sends a heartbeat and extends the member's own hash.
     func beat() {
         guard runtime.pipeline.isUp else { return }
         guard isIntroduced else { return introduce() }
         signOfLife()
         extend { [self] result in
-            // Wiped meanwhile: says again who this is.
+            // Redis has lost the hash, so it is published again.
             if case .success(false) = result { introduce() }
         }
     }
@@ -126,7 +127,7 @@ final class FleetCoordinator {
         runtime.pipeline.send(script(lifetime: Self.lifetimeMilliseconds, asksForDigests: compares)) { [self] result in
             switch result {
             case .failure(let error):
-                // The next one compares in its place.
+                // The next heartbeat asks for the digests instead.
                 if compares { signsUntilComparison = 0 }
                 done(error)
             case .success(let reply):
@@ -140,7 +141,8 @@ final class FleetCoordinator {
         }
     }
 
-    /// Redis reads a hash for each of the others: a large fleet asks with a part of its signs of life only.
+    /// Returns whether this heartbeat asks for digests. Redis reads a hash for each other sidecar, so in a large fleet
+    /// only some heartbeats do.
     private func isComparisonDue() -> Bool {
         signsUntilComparison -= 1
         guard signsUntilComparison < 0 else { return false }
@@ -148,11 +150,11 @@ final class FleetCoordinator {
         return true
     }
 
-    // MARK: What the others run with
+    // MARK: Configuration differences
 
-    /// Reads what is behind digests that are not known yet, and compares.
+    /// Reads the definitions behind unknown digests, and compares.
     private func look(at published: [String: String]) {
-        // One that is missing on the list, or has nothing there, may be about to say again who it is, after Redis lost it.
+        // A sidecar that is not listed, or has no hash, may be about to publish it again after Redis has lost it.
         digests = digests.filter { lastSeen[$0.key] != nil }.merging(published) { $1 }
         digests[runtime.id] = nil
         let wanted = Set(digests.values)
@@ -162,7 +164,7 @@ final class FleetCoordinator {
             runtime.pipeline.send(GetFields(key: runtime.keys.fleetMember(id))) { [self] result in
                 guard let fields = try? result.get() else { return signsUntilComparison = 0 }
                 guard let text = fields[Field.services], let other = ConfigurationDigest(text: text) else { return }
-                // It may have reloaded meanwhile.
+                // The sidecar may have reloaded in the meantime.
                 digests[id] = other.whole
                 read[other.whole] = other
                 compare()
@@ -171,7 +173,7 @@ final class FleetCoordinator {
         compare()
     }
 
-    /// Tells of each service that others define differently, and of each that nobody does any more, once.
+    /// Logs each service that other sidecars define differently and each that no longer differs, once per change.
     private func compare() {
         let before = differences.map(\.service)
         let unread = digests.filter { read[$0.value] == nil && $0.value != configuration.whole }.keys
@@ -189,11 +191,11 @@ final class FleetCoordinator {
         }
     }
 
-    // MARK: The list
+    // MARK: Listing
 
-    /// The live sidecars, by ID: two round trips. O(n) in sidecars.
+    /// Lists the live sidecars, by ID, in two round trips. O(n) in sidecars.
     ///
-    /// Whoever asks while others do is told the same: what one list costs does not grow with those who ask.
+    /// Concurrent callers share one reading of the list.
     func list(then done: @escaping (Result<[FleetMember], RedisError>) -> Void) {
         listeners.append(done)
         guard listeners.count == 1 else { return }
@@ -232,8 +234,8 @@ final class FleetCoordinator {
         runtime.pipeline.send(ExpireKey(key: key, milliseconds: Self.lifetimeMilliseconds), completion: done)
     }
 
-    /// Another sidecar came or went: known at once, so that shares and quorums are of the fleet as it is. Whoever leaves
-    /// without a word is off the list with the next sign of life.
+    /// Applies the news that a sidecar has joined or left, so that quotas and majorities follow the fleet at once. A
+    /// sidecar that disappears silently is dropped when its last heartbeat expires.
     func heard(_ event: FleetEvent) {
         switch event.kind {
         case .joined:
@@ -253,7 +255,7 @@ final class FleetCoordinator {
         size = lastSeen.count
     }
 
-    /// Off the list, before the sidecar goes.
+    /// Removes this sidecar from the list before it shuts down.
     func leave(then done: @escaping () -> Void) {
         isLeaving = true
         guard runtime.pipeline.isUp else { return done() }
@@ -275,7 +277,7 @@ extension FleetMember {
         version = fields[FleetCoordinator.Field.version]
         startedMilliseconds = fields[FleetCoordinator.Field.started].flatMap { Int64($0) }.flatMap { seconds in
             let (milliseconds, overflow) = seconds.multipliedReportingOverflow(by: 1000)
-            // Anybody can write there: a moment that no calendar has is none.
+            // Any client can write to this field, so values outside the calendar's range are ignored.
             return overflow || !EpochMilliseconds.calendar.contains(milliseconds) ? nil : milliseconds
         }
         configuration = fields[FleetCoordinator.Field.configuration]

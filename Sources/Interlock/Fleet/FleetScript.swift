@@ -5,9 +5,9 @@ internal import RedisClient
 struct FleetScript: ScriptCommand {
     struct Reply {
         var redisTime: Int64
-        /// In the order of their deadlines.
+        /// The live sidecars, in the order of their deadlines.
         var members: [String]
-        /// What each of them runs with, by ID; without those that have published nothing. `nil`: it was not asked.
+        /// The configuration digest of each sidecar that publishes one, by ID; `nil` if digests were not requested.
         var digests: [String: String]?
     }
 
@@ -16,9 +16,9 @@ struct FleetScript: ScriptCommand {
     var keys: KeySpace
     var id: String
     var database: Int
-    /// For how many milliseconds it counts as alive; 0: it leaves.
+    /// The time for which the sidecar counts as alive, in milliseconds; 0 to leave.
     var lifetime: Int64
-    /// Whether to tell what the others run with: a read for each of them.
+    /// Whether to return the digests of the others, which costs one read for each.
     var asksForDigests: Bool
 
     var script: RedisScript { Self.source }

@@ -1,9 +1,9 @@
 -- Records that a sidecar is alive, or that it leaves.
 --
 -- KEYS  1 fleet (zset); on a cluster also 2, which never exists: see `LockKeys`
--- ARGV  1 the sidecar's ID  2 for how many ms it counts as alive (0: it leaves)
+-- ARGV  1 the sidecar's ID  2 the ms for which it counts as alive (0 to leave)
 --       3 the event channel  4 the event, up to its type  5 the event, after its type, up to the time's value
---       6 the prefix of the sidecars' own hashes; empty: the configurations of the fleet are not asked for
+--       6 the prefix of the sidecars' own hashes; empty if the digests are not requested
 -- Reply {time in ms, {the live sidecars' IDs}, {if asked: each one's configuration digest; empty: not published}}
 --
 -- Guarantees that a sidecar that stops reporting leaves the list after its lifetime, even if the clock was set back.

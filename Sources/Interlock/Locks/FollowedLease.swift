@@ -2,12 +2,12 @@ public import InterlockCore
 
 /// A lease whose loss is reported, and that may be extended until its holder is done.
 ///
-/// Dropping this value and its stream stops following, and an extended lease then lapses. Keep the value for as long as
-/// you need the lock.
+/// Dropping this value and its stream stops following, after which an extended lease expires. Keep the value for as
+/// long as you need the lock.
 public struct FollowedLease: Sendable {
     package let follower: LeaseFollower
-    /// The loss, at most one, at the lease's own deadline at the latest. The stream ends without one when the lease is
-    /// released or no longer followed, and when the task that reads it is cancelled.
+    /// The loss, at most one, no later than the lease's deadline. The stream ends without a loss if the lease is
+    /// released or no longer followed, or if the task that reads it is cancelled.
     public var losses: AsyncStream<LeaseLoss>
     /// Held so that following ends when it is deallocated.
     let interest: LeaseInterest

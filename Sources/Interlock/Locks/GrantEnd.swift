@@ -2,7 +2,7 @@
 package enum GrantEnd: String, Sendable {
     /// The holder released the lock, or had left before it got the grant.
     case released
-    /// Redis reported another holder, or none: the lock was broken, taken or deleted.
+    /// Redis reported another holder or no holder: the lock was broken, taken or deleted.
     case lost
     /// The lease expired without a renewal through this sidecar.
     case lapsed

@@ -1,9 +1,8 @@
 internal import InterlockCore
 
-/// The last grants of this sidecar, in its memory alone: what locks have been through, for whoever asks. The newest take the place of the
-/// oldest.
+/// The recent grants of this sidecar, in memory only. The newest replace the oldest.
 struct GrantHistory {
-    /// Names a grant for as long as it is remembered.
+    /// The ID of a grant while it is remembered.
     struct ID: Comparable {
         fileprivate let number: Int
 
@@ -13,7 +12,7 @@ struct GrantHistory {
     private struct Entry {
         let number: Int
         let name: String
-        /// Shows the label, unless its owner chose it: then `label` is what to show.
+        /// The token, which contains the label unless the owner chose it; then `label` is set.
         let token: String
         let label: String?
         let mode: LockMode
@@ -24,12 +23,12 @@ struct GrantHistory {
         var end: (at: Instant, how: GrantEnd)?
     }
 
-    /// So many are remembered.
+    /// The number of grants remembered.
     static let capacity = 100
 
     private var entries: [Entry] = []
     private var last = 0
-    /// Rises with whatever changes it, but for leases that lapse.
+    /// Increases with each change, except for leases that expire.
     private(set) var changes = 0
 
     init() {
@@ -61,12 +60,12 @@ struct GrantHistory {
     mutating func ended(_ id: ID, _ how: GrantEnd, at instant: Instant) {
         guard let place = place(of: id), entries[place].end == nil else { return }
         changes += 1
-        // Whoever finds its lease gone after its time was over has let it lapse.
+        // A lease that is found gone after its deadline has expired.
         let hasLapsed = how == .lost && entries[place].deadline <= instant
         entries[place].end = hasLapsed ? (entries[place].deadline, .lapsed) : (instant, how)
     }
 
-    /// The lock was taken from all who had it at `instant`.
+    /// Ends all grants that held the lock at `instant`.
     mutating func broken(_ name: String, at instant: Instant) {
         for place in entries.indices where entries[place].end == nil && ExactText(entries[place].name) == ExactText(name) {
             if entries[place].grantedAt <= instant { ended(ID(number: entries[place].number), .lost, at: instant) }
@@ -78,16 +77,17 @@ struct GrantHistory {
         return entries[place].number == id.number ? place : nil
     }
 
-    /// The newest first.
+    /// Lists the grants, newest first.
     /// - Parameters:
-    ///   - name: of this lock alone; `nil`: of all.
-    ///   - wallTime: what people's clocks show at an instant, in milliseconds since 1970.
+    ///   - name: the lock whose grants are listed; `nil` for all.
+    ///   - wallTime: converts an instant to milliseconds since 1970.
     func list(of name: String?, now: Instant, wallTime: (Instant) -> Int64) -> [GrantRecord] {
         let name = name.map { ExactText($0) }
         var next: [ExactText: Instant] = [:]
         return entries.filter { name == nil || ExactText($0.name) == name }.sorted { $0.number > $1.number }.map { entry in
             var end = entry.end ?? (entry.deadline <= now ? (entry.deadline, .lapsed) : nil)
-            // Nobody told this sidecar, but it had not that lock alone any more when it was granted again.
+            // No end was reported to this sidecar, but a later grant of an exclusive lock proves that this one was
+            // lost.
             if entry.mode == .exclusive, end == nil, let granted = next[ExactText(entry.name)] { end = (granted, .lost) }
             next[ExactText(entry.name)] = entry.grantedAt
             return GrantRecord(

@@ -1,19 +1,20 @@
 internal import InterlockCore
 
-/// Several locks, all or none: taken one after another in the order of their names, so that two callers who want the same
-/// ones never wait for each other, and given back when one cannot be had. Confined to the coordinator's event loop.
+/// Acquires several locks, all or none: one after another in the order of their names, so that two callers that want
+/// the same locks never wait for each other. If one cannot be acquired, the others are released. Confined to the
+/// coordinator's event loop.
 final class JointAcquisition {
     private let request: JointLockRequest
     private let locks: LockCoordinator
     private let time: TimeSource
     private let completion: Completion<JointLockAnswer>
     private let startedAt: Instant
-    /// In the order in which they are taken.
+    /// The locks in the order in which they are acquired.
     private let names: [ResourceName]
     private var taken: [Lease] = []
     private var underWay: LockQueue.WaiterID?
     private var isOver = false
-    /// Called once, when there is nothing more to be cancelled.
+    /// Called once, when there is nothing left to cancel.
     var onEnd: (() -> Void)?
 
     init(
@@ -27,7 +28,7 @@ final class JointAcquisition {
         names = request.names.sorted { $0.text.utf8.lexicographicallyPrecedes($1.text.utf8) }
     }
 
-    /// What is wrong with the request; `nil`: nothing.
+    /// Returns the error in the request, or `nil` if there is none.
     static func violation(in request: JointLockRequest) -> InterlockError? {
         guard (1...JointLockRequest.most).contains(request.names.count) else {
             return InterlockError(
@@ -48,7 +49,7 @@ final class JointAcquisition {
         next.name = names[taken.count]
         let elapsed = time.now().millisecondsRoundedUp(since: startedAt)
         next.wait = max(0, request.template.wait - elapsed)
-        // The answer may come before `acquire` returns: then there is nothing left to cancel.
+        // The answer may come before `acquire` returns; then there is nothing to cancel.
         var isAnswered = false
         let id = locks.acquire(
             next,
@@ -59,7 +60,7 @@ final class JointAcquisition {
         if !isAnswered { underWay = id }
     }
 
-    /// Nobody waits for it any more.
+    /// Cancels the call and releases the locks acquired so far.
     func cancel() {
         guard !isOver else { return }
         isOver = true
@@ -108,7 +109,8 @@ final class JointAcquisition {
         onEnd?()
     }
 
-    /// With an owner of its own choosing nothing is given back behind the client's back: what is taken lapses.
+    /// Releases the locks acquired so far. If the owner chose the token they expire instead, because a retry may
+    /// already hold those very leases.
     private func giveBack() {
         defer { taken = [] }
         guard request.template.owner == nil else { return }

@@ -3,7 +3,7 @@ internal import InterlockCore
 /// The answer to a request for several locks.
 package enum JointLockAnswer: Sendable {
     case granted([Lease])
-    /// Another has one of them, also at the end of the wait; none is taken.
+    /// Another holder has one of the locks, even after the wait; none is acquired.
     case held
     case failed(InterlockError)
 }

@@ -2,10 +2,10 @@ internal import InterlockCore
 
 /// A request for several locks: all or none.
 package struct JointLockRequest: Sendable {
-    /// The most locks that one call acquires.
+    /// The maximum number of locks in one call.
     package static let most = 32
 
-    /// Each once. Leases are answered in this order.
+    /// The names, without duplicates. The leases are returned in this order.
     package var names: [ResourceName]
     /// The request for each lock. Its name is ignored, and its wait applies to all locks together.
     package var template: LockRequest

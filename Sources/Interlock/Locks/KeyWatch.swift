@@ -2,18 +2,18 @@ internal import Logging
 internal import NIOCore
 internal import RedisClient
 
-/// A connection whose reads Redis remembers: it says when a key that was read here is changed by anybody, also by other
-/// libraries and by people. Confined to the coordinator's event loop.
+/// A connection whose reads Redis tracks: it reports when a key that was read here is changed by any client, including
+/// other software and people. Confined to the coordinator's event loop.
 ///
-/// Source: "Client-side caching reference", redis.io: tracking in two-connection mode, as RESP2 has it.
+/// Source: "Client-side caching reference", redis.io: tracking in two-connection mode, as in RESP2.
 final class KeyWatch {
-    /// What is read over it is watched.
+    /// The connection whose reads are tracked.
     let pipeline: any RedisSender
     private let logger: Logger
-    /// The subscriber's connection to each server, which is told.
+    /// The client ID of the subscriber's connection to each server, which receives the reports.
     private var listeners: [RedisConfiguration.Address: Int64] = [:]
 
-    /// From now on changes at this server are told, and were not before: whoever relies on it reads again.
+    /// Called when a server starts to report changes. Earlier changes were not reported, so watchers must read again.
     var onTracking: ((RedisConfiguration.Address) -> Void)?
 
     init(pipeline: any RedisSender, logger: Logger) {
@@ -33,18 +33,18 @@ final class KeyWatch {
         pipeline.close()
     }
 
-    /// The subscriptions at a server stand, on the connection with this ID; `nil`: they do not.
+    /// Notes the ID of the connection that is subscribed at a server, or `nil` if it no longer is.
     func tell(_ listener: Int64?, at server: RedisConfiguration.Address) {
         listeners[server] = listener
         for connection in pipeline.connections where connection.address == server { track(at: connection) }
     }
 
-    /// How long a key still lasts. It is watched from then on.
+    /// Reads the remaining time of a key, and watches it from then on.
     func remaining(of key: String, completion: @escaping (Result<RemainingTime.Reply, RedisError>) -> Void) {
         pipeline.send(RemainingTime(key: key), completion: completion)
     }
 
-    /// What a key holds. It is watched from then on.
+    /// Reads the value of a key, and watches it from then on.
     func value(of key: String, completion: @escaping (Result<String?, RedisError>) -> Void) {
         pipeline.send(GetText(key: key), completion: completion)
     }

@@ -1,10 +1,10 @@
 internal import InterlockCore
 
-/// A followed lease ended.
+/// The end of a followed lease.
 package struct LeaseEnd: Sendable {
     package var follower: LeaseFollower
     package var name: String
     package var token: String
-    /// `nil`: its holder released it.
+    /// The reason for the loss; `nil` if the holder released the lease.
     package var loss: LeaseLoss?
 }

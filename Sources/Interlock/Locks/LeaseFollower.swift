@@ -1,9 +1,9 @@
 internal import InterlockCore
 
-/// Names a followed lease; see `CoordinatorCalls.followLease`.
+/// The ID of a followed lease; see `CoordinatorCalls.followLease`.
 package struct LeaseFollower: Hashable, Comparable, Sendable {
     let id: UInt64
 
-    /// In the order in which they began to follow.
+    /// Orders followers by the time at which they began to follow.
     package static func < (left: Self, right: Self) -> Bool { left.id < right.id }
 }

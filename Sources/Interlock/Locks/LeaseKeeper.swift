@@ -2,44 +2,45 @@ internal import CoreMetrics
 internal import InterlockCore
 internal import RedisClient
 
-/// Looks after leases whose holders want to be told when they are lost, or want them extended for as long as they live.
+/// Tracks the leases whose holders asked to be notified of a loss, or to have the lease extended while they are alive.
 /// Confined to the coordinator's event loop.
 final class LeaseKeeper {
     typealias FollowerID = UInt64
 
     private struct Follower {
         var id: FollowerID
-        /// Who follows a lease once however often it asks for it.
+        /// The client. A client follows a lease at most once, however often it asks.
         var client: ObjectIdentifier?
         var isLinked: Bool
         var onEnd: (LeaseEnd) -> Void
     }
 
-    /// One lease; there may be very many.
+    /// One lease. There can be very many of these.
     private final class Entry {
-        /// Rises with the entries.
+        /// Increases with each new entry.
         let number: UInt64
         let name: String
         let token: String
         /// The grant's fence, because all grants to an owner have the same token.
         let fence: Int64
         var lease: HeldLease
-        /// What the lock's key holds instead of the token while several hold the lock.
+        /// The value of the lock's key while a group holds the lock, in place of the token; `nil` for an exclusive
+        /// lease.
         let group: String?
-        /// Its owner chose the token.
+        /// Whether the owner chose the token.
         let isOwners: Bool
-        /// Nearly always there is one: kept without an allocation of its own.
+        /// The first follower, stored inline because most entries have only one.
         private var first: Follower?
         private var others: [Follower] = []
         var next: Deadlines.Entry?
-        /// Redis tells of changes.
+        /// Whether Redis reports changes of the lock's key to this sidecar.
         var isWatched = false
         var isBroken = false
-        /// When its key was first found gone, and nobody had said why.
+        /// The time at which the key was first found missing without a known reason.
         var goneSince: Instant?
-        /// Its time is over, and Redis is being asked whether it really is.
+        /// Whether the lease has run out by the local clock and Redis is being asked for the actual TTL.
         var isBeingAsked = false
-        /// Whether Redis has refused to extend it. A lease of the same owner that holds the lock is then a later one.
+        /// Whether Redis has refused to extend it. If its owner still holds the lock, it is under a later lease.
         var isRefused = false
 
         init(_ lease: Lease, held: HeldLease, follower: Follower) {
@@ -59,11 +60,12 @@ final class LeaseKeeper {
             if first == nil { first = follower } else { others.append(follower) }
         }
 
-        /// `nil`: this client does not follow it yet.
+        /// Returns the ID under which this client already follows the lease, or `nil` if it does not.
         func link(_ client: ObjectIdentifier, isLinked: Bool) -> FollowerID? {
             if var follower = first, follower.client == client {
                 follower.isLinked = isLinked || follower.isLinked
-                // Written back whole: through `first?` the left side would be held open while the right side reads it.
+                // Written back as a whole: assigning through `first?` would overlap its access with the read on the
+                // right-hand side.
                 first = follower
                 return follower.id
             }
@@ -82,17 +84,20 @@ final class LeaseKeeper {
         }
     }
 
-    /// The leases of one lock: nearly always one, of a lock that several hold perhaps very many.
+    /// The leases of one lock: usually one, possibly very many for a shared lock or a semaphore.
     private enum Leases {
         case one(Entry)
         case many([ExactText: Entry])
     }
 
-    /// The most leases that are extended for their holders, and the most of which these are only told; further ones are refused.
+    /// The maximum number of leases that are extended, and separately of those that are only followed. Further ones are
+    /// refused.
     static let capacity = 100_000
-    /// A lease is watched when it is held so long: short ones cost nothing.
+    /// The time for which a lease is held before its key is watched, in milliseconds. Shorter leases cost nothing
+    /// extra.
     private static let watchAfterMilliseconds: Int64 = LockQueue.lookMilliseconds
-    /// How long the news of a break may take: it comes over another connection than the replies that show it.
+    /// The time to wait for the message about a break, in milliseconds. It arrives on a different connection than the
+    /// replies that reveal the break.
     private static let newsMilliseconds: Int64 = LockQueue.lookMilliseconds
 
     private let runtime: CoordinatorRuntime
@@ -105,18 +110,18 @@ final class LeaseKeeper {
         })
     private var leases: [ExactText: Leases] = [:]
     private(set) var count = 0
-    /// Those of them that are linked.
+    /// The number of leases that are linked.
     private(set) var linkedCount = 0
     private var followed: [FollowerID: Entry] = [:]
     private var lastID: FollowerID = 0
     /// Whether following has ended for all leases.
     private(set) var isClosed = false
 
-    /// A lease is lost.
+    /// Called when a lease is lost.
     var onLost: ((_ name: String, _ token: String, _ fence: Int64) -> Void)?
-    /// Called when a lease turns out to last until another time than was known.
+    /// Called when a lease turns out to have a later deadline than was known.
     var onExtended: ((_ name: String, _ token: String, _ fence: Int64, _ deadline: Instant) -> Void)?
-    /// Sees to it that an extension is at as many replicas as are asked for, before it is relied on.
+    /// Waits until the configured number of replicas has an extension, before it is relied on.
     var replicate: ((RenewScript, @escaping (LockCoordinator.Replicated) -> Void) -> Void)?
 
     init(runtime: CoordinatorRuntime, scripts: LockScripts, watch: KeyWatch, ceiling: Duration?) {
@@ -126,18 +131,18 @@ final class LeaseKeeper {
         ceilingMilliseconds = ceiling?.wholeMilliseconds
     }
 
-    /// Whether there is no room for another that is linked, or that is not: neither kind takes the other's.
+    /// Returns whether the limit for this kind of lease, linked or only followed, is reached.
     func isFull(forLinked isLinked: Bool) -> Bool {
         (isLinked ? linkedCount : count - linkedCount) >= Self.capacity
     }
 
     // MARK: Following
 
-    /// Looks after a lease that was granted just now.
+    /// Starts to follow a lease that was just granted.
     /// - Parameters:
-    ///   - isLinked: it is extended until `unfollow`.
-    ///   - client: who follows a lease once, however often it gets it; `nil`: each call follows anew.
-    ///   - onEnd: called once, unless `unfollow` was before it.
+    ///   - isLinked: whether the lease is extended until `unfollow`.
+    ///   - client: the client, which follows a lease at most once; `nil` if each call is a new follower.
+    ///   - onEnd: called once, unless `unfollow` is called first.
     func follow(
         _ lease: Lease, isLinked: Bool, client: ObjectIdentifier?, onEnd: @escaping (LeaseEnd) -> Void
     ) -> FollowerID {
@@ -155,7 +160,7 @@ final class LeaseKeeper {
         let follower = Follower(id: lastID, client: client, isLinked: isLinked, onEnd: onEnd)
         let entry: Entry
         if let known {
-            // The same owner once more.
+            // The same owner has acquired it again.
             entry = known
             entry.add(follower)
         } else {
@@ -171,7 +176,7 @@ final class LeaseKeeper {
         return lastID
     }
 
-    /// Nobody wants to be told any more: the lease lapses unless others follow it too.
+    /// Stops following a lease. A linked lease then expires unless another follower is linked to it.
     func unfollow(_ id: FollowerID) {
         guard let entry = followed.removeValue(forKey: id) else { return }
         let wasLinked = entry.lease.isExtended
@@ -184,24 +189,25 @@ final class LeaseKeeper {
         }
     }
 
-    /// The lease that is followed under this ID, if it ends with its follower: not when others are linked to it, nor when
-    /// its owner chose the token, because a retry may hold that very lease elsewhere.
+    /// Returns the lease to release when this follower leaves, or `nil` if it must be kept: because another follower is
+    /// linked to it, or because its owner chose the token and a retry may hold this very lease elsewhere.
     func leaseToRelease(of id: FollowerID) -> (name: String, token: String, ttl: Int64)? {
         guard let entry = followed[id], !entry.isOwners, !entry.isLinked(where: { $0.id != id }) else { return nil }
         return (entry.name, entry.token, entry.lease.ttl)
     }
 
-    /// Whether somebody follows the lease.
+    /// Returns whether the lease has a follower.
     func follows(_ name: String, token: String) -> Bool { entry(name, token) != nil }
 
-    /// Notes that its holder is releasing the lease.
-    /// - Parameter fence: the fence of the only grant to release; `nil` for whichever the token has. The same below.
+    /// Stops following a lease that its holder is releasing.
+    /// - Parameter fence: the fence of the only grant that is meant, or `nil` for the token's current grant. The same
+    ///   applies below.
     func released(_ name: String, token: String, fence: Int64? = nil) {
         guard let entry = entry(name, token), fence ?? entry.fence == entry.fence else { return }
         end(entry, nil)
     }
 
-    /// Its holder extended it.
+    /// Applies the new deadline of a lease that its holder has extended.
     func moved(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
         guard let entry = entry(name, token), fence ?? entry.fence == entry.fence else { return }
         let now = runtime.time.now()
@@ -209,24 +215,24 @@ final class LeaseKeeper {
         plan(entry, now: now)
     }
 
-    /// Its holder made it shorter.
+    /// Applies an earlier deadline that its holder has chosen; does nothing if the deadline is later.
     func shortened(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
         guard let entry = entry(name, token), entry.lease.deadline > deadline else { return }
         moved(name, token: token, fence: fence, to: deadline)
     }
 
-    /// Its owner asked for it again: what it was promised before stands.
+    /// Applies the deadline of a repeated grant to the same owner, unless it is earlier than the one already promised.
     func grantedAgain(_ lease: Lease, until deadline: Instant) {
         guard let entry = entry(lease.name, lease.token), entry.lease.deadline < deadline else { return }
         moved(lease.name, token: lease.token, fence: lease.fence, to: deadline)
     }
 
-    /// The sidecar goes: holders of linked leases are told that nobody extends them any more.
+    /// Notifies the holders of linked leases that the sidecar is shutting down and no longer extends them.
     func goDown() {
         for entry in all where entry.lease.isExtended { end(entry, .shutdown) }
     }
 
-    /// Ends all following when the sidecar stops; this loss is the last report that followers get.
+    /// Ends all following when the sidecar stops. Followers get this loss as their last report.
     func close() {
         isClosed = true
         for entry in all { end(entry, .shutdown) }
@@ -234,7 +240,7 @@ final class LeaseKeeper {
 
     // MARK: The table
 
-    /// In the order in which they were granted. O(n log n).
+    /// All entries in the order in which they were granted. O(n log n).
     private var all: [Entry] { leases.keys.flatMap { entries(of: $0.text) }.sorted { $0.number < $1.number } }
 
     private func entries(of name: String) -> [Entry] {
@@ -291,9 +297,9 @@ final class LeaseKeeper {
         if !entries.isEmpty { leases[name] = .many(entries) }
     }
 
-    // MARK: News
+    // MARK: Notifications
 
-    /// An operator took the lock.
+    /// Notes that an operator has broken the lock.
     func broken(_ name: String) {
         let entries = entries(of: name)
         for entry in entries { entry.isBroken = true }
@@ -305,14 +311,14 @@ final class LeaseKeeper {
     }
 
     func anythingChanged(where isConcerned: (_ name: String) -> Bool = { _ in true }) {
-        // Once for each lock, in the order of its first lease.
+        // Each lock is checked once, in the order of its first lease.
         var checked: Set<ExactText> = []
         for entry in all where checked.insert(ExactText(entry.name)).inserted && isConcerned(entry.name) {
             check(entries(of: entry.name))
         }
     }
 
-    /// What went unanswered is tried at once.
+    /// Retries the extensions that went unanswered.
     func redisIsBack() {
         let now = runtime.time.now()
         for entry in all { plan(entry, now: now) }
@@ -327,7 +333,7 @@ final class LeaseKeeper {
         case .over, .extend: instant = now
         case .wait(let until):
             instant = until
-            // Rounded down: those that come soon after one another leave in one write.
+            // Rounded down so that extensions that are due close together are sent in one write.
             let batch = HeldLease.batchMilliseconds * 1_000_000
             if entry.lease.isExtended, until < entry.lease.deadline, until.nanoseconds - now.nanoseconds > batch {
                 instant = Instant(nanoseconds: until.nanoseconds / batch * batch)
@@ -346,7 +352,7 @@ final class LeaseKeeper {
         case .over: return expire(entry)
         case .extend(let ttl): return extend(entry, ttl: ttl, now: now)
         case .wait:
-            // What is due within a batch's time is done with it.
+            // An extension that is due within this batch is sent with it.
             let soon = now.advanced(byMilliseconds: HeldLease.batchMilliseconds)
             if case .extend(let ttl) = entry.lease.step(now: soon) { return extend(entry, ttl: ttl, now: now) }
         }
@@ -364,8 +370,8 @@ final class LeaseKeeper {
         let script = RenewScript(
             keys: keys, token: entry.token, ttl: ttl, fence: entry.isOwners ? entry.fence : nil, isGroup: entry.group != nil,
             purpose: .watch)
-        // What is watched is extended where it is watched: the server need not tell of that change, unless it is written once more for
-        // replicas.
+        // A watched lease is extended on the watching connection, so that the server does not report that change back.
+        // The second write, for replicas, is reported.
         (entry.isWatched ? watch.pipeline : runtime.pipeline).send(script) { [self] result in
             guard stands(entry) else { return }
             switch result {
@@ -375,9 +381,9 @@ final class LeaseKeeper {
             case .success where entry.group == nil:
                 entry.lease.extensionFailed(now: runtime.time.now())
                 entry.isRefused = entry.isOwners
-                // Lost: the look tells how.
+                // The lease is lost; the check finds out how.
                 check(entry)
-            // The group goes on without it.
+            // The group no longer contains this lease.
             case .success: return end(entry, entry.isBroken ? .broken : .expired)
             case .failure: entry.lease.extensionFailed(now: runtime.time.now())
             }
@@ -386,7 +392,7 @@ final class LeaseKeeper {
         plan(entry, now: now)
     }
 
-    /// Redis has extended it.
+    /// Waits for replicas after Redis has extended the lease.
     private func replicated(_ script: RenewScript, of entry: Entry, sentAt: Instant) {
         replicate?(script) { [self] replicated in
             guard stands(entry) else { return }
@@ -394,7 +400,7 @@ final class LeaseKeeper {
             case .enough:
                 entry.lease.extended(ttl: script.ttl, sentAt: sentAt)
                 onExtended?(entry.name, entry.token, entry.fence, entry.lease.deadline)
-            // Of what has ended meanwhile the next extension tells how.
+            // If the lease has ended, the next extension finds out how.
             case .tooFew, .lost: entry.lease.extensionFailed(now: runtime.time.now())
             }
             plan(entry, now: runtime.time.now())
@@ -405,7 +411,7 @@ final class LeaseKeeper {
         check([entry])
     }
 
-    /// Looks, once for all leases of a lock, whether they still stand; Redis tells of the next change.
+    /// Reads the key once for all leases of a lock and checks each against it. Redis reports the next change.
     private func check(_ entries: [Entry]) {
         guard let name = entries.first?.name else { return }
         for entry in entries { entry.isWatched = true }
@@ -428,7 +434,7 @@ final class LeaseKeeper {
             }
             entry.goneSince = entry.goneSince ?? now
             plan(entry, now: now)
-        // The deadline will tell, or the look when the watching connection is back.
+        // The lease is checked again at its deadline, or when the watching connection is back.
         case .failure: entry.isWatched = false
         }
     }
@@ -437,8 +443,8 @@ final class LeaseKeeper {
         ExactText(value) == ExactText(entry.group ?? entry.token)
     }
 
-    /// Its time is over, as far as is known here. Its holder may have extended it through another sidecar; of a lease among
-    /// several, the lock's key does not tell.
+    /// Ends a lease that has run out by the local clock, unless its holder has extended it through another sidecar. For
+    /// a lease of a group the lock's key cannot show that.
     private func expire(_ entry: Entry) {
         guard !entry.lease.isExtended, entry.group == nil, !entry.isBeingAsked else { return end(entry, .expired) }
         entry.isBeingAsked = true
@@ -451,7 +457,7 @@ final class LeaseKeeper {
                 guard stands(entry) else { return }
                 entry.isBeingAsked = false
                 let now = runtime.time.now()
-                // What is left of a lease that nobody extended is what was taken off for drift.
+                // If nobody has extended the lease, only the allowance for clock drift remains.
                 guard case .success(.lasts(let ttl?)) = result, ttl > LeaseValidity.drift(ofTTL: entry.lease.ttl) else {
                     return entry.lease.step(now: now) == .over ? end(entry, .expired) : plan(entry, now: now)
                 }
@@ -460,7 +466,7 @@ final class LeaseKeeper {
         }
     }
 
-    /// It lasts longer than was known here: that is relied on if replicas have it.
+    /// Applies a TTL that is longer than was known, once replicas have it.
     private func found(_ entry: Entry, lasting ttl: Int64, sentAt: Instant) {
         let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
         let fence = entry.isOwners ? entry.fence : nil

@@ -2,12 +2,12 @@ internal import DequeModule
 internal import InterlockCore
 
 /// The leases that were granted through this sidecar, for its gauges and for labels that a token does not show.
-/// Bounded: past its capacity leases are granted and not listed here. It keeps the history of grants as well.
+/// Bounded: beyond its capacity, leases are granted without being listed. The table also keeps the history of grants.
 ///
-/// Another sidecar or an operator may end or extend a lease. So listed leases are reviewed, that is, read again in
-/// Redis, each at least every five seconds while there are few.
+/// Another sidecar or an operator may end or extend a lease. Listed leases are therefore reviewed: they are read from
+/// Redis again, each at least every five seconds if there are few.
 struct LeaseTable {
-    /// Name and token, hashed with a key of this process: two that collide would share an entry.
+    /// The name and the token, hashed with a key of this process. Two that collide would share an entry.
     private struct Key: Hashable {
         /// The hash of the name alone. A scan for it finds all leases of a lock; an index would cost each grant 5 %.
         let lock: Int
@@ -34,7 +34,7 @@ struct LeaseTable {
         let name: String
         let token: String
         let fence: Int64
-        /// The end that its holder relied on when it was listed.
+        /// The deadline that its holder relied on when it was listed.
         let deadline: Instant
 
         fileprivate init(_ entry: Entry, names: (name: String, token: String)) {
@@ -53,7 +53,7 @@ struct LeaseTable {
     }
 
     fileprivate struct Entry {
-        /// `nil` unless the owner chose its token; other tokens begin with it.
+        /// The label if the owner chose its token; `nil` otherwise, because other tokens begin with it.
         var label: String?
         var deadline: Instant
         let fence: Int64
@@ -70,25 +70,26 @@ struct LeaseTable {
 
     private static let capacity = 20_000
     /// The shortest time between reviews of a lease. The first review is due this long after the grant, and each later
-    /// one when half of the remaining time has passed, at most `longestPause` later. Both come later when a review ahead
-    /// of them is not due, and when reviews cannot keep up.
+    /// one when half of the remaining time has passed, at most `longestPause` later. Both are delayed if a review ahead
+    /// of them is not due, or if reviews cannot keep up.
     static let reviewMilliseconds: Int64 = 1000
     private static let longestPause: Int64 = 5000
-    /// The most leases of one review.
+    /// The maximum number of leases in one review.
     static let mostReviewed = 200
 
     private(set) var history = GrantHistory()
 
     private var entries: [Key: Entry] = [:]
-    /// In order of grant. Each grant drops a few lapsed leases from the front.
+    /// The entries in order of grant. Each grant drops a few expired leases from the front.
     private var order: Deque<Listing> = []
     /// Every entry has one review here. Reviews of ended leases stay until they reach the front or the queue is full.
     private var reviews = ReviewQueue<Key>()
-    /// Locks that are reported broken, by `Key.lock`: their leases are read again at once.
+    /// The locks that were reported broken, by `Key.lock`. Their leases are read again at once.
     private var suspects: Set<Int> = []
     private var areAllSuspect = false
     private static let mostSuspects = 1000
 
+    /// Lists a grant.
     /// - Parameters:
     ///   - startedAt: the time of the holder's request.
     ///   - host: the label of an owner that gives none.
@@ -99,13 +100,13 @@ struct LeaseTable {
         let key = Key(name: lease.name, token: lease.token)
         let known = entries[key]
         if let known, known.fence == lease.fence {
-            // An owner who asks again need not say its label again, and keeps what it was promised.
+            // An owner that asks again may omit its label, and keeps the deadline that it was promised.
             let deadline = max(known.deadline, lease.deadline)
             entries[key]?.deadline = deadline
             if let label { entries[key]?.label = label }
             return history.promised(known.grant, until: deadline)
         }
-        // Another grant to the same owner: the one before is over.
+        // A new grant to the same owner means that the previous one has ended.
         if let known { history.ended(known.grant, .lost, at: now) }
         let shown = request.owner == nil ? nil : label ?? known?.label ?? host
         let grant = history.granted(
@@ -121,7 +122,8 @@ struct LeaseTable {
         reviews.append(key, grant: grant, at: firstReview, name: lease.name, token: lease.token)
     }
 
-    /// - Parameter fence: the fence of the extended grant; `nil` for whichever the token has. The same below.
+    /// Applies a new deadline.
+    /// - Parameter fence: the fence of the extended grant; `nil` for the token's current grant. The same applies below.
     mutating func renewed(_ name: String, token: String, fence: Int64? = nil, deadline: Instant) {
         let key = Key(name: name, token: token)
         guard let entry = entries[key], fence ?? entry.fence == entry.fence else { return }
@@ -136,7 +138,7 @@ struct LeaseTable {
         history.ended(entry.grant, how, at: now)
     }
 
-    /// Ends all leases that held the lock at `instant`. O(n) in leases: some 100 µs for all that there can be.
+    /// Ends all leases that held the lock at `instant`. O(n) in leases; about 100 µs at capacity.
     mutating func broken(_ name: String, at instant: Instant) {
         let lock = Key.lock(name)
         for key in entries.keys.filter({ $0.lock == lock }) where entries[key].map({ $0.grantedAt <= instant }) ?? false {
@@ -145,7 +147,7 @@ struct LeaseTable {
         history.broken(name, at: instant)
     }
 
-    /// Its holder asks for a shorter lease.
+    /// Applies an earlier deadline that its holder has chosen; does nothing if the deadline is later.
     mutating func shortened(_ name: String, token: String, fence: Int64? = nil, to deadline: Instant) {
         let key = Key(name: name, token: token)
         guard let known = entries[key], fence ?? known.fence == known.fence, known.deadline > deadline else { return }
@@ -153,7 +155,7 @@ struct LeaseTable {
         history.promised(known.grant, until: deadline)
     }
 
-    /// Until when its holder was told that it may rely on it; `nil`: not known here.
+    /// The deadline that the holder was promised, or `nil` if the lease is not listed.
     func deadline(of name: String, token: String) -> Instant? {
         entries[Key(name: name, token: token)]?.deadline
     }
@@ -164,21 +166,21 @@ struct LeaseTable {
 
     var isEmpty: Bool { entries.isEmpty }
 
-    /// How many are still valid. O(n), for the gauge.
+    /// Returns the number of leases that are still valid. O(n), for the gauge.
     mutating func count(now: Instant) -> Int {
         for key in entries.filter({ Self.end(of: $0.value) <= now }).keys { entries[key] = nil }
         order = Deque(order.filter { entries.index(forKey: $0.key) != nil })
         return entries.values.count(where: { $0.deadline > now })
     }
 
-    /// Removes the first listing if its lease has ended or lapsed. Returns whether it did.
+    /// Removes the first listing if its lease has ended or expired. Returns whether it did.
     private mutating func dropLapsed(now: Instant) -> Bool {
         guard var oldest = order.first else { return false }
         if let place = entries.index(forKey: oldest.key) {
             if oldest.keptUntil <= now { oldest.keptUntil = Self.end(of: entries.values[place]) }
             guard oldest.keptUntil <= now else {
                 order[0] = oldest
-                // A long lease does not keep the shorter ones behind it on the list.
+                // Moved to the end, so that a long lease does not keep the shorter ones behind it listed.
                 if order.count >= Self.capacity { order.append(order.removeFirst()) }
                 return false
             }
@@ -188,8 +190,8 @@ struct LeaseTable {
         return true
     }
 
-    /// Returns when an entry is dropped. It outlives its lease a little, because a review may find that the lease was
-    /// extended elsewhere.
+    /// Returns the time at which an entry is dropped. It is a little later than the deadline, because a review may find
+    /// that the lease was extended elsewhere.
     private static func end(of entry: Entry) -> Instant {
         entry.deadline.advanced(byMilliseconds: 2 * reviewMilliseconds)
     }
@@ -241,9 +243,9 @@ struct LeaseTable {
         return due
     }
 
-    /// Applies Redis' answer about a lease to a request sent at `sentAt`.
-    /// - Parameter isReplicated: whether enough replicas know the answer, or none need to. Otherwise nobody may rely on
-    ///   the lease for longer.
+    /// Applies the reply of Redis about a lease to a request sent at `sentAt`.
+    /// - Parameter isReplicated: whether enough replicas have the state that was read, or none need to. Otherwise the
+    ///   lease cannot be relied on for longer.
     mutating func reviewed(_ lease: Listed, _ standing: Standing, isReplicated: Bool = true, sentAt: Instant, now: Instant) {
         let key = Key(name: lease.name, token: lease.token)
         guard let entry = entries[key], entry.fence == lease.fence, entry.grantedAt <= sentAt else { return }
@@ -255,7 +257,7 @@ struct LeaseTable {
             let found = LeaseValidity.deadline(ttl: milliseconds, sentAt: sentAt)
             let slack = Self.slackMilliseconds + milliseconds / 50
             let isLonger = isReplicated && found > entry.deadline.advanced(byMilliseconds: slack)
-            // A promise made meanwhile is newer than the review.
+            // A promise made after the review was sent is newer than the review.
             let isShorter = entry.deadline == lease.deadline && found.advanced(byMilliseconds: slack) < entry.deadline
             guard isLonger || isShorter else { return }
             renewed(lease.name, token: lease.token, fence: lease.fence, deadline: found)

@@ -4,18 +4,18 @@ internal import RedisClient
 
 /// The waiters for one lock in this sidecar, with their ticket for Redis.
 final class LocalQueue {
-    /// Rises with the queues' openings.
+    /// Increases with each new queue.
     let number: UInt64
     let name: String
-    /// Who was served here last: while it holds the lock it is this sidecar's turn.
+    /// The token that was last served here. While it holds the lock it is this sidecar's turn.
     var holder: String?
-    /// Why the last attempt, or release that named a waiter, has no answer; `nil`: it has one.
+    /// The error of the last attempt, or of the last release that named a waiter, if it had no answer; `nil` otherwise.
     var failure: RedisError?
-    /// Stands in Redis for all who wait here.
+    /// The entry in Redis on behalf of all local waiters.
     let ticket: String
     var decisions = LockQueue()
     var timer: Deadlines.Entry?
-    /// Those who wait here under a token that their owner chose: a call that was sent twice waits twice.
+    /// The local waiters whose owner chose the token. A call that was sent twice waits twice.
     private var byOwner: [ExactText: [LockWaiter]] = [:]
 
     init(number: UInt64, name: String, ticket: String) {
@@ -35,18 +35,19 @@ final class LocalQueue {
         if !others.isEmpty { byOwner[ExactText(waiter.token)] = others }
     }
 
-    /// The other copies of its owner's call that wait here, in the order in which they came.
+    /// Returns the other local copies of the same call of an owner, in the order of their arrival.
     func copies(of waiter: LockWaiter) -> [LockWaiter] {
         guard waiter.request.owner != nil else { return [] }
         return (byOwner[ExactText(waiter.token)] ?? []).filter { $0 !== waiter && $0.request.mode == waiter.request.mode }
     }
 
-    /// An attempt or a release under way may grant one of them the lock.
+    /// Returns whether an attempt or a release in progress may grant one of them the lock.
     func isAnythingUnderWay(for waiters: [LockWaiter]) -> Bool {
         waiters.contains { decisions.isAttempting($0.id) || decisions.isSuccessor($0.id) }
     }
 
-    /// The ticket as scripts take it: it outlives the waits, so that a sidecar that is busy for a moment keeps its place.
+    /// Returns the ticket for a script. It outlives the waits, so that a sidecar that is busy for a moment keeps its
+    /// position.
     func ticket(hasOthers: Bool, now: Instant) -> AcquireScript.Ticket {
         let patience = decisions.latestDeadline.millisecondsRoundedUp(since: now)
         return AcquireScript.Ticket(

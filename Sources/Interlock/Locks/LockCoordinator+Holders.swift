@@ -3,7 +3,7 @@ internal import InterlockCore
 internal import Logging
 internal import RedisClient
 
-/// What holders and operators ask of a lock that is held.
+/// The operations of holders and operators on a held lock.
 extension LockCoordinator {
     func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>) {
         if let wrong = settings.violation(in: LockRequest(name: name, ttl: ttl)) {
@@ -15,7 +15,8 @@ extension LockCoordinator {
             return
         }
         let sentAt = runtime.time.now()
-        // Whatever comes of it: nothing beyond a shorter lease is promised any more that only replicas could keep.
+        // Even if the call fails, the holder must not rely on more than the shorter lease, which only replicas could
+        // still confirm.
         if settings.waitReplicas > 0 {
             leases.shortened(name.text, token: token, fence: fence, to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
         }
@@ -48,7 +49,7 @@ extension LockCoordinator {
         }
     }
 
-    /// Redis has extended a lease: its holder is told for how long to rely on it.
+    /// Answers a renewal with the time for which its holder can rely on the lease.
     private func promise(
         _ script: RenewScript, of name: String, sentAt: Instant, _ replicated: Replicated, _ completion: Completion<RenewAnswer>
     ) {
@@ -64,12 +65,12 @@ extension LockCoordinator {
             leases.ended(name, token: token, fence: fence, .lost, now: now)
             completion(.lost)
         case .tooFew(let error):
-            // What was promised before is at replicas, and stands.
+            // The earlier promise is known to replicas, so it remains valid.
             guard let promised = leases.deadline(of: name, token: token), promised > now else {
                 completion(.failed(error))
                 return
             }
-            // Its holder has made it shorter.
+            // The holder has chosen an earlier deadline.
             if promised <= deadline { keeper.shortened(name, token: token, fence: fence, to: promised) }
             completion(.renewed(validMilliseconds: (promised.nanoseconds - now.nanoseconds) / 1_000_000))
         }
@@ -80,7 +81,7 @@ extension LockCoordinator {
             completion(.lost)
             return
         }
-        // Whatever comes of the release: from here on nobody extends the lease.
+        // Whatever the result, the lease is not extended any longer.
         keeper.released(name.text, token: token, fence: fence)
         passOn(name.text, token: token, fence: fence, over: runtime.pipeline) { [self] result in
             switch result {
@@ -88,7 +89,8 @@ extension LockCoordinator {
                 runtime.metrics.countRelease(isReleased)
                 leases.ended(
                     name.text, token: token, fence: fence, isReleased ? .released : .lost, now: runtime.time.now())
-                // A client may release in the same breath as it acquires: then the lease is followed only after that began.
+                // A client may release a lease in the same batch in which it acquires it. Following then begins only
+                // after the first call above.
                 if isReleased { keeper.released(name.text, token: token, fence: fence) }
                 completion(isReleased ? .released : .lost)
             case .failure(let error):

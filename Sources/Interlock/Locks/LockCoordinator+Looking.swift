@@ -1,19 +1,19 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// A look at a lock that is about to be repeated.
+/// A pending repeat of a lock inspection.
 struct SecondLook {
     let timer: Deadlines.Entry
-    /// Tells what the look before has found.
+    /// Answers with the result of the previous inspection.
     let answer: () -> Void
 }
 
-/// What anybody may know of locks.
+/// Inspection of locks.
 extension LockCoordinator {
-    /// After so many milliseconds a lock is looked at again whose waiters in other sidecars were not all known, and then once more.
+    /// The pauses in milliseconds before an inspection is repeated because some waiter counts are missing.
     private static let pauses: [Int64] = [20, 80]
 
-    /// So many locks are looked at by one command, at one server.
+    /// The maximum number of locks that one command inspects, on one server.
     static let mostAtOnce = 50
     private static let mostSilent = 1000
 
@@ -21,7 +21,9 @@ extension LockCoordinator {
         inspect(names: [name]) { completion($0.map { $0[0] }) }
     }
 
-    /// - Parameter completion: is told of each in its place; `nil`: nobody holds it or waits for it.
+    /// Inspects locks.
+    /// - Parameter completion: called with the state of each lock in the same order; `nil` for one that has no holder
+    ///   and no waiters.
     func inspect(names: [ResourceName], completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void) {
         look(at: names.map(\.text), again: Self.pauses[...], completion)
     }
@@ -54,12 +56,13 @@ extension LockCoordinator {
         }
     }
 
-    /// Whether a sidecar has not told how many wait in it, and may do so.
+    /// Returns whether a sidecar that is expected to answer has not yet reported its waiters.
     private func isWorthAnotherLook(_ lock: LockInformation?, now: Instant) -> Bool {
         lock?.queue.contains { $0.waiters == nil && silent[$0.id] ?? now <= now } ?? false
     }
 
-    /// Nobody waits again for what these could not tell: some are of an older version, some are gone.
+    /// Notes the sidecars that did not report, so that later inspections do not wait for them. They may run an older
+    /// version or be gone.
     private func noteSilent(_ locks: [LockInformation], now: Instant) {
         guard !locks.isEmpty else { return }
         silent = silent.filter { $0.value > now }
@@ -69,7 +72,7 @@ extension LockCoordinator {
         }
     }
 
-    /// As many to a command as may be, and all commands at once.
+    /// Sends all commands at once, each with as many locks as possible.
     private func askForAll(
         _ names: [String], _ completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void
     ) {
@@ -98,7 +101,7 @@ extension LockCoordinator {
         }
     }
 
-    /// Nobody looks a second time any more: what the first look found is the answer.
+    /// Answers pending inspections with their first result, because the sidecar is shutting down.
     func goDown() {
         isGoingDown = true
         let looks = secondLooks.sorted { $0.key < $1.key }
@@ -109,7 +112,7 @@ extension LockCoordinator {
         }
     }
 
-    /// `nil`: nobody holds it or waits for it.
+    /// Returns the state of a lock, or `nil` if it has no holder and no waiters.
     private func information(on name: String, _ reply: InspectScript.Found) -> LockInformation? {
         let queue = waitingSidecars(for: name, reply)
         let waiters = waiting(for: name) + reply.otherSidecars
@@ -119,7 +122,7 @@ extension LockCoordinator {
             return leases.label(of: name, token: token) ?? OwnerToken.label(of: token)
         }
         func lease(_ token: String, fence: Int64?, ttl: Int64) -> LeaseInformation? {
-            // A turn or a place that is being offered is nobody's lease.
+            // A turn or a slot that is being offered is not a lease.
             OwnerToken.isTicket(token) ? nil : LeaseInformation(label: label(token), fence: fence, ttlMilliseconds: ttl)
         }
         guard let token = reply.token else {
@@ -139,7 +142,7 @@ extension LockCoordinator {
             leases: group.leases.compactMap { lease($0.token, fence: $0.fence, ttl: $0.ttl) }, waiters: waiters, queue: queue)
     }
 
-    /// In the order of their turns; this one last, when its ticket is not in Redis yet.
+    /// Returns the waiting sidecars in the order of their turns. This one comes last if its ticket is not in Redis yet.
     private func waitingSidecars(for name: String, _ reply: InspectScript.Found) -> [WaitingSidecar] {
         let own = queue(name)
         var sidecars = reply.waiting.map { ticket, waiters in
@@ -147,7 +150,7 @@ extension LockCoordinator {
                 id: OwnerToken.sidecar(ofTicket: ticket),
                 waiters: ticket == own?.ticket ? own?.decisions.count : waiters.map(Int.init))
         }
-        // A ticket that nobody waits behind any more is on its way out.
+        // A ticket without waiters is about to be withdrawn.
         sidecars.removeAll { $0.id == runtime.id && $0.waiters ?? 0 == 0 }
         if let own, own.decisions.count > 0, !sidecars.contains(where: { $0.id == runtime.id }) {
             sidecars.append(WaitingSidecar(id: runtime.id, waiters: own.decisions.count))
@@ -155,7 +158,8 @@ extension LockCoordinator {
         return sidecars
     }
 
-    /// One `SCAN` step: bounded in time by `count`, 1…1000. On a cluster through one server after the other; the cursor says which.
+    /// Lists the held locks of one `SCAN` step. `count`, from 1 to 1000, limits its duration. On a cluster the servers
+    /// are scanned one after the other; the cursor records which.
     func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
         let servers = runtime.pipeline.connections
         guard let place = ScanCursor(cursor, servers: servers.count) else {

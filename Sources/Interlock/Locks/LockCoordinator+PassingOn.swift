@@ -1,12 +1,13 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// How a lock goes from one holder to the next, and what becomes of leases that nobody wants any more.
+/// Passes locks from one holder to the next, and releases leases that their callers no longer want.
 extension LockCoordinator {
-    /// Ends the lease that `token` holds: the lock passes to the next who waits here, or in the fleet.
+    /// Ends the lease that `token` holds. The lock passes to the next local waiter, or to the next sidecar.
     /// - Parameters:
-    ///   - fence: the fence of the only grant to end; `nil` for whichever the token has.
-    ///   - connection: the connection of an acquire without an answer; the cleanup must follow it there.
+    ///   - fence: the fence of the only grant to end; `nil` for the token's current grant.
+    ///   - connection: the connection; for an acquire without an answer it must be the same one, so that the release
+    ///     follows it.
     func passOn(
         _ name: String, token: String, fence: Int64? = nil, over connection: any RedisSender,
         then done: @escaping (Result<Bool, RedisError>) -> Void
@@ -25,7 +26,7 @@ extension LockCoordinator {
                 }
             })
         connection.send(script) { [self] result in
-            // The next holder first: others wait for it in turn.
+            // The next holder is handled first, because others wait for it in turn.
             if let queue, let succession { passed(result, from: queue, to: succession, sentAt: sentAt) }
             switch result {
             case .success(.perhapsInGroup):
@@ -35,7 +36,7 @@ extension LockCoordinator {
             case .success(.passedOn): done(.success(true))
             case .success(.released):
                 done(.success(true))
-                // Whoever came while the release was under way.
+                // A caller may have joined while the release was in progress.
                 if succession == nil { wake(name) }
             case .failure(let error): done(.failure(error))
             }
@@ -47,13 +48,13 @@ extension LockCoordinator {
         var waiter: LockWaiter
     }
 
-    /// The next who waits here, should it want the lock for itself alone: groups are joined by their own script.
+    /// Returns the next local waiter, if it wants an exclusive lock. Groups have a script of their own.
     private func beginSuccession(in queue: LocalQueue, of token: String) -> SuccessionUnderWay? {
-        // What is granted on another connection than its own, no replica can be waited for.
+        // If locks are granted on a separate connection, replicas cannot be awaited for a grant on this one.
         guard pipeline === runtime.pipeline, let head = queue.decisions.head, let waiter = waiters[head],
             waiter.request.mode == .exclusive, var decision = queue.decisions.beginRelease()
         else { return nil }
-        // Who was not served from this queue has none of its turns.
+        // A holder that was not served from this queue does not continue one of its turns.
         if queue.holder != token { decision.goesOn = false }
         return SuccessionUnderWay(decision: decision, waiter: waiter)
     }
@@ -90,14 +91,14 @@ extension LockCoordinator {
         }
     }
 
-    /// Passes on what was granted to somebody who is no longer there. With an owner of its own choosing nothing is given
-    /// back behind the client's back: a retry may already hold that very lease.
+    /// Releases the grant of a waiter that has left. If the owner chose the token the lease is kept, because a retry
+    /// may already hold that very lease.
     func giveBack(_ waiter: LockWaiter) {
         guard waiter.request.owner == nil else { return }
         release(waiter.request.name.text, token: waiter.token, ttl: waiter.request.ttl, over: pipeline)
     }
 
-    /// Ends a lease of `ttl` milliseconds that nobody wants any more, now or as soon as Redis is back.
+    /// Releases a lease of `ttl` milliseconds that no caller wants, now or as soon as Redis is back.
     func release(_ name: String, token: String, ttl: Int64, over connection: (any RedisSender)? = nil) {
         let until = runtime.time.now().advanced(byMilliseconds: ttl)
         passOn(name, token: token, over: connection ?? runtime.pipeline) { [self] result in
@@ -114,13 +115,13 @@ extension LockCoordinator {
     private func remember(_ name: String, token: String, until: Instant) {
         guard leftovers.count < Self.leftoverCapacity else { return }
         leftovers.append((name, token, until))
-        // Not every connection that swallowed a command goes.
+        // A connection that lost a command may stay up, so a retry is scheduled as well.
         guard leftoverRetry == nil else { return }
         let retry = runtime.time.now().advanced(byMilliseconds: LockQueue.recheckMilliseconds)
         leftoverRetry = runtime.deadlines.schedule(at: retry) { [unowned self] in releaseLeftovers() }
     }
 
-    /// What unanswered calls may have left behind is freed.
+    /// Releases the leases that unanswered calls may have left behind.
     private func releaseLeftovers() {
         leftoverRetry?.cancel()
         leftoverRetry = nil
@@ -134,7 +135,7 @@ extension LockCoordinator {
         }
     }
 
-    /// Redis is back: every waiter tries again.
+    /// Retries for every waiter, because Redis is back.
     func redisIsBack() {
         releaseLeftovers()
         wakeAll()

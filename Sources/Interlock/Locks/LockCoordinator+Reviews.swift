@@ -2,11 +2,11 @@ internal import InterlockCore
 internal import Logging
 internal import RedisClient
 
-/// Reviews keep this sidecar's count and history of leases in line with what others do to them.
+/// Reviews leases, so that this sidecar's count and history of them follow the changes that others make.
 protocol LeaseReviewer: AnyObject {
     var runtime: CoordinatorRuntime { get }
     var leases: LeaseTable { get }
-    /// The time of the next review of listed leases; `nil` while none is listed.
+    /// The timer of the next review of listed leases; `nil` while none is listed.
     var nextReview: Deadlines.Entry? { get set }
 
     /// Asks Redis about the leases that are due.
@@ -20,7 +20,7 @@ extension LeaseReviewer {
         scheduleReview(at: runtime.time.now().advanced(byMilliseconds: LeaseTable.reviewMilliseconds))
     }
 
-    /// Schedules a review with the end of this tick, to collect the other reports of the tick.
+    /// Schedules a review at the end of this tick, to include the other reports of the tick.
     func reviewSoon() {
         nextReview?.cancel()
         scheduleReview(at: runtime.time.now())
@@ -60,8 +60,8 @@ extension LockCoordinator: LeaseReviewer {
         }
     }
 
-    /// Logs that a semaphore has another size than was asked for, once for each lock and size. A semaphore keeps its
-    /// size while leases of it overlap, and the granted call gets no other hint.
+    /// Logs that a semaphore has a different size than was requested, once for each lock and size. A semaphore keeps
+    /// its size while leases of it overlap, and the granted call gets no other hint.
     func note(_ asked: Int, places: Int, of name: String) {
         guard asked != places else { return }
         if misfits.count >= Self.mostMisfits { misfits = [] }

@@ -3,14 +3,14 @@ internal import InterlockCore
 internal import Logging
 internal import RedisClient
 
-/// Locks: carries out what the queues decide, and what callers ask. Confined to the coordinator's event loop.
+/// Carries out the decisions of the lock queues and the requests of callers. Confined to the coordinator's event loop.
 final class LockCoordinator {
     typealias WaiterID = LockQueue.WaiterID
 
     let runtime: CoordinatorRuntime
     let settings: LockSettings
-    /// The connection that locks are granted on: with replicas to wait for it is their own, and everything else that holders ask
-    /// goes by the runtime's.
+    /// The connection on which locks are granted. It is dedicated to that if replicas are awaited; other commands of
+    /// holders use the runtime's connection.
     let pipeline: any RedisSender
     private let replication: ReplicaWait
     let watch: KeyWatch
@@ -21,19 +21,19 @@ final class LockCoordinator {
     private var queues: [ExactText: LocalQueue] = [:]
     private var lastQueueNumber: UInt64 = 0
     private(set) var waiters: [WaiterID: LockWaiter] = [:]
-    /// Those who try once before they wait.
+    /// Waiters that make one attempt before they join the queue.
     private var trying: [WaiterID: LockWaiter] = [:]
     var leases = LeaseTable()
     private var lastID: WaiterID = 0
     var secondLooks: [UInt64: SecondLook] = [:]
     var lastLook: UInt64 = 0
     var isGoingDown = false
-    /// Sidecars that were asked how many wait in them and did not answer, until they are asked again. Bounded.
+    /// Sidecars that did not report their waiters, and the time until which no inspection waits for them. Bounded.
     var silent: [String: Instant] = [:]
-    /// Leases that an unanswered acquire may have left behind, until they are known to be gone. Bounded.
+    /// Leases that an unanswered acquire may have left behind, kept until they are known to be gone. Bounded.
     var leftovers: [(name: String, token: String, until: Instant)] = []
     static let leftoverCapacity = 10_000
-    /// The time of the next attempt for them; Redis' return brings it forward.
+    /// The timer of the next cleanup attempt. It is brought forward when Redis is back.
     var leftoverRetry: Deadlines.Entry?
     var nextReview: Deadlines.Entry?
     /// The semaphores and requested sizes that were already logged as differing. Bounded.
@@ -64,22 +64,22 @@ final class LockCoordinator {
     var waiting: Int { waiters.count }
     func held(now: Instant) -> Int { leases.count(now: now) }
     var history: GrantHistory { leases.history }
-    /// To Redis, over connections that are not the runtime's.
+    /// The number of commands sent to Redis on connections other than the runtime's.
     var commandsSentApart: Int64 {
         watch.commandsSent + (pipeline === runtime.pipeline ? 0 : pipeline.commandsSent)
     }
-    /// See `RedisPipeline`; of the connection that is not the runtime's.
+    /// See `RedisPipeline`; covers the connection that locks are granted on.
     var recentRefusal: RedisError? { pipeline.recentRefusal }
     var awaited: Int { pipeline.awaited }
     var refusalsApart: Int64 { pipeline === runtime.pipeline ? 0 : pipeline.refusals }
     func waiting(for name: String) -> Int { queue(name)?.decisions.count ?? 0 }
     func queue(_ name: String) -> LocalQueue? { queues.isEmpty ? nil : queues[ExactText(name)] }
-    /// In the order in which they were opened. O(n log n).
+    /// All queues in the order in which they were created. O(n log n).
     private var queuesInOrder: [LocalQueue] { queues.values.sorted { $0.number < $1.number } }
 
     // MARK: Acquire
 
-    /// Takes a lock, or waits for it. Returns an ID by which the wait can be given up.
+    /// Acquires a lock, or waits for it. Returns an ID that `cancel` takes.
     func acquire(_ request: LockRequest, completion: Completion<LockAnswer>) -> WaiterID {
         lastID += 1
         let id = lastID
@@ -97,7 +97,7 @@ final class LockCoordinator {
         case (true, false, false):
             refuse(waiter)
         case (true, let waits, true):
-            // Its owner may have it already; otherwise those who wait come first.
+            // The owner may hold the lock already. If not, those already waiting go first.
             attemptOnce(waiter, by: .presentOwner, orWaits: waits)
         case (_, true, _):
             enqueue(waiter)
@@ -105,7 +105,7 @@ final class LockCoordinator {
         return id
     }
 
-    /// Gives up a wait: the completion is not called any more, and what is granted meanwhile is given back.
+    /// Cancels a wait. The completion is no longer called, and a grant that arrives later is released.
     func cancel(_ id: WaiterID) {
         if let waiter = trying.removeValue(forKey: id) {
             waiter.standing = .left
@@ -114,13 +114,13 @@ final class LockCoordinator {
         }
     }
 
-    /// One try that nobody queues behind.
+    /// Makes one attempt, without blocking the queue.
     private func attemptOnce(_ waiter: LockWaiter, by candidate: AcquireScript.Candidate, orWaits: Bool = false) {
         let sentAt = runtime.time.now()
         if orWaits { trying[waiter.id] = waiter }
         pipeline.send(script(for: waiter, by: candidate)) { [self] result in
             if orWaits { trying[waiter.id] = nil }
-            // It may have its answer already: Redis was away for too long, or nobody wants it any more.
+            // The waiter may have been answered already, because Redis was down for too long or the call was cancelled.
             let isWaiting = waiter.standing == .waiting
             switch result {
             case .success(.granted(let grant)):
@@ -151,7 +151,7 @@ final class LockCoordinator {
 
     // MARK: Handing out
 
-    /// Hands a lease out as soon as so many replicas have it as are asked for.
+    /// Hands a lease out once the configured number of replicas has it.
     func hand(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
         guard settings.waitReplicas > 0 else { return handOut(grant, to: waiter, sentAt: sentAt) }
         acknowledged("the lease in time, and it was given up") { [self] error in
@@ -161,10 +161,11 @@ final class LockCoordinator {
         }
     }
 
-    /// Within a reply on the connection that locks are granted on: waits until so many replicas have what it is about.
-    /// - Parameter what: they should have, and what follows if they have not.
+    /// Waits until the configured number of replicas has the change. Must be called while the reply is handled, on the
+    /// connection that locks are granted on.
+    /// - Parameter what: the change, and the consequence if replicas lack it; used in the error text.
     private func acknowledged(_ what: String, then done: @escaping (InterlockError?) -> Void) {
-        // Of a cluster, the server that has run the script.
+        // On a cluster, this is the server that ran the script.
         guard let server = pipeline.answering else {
             preconditionFailure("replicas are waited for within the reply that they are to have")
         }
@@ -178,16 +179,16 @@ final class LockCoordinator {
         }
     }
 
-    /// Whether replicas have what Redis has done.
+    /// Whether replicas have a change that the primary has made.
     enum Replicated {
         case enough
         case tooFew(InterlockError)
-        /// It has ended meanwhile.
+        /// The lease has ended in the meantime.
         case lost
     }
 
-    /// Redis has extended a lease, as `script` asks: once more on the connection that replicas are waited for on, so that a wait that
-    /// is under way there holds up no extension, but only what is promised of it.
+    /// Repeats a renewal on the connection on which replicas are awaited. The renewal itself thus never queues behind a
+    /// wait that is in progress there; only the promise to the caller does.
     func replicate(_ script: RenewScript, then done: @escaping (Replicated) -> Void) {
         guard settings.waitReplicas > 0 else { return done(.enough) }
         var script = script
@@ -202,7 +203,7 @@ final class LockCoordinator {
         }
     }
 
-    /// Hands the lease out, unless it is over already or its caller has left: then the next has it.
+    /// Hands the lease out. If it has already run out, the call fails; if its caller has left, it is released.
     private func handOut(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
         let now = runtime.time.now()
         let request = waiter.request
@@ -218,11 +219,11 @@ final class LockCoordinator {
             name: request.name.text, token: waiter.token, fence: grant.fence, validMilliseconds: valid,
             ttlMilliseconds: request.ttl,
             deadline: deadline, group: grant.group, isOwners: request.owner != nil)
-        // Before the answer: whoever gets it may at once ask to be told when it is lost.
+        // Recorded before the answer, because the caller may at once ask to be notified of its loss.
         leases.granted(lease, to: request, startedAt: waiter.startedAt, now: now, host: runtime.host)
         planReview()
         if lease.isOwners {
-            // It may be followed already, for an earlier call of the same owner.
+            // The lease may already be followed on behalf of an earlier call of the same owner.
             keeper.grantedAgain(lease, until: deadline)
         }
         if let places = lease.permits, let asked = request.mode.permits { note(asked, places: places, of: lease.name) }
@@ -271,16 +272,16 @@ final class LockCoordinator {
         wakeChannels.waitIsOver(for: queue.name)
     }
 
-    /// Its wait is over. What is under way for it, or for another copy of its call, may still grant it the lock, and is answered within
-    /// `redis.timeout`: until then nobody can say that it has not got it.
+    /// Ends a wait whose time is up. A command in progress, for it or for another copy of its call, may still grant it
+    /// the lock and is answered within `redis.timeout`; until then the outcome is unknown.
     private func timeOut(_ waiter: LockWaiter) {
         guard let queue = queue(waiter.request.name.text), queue.isAnythingUnderWay(for: [waiter] + queue.copies(of: waiter))
         else { return giveUp(waiter) }
         waiter.isOverdue = true
     }
 
-    /// Something that could have granted it the lock did not: the last such thing ends waits that are overdue, its own and those of
-    /// other copies of its call.
+    /// Ends the overdue waits of this waiter and of the other copies of its call, once the last command that could have
+    /// granted them the lock has not.
     func stayed(_ waiter: LockWaiter, in queue: LocalQueue, isAnythingUnderWay: Bool) {
         let copies = queue.copies(of: waiter)
         guard !isAnythingUnderWay, !queue.isAnythingUnderWay(for: copies) else { return }
@@ -304,7 +305,7 @@ final class LockCoordinator {
             queue.left(waiter)
             let wasHead = queue.decisions.head == waiter.id
             perform(queue.decisions.remove(waiter.id).next, on: queue)
-            // A reader may have waited behind this writer only.
+            // A reader may have been waiting only because of this writer.
             if wasHead, waiter.request.mode == .exclusive, headMode(of: queue) == .shared {
                 perform(queue.decisions.wake(), on: queue)
             }
@@ -312,7 +313,7 @@ final class LockCoordinator {
         if waiter.mayHold { giveBack(waiter) }
     }
 
-    /// A waiter's turn has come: it waits no more. `false`: it has left, or has the lock already.
+    /// Removes a waiter whose turn has come from the queue. Returns `false` if it has left or already has the lock.
     func serve(_ waiter: LockWaiter) -> Bool {
         guard waiter.standing == .waiting else { return false }
         waiter.standing = .served
@@ -327,7 +328,7 @@ final class LockCoordinator {
         case .none:
             break
         case .drop(let hasTicket):
-            // Whoever was told something meanwhile may have come back at once.
+            // A caller may have joined the queue again in response to its answer.
             guard queue.decisions.count == 0 else { break }
             queue.timer?.cancel()
             if self.queue(queue.name) === queue { forget(queue) }
@@ -349,7 +350,7 @@ final class LockCoordinator {
     }
 
     private func withdraw(_ queue: LocalQueue) {
-        // Should it be lost, the ticket is offered a turn once, and lapses with it.
+        // If this command is lost, the ticket is offered one turn and then expires.
         pipeline.send(LeaveScript(keys: keys(queue.name), ticket: queue.ticket, sidecar: runtime.id)) { _ in }
     }
 
@@ -406,10 +407,10 @@ final class LockCoordinator {
             perform(queue.decisions.failed(waiter.id), on: queue)
         case .failure(let error) where error.isPostponement || error.code == .answerLost:
             queue.failure = error
-            // The same token tries again once Redis is back: if this attempt had won, that one finds it.
+            // If this attempt has won, the next attempt with the same token finds the grant.
             if error.isOutcomeUnknown { doubt(waiter) }
             stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isSuccessor(waiter.id))
-            // A cluster that has not run it may do so any moment, and nothing tells when.
+            // A cluster that has not run the script may become ready at any moment, and does not report it.
             perform(queue.decisions.unanswered(waiter.id, isRefused: error.code != .answerLost, now: now), on: queue)
         case .failure(let error):
             if serve(waiter) { fail(waiter, InterlockError(error)) }
@@ -420,10 +421,11 @@ final class LockCoordinator {
         }
     }
 
-    /// What one copy of a call has got is the other copies' too, which were sent again: they do not wait behind others for it.
+    /// Serves the other copies of a call that has been granted: a retry shares the grant instead of waiting behind
+    /// others.
     func askForMates(of waiter: LockWaiter, in queue: LocalQueue) {
         for mate in queue.copies(of: waiter) {
-            // What is under way for it finds that out by itself.
+            // A command in progress for this copy finds the grant without help.
             guard !queue.isAnythingUnderWay(for: [mate]) else { continue }
             waiters[mate.id] = nil
             mate.timeout?.cancel()
@@ -433,29 +435,29 @@ final class LockCoordinator {
         }
     }
 
-    /// Nobody knows whether it was granted the lock: should it leave before that is known, it gives it back.
+    /// Marks a waiter whose attempt has an unknown outcome, so that it releases a possible grant when it leaves.
     func doubt(_ waiter: LockWaiter) {
         if waiter.standing == .left { giveBack(waiter) } else { waiter.mayHold = true }
     }
 
-    // MARK: News
+    // MARK: Notifications
 
-    /// Every lock's head looks again: messages may have been lost.
+    /// Makes the head of every queue check its lock again, because messages may have been lost.
     func wakeAll() {
         for queue in queuesInOrder { perform(queue.decisions.wake(), on: queue) }
     }
 
-    /// The lock may be free.
+    /// Retries at the head of the queue, because the lock may be free.
     func wake(_ name: String) {
         guard let queue = queue(name) else { return }
         perform(queue.decisions.wake(), on: queue)
     }
 
-    /// A script has told this sidecar something.
+    /// Handles a message that a script has published to this sidecar.
     func receive(_ message: WakeMessage) {
         let name = runtime.keys.lockName(inBraces: message.lock)
         guard let queue = queue(name), queue.ticket == message.ticket else {
-            // Nobody waits behind that ticket any more: the next is not kept waiting.
+            // No waiter is behind this ticket; withdrawing it lets the next sidecar proceed.
             return pipeline.send(LeaveScript(keys: keys(name), ticket: message.ticket, sidecar: runtime.id)) { _ in }
         }
         switch message.what {
@@ -463,7 +465,7 @@ final class LockCoordinator {
             perform(queue.decisions.wake(), on: queue)
         case .first:
             let now = runtime.time.now()
-            // The lock's own time says nothing of a place that is kept for another.
+            // The lock's TTL says nothing about a slot that is reserved for another waiter.
             let isForPlace = headMode(of: queue).isSemaphore
             perform(isForPlace ? queue.decisions.isFirstForPlace(now: now) : queue.decisions.isFirst(now: now), on: queue)
         case .look:
@@ -473,7 +475,7 @@ final class LockCoordinator {
         }
     }
 
-    /// Any lock's key may have been changed, of those whose keys `isConcerned`.
+    /// Rechecks the locks whose keys satisfy `isConcerned`, because any of them may have changed.
     func keysChanged(where isConcerned: (String) -> Bool = { _ in true }) {
         for queue in queuesInOrder where isConcerned(runtime.keys.lock(queue.name)) {
             perform(queue.decisions.changed(now: runtime.time.now()), on: queue)
@@ -481,12 +483,13 @@ final class LockCoordinator {
         keeper.anythingChanged { isConcerned(runtime.keys.lock($0)) }
     }
 
-    /// Locks whose keys `isConcerned` are at another server now: their waiters try again. Leases are looked at where they are watched.
+    /// Retries for the locks whose keys satisfy `isConcerned` and have moved to another server. Leases are checked
+    /// where they are watched.
     func keysMoved(where isConcerned: (String) -> Bool) {
         for queue in queuesInOrder where isConcerned(runtime.keys.lock(queue.name)) { perform(queue.decisions.wake(), on: queue) }
     }
 
-    /// Redis says that a lock's key was changed.
+    /// Handles a report from Redis that a lock's key has changed.
     func keyChanged(_ key: String) {
         guard let name = runtime.keys.lockName(ofKey: key) else { return }
         keeper.changed(name)
@@ -494,7 +497,7 @@ final class LockCoordinator {
         perform(queue.decisions.changed(now: runtime.time.now()), on: queue)
     }
 
-    /// Redis has been away for too long, or a part of it: nobody is left waiting without an answer.
+    /// Fails the waiters whose locks are on a part of Redis that has been down for too long.
     func failUnreachable(_ error: RedisError) {
         failWaiters(InterlockError(error)) { [self] name in
             let key = runtime.keys.lock(name)
@@ -502,7 +505,7 @@ final class LockCoordinator {
         }
     }
 
-    /// Nobody is left waiting for the locks that `isConcerned`, by their names.
+    /// Fails the waiters of the locks whose names satisfy `isConcerned`.
     func failWaiters(_ error: InterlockError, where isConcerned: (String) -> Bool = { _ in true }) {
         let all = (Array(waiters.values) + Array(trying.values)).sorted { $0.id < $1.id }
         let failed = all.filter { isConcerned($0.request.name.text) }

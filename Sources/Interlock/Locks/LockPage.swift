@@ -1,9 +1,9 @@
 internal import InterlockCore
 
-/// One step through the names of the locks that are held.
+/// One page of the held locks.
 package struct LockPage: Hashable, Sendable {
-    /// Hand it in for the next step; `0`: this was the last.
+    /// The cursor for the next page; `0` if this was the last.
     package var cursor: String
-    /// May name a lock twice, as any `SCAN` may.
+    /// The names of the locks. A name can appear twice, as in any `SCAN`.
     package var names: [String]
 }

@@ -1,23 +1,23 @@
 internal import InterlockCore
 
-/// Where locks are kept: in the fleet's one Redis, or on a majority of several. Confined to the coordinator's event loop.
+/// A store of locks: the fleet's one Redis, or a majority of several. Confined to the coordinator's event loop.
 protocol LockProvider: AnyObject {
-    /// How many callers wait.
+    /// The number of waiting callers.
     var waiting: Int { get }
 
-    /// The last grants through this sidecar.
+    /// The recent grants through this sidecar.
     var history: GrantHistory { get }
 
-    /// How many leases were granted here and are still valid. O(n).
+    /// Returns the number of leases that were granted here and are still valid. O(n).
     func held(now: Instant) -> Int
 
-    /// Takes a lock, or waits for it. Returns an ID by which the wait can be given up.
+    /// Acquires a lock, or waits for it. Returns an ID that `cancel` takes.
     func acquire(_ request: LockRequest, completion: Completion<LockAnswer>) -> UInt64
 
-    /// Gives up a wait: the completion is not called any more, and what is granted meanwhile is given back.
+    /// Cancels a wait. The completion is no longer called, and a grant that arrives later is released.
     func cancel(_ id: UInt64)
 
-    /// - Parameter fence: the fence of the only grant to extend or end; `nil` for whichever the token has.
+    /// - Parameter fence: the fence of the only grant to extend or end; `nil` for the token's current grant.
     func renew(name: ResourceName, token: String, ttl: Int64, fence: Int64?, completion: Completion<RenewAnswer>)
     func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseAnswer>)
     func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseAnswer>)
@@ -25,17 +25,18 @@ protocol LockProvider: AnyObject {
     func broken(_ name: String)
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>)
 
-    /// - Parameter completion: is told of each in its place; `nil`: nobody holds it or waits for it.
+    /// - Parameter completion: called with the state of each lock in the same order; `nil` for one that has no holder
+    ///   and no waiters.
     func inspect(names: [ResourceName], completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void)
 
-    /// One step through the names of locks that are held: bounded in time by `count`, 1…1000.
+    /// Lists one page of the held locks. `count`, from 1 to 1000, limits its duration.
     func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>)
 }
 
 extension LockCoordinator: LockProvider {}
 
 extension InterlockError {
-    /// What only one Redis can do.
+    /// Creates the error for a feature that needs a single Redis.
     static func notOnQuorum(_ what: String) -> InterlockError {
         InterlockError(
             .invalid, "\(what) is not possible with redis.urls: locks on a majority of servers are exclusive, and renewed by hand"
@@ -44,12 +45,12 @@ extension InterlockError {
 }
 
 extension LockSettings {
-    /// What is wrong with a request, before Redis is asked; `nil`: nothing.
+    /// Returns the error in a request that is detectable without Redis, or `nil` if there is none.
     func violation(in request: LockRequest) -> InterlockError? {
         let shortest = max(minimumTTL.wholeMilliseconds, LeaseValidity.shortestTTL)
         let longest = maximumTTL.wholeMilliseconds
         guard request.ttl >= shortest else {
-            // Seconds are what is most often meant by a number so small.
+            // A number so small usually means seconds.
             let advice = request.ttl > 0 ? "; \(request.ttl) seconds are \(request.ttl)000 ms" : ""
             return InterlockError(
                 .invalid, "a ttl of \(request.ttl) ms: it must be \(shortest) ms (locks.min_ttl) or more\(advice)")
@@ -102,7 +103,7 @@ extension InterlockError {
             .invalid, "the lock \"\(request.name)\" is held \(how), which does not go together with what was asked for")
     }
 
-    /// - Parameter what: they should have acknowledged, and what follows.
+    /// - Parameter what: the change that replicas should have acknowledged, and the consequence.
     static func unreplicated(acknowledged: Int, wanted: Int, _ what: String) -> InterlockError {
         InterlockError(
             .unreplicated, "only \(acknowledged) of \(wanted) replicas acknowledged \(what); see locks.wait_replicas")

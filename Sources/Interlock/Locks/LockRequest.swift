@@ -5,13 +5,14 @@ package struct LockRequest: Sendable {
     package var name: ResourceName
     /// The lease's length in milliseconds.
     package var ttl: Int64
-    /// How long to wait for it, in milliseconds; 0: not at all.
+    /// The longest wait, in milliseconds; 0 for none.
     package var wait: Int64
-    /// The owner's token. The same owner asking again gets the same lease; `nil`: a new token is made.
+    /// The token that the owner chose. If the same owner asks again, it gets the same lease. `nil` if a new token is to
+    /// be made.
     package var owner: String?
-    /// What others see of the owner; `nil`: this host's name.
+    /// The label that others see; `nil` for this host's name.
     package var label: String?
-    /// Whether it is to be held alone or with others.
+    /// Whether the lock is exclusive, shared or a semaphore.
     package var mode: LockMode
 
     package init(

@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// The scripts of locks. The settings decide some of their constants.
+/// The Lua scripts of locks. Some of their constants come from the settings.
 final class LockScripts: Sendable {
     let acquire, release, breakLock, leave, inspect, share, renew, shareRenew, shareRelease: RedisScript
     let quorumAcquire, quorumFence, quorumRenew: RedisScript
@@ -36,7 +36,7 @@ final class LockScripts: Sendable {
         longestCounted = (settings.fenceLifetime - CoordinatorRuntime.clockDelay).wholeMilliseconds
     }
 
-    /// The values on which the scripts and the decisions in Swift must agree, by their names in Lua.
+    /// The values on which the scripts and the Swift code must agree, by their names in Lua.
     static func constants(_ settings: LockSettings, isOnCluster: Bool) -> [String: String] {
         [
             "claim_window": "\(LockQueue.claimWindowMilliseconds)",
@@ -51,9 +51,9 @@ final class LockScripts: Sendable {
 
 /// The keys of one lock, as its scripts take them.
 ///
-/// On a cluster one is added that never exists. While a slot is on its way, its server runs a script whose keys are all there still,
-/// and refuses in its middle what touches a key that the script has just deleted: half of it would have happened. With a key that is
-/// not there, no such script is begun before the slot has arrived.
+/// On a cluster they include a key that never exists. During a slot migration the source server runs a script as long
+/// as all of its keys are still there, but then rejects any access to a key that the script itself has deleted, which
+/// would leave the script half done. The missing key prevents such a script from starting before the slot has moved.
 struct LockKeys {
     let scripts: LockScripts
     var space: KeySpace
@@ -108,34 +108,35 @@ struct LockKeys {
 
 /// See `acquire.lua`, and `share.lua` for the modes that several may hold.
 struct AcquireScript: ScriptCommand {
-    /// Whether anybody may have it, or only its present owner.
+    /// Whether any caller may acquire the lock, or only its present owner.
     enum Candidate: String {
         case anybody = "take"
         case presentOwner = "own"
     }
 
-    /// This sidecar's place among those who wait.
+    /// The entry of this sidecar in the queue of sidecars.
     struct Ticket {
         var token: String
-        /// For how long it stands, in milliseconds, when the asker is refused.
+        /// The lifetime of the ticket while callers wait behind it, in milliseconds.
         var lifetime: Int64
-        /// Others wait here behind the asker.
+        /// Whether further waiters are behind this one in this sidecar.
         var hasOthers: Bool
     }
 
     struct Grant {
         var fence: Int64
-        /// The name under which the lock is held by several.
+        /// The group that holds the lock; `nil` for an exclusive grant.
         var group: String?
-        /// In how many milliseconds the first lease of a semaphore ends.
+        /// The time until the first lease of a semaphore ends, in milliseconds.
         var nextEnd: Int64?
     }
 
     enum Reply {
         case granted(Grant)
-        /// `ttl` in milliseconds, `nil`: without end; `place` in the queue, 0 being the first.
+        /// The TTL is in milliseconds, `nil` if the lock never expires; `place` is the position in the queue, starting
+        /// with 0.
         case held(ttl: Int64?, place: Int?)
-        /// Held in a way that does not go together with the one asked for.
+        /// Held in a mode that conflicts with the requested one.
         case heldOtherwise(LockMode)
     }
 
@@ -144,9 +145,9 @@ struct AcquireScript: ScriptCommand {
     var ttl: Int64
     var mode: LockMode
     var candidate = Candidate.anybody
-    /// Of a caller who waits.
+    /// The ticket of a caller that waits; `nil` if the caller does not wait.
     var ticket: Ticket?
-    /// What a group is called that begins with this lease.
+    /// The name of the group if this lease starts one.
     var group = ""
 
     var script: RedisScript { mode == .exclusive ? keys.scripts.acquire : keys.scripts.share }
@@ -179,7 +180,7 @@ struct AcquireScript: ScriptCommand {
         } else {
             encoder.append(CommandEncoder.unknownServerTime)
         }
-        // Each argument costs both sides something: those that say nothing new stay away.
+        // Each argument costs both sides time, so arguments with default values are omitted.
         guard candidate != .anybody || ticket != nil else { return }
         encoder.append(candidate.rawValue)
         if let ticket { encode(ticket, into: &encoder) }
@@ -220,11 +221,11 @@ struct AcquireScript: ScriptCommand {
     }
 }
 
-/// Whether a token holds a lock, as the scripts that need it say.
+/// Whether a token holds a lock, as reported by the scripts that check it.
 enum TokenStanding {
     case holds
     case lost
-    /// The lock is held by a group: whether the token is in it, the scripts of groups know.
+    /// A group holds the lock; only the scripts of groups can tell whether the token is in it.
     case perhapsInGroup
 
     init(_ reply: RedisReply, script: String) throws(RedisError) {
@@ -242,17 +243,17 @@ struct RenewScript: ScriptCommand {
     var keys: LockKeys
     var token: String
     var ttl: Int64
-    /// The fence of the only grant to extend; `nil`: the one that the token has.
+    /// The fence of the only grant to extend; `nil` for the token's current grant.
     var fence: Int64?
     var isGroup = false
     var purpose = Purpose.asked
 
     enum Purpose: String {
-        /// Its holder asks for it.
+        /// The holder asked for it.
         case asked
-        /// The sidecar extends it for its holder.
+        /// The sidecar extends a linked lease.
         case watch
-        /// It was done, and replicas are to have it.
+        /// The renewal is repeated for replicas.
         case replicate
     }
 
@@ -287,11 +288,11 @@ struct RenewScript: ScriptCommand {
 
 /// See `release.lua`.
 struct ReleaseScript: ScriptCommand {
-    /// Who is to have it next, of those who wait in this sidecar.
+    /// The local waiter that gets the lock next.
     struct Successor {
         var token: String
         var ttl: Int64
-        /// This sidecar's turn may go on although others wait.
+        /// Whether this sidecar's turn may go on although other sidecars wait.
         var goesOn: Bool
         var ticket: AcquireScript.Ticket
     }
@@ -299,16 +300,16 @@ struct ReleaseScript: ScriptCommand {
     enum Reply {
         case lost
         case perhapsInGroup
-        /// Free, or another sidecar's; `isFirst`: this sidecar's waiters are next.
+        /// Free, or granted to another sidecar. `isFirst`: this sidecar's waiters are next.
         case released(isFirst: Bool)
-        /// The successor has it.
+        /// Passed on to the successor.
         case passedOn(fence: Int64, beginsTurn: Bool)
     }
 
     var keys: LockKeys
     var token: String
     var sidecar: String
-    /// The fence of the only grant to end; `nil`: the one that the token has.
+    /// The fence of the only grant to end; `nil` for the token's current grant.
     var fence: Int64?
     var successor: Successor?
 
@@ -360,7 +361,7 @@ struct ShareReleaseScript: ScriptCommand {
     var keys: LockKeys
     var token: String
     var sidecar: String
-    /// The fence of the only grant to end; `nil`: the one that the token has.
+    /// The fence of the only grant to end; `nil` for the token's current grant.
     var fence: Int64?
 
     var script: RedisScript { fence == nil ? keys.scripts.shareRelease : keys.scripts.fencedShareRelease }
@@ -423,32 +424,34 @@ struct BreakScript: ScriptCommand {
 
 /// See `inspect.lua`.
 struct InspectScript: ScriptCommand {
-    /// Of one lock.
+    /// The state of one lock.
     struct Found {
         var token: String?
         var ttl: Int64
         var fence: Int64?
         var otherSidecars: Int
-        /// The group that holds it; `nil`: none does.
+        /// The group that holds the lock; `nil` if none does.
         var group: Group?
-        /// Tickets in the order of their turns, with how many wait behind them as far as other sidecars have told it.
+        /// The tickets in the order of their turns, each with the number of waiters behind it if that sidecar has
+        /// reported it.
         var waiting: [(ticket: String, waiters: Int64?)]
     }
 
     struct Group {
-        /// Leases in force.
+        /// The number of leases in force.
         var holders: Int
-        /// 0: any number, of readers.
+        /// The number of slots; 0 for readers, which are unlimited.
         var places: Int
-        /// Of those that end first.
+        /// The leases that end first.
         var leases: [(token: String, ttl: Int64, fence: Int64?)]
     }
 
-    /// The most leases of a group, and the most tickets, that are told of: of one lock, and of each of many.
+    /// The maximum number of leases of a group, and of tickets, in a reply. It is divided among the locks, but each
+    /// gets at least `mostListedOfEach`.
     private static let mostListed = 100
     private static let mostListedOfEach = 4
 
-    /// Of one lock at least; on a cluster of just one: the others may be in other slots.
+    /// The locks, at least one. On a cluster exactly one, because others may be in different hash slots.
     var locks: [LockKeys]
     var sidecar: String
 
@@ -494,7 +497,7 @@ struct InspectScript: ScriptCommand {
 
 /// See `standing.lua`.
 struct StandingScript: ScriptCommand {
-    /// On a cluster only one grant, because others may be in other hash slots.
+    /// The grants to check; on a cluster exactly one, because others may be in different hash slots.
     var grants: [(keys: LockKeys, lease: LeaseTable.Listed)]
 
     var script: RedisScript { grants[0].keys.scripts.standing }
@@ -524,12 +527,12 @@ struct CountsScript: ScriptCommand {
     struct Count {
         var keys: LockKeys
         var ticket: String
-        /// For how many milliseconds it will go on being told.
+        /// The remaining time during which the count is refreshed, in milliseconds.
         var lasts: Int64
         var waiters: Int
     }
 
-    /// On a cluster just one: the others may be in other slots.
+    /// The counts to publish; on a cluster exactly one, because others may be in different hash slots.
     var counts: [Count]
 
     var script: RedisScript { counts[0].keys.scripts.counts }

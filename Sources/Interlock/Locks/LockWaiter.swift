@@ -6,9 +6,9 @@ internal import RedisClient
 final class LockWaiter {
     enum Standing {
         case waiting
-        /// It has its answer, or nobody wants it any more: what is still granted to it goes to the next.
+        /// The waiter was answered or cancelled. A later grant to it passes to the next.
         case left
-        /// The lock is its, or is being handed to it.
+        /// The waiter has the lock, or is about to get it.
         case served
     }
 
@@ -18,9 +18,9 @@ final class LockWaiter {
     let completion: Completion<LockAnswer>
     let startedAt: Instant
     var standing = Standing.waiting
-    /// Something that could have granted it the lock has no answer.
+    /// Whether a command without an answer could have granted it the lock.
     var mayHold = false
-    /// Its wait is over, and what is under way for it is not: that decides its answer.
+    /// Whether its wait has ended while a command is in progress, which then decides the answer.
     var isOverdue = false
     var timeout: Deadlines.Entry?
 
@@ -36,7 +36,7 @@ final class LockWaiter {
 }
 
 extension CoordinatorRuntime {
-    /// The token that its owner chose, or one that nobody has ever had.
+    /// Returns the token that the owner chose, or a new unique one.
     func token(for request: LockRequest) -> String {
         request.owner ?? OwnerToken.make(label: request.label ?? host, random: entropy.drawPair())
     }

@@ -1,13 +1,14 @@
 internal import InterlockCore
 
-/// What became of a release, or of a break.
+/// The result of a release, or of a break.
 package enum ReleaseAnswer: Sendable {
     case released
-    /// The lock is not held by that token; of a break: there is no lease.
+    /// The token does not hold the lock; for a break, there is no such lease.
     case lost
     case failed(InterlockError)
 
-    /// - Throws: `InterlockError` when the call failed.
+    /// Whether the lease was ended.
+    /// - Throws: `InterlockError` if the call failed.
     var isReleased: Bool {
         get throws(InterlockError) {
             switch self {

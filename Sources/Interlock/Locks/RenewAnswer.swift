@@ -1,10 +1,10 @@
 internal import InterlockCore
 
-/// What became of a renewal.
+/// The result of a renewal.
 package enum RenewAnswer: Sendable {
-    /// For so many milliseconds it can be relied on.
+    /// The time for which the lease can be relied on, in milliseconds.
     case renewed(validMilliseconds: Int64)
-    /// The lock is not held by that token.
+    /// The token does not hold the lock.
     case lost
     case failed(InterlockError)
 }

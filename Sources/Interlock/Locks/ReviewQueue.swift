@@ -54,7 +54,7 @@ struct ReviewQueue<Key> {
         self = kept
     }
 
-    /// Returns the reviews that satisfy the condition, with the places of their names and tokens. O(n).
+    /// Returns the reviews that satisfy the condition, with the offsets of their names and tokens. O(n).
     func filter(_ isIncluded: (Review) -> Bool) -> [(review: Review, place: Int)] {
         var found: [(review: Review, place: Int)] = []
         var place = 0
@@ -65,7 +65,8 @@ struct ReviewQueue<Key> {
         return found
     }
 
-    /// - Parameter place: the review's place, which `filter` returned.
+    /// Returns the name and the token of a review.
+    /// - Parameter place: the offset of its text, as returned by `filter`.
     func names(of review: Review, at place: Int) -> (name: String, token: String) {
         let middle = place + Int(review.nameLength)
         return (

@@ -1,14 +1,14 @@
-/// How far a listing of one or several servers' keys has got: the server, and how far there. One number, and of a single server Redis'
-/// own. What Redis hands out is as long as its tables: far from overflowing.
+/// The position of a listing over the keys of one or more servers, as a single number; for one server it equals Redis'
+/// own cursor. Redis' cursors are limited by the size of its tables, so the product cannot overflow.
 struct ScanCursor {
     let server: Int
     private let position: UInt64
     private let servers: UInt64
 
-    /// Where a server's own listing goes on.
+    /// The cursor with which the server's own listing continues.
     var cursor: String { "\(position)" }
 
-    /// `nil`: it is none of a listing of so many servers.
+    /// Parses a cursor; returns `nil` if it does not belong to a listing over this number of servers.
     init?(_ text: String, servers: Int) {
         guard servers > 0, let number = UInt64(text) else { return nil }
         self.servers = UInt64(servers)
@@ -20,7 +20,7 @@ struct ScanCursor {
         (self.server, self.position, self.servers) = (server, position, UInt64(servers))
     }
 
-    /// What to go on with after a step that Redis ended with `next`; `0`: all has been seen.
+    /// Returns the cursor after a step that Redis ended with `next`; `0` at the end of the listing.
     /// - Parameter isLast: whether no server comes after this one.
     func following(_ next: String, isLast: Bool) -> String {
         guard let next = UInt64(next) else { return "0" }

@@ -1,36 +1,37 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// Tells other sidecars how many callers wait here for locks that somebody looks at there: at once when it is asked, later whenever the
-/// number has changed, and no more when it was not asked for a while. Confined to the coordinator's event loop.
+/// Publishes the number of local waiters for locks that another sidecar is inspecting: at once when asked, later
+/// whenever the number changes, until no request has come for `lifetime`. Confined to the coordinator's event loop.
 ///
-/// Bounded: one command each `pause`, but for a few at once, whatever is looked at and however the numbers change.
+/// The load is bounded: apart from a short burst it sends one command per `pause`, however many locks are inspected and
+/// however often the numbers change.
 final class WaiterCounts {
     private struct Watched {
         let queue: LocalQueue
         var until: Instant
-        /// `nil`: nothing yet, or not for how long.
+        /// The number that was last published; `nil` if none was, or if its lifetime must be renewed.
         var told: Int?
-        /// Whoever was told of longest ago comes first.
+        /// The sequence number of the last publication. The lowest is published first.
         var turn: UInt64
     }
 
-    /// For so many milliseconds a sidecar that was asked goes on telling.
+    /// The time for which a sidecar goes on publishing after a request, in milliseconds.
     static let lifetime: Int64 = 10_000
     private static let pause: Int64 = 500
-    /// So many commands may follow each other without a pause, when nothing was told before.
+    /// The number of commands that may be sent in a burst after a quiet period.
     private static let mostAtOnce: Int64 = 10
-    /// Of the locks whose counts are told, and of those that one command tells of.
+    /// The maximum number of locks whose counts are published, and the maximum per command.
     private static let mostWatched = 1000
     private static let mostInOne = 100
 
     private let runtime: CoordinatorRuntime
     private let scripts: LockScripts
-    /// By the number of the queue.
+    /// The watched locks, by the number of their queue.
     private var watched: [UInt64: Watched] = [:]
     private var timer: (entry: Deadlines.Entry, at: Instant)?
     private var turn: UInt64 = 0
-    /// When the commands that were sent would all have been sent, with a pause between them.
+    /// The time at which the commands sent so far would be finished if they were spaced by `pause`.
     private var sentUntil = Instant(nanoseconds: 0)
 
     init(runtime: CoordinatorRuntime, scripts: LockScripts) {
@@ -38,13 +39,13 @@ final class WaiterCounts {
         self.scripts = scripts
     }
 
-    /// Somebody elsewhere looks at this queue's lock.
+    /// Starts to publish the count of this queue, because another sidecar inspects its lock.
     func asked(for queue: LocalQueue) {
         guard watched[queue.number] != nil || watched.count < Self.mostWatched else { return }
         let now = runtime.time.now()
         let until = now.advanced(byMilliseconds: Self.lifetime)
         watched[queue.number] = Watched(queue: queue, until: until, told: nil, turn: watched[queue.number]?.turn ?? 0)
-        // Others that were asked for in the same breath are told of with it.
+        // Requests that arrive together are answered with one command.
         if timer.map({ $0.at > now }) ?? true { plan(at: now) }
     }
 
@@ -58,7 +59,7 @@ final class WaiterCounts {
         timer = (entry, at)
     }
 
-    /// Tells what has changed since it was told, and looks again after the pause for as long as anything is looked at.
+    /// Publishes the counts that have changed, and repeats after the pause while any lock is watched.
     private func tell() {
         let now = runtime.time.now()
         watched = watched.filter { $0.value.until > now && $0.value.queue.decisions.count > 0 }
@@ -74,7 +75,7 @@ final class WaiterCounts {
                 watched[told.queue.number]?.turn = turn
             }
             runtime.pipeline.send(CountsScript(counts: batch.map { count($0, now: now) })) { [self] result in
-                // What was not written down is told again.
+                // A failed command is repeated.
                 guard case .failure = result else { return }
                 for untold in batch { watched[untold.queue.number]?.told = nil }
             }

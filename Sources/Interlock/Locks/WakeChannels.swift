@@ -1,21 +1,22 @@
 internal import DequeModule
 internal import RedisClient
 
-/// Where this sidecar hears of its turns on a cluster that has channels of slots: one for each lock that somebody waits for here, at the
-/// lock's own server. They save the cluster a message to each of its servers; what is told where nobody listens is told everywhere.
-/// Confined to the coordinator's event loop.
+/// The sharded channels on which this sidecar receives messages about its turns on a cluster: one per lock that it
+/// waits for, on the lock's own server. They save the cluster a message to each of its servers; a message that has no
+/// sharded subscriber is published to all. Confined to the coordinator's event loop.
 ///
-/// A lock that was waited for is soon waited for again, so its channel is kept for a while. Bounded by the locks that are waited for
-/// and `mostKept` more.
+/// A lock is often waited for again soon, so its channel is kept for a while. Bounded by the number of locks with
+/// waiters plus `mostKept`.
 final class WakeChannels {
     private let keys: KeySpace
     private let id: String
     private var heard: Set<String> = []
-    /// Of locks that nobody waits for at the moment, the oldest first.
+    /// The locks without waiters whose channels are kept, oldest first.
     private var kept: Deque<String> = []
     private static let mostKept = 256
 
-    /// `nil`: there are none. Weak: it tells the locks of changes, which own this.
+    /// The subscriber, or `nil` if channels are not sharded. Weak, because the subscriber refers to the locks, which
+    /// own this object.
     weak var listener: (any RedisListener)?
 
     init(keys: KeySpace, id: String) {
@@ -23,14 +24,14 @@ final class WakeChannels {
         self.id = id
     }
 
-    /// Somebody waits for this lock.
+    /// Subscribes to the channel of a lock that has a waiter.
     func waits(for name: String) {
         guard let listener else { return }
         guard heard.insert(name).inserted else { return kept.removeAll { $0 == name } }
         listener.hear(shardChannel: keys.wake(id, ofLock: name), true)
     }
 
-    /// Nobody waits for it any more.
+    /// Releases the channel of a lock that has no more waiters.
     func waitIsOver(for name: String) {
         guard let listener, heard.contains(name) else { return }
         kept.removeAll { $0 == name }

@@ -2,22 +2,22 @@ internal import FoundationEssentials
 internal import InterlockCore
 internal import RedisClient
 
-/// What a script tells a sidecar that waits for a lock. A message is a hint: it may be lost, and what it says may be over.
-/// It goes to one sidecar, which lives in one database, and tickets are used once: it needs no further address.
+/// A message from a script to a sidecar that waits for a lock. It is only a hint: it may be lost or outdated. It needs
+/// no further address, because it is sent to one sidecar, which uses one database, and each ticket is used only once.
 struct WakeMessage: Codable {
     enum What: String, Codable {
-        /// Its turn has come: its ticket stands in the lock until it is claimed or the claim window is over.
+        /// The sidecar's turn: its ticket is stored in the lock until it is claimed or the claim window is over.
         case turn
-        /// Another's turn has come, and this sidecar's is next: should the other be dead, it takes over.
+        /// Another sidecar's turn, with this one next. If the other is dead, this one takes over.
         case first
-        /// There may be room for one more.
+        /// The lock may have room for one more holder.
         case look
-        /// Somebody looks at the lock: how many wait here?
+        /// A request to publish the number of waiters, because the lock is being inspected.
         case count
     }
 
     var v: Int
-    /// The name, behind `locks.key_prefix` when there is one.
+    /// The lock's name, with `locks.key_prefix` in front if configured.
     var lock: String
     var ticket: String
     var what: What

@@ -5,7 +5,7 @@
 -- ARGV  named in `acquire-free.lua`:
 --       1 token  2 ttl in ms  3 the prefix of wake channels
 --       4 Redis' clock in microseconds; zeros if the caller does not know it
---       5 "take", the default: anybody may acquire it unless others wait; "own": only its present owner
+--       5 "take", the default: any caller may acquire it unless others wait; "own": only its present owner
 --       for a waiter also:
 --       6 its sidecar's ticket  7 how many ms the sidecar waits if this call is refused
 --       8 how many ms other callers of the sidecar go on waiting if this call is granted (0: there are none)

@@ -1,9 +1,9 @@
 -- needs: locks, groups
--- Breaks a lock: ends the lease of whoever holds it, and hands the lock to the next waiter.
+-- Breaks a lock: ends the leases of its holders, and hands the lock to the next waiter.
 --
 -- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 -- ARGV  1 the prefix of wake channels  2 the event channel
---       3 the event, up to the time  4 the event, after the time  5 the fence of the grant to end; empty: any
+--       3 the event, up to the time  4 the event, after the time  5 the fence of the grant to end; empty for any
 -- Reply 1: broken; 0: there is no lease (no such key, not a string, or without a ttl), or none with that fence
 --
 -- Guarantees that only strings with a ttl are ever deleted. The next grant has a higher fence, as every grant has.
@@ -12,7 +12,7 @@ local wake_prefix, event_channel, event_start, event_end, only_fence = unpack(AR
 
 if redis.call('TYPE', KEYS[1]).ok ~= 'string' or redis.call('PTTL', KEYS[1]) < 0 then return 0 end
 
--- Whether a grant with this fence holds the lock, alone or in a group.
+-- Returns whether a grant with this fence holds the lock, alone or in a group.
 local function is_held_under(fence)
   if not group_slots(redis.call('GET', KEYS[1])) then return redis.pcall('GET', KEYS[2]) == fence end
   local grants = redis.call('HGETALL', KEYS[5])

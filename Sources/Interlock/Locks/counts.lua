@@ -1,8 +1,8 @@
--- Publishes how many callers wait in one sidecar, for locks under inspection.
+-- Publishes the number of callers that wait in one sidecar, for locks under inspection.
 --
 -- KEYS  the counts of each lock
--- ARGV  for each lock: the sidecar's ticket, for how many ms the count is valid, how many callers wait behind the
---       ticket
+-- ARGV  for each lock: the sidecar's ticket, the ms for which the count is valid, the number of callers that wait
+--       behind the ticket
 -- Reply nil
 --
 -- Guarantees that a count is ignored once its time is over. Counts are a hash: for each sidecar, the millisecond until

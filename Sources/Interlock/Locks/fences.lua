@@ -1,11 +1,11 @@
 -- needs: fence_lifetime, most_exact
--- How locks get their fences when no counter can be used.
+-- Issues a lock's fences if no counter can be used.
 --
 -- KEYS[2] is the fence. `fence_lifetime` is in ms; every fence is below `most_exact`.
 
 -- Returns the next fence, higher than every one before it; or nil and the error. No counter lives forever, and a
--- failover may set one back: Redis' clock keeps fences rising after a counter has lapsed, because a counter does not
--- lapse before the clock has reached its number.
+-- failover may set one back. Fences increase even after a counter has expired, because it does not expire before Redis'
+-- clock has reached its number.
 local function mint(ttl)
   local lifetime = math.max(fence_lifetime, ttl)
   local time = redis.call('TIME')

@@ -5,9 +5,9 @@
 --
 -- While a group holds a lock, the lock names the group: `shared/<32 hex>` or `permits-<n>/<32 hex>`, until the last
 -- lease in it ends. The holders are a sorted set: each token with the millisecond in which its lease ends, and the
--- group's name with its number of slots, 0 meaning any number. A group that is not in its own set is stale. The grants
--- are a hash with each token's fence; the empty field records the last notification of the first waiter.
--- `claim_window` and `look_again` are in ms; a semaphore has at most `most_slots` slots.
+-- group's name with its number of slots, 0 if unlimited. A group that is not in its own set is stale. The grants are a
+-- hash with each token's fence; the empty field records the last notification of the first waiter. `claim_window` and
+-- `look_again` are in ms; a semaphore has at most `most_slots` slots.
 
 local function milliseconds()
   local time = redis.call('TIME')
@@ -43,10 +43,10 @@ local function hold(token, ttl)
 end
 
 -- Notifies the first waiter behind readers to check the lock again, because it may be a reader. Drops a ticket that
--- makes no attempt within the claim window: its sidecar has stopped, or only seems to listen. A sidecar that has
+-- makes no attempt within the claim window, because its sidecar has stopped or no longer responds. A sidecar that has
 -- checked is not notified again for a while. Returns the first ticket and, unless that is `own`, the caller's ticket,
--- in how many ms to check whether it is still queued. Sidecars of the previous version do not record their checks: they
--- are dropped only when nobody listens.
+-- the ms after which to check whether it is still queued. Sidecars of the previous version do not record their checks;
+-- they are dropped only if the message has no receiver.
 local function notify_first_waiter(queue, own)
   while true do
     local first = queue.first()

@@ -3,7 +3,7 @@
 --
 -- KEYS  for each lock: 1 lock  2 fence  3 queue  4 holders  5 grants  6 counts
 -- ARGV  1 the asking sidecar's ID  2 the most leases of a group, and the most tickets, to list
---       3 the prefix of wake channels  4 for how many ms a sidecar goes on publishing how many callers wait in it
+--       3 the prefix of wake channels  4 the ms for which a sidecar goes on publishing its number of waiters
 -- Reply for each lock {token or nil, ttl in ms (-1: no expiry, -2: not held), last fence or nil,
 --       other sidecars that wait, leases of the group that holds it (-1: no group), its slots (0: any number),
 --       {token, ms left, fence or "", …} of the leases that end first,
@@ -18,8 +18,8 @@ local sidecar, most_listed, wake_prefix, count_lifetime = unpack(ARGV)
 most_listed, count_lifetime = tonumber(most_listed), tonumber(count_lifetime)
 local queue = open_queue(wake_prefix, sidecar)
 
--- How many callers wait behind another sidecar's ticket, or '' if unknown. A count that is valid for longer than its
--- lifetime was written before the clock was set back.
+-- Returns the number of callers that wait behind another sidecar's ticket, or '' if unknown. A count that is valid for
+-- longer than its lifetime was written before the clock was set back.
 local function waiters(ticket, now)
   local stored = redis.call('HGET', KEYS[6], string.match(ticket, '^[^/]*')) or ''
   local lasts, count, of = string.match(stored, '^(%d+) (%d+) (.*)$')

@@ -13,7 +13,7 @@
 -- The start of every ticket. Those of the previous version have no mark, and look like any token of a sidecar.
 local ticket_mark = '^%x%x%x%x%x%x%x%x%x%x%x%x/ticket/'
 
--- Returns the fence of the present grant and keeps it at least as long as the lease; a new fence if it has lapsed.
+-- Returns the fence of the present grant and keeps it at least as long as the lease; a new fence if it has expired.
 local function present_fence(ttl)
   local fence = tonumber(redis.call('GET', KEYS[2]) or '')
   -- A value that is no fence was set by other software.
@@ -46,7 +46,7 @@ local function open_queue(wake_prefix, sidecar)
 
   function queue.first() return redis.call('ZRANGE', KEYS[3], 0, 0)[1] end
 
-  -- Notifies the sidecar of a ticket. Returns false if nobody received it: the sidecar is gone.
+  -- Notifies the sidecar of a ticket. Returns false if the message had no receiver, so that the sidecar must be gone.
   function queue.notify(ticket, what)
     local name = string.match(KEYS[3], '{(.*)}$')
     local message = cjson.encode({v = 1, lock = name, ticket = ticket, what = what})

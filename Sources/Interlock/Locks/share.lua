@@ -1,5 +1,5 @@
 -- needs: claim_window, fences, locks, groups
--- Takes one lease of a lock that several may hold: as one of any number of readers, or in one slot of a semaphore.
+-- Acquires one lease of a lock that several may hold: as one of any number of readers, or in one slot of a semaphore.
 --
 -- KEYS  1 lock  2 fence  3 queue  4 holders  5 grants
 -- ARGV  1 token  2 ttl in ms  3 the prefix of wake channels  4 "take" or "own", as 5 in acquire.lua
@@ -22,7 +22,8 @@ local queue = open_queue(wake_prefix, ticket and string.match(ticket, '^[^/]*') 
 local notified = ticket and redis.call('HGET', KEYS[5], '')
 if notified and string.sub(notified, -#ticket) == ticket then redis.call('HDEL', KEYS[5], '') end
 
--- In how many ms the first lease ends and frees a slot. The set's first member is the group's name.
+-- Returns the ms until the first lease ends and frees a slot, -1 if unknown. The set's first member is the group's
+-- name.
 local function next_end(slots)
   local ends = slots > 0 and redis.call('ZRANGE', KEYS[4], 1, 1, 'WITHSCORES')[2]
   return ends and math.max(0, tonumber(ends) - milliseconds()) or -1

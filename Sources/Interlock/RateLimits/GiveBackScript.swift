@@ -29,7 +29,7 @@ struct GiveBackScript: ScriptCommand {
 }
 
 extension ServiceBatch {
-    /// Returns the amounts that `calls` calls of the request at `place` took, to be given back; empty if Redis did not
+    /// Returns the amounts that `calls` calls of the request at `place` took, to be refunded; empty if Redis did not
     /// decide.
     package func shares(
         ofRequestAt place: Int, calls: Int, by verdict: LimitVerdict, service: String, keys: KeySpace

@@ -1,4 +1,4 @@
-/// Reads the whole numbers of one MessagePack array in turn.
+/// Reads the whole numbers of one MessagePack array, one after the other.
 struct PackedNumberReader {
     private let bytes: [UInt8]
     private var place: Int
@@ -7,7 +7,7 @@ struct PackedNumberReader {
 
     var isAtEnd: Bool { left == 0 && place == bytes.count }
 
-    /// Returns `nil` if `bytes` does not begin with an array.
+    /// Creates a reader; returns `nil` if `bytes` does not begin with an array.
     init?(_ bytes: [UInt8]) {
         guard let first = bytes.first else { return nil }
         switch first {
@@ -19,7 +19,7 @@ struct PackedNumberReader {
         self.bytes = bytes
     }
 
-    /// Returns the next number; `nil` if the next element is not a whole number.
+    /// Returns the next number, or `nil` if the next element is not a whole number.
     mutating func next() -> Int64? {
         guard left > 0, place < bytes.count else { return nil }
         left -= 1

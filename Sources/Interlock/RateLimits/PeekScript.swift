@@ -7,14 +7,14 @@ struct PeekScript: ScriptCommand {
 
     struct Counter {
         var taken: Int64
-        /// In milliseconds.
+        /// The time until the counter resets, in milliseconds.
         var resetAfter: Int64
-        /// Of a call of cost 1; 0: it would be granted.
+        /// The time until a call of cost 1 would be granted; 0 if it would be granted now.
         var retryAfterMicroseconds: Int64
     }
 
     var keyNames: [String]
-    /// Of each key.
+    /// The limit of each key.
     var limits: [LimitDefinition]
 
     var script: RedisScript { Self.source }

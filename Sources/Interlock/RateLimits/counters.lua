@@ -1,9 +1,9 @@
--- How each algorithm of a limit counts.
+-- Counts usage, for each algorithm of a limit.
 --
 -- Times are whole microseconds of Redis' clock. Redis creates a script's functions on every call, which slows down
 -- fixed windows, which need none of them: `open_cells` and `open_log` create what only the other algorithms need.
 
--- Calls a command for very many arguments: Lua's stack holds some 8,000.
+-- Calls a command in parts if it has very many arguments, because Lua's stack holds only about 8,000.
 local function call_in_parts(command, key, arguments, use)
   local most = 4000
   for first = 1, #arguments, most do
@@ -18,13 +18,14 @@ local function call_in_parts(command, key, arguments, use)
   end
 end
 
--- The generic cell rate algorithm (ITU-T I.371): `limit` units in each `window`, as the theoretical arrival time of the
--- next one, TAT. Exact while a unit's time, window/limit, times the most units is below 2^52. nil when `value` is none.
+-- Opens a counter of the generic cell rate algorithm (ITU-T I.371): `limit` units per `window`, stored as the
+-- theoretical arrival time of the next unit, TAT. Exact as long as the time of the maximum number of units,
+-- window/limit each, is below 2^52. Returns nil if `value` is not such a counter.
 --
--- `value` is `TAT:0LWCP`: the limit L in 10 digits, the window W in ms in 11 and the capacity C in 7 that it was
--- written with, and P limit-ths of a microsecond. So nothing is ever rounded, and what was taken at another rate is the
--- same part of the limit at this one. Versions up to 0.2.0 wrote `TAT`, or `TAT:P` without a leading zero, and read the
--- longer form as a microsecond more.
+-- `value` is `TAT:0LWCP`: the limit L in 10 digits, the window W in ms in 11 and the capacity C in 7 with which it was
+-- written, and P limit-ths of a microsecond. Nothing is thus rounded, and usage under another rate counts as the same
+-- fraction of this limit. Versions up to 0.2.0 wrote `TAT`, or `TAT:P` without a leading zero, and read the longer form
+-- as one microsecond later.
 --
 -- A counter may owe more than `capacity`. If it owes more than the capacity it was written with, the clock was set
 -- back: the counter at `key` then expires when the limit would have filled, so that no caller waits longer. Otherwise
@@ -54,14 +55,14 @@ local function open_cells(limit, window, value, time, capacity, key, is_peek)
     else
       part = tonumber(other) or 0
     end
-    -- Never too early.
+    -- Rounded up, so that nothing is granted too early.
     if part >= limit then tat, part = tat + 1, 0 end
     if tat < time then tat, part = time, 0 end
   end
-  -- In how many microseconds the counter ends, whatever is owed.
+  -- The microseconds until the counter expires whatever it owes; nil if its own end applies.
   local gone
 
-  -- The time of `units`, which may be negative: whole microseconds, and how many limit-ths of one.
+  -- Returns the time of `units`, which may be negative, in whole microseconds and limit-ths of one.
   local function span(units)
     local parts = units * rest
     local whole = math.floor(parts / limit)
@@ -81,7 +82,7 @@ local function open_cells(limit, window, value, time, capacity, key, is_peek)
     end
   end
 
-  -- TAT when `units` more are taken.
+  -- Returns TAT after `units` more are taken.
   local function after(units)
     local whole, parts = span(units)
     whole, parts = tat + whole, part + parts
@@ -89,11 +90,11 @@ local function open_cells(limit, window, value, time, capacity, key, is_peek)
     return whole, parts
   end
 
-  -- How many units are taken, begun ones included; above `capacity` no matter how many.
+  -- Returns the number of units taken, including a partial one; `capacity` + 1 stands for any number above `capacity`.
   function cells.taken(capacity)
     local whole = tat - time
     local units = math.ceil((whole + part / limit) / (window / limit))
-    -- The quotient was rounded: it may be one off.
+    -- The quotient is rounded, so it may be off by one.
     if units > capacity + 1 then return capacity + 1 end
     local exact, parts = span(units)
     if exact < whole or (exact == whole and parts < part) then return math.min(units, capacity) + 1 end
@@ -102,7 +103,7 @@ local function open_cells(limit, window, value, time, capacity, key, is_peek)
     return units
   end
 
-  -- In how many microseconds, rounded up, no more than `units` will be taken, if `more` are taken now.
+  -- Returns the microseconds, rounded up, until no more than `units` are taken, if `more` are taken now.
   function cells.wait(more, units)
     local whole, parts = after(more)
     local less, fewer = span(units)
@@ -120,11 +121,11 @@ local function open_cells(limit, window, value, time, capacity, key, is_peek)
     redis.call('SET', key, string.format('%.0f:%s%.0f', whole, rule, parts), 'PX', math.ceil(left / 1000))
   end
 
-  -- Keeps it with `more` units taken.
+  -- Stores the counter with `more` units taken.
   function cells.write(key, more) keep(key, after(more)) end
 
-  -- Takes back `units`, the last of which come back by themselves in `left` microseconds. What has come back already is
-  -- not credited again.
+  -- Refunds `units`, the last of which would recover by themselves in `left` microseconds. Units that have already
+  -- recovered are not credited again.
   function cells.give_back(key, units, left)
     local whole, parts = after(-units)
     if whole < tat - left or (whole == tat - left and parts < part) then whole, parts = tat - left, part end
@@ -134,8 +135,9 @@ local function open_cells(limit, window, value, time, capacity, key, is_peek)
   return cells
 end
 
--- A counter for each whole window of Redis' clock, `BEGIN:COUNT` with BEGIN in ms of the Unix epoch. Returns nil if
--- `value` is none. What was counted before the clock was set back counts in the present window, and ends with it.
+-- Opens a counter of whole windows of Redis' clock, `BEGIN:COUNT` with BEGIN in ms of the Unix epoch. Returns nil if
+-- `value` is not such a counter. Usage from before the clock was set back counts in the current window, and ends with
+-- it.
 local function open_aligned(window, value, time)
   local now = math.floor(time / 1000)
   local first = now - now % window
@@ -148,12 +150,12 @@ local function open_aligned(window, value, time)
     aligned.is_cut = at > first
   end
 
-  -- In how many microseconds no more than `units` will be taken, if `more` are taken now.
+  -- Returns the microseconds until no more than `units` are taken, if `more` are taken now.
   function aligned.wait(more, units)
     return aligned.count + more > units and (first + window) * 1000 - time or 0
   end
 
-  -- Keeps it with `more` taken, which may be less than nothing.
+  -- Stores the counter with `more` taken, which may be negative.
   function aligned.write(key, more)
     redis.call('SET', key, string.format('%.0f:%.0f', first, aligned.count + more), 'PX', first + window - now)
   end
@@ -161,10 +163,10 @@ local function open_aligned(window, value, time)
   return aligned
 end
 
--- The log of a sliding window, a hash: entries `time:cost` under rising numbers from `head` to `tail`, their `total`,
--- and the time of the `last`. An entry counts until `window` after its own time, inclusive. Callers read a reply at
--- least one microsecond later, so waits need not include that moment. Nothing is written before `write`. O(expired
--- entries), amortised O(1) for each grant.
+-- Opens the log of a sliding window, a hash: entries `time:cost` under increasing numbers from `head` to `tail`, their
+-- `total`, and the time of the `last`. An entry counts until `window` after its own time, inclusive. Callers read a
+-- reply at least one microsecond later, so waits need not include that moment. Nothing is written before `write`.
+-- O(expired entries), amortised O(1) for each grant.
 local function open_log(key, window, time)
   local state = redis.call('HMGET', key, 'head', 'tail', 'total', 'last')
   local head, tail = tonumber(state[1]) or 1, tonumber(state[2]) or 0
@@ -172,7 +174,7 @@ local function open_log(key, window, time)
   -- After a clock step back, entries dated in the future get the current time and are rewritten.
   local is_set_back = last > time
   if is_set_back then last = time end
-  -- Of the entries from `head` on that were read: their times, and the sum of the costs up to each.
+  -- The entries read so far, starting at `head`: their times, and the running sums of their costs.
   local times, sums, dropped, part = {}, {}, 0, 16
   local log = {now = time}
 
@@ -196,7 +198,7 @@ local function open_log(key, window, time)
   total = total - gone
   log.total = total
 
-  -- In how many microseconds `units` of what counts now will count no more; what is granted now included.
+  -- Returns the microseconds until `units` of the current usage, including the current grant, have expired.
   function log.wait(units)
     if units <= 0 then return 0 end
     while (sums[#sums] or 0) - gone < units do
@@ -210,7 +212,7 @@ local function open_log(key, window, time)
     return math.max(1, times[low] + window - time)
   end
 
-  -- In how many microseconds nothing will count any more, if `more` are taken now.
+  -- Returns the microseconds until all usage has expired, if `more` are taken now.
   function log.reset(more)
     if more > 0 then return window end
     return total > 0 and math.max(1, last + window - time) or 0
@@ -229,7 +231,7 @@ local function open_log(key, window, time)
     redis.call('PEXPIRE', key, math.floor(window / 1000) + 1)
   end
 
-  -- Takes `amount` back from what was granted last. O(log entries that it undoes).
+  -- Takes `amount` back from the latest grants. O(n) in the entries that it changes.
   local function take_back(amount)
     local number = tail
     while amount > 0 and number >= head + dropped do
@@ -241,7 +243,7 @@ local function open_log(key, window, time)
     if tail >= head then redis.call('HSET', key, 'total', total) end
   end
 
-  -- Keeps what was granted now, or takes it back where it is less than nothing, and drops what counts no more.
+  -- Stores the current grant, or takes it back if negative, and drops expired entries.
   function log.write(taken)
     if is_set_back and total > 0 then restamp() end
     if taken < 0 then take_back(-taken) end
@@ -261,7 +263,8 @@ local function open_log(key, window, time)
     call_in_parts('HDEL', key, stale)
   end
 
-  -- Takes `amount` back from what was granted at `at`. Returns whether that is still in the log. O(log entries).
+  -- Refunds `amount` of the grant made at `at`. Returns whether that grant is still in the log. O(log n) in its
+  -- entries.
   function log.give_back(at, amount)
     local low, high = head, tail
     while low <= high do
@@ -270,7 +273,7 @@ local function open_log(key, window, time)
       when, cost = tonumber(when) or 0, tonumber(cost) or 0
       if when == at then
         local returned = math.min(amount, cost)
-        -- Nothing less would be -0, which is no number to Redis.
+        -- A refund of 0 would be written as -0, which Redis does not accept as a number.
         if returned > 0 then
           redis.call('HSET', key, middle, string.format('%.0f:%.0f', at, cost - returned))
           redis.call('HINCRBY', key, 'total', -returned)

@@ -1,11 +1,11 @@
 -- needs: counters
--- Gives back what a call took from its limits and did not use.
+-- Refunds amounts that a call took from its limits and did not use.
 --
 -- KEYS  the counters
 -- ARGV  for each counter: algorithm (0 fixed, 1 sliding, 2 gcra), amount, since when, limit, window in ms, capacity;
 --       since when is the end of the fixed window in ms of Redis' time, the microsecond of the grant in a sliding log,
 --       or the microsecond at which a gcra limit is whole again by itself
--- Reply how many counters took it back; a window that has ended since takes nothing back
+-- Reply the number of counters that were credited; a window that has ended since is not credited
 --
 -- Guarantees that only the window that the amount was taken from is credited, and with no more than was taken.
 

@@ -3,11 +3,11 @@
 --
 -- KEYS  the counters
 -- ARGV  for each counter: algorithm (0 fixed, 1 sliding, 2 gcra), capacity, limit, window in ms
--- Reply for each counter: what is taken, ms until it is whole again, and in how many microseconds a call of cost 1
---       could be granted
+-- Reply for each counter: its usage, the ms until its full capacity is available, and the microseconds until a call of
+--       cost 1 could be granted
 --
--- Guarantees that nothing changes, and that what is taken is at most `most_exact`: a counter that was written by hand
--- may be any number, but no integer reply holds more than 64 bits.
+-- Guarantees that nothing changes, and that the usage is at most `most_exact`: a counter that was set by hand may hold
+-- any number, but no integer reply holds more than 64 bits.
 
 local clock = redis.call('TIME')
 local time = clock[1] * 1000000 + clock[2]
@@ -18,7 +18,7 @@ for k = 1, #KEYS do
   local taken, reset, wait = 0, 0, 0
   if algorithm == '0' then
     taken = tonumber(redis.call('GET', KEYS[k]) or 0) or 0
-    -- The end that `batch.lua` would give it.
+    -- The end that `batch.lua` would set.
     local ttl, last = redis.call('PTTL', KEYS[k]), math.max(1, window / 1000 - 1)
     if ttl == -1 or ttl > last then ttl = last end
     if ttl >= 0 then reset = ttl + 1 end

@@ -3,8 +3,8 @@
 --
 -- KEYS  1 the arrival time
 -- ARGV  1 capacity (max_burst + 1)  2 count  3 period in microseconds  4 quantity
--- Reply {limited (1 or 0), limit, remaining, s until it could be granted (-1: it was, or never can be), s until it is
---       whole again}
+-- Reply {limited (1 or 0), limit, remaining, seconds until it could be granted (-1: it was, or never can be), seconds
+--       until the full capacity is available}
 --
 -- Guarantees that a call that is refused, or has quantity 0, takes nothing.
 

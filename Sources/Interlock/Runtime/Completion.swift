@@ -1,20 +1,21 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// Where an answer goes. One `deliver` serves all calls of a connection, which tells them apart by their tag: so a call
-/// costs no allocation.
+/// The destination of an answer. One `deliver` closure serves all calls of a connection and tells them apart by their
+/// tag, so a call costs no allocation.
 package struct Completion<Answer> {
     private let deliver: (_ tag: UInt64, _ answer: Answer) -> Bool
     private let tag: UInt64
 
-    /// - Parameter deliver: called once, on the coordinator's event loop, possibly before the call returns. It says
-    ///   whether the answer reached its caller: what was granted to somebody who has left is given back.
+    /// Creates a completion.
+    /// - Parameter deliver: called once, on the coordinator's event loop, possibly before the call returns. It returns
+    ///   whether the answer reached its caller; if not, a grant is released.
     package init(tag: UInt64 = 0, deliver: @escaping (_ tag: UInt64, _ answer: Answer) -> Bool) {
         self.tag = tag
         self.deliver = deliver
     }
 
-    /// The same; `observer` is told of each answer before.
+    /// Returns a completion that passes each answer to `observer` before it delivers it.
     package func told(to observer: @escaping (Answer) -> Void) -> Completion {
         Completion(tag: tag) { [deliver] tag, answer in
             observer(answer)
@@ -22,7 +23,8 @@ package struct Completion<Answer> {
         }
     }
 
-    /// Delivers the answer; of several calls that were made as one, to the one `offset` tags further on.
+    /// Delivers the answer. If several calls were made as one, `offset` selects the call by its distance from the first
+    /// tag.
     @discardableResult
     func callAsFunction(_ answer: Answer, offset: Int = 0) -> Bool {
         deliver(tag &+ UInt64(offset), answer)

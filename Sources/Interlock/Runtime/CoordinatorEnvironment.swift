@@ -4,23 +4,23 @@ package import Logging
 package import NIOCore
 package import RedisClient
 
-/// Everything around a coordinator that is not logic: whoever hands over another environment decides what happens.
+/// The clocks, randomness and network of a coordinator. Tests replace them to control what happens.
 package struct CoordinatorEnvironment: Sendable {
-    /// Where the coordinator, its decisions and its Redis connections live. Its `now` is the clock of timers and timeouts.
+    /// The event loop of the coordinator, its decisions and its Redis connections. Its `now` is the clock of timers and
+    /// timeouts.
     package var eventLoop: any EventLoop
-    /// Measures leases: monotonic, and it counts the time that the machine was suspended.
+    /// The clock that measures leases. It is monotonic and counts the time during which the machine was suspended.
     package var clock: TimeSource
-    /// What people's clocks show.
     package var wallClock: WallClock
-    /// For tokens and permits, which nobody may guess, and for whatever is spread at random.
+    /// The source of tokens and permits, which must be unpredictable, and of random delays.
     package var random: RandomSource
-    /// How a connection to Redis is opened.
+    /// The dialer that opens connections to Redis.
     package var dialer: any RedisDialer
     package var logger: Logger
-    /// Shown to the fleet.
+    /// The process ID that the fleet sees.
     package var processID: Int32
 
-    /// By default the real ones: the system's clocks and randomness, and the network.
+    /// Creates an environment, by default with the system's clocks and randomness and the network.
     package init(
         eventLoop: any EventLoop, clock: TimeSource = .system, wallClock: WallClock = .system,
         random: RandomSource = .system, dialer: any RedisDialer = NetworkDialer(),
@@ -35,22 +35,22 @@ package struct CoordinatorEnvironment: Sendable {
         processID = getpid()
     }
 
-    /// What a connection to Redis needs of it.
+    /// The parts that a connection to Redis needs.
     var redis: RedisEnvironment {
         RedisEnvironment(eventLoop: eventLoop, dialer: dialer, random: random, logger: logger)
     }
 }
 
-/// Runs tasks on an event loop, where what they wait for arrives. They must not block.
+/// Runs tasks on the event loop where the results that they await arrive. They must not block.
 package final class EventLoopTaskExecutor: TaskExecutor {
     private let eventLoop: any EventLoop
 
-    /// An executor that enqueues on `eventLoop`.
+    /// Creates an executor that enqueues on `eventLoop`.
     package init(eventLoop: any EventLoop) {
         self.eventLoop = eventLoop
     }
 
-    /// Runs a job on the event loop, after what is enqueued there.
+    /// Runs a job on the event loop, after the jobs already enqueued there.
     package func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
         let executor = asUnownedTaskExecutor()

@@ -1,7 +1,7 @@
 package import Logging
 internal import RedisClient
 
-/// What a coordinator logs.
+/// The log events of a coordinator.
 package enum CoordinatorLogEvent: String, LoggedEvent {
     case redisConnected = "redis.connected"
     case redisLost = "redis.lost"
@@ -50,6 +50,6 @@ package enum CoordinatorLogEvent: String, LoggedEvent {
 }
 
 extension Logger {
-    /// Writes one line; see `write`.
+    /// Writes one log line; see `write`.
     package func log(_ event: CoordinatorLogEvent, _ fields: @autoclosure () -> [String: String] = [:]) { write(event, fields) }
 }

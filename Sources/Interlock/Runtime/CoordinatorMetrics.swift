@@ -1,6 +1,7 @@
 internal import CoreMetrics
 
-/// A counter whose count can be read, as a metrics backend's cannot. Confined to the coordinator's event loop.
+/// A counter whose value can be read, which a metrics backend does not permit. Confined to the coordinator's event
+/// loop.
 final class Tally {
     private let counter: Counter
     private(set) var count: Int64 = 0
@@ -14,11 +15,12 @@ final class Tally {
         count &+= Int64(amount)
     }
 
-    /// The backend forgets it.
+    /// Removes the counter from the backend.
     func destroy() { counter.destroy() }
 }
 
-/// What the coordinator counts, by swift-metrics: whoever embeds the library gets it in a backend of their own.
+/// The coordinator's metrics, through swift-metrics, so that programs that embed the library get them in their own
+/// backend.
 final class CoordinatorMetrics {
     let locksGranted = Tally(label: "interlock_lock_decisions_total", dimensions: [("decision", "granted")])
     let locksHeld = Tally(label: "interlock_lock_decisions_total", dimensions: [("decision", "held")])
@@ -33,13 +35,13 @@ final class CoordinatorMetrics {
     let reconnects = Counter(label: "interlock_redis_connects_total")
     let connectionFailures = Counter(label: "interlock_redis_connection_failures_total")
     let commands = Counter(label: "interlock_redis_commands_total")
-    /// So many commands are counted already.
+    /// The number of commands already counted.
     var commandsCounted: Int64 = 0
     let refusals = Counter(label: "interlock_redis_refusals_total")
-    /// So many refusals are counted already.
+    /// The number of refusals already counted.
     var refusalsCounted: Int64 = 0
     let switches = Counter(label: "interlock_redis_switches_total")
-    /// So many switches are counted already.
+    /// The number of switches already counted.
     var switchesCounted: Int64 = 0
     let primariesConnected = Gauge(label: "interlock_redis_primaries_connected")
     let slotsCovered = Gauge(label: "interlock_redis_slots_covered")
@@ -50,7 +52,7 @@ final class CoordinatorMetrics {
     let leasesWatched = Gauge(label: "interlock_leases_looked_after", dimensions: [("kind", "watched")])
     let permitsUnderWay = Gauge(label: "interlock_permits_under_way")
 
-    /// - Parameter isReleased: its lease was in force until then.
+    /// - Parameter isReleased: whether the lease was in force until then.
     func countRelease(_ isReleased: Bool) {
         if isReleased { locksReleased.increment() } else { releasesLost.increment() }
     }

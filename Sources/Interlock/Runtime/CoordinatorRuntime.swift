@@ -3,35 +3,35 @@ internal import Logging
 internal import NIOCore
 internal import RedisClient
 
-/// What the parts of a coordinator share. Confined to its event loop.
+/// The state that the parts of a coordinator share. Confined to its event loop.
 final class CoordinatorRuntime {
-    /// This sidecar's ID in the fleet.
+    /// The ID of this sidecar in the fleet.
     let id: String
     let eventLoop: any EventLoop
-    /// Makes further connections to Redis.
+    /// The source of further connections to Redis.
     let topology: RedisTopology
     let pipeline: any RedisSender
     let keys: KeySpace
     let database: Int
     let host: String
-    /// How its connections to Redis are made.
+    /// The settings of its connections to Redis.
     let redis: RedisConfiguration
-    /// Which Redis, without credentials.
+    /// The name of its Redis, without credentials.
     let redisName: String
     /// The hosts that can share the Redis.
     let redisScope: RedisScope
     let time: TimeSource
     let wallClock: WallClock
-    /// What people's clocks are ahead of this coordinator's, in nanoseconds.
+    /// The offset from this coordinator's clock to the wall clock, in nanoseconds.
     private var wallOffset = Int64.min
     let processID: Int32
-    /// What further connections to Redis are made with.
+    /// The environment for further connections to Redis.
     let redisEnvironment: RedisEnvironment
     let deadlines: Deadlines
     let logger: Logger
     let metrics: CoordinatorMetrics
     var entropy: EntropyPool
-    /// How long a caller may wait for Redis, in milliseconds.
+    /// The longest time that a caller waits for Redis, in milliseconds.
     let timeoutMilliseconds: Int64
     /// The minimum number of sidecars to assume.
     private let minimumSidecars: Int
@@ -51,7 +51,7 @@ final class CoordinatorRuntime {
         redisEnvironment = environment.redis
         logger = environment.logger
         database = configuration.redis.database
-        // Owners are called so who give no label of their own.
+        // The host is the label of owners that give none of their own, so it must not be a reserved label.
         host = LockMode.isReserved(label: configuration.host) ? "host-" + configuration.host : configuration.host
         redisName = configuration.redis.displayName
         redisScope = RedisScope(configuration)
@@ -74,14 +74,16 @@ final class CoordinatorRuntime {
         sidecars = min(max(minimumSidecars, size), InterlockConfiguration.fleetSizes.upperBound)
     }
 
-    /// How far a lock's fences may be behind Redis' clock. For so long after a connection's first proof, scripts look at the clock themselves:
-    /// what a server before this one granted, which this one may not know of, is behind its clock by more than that from then on.
+    /// The tolerance by which a lock's fences may trail the clock of Redis. For this long after a connection is first
+    /// verified, scripts read the clock themselves; after that, grants by a previous server that this one may have
+    /// missed are behind its clock by more than the tolerance.
     static let clockDelay = Duration.milliseconds(100)
 
-    /// What people's clocks show at an instant, in milliseconds since 1970: the same each time, until those are set.
+    /// Returns the wall-clock time of an instant, in milliseconds since 1970. It is the same on each call, unless the
+    /// wall clock is set.
     func wallTime(of instant: Instant) -> Int64 {
         let offset = wallClock.milliseconds() * 1_000_000 - time.now().nanoseconds
-        // Both are read one after the other, and one to the millisecond.
+        // The two clocks are read one after the other, and the wall clock only to the millisecond.
         if wallOffset == .min || (offset - wallOffset).magnitude > Self.clockPrecision { wallOffset = offset }
         return (instant.nanoseconds + wallOffset) / 1_000_000
     }
@@ -110,7 +112,7 @@ struct EntropyPool: RandomNumberGenerator {
         self.source = source
     }
 
-    /// 64 bits that nobody can guess.
+    /// Returns 64 unpredictable bits.
     mutating func next() -> UInt64 {
         if position == Self.blockSize {
             source.fill(&block)

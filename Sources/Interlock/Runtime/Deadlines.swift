@@ -5,7 +5,7 @@ internal import NIOCore
 /// Many deadlines on one timer of the event loop. Setting and cancelling cost O(log n); a cancelled deadline is dropped
 /// when its time comes, or when the cancelled ones are the majority.
 final class Deadlines {
-    /// A deadline that can be called off.
+    /// A deadline that can be cancelled.
     final class Entry {
         fileprivate var action: (() -> Void)?
         fileprivate unowned let deadlines: Deadlines
@@ -50,7 +50,7 @@ final class Deadlines {
         return entry
     }
 
-    /// Calls nothing any more.
+    /// Cancels all deadlines.
     func cancelAll() {
         while let item = heap.popMin() { item.entry.action = nil }
         cancelled = 0
@@ -76,7 +76,8 @@ final class Deadlines {
 
     private func fire() {
         let now = time.now()
-        // Taken out first: a deadline that an action sets for right now has its turn in the next tick.
+        // Removed from the heap first, so that a deadline that an action sets for the current instant fires in the next
+        // tick.
         var due: [Entry] = []
         while let item = heap.min, item.instant <= now {
             heap.removeMin()
@@ -84,7 +85,7 @@ final class Deadlines {
         }
         for entry in due {
             guard let action = entry.action else {
-                // Called off by an action before it, when it was no longer on the heap.
+                // Cancelled by an earlier action in this loop, after it had left the heap.
                 cancelled -= 1
                 continue
             }
@@ -102,19 +103,19 @@ final class Deadlines {
     }
 }
 
-/// One deadline that only moves nearer until it goes off: what it is for may be over by then, and is looked at again. It does
-/// not go off when its owner is gone.
+/// A single deadline that can only be moved earlier until it fires. Its reason may no longer apply by then, so the
+/// action must check again. It does not fire after its owner is deallocated.
 final class Alarm {
     private var due: (instant: Instant, entry: Deadlines.Entry)?
 
-    /// Calls `action` at `instant` or soon after, unless it goes off before.
+    /// Calls `action` at `instant` or soon after, unless the alarm is set for an earlier time.
     func set(at instant: Instant, on deadlines: Deadlines, _ action: @escaping () -> Void) {
         if let due {
             guard instant < due.instant else { return }
             due.entry.cancel()
         }
         let entry = deadlines.schedule(at: instant) { [weak self] in
-            // What `action` looks at is gone with the alarm.
+            // The state that `action` uses is deallocated together with the alarm.
             guard let self else { return }
             due = nil
             action()

@@ -3,10 +3,10 @@ internal import Glibc
 public import InterlockCore
 package import RedisClient
 
-/// What a coordinator needs to know: which Redis, and which locks and services it looks after.
+/// The configuration of a coordinator: the Redis, and the locks and services that it handles.
 public struct InterlockConfiguration: Sendable {
     package var redis: RedisConfiguration
-    /// Independent servers of which a majority grants each lock, at least three; empty: locks are in `redis`.
+    /// Independent servers of which a majority grants each lock, at least three; empty if locks are kept in `redis`.
     package var quorum: [RedisConfiguration]
     /// Whether `redis` was started for this coordinator and is unreachable for other hosts.
     package var hasPrivateRedis = false
@@ -15,39 +15,41 @@ public struct InterlockConfiguration: Sendable {
     package static let quorumSizes = 3...15
     package static let timeouts: ClosedRange<Duration> = .milliseconds(10) ... .seconds(60)
 
-    /// What every key begins with; programs and sidecars with the same Redis, database and prefix are one fleet.
+    /// The prefix of every key. Programs and sidecars with the same Redis, database and prefix form one fleet.
     public var prefix: String
-    /// The bounds of every lock.
+    /// The limits that apply to every lock.
     public var locks: LockSettings
     /// The services whose limits and breakers are shared with the fleet.
     public var services: [ServiceDefinition]
-    /// What Envoy's rate limit service is asked about.
+    /// The rate limit domains, as used by Envoy's rate limit service.
     package var domains = DomainSettings()
-    /// The least number of programs and sidecars to assume when Redis is away: each grants its share of the limits then.
+    /// The minimum number of programs and sidecars to assume while Redis is unreachable. Each then grants its quota of
+    /// the limits.
     public var fleetSize: Int
-    /// So many may be assumed.
+    /// The range of fleet sizes that may be assumed.
     package static let fleetSizes = 1...10_000
-    /// Shown to the fleet, and the label of owners that give none.
+    /// The host name that the fleet sees, also the label of owners that give none.
     public var host: String
-    /// Shown to the fleet.
+    /// The version that the fleet sees.
     public var version: String
 
-    /// A configuration for the Redis at a URL.
+    /// Creates a configuration for the Redis at a URL.
     ///
     /// - Parameters:
     ///   - url: `redis://[[user]:password@]host[:port][/database]`, the same with `rediss://` for TLS,
-    ///     `unix://[[user]:password@]/path[?db=database]`, or Sentinels and what they call the primary:
+    ///     `unix://[[user]:password@]/path[?db=database]`, or Sentinels and their name for the primary:
     ///     `redis+sentinel://[[user]:password@]host[:port],…/name[/database][?sentinel_username=…&sentinel_password=…]`.
-    ///   - quorum: URLs of independent servers of which a majority grants each lock, at least three; empty: locks are in the
-    ///     one Redis.
-    ///   - timeout: how long a command may wait for Redis' reply, and a connection for its login.
-    ///   - prefix: what all keys begin with; another prefix is another fleet.
-    ///   - locks: the bounds of all locks.
+    ///   - quorum: URLs of independent servers of which a majority grants each lock, at least three; empty if locks are
+    ///     kept in the one Redis.
+    ///   - timeout: the longest wait for a reply of Redis, and for the login of a connection.
+    ///   - prefix: the prefix of all keys; a different prefix makes a different fleet.
+    ///   - locks: the limits that apply to all locks.
     ///   - services: the services whose limits and breakers are shared.
-    ///   - fleetSize: the least number of programs and sidecars to assume while Redis is away.
-    ///   - host: shown to the fleet, and the label of owners that give none; by default this host's name.
-    ///   - version: of the program; shown to the fleet.
-    /// - Throws: `InterlockError` with `invalid` when a URL, a bound of the locks or a service cannot be used.
+    ///   - fleetSize: the minimum number of programs and sidecars to assume while Redis is unreachable.
+    ///   - host: the host name that the fleet sees, also the label of owners that give none; by default this host's
+    ///     name.
+    ///   - version: the version of the program that the fleet sees.
+    /// - Throws: `InterlockError` with `invalid` if a URL, a limit of the locks or a service cannot be used.
     public init(
         redis url: String, quorum: [String] = [], timeout: Duration = .milliseconds(500),
         prefix: String = Self.defaultPrefix, locks: LockSettings = LockSettings(), services: [ServiceDefinition] = [],
@@ -125,7 +127,7 @@ public struct InterlockConfiguration: Sendable {
         self.version = version
     }
 
-    /// This host's name as a label: what a label may not contain becomes a dash.
+    /// The name of this host as a label. Characters that a label may not contain become dashes.
     public static var hostName: String {
         var buffer = [CChar](repeating: 0, count: 256)
         guard gethostname(&buffer, buffer.count - 1) == 0 else { return "localhost" }
@@ -138,6 +140,6 @@ public struct InterlockConfiguration: Sendable {
 }
 
 extension InterlockError {
-    /// What no coordinator can work with.
+    /// Creates an error for a definition that a coordinator cannot use.
     init(_ error: DefinitionError) { self.init(.invalid, error.description) }
 }

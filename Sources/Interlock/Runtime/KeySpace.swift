@@ -1,19 +1,19 @@
 package import InterlockCore
 
-/// Every key and channel name, in one place. All keys of one thing share a hash tag, so that each script runs on a
-/// Redis Cluster. An object, for each script is handed it, and a dozen texts would have to be copied with it.
+/// The names of all keys and channels. All keys of one entity share a hash tag, so that each script runs on a Redis
+/// Cluster. A class, because each script carries it and a struct would copy a dozen strings.
 package final class KeySpace: Sendable {
-    /// What every key and channel begins with.
+    /// The prefix of every key and channel.
     package let prefix: String
     /// See `LockSettings.keyPrefix`.
     package let lockKeyPrefix: String?
-    /// Whether keys are spread over the servers of a cluster: then those that one script reads have a tag, where on one server they
-    /// have none.
+    /// Whether keys are spread over the servers of a cluster. Keys that one script reads together then get a hash tag
+    /// that they do not need on a single server.
     let isOnCluster: Bool
 
     package static let defaultPrefix = InterlockConfiguration.defaultPrefix
 
-    // What stands around a lock's name in its keys, put together once: these keys are written at every acquire.
+    // The parts around a lock's name in its keys, precomputed because these keys are written at every acquire.
     let lockStart: String
     let lockEnd: String
     let fenceStart: String
@@ -37,25 +37,25 @@ package final class KeySpace: Sendable {
         stillStart = prefix + "still:{" + (lockKeyPrefix ?? "")
     }
 
-    /// The owner's token: a string with a ttl.
+    /// The key of the owner's token, a string with a TTL.
     package func lock(_ name: String) -> String { lockStart + name + lockEnd }
 
-    /// The last fence.
+    /// The key of the last fence.
     package func fence(_ name: String) -> String { fenceStart + name + "}" }
 
-    /// The tickets of the sidecars that wait, in order.
+    /// The key of the tickets of the waiting sidecars, in order.
     package func queue(_ name: String) -> String { queueStart + name + "}" }
 
-    /// The leases of a lock that several hold, with their ends.
+    /// The key of a group's leases with their ends.
     package func holders(_ name: String) -> String { holdersStart + name + "}" }
 
-    /// The fences of the leases of a lock that several hold.
+    /// The key of the fences of a group's leases.
     package func grants(_ name: String) -> String { grantsStart + name + "}" }
 
-    /// The lock's name, of what stands in the braces of its queue's key.
+    /// The lock's name, given the text inside the braces of its queue's key.
     func lockName(inBraces text: String) -> String { String(Substring(text.utf8.dropFirst(lockKeyPrefix?.utf8.count ?? 0))) }
 
-    /// The lock's name, if `key` is a lock's key.
+    /// The lock's name, or `nil` if `key` is not a lock's key.
     package func lockName(ofKey key: String) -> String? {
         let bytes = key.utf8
         if let lockKeyPrefix {
@@ -68,7 +68,8 @@ package final class KeySpace: Sendable {
         return String(Substring(bytes.dropFirst(lockStart.utf8.count).dropLast(lockEnd.utf8.count)))
     }
 
-    /// Whether the key of a lock with this name would be one of the fleet's own keys, as `locks.key_prefix` permits.
+    /// Returns whether the key of a lock with this name would collide with the fleet's own keys, which is possible with
+    /// `locks.key_prefix`.
     func isTaken(lockName name: String) -> Bool {
         guard let lockKeyPrefix else { return false }
         return (lockKeyPrefix + name).utf8.starts(with: prefix.utf8)
@@ -79,21 +80,21 @@ package final class KeySpace: Sendable {
         if let lockKeyPrefix { Self.escaped(lockKeyPrefix) + glob } else { Self.escaped(prefix) + "lock:{" + glob + "}" }
     }
 
-    /// What a limit has counted; of one subject, if it counts for each. A limit's name has neither a colon nor a tilde, so that
-    /// no two limits, algorithms and subjects share a key.
+    /// The key of a limit's counter, for one subject if the limit counts per subject. A limit's name has neither a
+    /// colon nor a tilde, so no two limits, algorithms and subjects share a key.
     package func rate(service: String, of limit: LimitDefinition, subject: String? = nil) -> String {
         let key = prefix + "rate:{" + service + "}:" + limit.name + Self.suffix(of: limit.algorithm)
         return if let subject { key + Self.subjectSeparator + subject } else { key }
     }
 
-    /// What stands before the names of counters of a domain's descriptors in their keys. Behind them stands the limit's name: the last colon
-    /// ends the counter's.
+    /// The part of the key before the name of a descriptor's counter. The limit's name follows the counter's, after the
+    /// last colon.
     func descriptors(ofDomain domain: String) -> String { prefix + "descriptors:{" + domain + "}:" }
 
-    /// What stands before the names of a domain's buckets in the keys of their shares.
+    /// The part of the key before the name of a bucket, in the keys of a domain's quotas.
     func quotas(ofDomain domain: String) -> String { prefix + "quota:{" + domain + "}:" }
 
-    /// What stands behind a descriptor's counter in its key.
+    /// The part of the key after the name of a descriptor's counter.
     func descriptorLimit(_ limit: LimitDefinition, isAligned: Bool) -> String {
         ":" + limit.name + (isAligned ? "~aligned" : Self.suffix(of: limit.algorithm))
     }
@@ -106,44 +107,44 @@ package final class KeySpace: Sendable {
         }
     }
 
-    /// Stands before the subject in the key of its counter.
+    /// The separator before the subject in the key of its counter.
     static let subjectSeparator = ":"
 
-    /// The arrival time of `CL.THROTTLE`.
+    /// The key of the arrival time of `CL.THROTTLE`.
     package func throttle(_ key: String) -> String { prefix + "throttle:{" + key + "}" }
 
-    /// A breaker's state.
+    /// The key of a breaker's state.
     package func breaker(_ service: String) -> String { prefix + "breaker:{" + service + "}" }
-    /// Every change of a breaker's state.
+    /// The key of a breaker's history.
     package func breakerHistory(_ service: String) -> String { breaker(service) + ":history" }
-    /// The outcomes of the window, in slices, of the version before, which had one for all lengths: it goes when nobody runs that any more.
+    /// The key of the window in earlier versions, which had one for all lengths. Remove this once no sidecar runs them.
     func breakerWindowBefore(_ service: String) -> String { breaker(service) + ":window" }
-    /// The outcomes of the window, in slices.
+    /// The key of the outcomes in the window, in slices.
     package func breakerWindow(_ service: String, _ window: BreakerSettings.Window) -> String {
         switch window {
         case .time(let length): breaker(service) + ":window:\(length.wholeMilliseconds)ms"
         case .calls(let count): breaker(service) + ":window:\(count)calls"
         }
     }
-    /// The trial permits under way.
+    /// The key of the trial permits in progress.
     package func breakerTrials(_ service: String) -> String { breaker(service) + ":trials" }
-    /// The sidecars that find the service bad, where more than one must.
+    /// The key of the sidecars that have voted to open the breaker, if more than one must.
     package func breakerVotes(_ service: String) -> String { breaker(service) + ":votes" }
 
-    /// The live sidecars.
+    /// The key of the list of live sidecars.
     package var fleet: String { prefix + (isOnCluster ? "{fleet}" : "fleet") }
-    /// What never exists, beside the list: see `LockKeys`.
+    /// The key that never exists, next to the list; see `LockKeys`.
     var fleetStill: String? { isOnCluster ? fleet + ":still" : nil }
-    /// What is known of one sidecar.
+    /// The key of one sidecar's description.
     package func fleetMember(_ id: String) -> String { fleet + ":" + id }
 
     /// The channel of typed events.
     package var events: String { prefix + "events" }
-    /// What the wake channels begin with.
+    /// The prefix of the wake channels.
     package var wakePrefix: String { prefix + "wake:" }
     /// The channel that wakes one sidecar.
     package func wake(_ id: String) -> String { wakePrefix + id }
-    /// The channel that wakes one sidecar of a cluster for a lock, in the slot of the lock's keys.
+    /// The channel that wakes one sidecar of a cluster for a lock, in the hash slot of the lock's keys.
     func wake(_ id: String, ofLock name: String) -> String { wake(id) + ":{" + (lockKeyPrefix ?? "") + name + "}" }
 
     private static func escaped(_ text: String) -> String {

@@ -2,7 +2,7 @@ internal import Glibc
 package import InterlockCore
 internal import RedisClient
 
-/// Reads the clock that decisions are handed.
+/// The clock whose readings are passed to decisions.
 package struct TimeSource: Sendable {
     private let read: @Sendable () -> Instant
 
@@ -10,7 +10,7 @@ package struct TimeSource: Sendable {
         self.read = read
     }
 
-    /// The clock that `ContinuousClock` reads: monotonic, and it counts the time the machine was suspended.
+    /// The clock of `ContinuousClock`: monotonic, and it counts the time during which the machine was suspended.
     package static let system = TimeSource {
         var time = timespec()
         clock_gettime(CLOCK_BOOTTIME, &time)

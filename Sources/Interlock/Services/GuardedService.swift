@@ -13,7 +13,7 @@ final class GuardedService {
     /// The receiver of a permit.
     struct PermitCaller {
         let completion: Completion<PermitAnswer>
-        /// The shares of the limits that the call keeps while it waits for a trial permit.
+        /// The amounts taken from limits that the call keeps while it waits for a trial permit.
         var shares: [TakenShare] = []
     }
 
@@ -29,12 +29,12 @@ final class GuardedService {
     var isFlushPlanned = false
     /// Whether the limiter was backed up at the last check.
     var isBackedUp = false
-    /// The shares to give back at the end of this tick.
+    /// The amounts to refund at the end of this tick.
     var unwanted: [TakenShare] = []
     var wakeUp: Deadlines.Entry?
-    /// The calls that go on once the present steps are taken: a slot or the end of a pause has reached them.
+    /// The calls that continue after the current steps, because they got a slot or their pause has ended.
     var proceeding: Deque<GateCall> = []
-    /// Whether the calls in `proceeding` are going on now.
+    /// Whether the calls in `proceeding` are being continued now.
     var isProceeding = false
     /// The reason why calls can no longer wait for the limits; `nil` if they can.
     var waitingEnd: InterlockError?
@@ -43,7 +43,7 @@ final class GuardedService {
     var reopening: Deadlines.Entry?
     /// Checks the breaker at the end of a forced state.
     var forcedEnd: Deadlines.Entry?
-    /// The answers to reports that would trip the breaker, held until Redis has judged the report under way.
+    /// The answers to reports that would trip the breaker, held until Redis has judged the report in progress.
     var awaitingReport: [() -> Void] = []
     /// Whether the service is queued to have its breaker's state read again.
     var isToBeRead = false
@@ -51,7 +51,8 @@ final class GuardedService {
     var isRestoring = false
     /// The digest of the definition.
     private(set) var digest: String
-    /// The error for a call without a subject; `nil` if the service accepts such calls.
+    /// The error for a call without a subject (the tenant that the call is for); `nil` if the service accepts such
+    /// calls.
     private(set) var subjectDemand: InterlockError?
     /// Whether the digest is in the breaker's hash, where sidecars of 0.1.0 compare it with theirs.
     var isDeclared = false
@@ -105,7 +106,8 @@ extension ServiceDefinition {
         limits.lazy.filter(\.isPerSubject).map(\.memoryMilliseconds).max()
     }
 
-    /// The error for a call without a subject, if a limit requires one. It says how each API names the subject.
+    /// The error for a call without a subject, if a limit requires one. Its text explains how each API passes the
+    /// subject.
     fileprivate var subjectDemand: InterlockError? {
         limits.first(where: \.requiresSubject).map { limit in
             InterlockError(
@@ -116,7 +118,8 @@ extension ServiceDefinition {
     }
 }
 
-/// Values under small integer keys that are used again. Insertion and removal are O(1) and do not allocate once warm.
+/// A store of values under small integer keys, which are reused. Insertion and removal are O(1) and do not allocate
+/// once warm.
 struct Slab<Value> {
     private var values: [Value?] = []
     private var free: [Int] = []
@@ -147,10 +150,10 @@ struct Slab<Value> {
 }
 
 extension [TakenShare] {
-    /// The number of most recent shares to search for one of the same window. Shares of one batch follow one another.
+    /// The number of recent entries that are searched for one of the same window. Entries of one batch are adjacent.
     private static var reach: Int { 8 }
 
-    /// Merges the share with a recent one of the same window of the same counter, or appends it.
+    /// Merges the amount with a recent one from the same window of the same counter, or appends it.
     mutating func add(_ share: TakenShare) {
         let index = suffix(Self.reach).lastIndex {
             $0.since == share.since && $0.definition == share.definition && $0.key == share.key && $0.limit == share.limit

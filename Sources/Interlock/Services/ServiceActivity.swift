@@ -1,9 +1,9 @@
 /// The calls to a service that go through this sidecar.
 package struct ServiceActivity: Hashable, Sendable {
-    /// Calls that have a permit whose outcome was not reported.
+    /// The number of calls that have a permit and no reported outcome.
     package var underWay: Int
-    /// Calls that wait for a turn, for a place, or through a pause.
+    /// The number of calls that wait for a limit, for a slot, or through a pause.
     package var waiting: Int
-    /// How many may be under way at a time; `nil`: there is no bound.
+    /// The maximum number of calls in progress at once; `nil` if there is none.
     package var places: Int?
 }

@@ -1,4 +1,4 @@
-/// What was decided of one service or of all, since it was configured.
+/// The decisions on one service, or on all, since they were configured.
 package struct ServiceCounts: Hashable, Sendable {
     package var callsTaken: Int64 = 0
     package var callsLimited: Int64 = 0

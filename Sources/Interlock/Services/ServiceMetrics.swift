@@ -1,7 +1,7 @@
 internal import CoreMetrics
 internal import InterlockCore
 
-/// What is counted for one service.
+/// The metrics of one service.
 final class ServiceMetrics {
     let taken: Tally
     let limited: Tally
@@ -9,17 +9,17 @@ final class ServiceMetrics {
     let remembered: Counter
     let permitsGranted: Tally
     let permitsRefused: Tally
-    /// Among those for want of a place.
+    /// The permit refusals that unreported outcomes caused.
     let refusedForUnreported: Counter
     let placesInUse: Gauge
     let permitsWaiting: Gauge
     let waiting: Gauge
     let subjects: Gauge
-    /// Calls of a subject that there was no counter left for.
+    /// The number of calls whose subject shared a counter because too many subjects were known.
     let crowded: Counter
     let trips: Counter
     private let service: String
-    /// The shadow limits that something was counted of.
+    /// The shadow limits that have counted a refusal.
     private var shadows: Set<String> = []
     /// Refusals by the name of the limit; bounded by the configured limits.
     private var limitsRefused: [String: Tally] = [:]
@@ -105,12 +105,13 @@ final class ServiceMetrics {
         }
     }
 
-    /// Not kept: limits come and go with the configuration, and the metrics' backend knows its own by their labels.
+    /// Created anew each time, because limits change with the configuration. The backend identifies the counter by its
+    /// labels.
     private func shadowRefusals(of limit: String) -> Counter {
         Counter(label: "interlock_limit_shadow_refusals_total", dimensions: [("service", service), ("limit", limit)])
     }
 
-    /// What was decided of it since it was configured.
+    /// The decisions on the service since it was configured.
     var counts: ServiceCounts {
         func count(_ outcome: Outcome) -> Int64 { outcomes[outcome]?.count ?? 0 }
         return ServiceCounts(
@@ -122,7 +123,7 @@ final class ServiceMetrics {
         outcomes[outcome]?.increment()
     }
 
-    /// The service is there no more: what was last said of it would be said for ever.
+    /// Removes the metrics of a service that is no longer configured, so that its last values do not remain forever.
     func destroy() {
         for counter in [failed, remembered, refusedForUnreported, crowded, trips] + Array(refusals.values) { counter.destroy() }
         for tally in [taken, limited, permitsGranted, permitsRefused] + Array(outcomes.values) + Array(limitsRefused.values) {

@@ -1,6 +1,6 @@
 package import InterlockCore
 
-/// An amount taken from one counter, with what is needed to give it back.
+/// An amount taken from one counter, with the data needed to refund it.
 package struct TakenShare: Hashable, Sendable {
     package var key: String
     package var limit: LimitDefinition

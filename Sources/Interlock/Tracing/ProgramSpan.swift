@@ -1,16 +1,16 @@
 internal import InterlockCore
 internal import Tracing
 
-/// A span of the tracer that the program has by swift-distributed-tracing. Its name begins with `interlock.`, because it stands among
-/// those of others.
+/// A span of the program's tracer, from swift-distributed-tracing. Its name begins with `interlock.` to distinguish it
+/// from the program's own spans.
 final class ProgramSpan: StepSpan {
     private let tracer: any Tracer
     private let span: any Tracing.Span
     let startedAt: Int64
 
-    /// A step of what the task is in now; `nil`: the program has no tracer.
+    /// Creates a span for a step within the task's current span; returns `nil` if the program has no tracer.
     convenience init?(_ name: String, kind: SpanKind = .internal) {
-        // The first tells by itself of a program that never had any.
+        // The instrument alone already shows that no tracer was ever installed.
         guard !(InstrumentationSystem.instrument is NoOpInstrument) else { return nil }
         let tracer = InstrumentationSystem.tracer
         guard !(tracer is NoOpTracer) else { return nil }
@@ -25,8 +25,8 @@ final class ProgramSpan: StepSpan {
         span = tracer.startSpan("interlock." + name, context: context, ofKind: kind, at: Self.instant(start))
     }
 
-    /// Runs `body` in a span of its own, which fails when it does; without one when the program has no tracer.
-    /// - Parameter isolation: where `body` runs. `withValue` leaves it unless its closure holds on to it.
+    /// Runs `body` in a span, or without one if the program has no tracer. The span fails if `body` throws.
+    /// - Parameter isolation: the isolation of `body`. `withValue` leaves it unless its closure captures it.
     static func within<Value>(
         _ name: String, kind: SpanKind = .internal, of service: String, isolation: isolated (any Actor)? = #isolation,
         _ body: (ProgramSpan?) async throws -> Value
@@ -45,7 +45,8 @@ final class ProgramSpan: StepSpan {
         }
     }
 
-    /// What another's error says of itself is left to the tracer, which knows how much of it may be shown.
+    /// Records an error. The text of an error that is not Interlock's is left to the tracer, which knows how much of it
+    /// may be exported.
     private func fail(with error: any Error) {
         let refusal = error as? ServiceCallError
         guard !Task.isCancelled, !(error is CancellationError) else { return fail(StepTrace.givenUpReason) }

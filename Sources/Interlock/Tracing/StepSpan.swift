@@ -1,23 +1,24 @@
 internal import InterlockCore
 
-/// A step of a call that is traced, whoever keeps its spans: a sidecar, which sends them itself, or the tracer of a program that embeds
-/// a coordinator.
+/// A span of a traced step. It is kept by a sidecar, which exports its spans itself, or by the tracer of a program that
+/// embeds a coordinator.
 package protocol StepSpan: AnyObject {
-    /// In nanoseconds since 1970; so everywhere here.
+    /// The start time in nanoseconds since 1970, the unit of all times here.
     var startedAt: Int64 { get }
     var now: Int64 { get }
-    /// A part of this step, and when it began.
+    /// Returns a span for a part of this step that began at `start`.
     func part(_ name: String, from start: Int64) -> Self
     func set(_ name: String, _ value: String)
     func set(_ name: String, _ value: Int64)
-    /// It did not come to what it was made for.
+    /// Marks the step as failed.
     func fail(_ reason: String)
-    /// - Parameter end: `nil`: now.
+    /// Ends the span.
+    /// - Parameter end: the end time; `nil` for now.
     func end(at end: Int64?)
 }
 
 extension StepSpan {
-    /// Nobody wants to know any more what it comes to.
+    /// Ends the span of a step whose caller no longer wants the answer.
     package func givenUp() {
         fail(StepTrace.givenUpReason)
         end(at: nil)

@@ -1,14 +1,14 @@
 package import InterlockCore
 
-/// The span of one step that the coordinator is asked for, with the wait in it and what Redis was asked: one wording for the sidecar's
-/// spans and the library's. Used by one thread at a time.
+/// Traces one step of the coordinator: its span, the wait within it and the request to Redis. The sidecar and the
+/// library share it, so that their spans look the same. Used by one thread at a time.
 package final class StepTrace {
-    /// What is asked for.
+    /// The kind of step.
     package enum Step: String {
         case acquire, take, permit
     }
 
-    /// Shorter is no wait: the loop had something else to do. In nanoseconds.
+    /// The shortest wait that is traced, in nanoseconds. Below it the event loop was merely busy.
     private static let shortestWait: Int64 = 1_000_000
 
     private let span: any StepSpan
@@ -16,15 +16,16 @@ package final class StepTrace {
     private let askedAt: Instant
     private let mayWait: Bool
     private let limitsLastAskedAt: () -> Instant?
-    /// Why there is no answer; `nil`: there is, or it is awaited.
+    /// The error text of a failed step; `nil` if it succeeded or is not answered yet.
     package private(set) var failure: String?
 
     /// - Parameters:
     ///   - subject: the name of the lock or the service.
-    ///   - wait: how long its caller lets it wait, in milliseconds.
-    ///   - span: of this step; it has just begun.
-    ///   - askedAt: when that was, by the coordinator's clock.
-    ///   - limitsAskedAt: when Redis had last been asked for a decision of limits as the answer came.
+    ///   - wait: the longest wait that the caller permits, in milliseconds.
+    ///   - span: the span of this step, which has just begun.
+    ///   - askedAt: the time at which it began, by the coordinator's clock.
+    ///   - limitsAskedAt: returns, when the answer arrives, the time at which Redis was last asked for a decision on
+    ///     limits.
     package init(
         _ step: Step, _ subject: String, wait: Int64, span: any StepSpan, askedAt: Instant,
         limitsAskedAt: @escaping () -> Instant?
@@ -37,10 +38,10 @@ package final class StepTrace {
         span.set(step == .acquire ? "interlock.lock" : "interlock.service", subject)
     }
 
-    /// It came to nothing: nobody wants the answer any more.
+    /// Ends the span of a step whose caller no longer wants the answer.
     package func givenUp() { span.givenUp() }
 
-    /// How a span says that nobody wanted to know any more what it came to.
+    /// The text with which a span reports that its caller gave up.
     package static let givenUpReason = "given up"
 
     package func answered(_ answer: LockAnswer) {
@@ -57,7 +58,7 @@ package final class StepTrace {
     package func answered(_ answer: JointLockAnswer) {
         switch answer {
         case .granted(let leases):
-            // Until the last of them was asked for, so to speak: they are taken one after another.
+            // Locks are acquired one after another, so the wait counts until the last one was requested.
             decided("granted", waitedUntil: leases.map(\.askedAt).max())
             span.set("interlock.locks", Int64(leases.count))
         case .held: decided("held", waitedUntil: nil)
@@ -95,7 +96,8 @@ package final class StepTrace {
         span.end(at: nil)
     }
 
-    /// When Redis was asked for what is answered now. What was asked before this step began is another's.
+    /// The time at which Redis was asked for the current answer. A time before the beginning of this step belongs to
+    /// another.
     private var limitsAskedAt: Instant? { limitsLastAskedAt().flatMap { $0 >= askedAt ? $0 : nil } }
 
     private func decided(_ decision: String, waitedUntil sentAt: Instant?) {
@@ -103,7 +105,7 @@ package final class StepTrace {
         guard mayWait else { return }
         let end = sentAt.map(time) ?? span.now
         guard end - span.startedAt >= Self.shortestWait else { return }
-        // What was answered without asking has waited all the time.
+        // A step that was answered without a request has waited for its whole duration.
         span.part("wait", from: span.startedAt).end(at: end)
     }
 
@@ -113,7 +115,7 @@ package final class StepTrace {
         span.fail(error.message)
     }
 
-    /// In nanoseconds since 1970.
+    /// Converts an instant to nanoseconds since 1970.
     private func time(of instant: Instant) -> Int64 {
         span.startedAt + max(0, instant.nanoseconds - askedAt.nanoseconds)
     }

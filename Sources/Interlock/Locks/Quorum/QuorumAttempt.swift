@@ -1,15 +1,15 @@
 internal import InterlockCore
 internal import RedisClient
 
-/// Carries one round out: asks the servers, feeds their answers to the decision, and does what that says. Confined to the
-/// coordinator's event loop.
+/// Runs one round of an acquire: asks the servers, passes their answers to the decision and performs its actions.
+/// Confined to the coordinator's event loop.
 final class QuorumAttempt {
-    /// Whose lock it is to be.
+    /// The requested lease.
     struct Request {
         var name: String
         var token: String
         var ttl: Int64
-        /// The owner chose the token, and may ask for the same lease again, here or elsewhere.
+        /// Whether the owner chose the token, and so may ask for the same lease again, here or elsewhere.
         var isOwners: Bool
         var candidate: QuorumAcquireScript.Candidate
     }
@@ -17,7 +17,7 @@ final class QuorumAttempt {
     enum Outcome {
         case granted(fence: Int64, validMilliseconds: Int64)
         case held
-        /// Others asked at the same time, and nobody may have got it: another attempt after a pause may.
+        /// Concurrent attempts collided and possibly none won; another attempt after a pause may succeed.
         case contended
         case unavailable(InterlockError)
     }
@@ -27,7 +27,7 @@ final class QuorumAttempt {
     private let servers: QuorumServers
     private let scripts: LockScripts
     private var round: QuorumRound
-    /// Where the token may stand in the lock.
+    /// Whether each server may hold the token.
     private var mayHold: [Bool]
     private var firstFailure: (server: QuorumServers.Server, error: RedisError)?
     private var isAbandoned = false
@@ -55,15 +55,15 @@ final class QuorumAttempt {
             script: scripts.quorumAcquire, keys: runtime.keys, name: request.name, token: request.token, ttl: request.ttl,
             candidate: request.candidate)
         for server in 0..<servers.count {
-            // A server that is away says so at once: there may be nothing left to ask for.
+            // A server that is down fails at once, which may already decide the round.
             guard !round.isGivenUp else { return }
             mayHold[server] = true
             servers.send(script, to: server) { [self] in answered($0, by: server) }
         }
     }
 
-    /// The caller has left: frees the lease that was granted. With an owner of its own choosing nothing is freed behind the
-    /// client's back: a retry may already hold that very lease.
+    /// Releases the lease because its caller has left. If the owner chose the token the lease is kept, because a retry
+    /// may already hold that very lease.
     func abandon() {
         guard !request.isOwners else { return }
         isAbandoned = true
@@ -133,7 +133,7 @@ final class QuorumAttempt {
         completion(self, outcome)
     }
 
-    /// The next question is to be answered by then.
+    /// Starts the timeout of the next question.
     private func armTimer() {
         timer?.cancel()
         let patience = QuorumRetry.timeout(ttl: request.ttl, longest: runtime.timeoutMilliseconds)

@@ -31,7 +31,8 @@ extension QuorumLocks: LeaseReviewer {
         }.start()
     }
 
-    /// Ends a lease on all servers. It is over when a majority has freed it; where no answer came it lapses at its end.
+    /// Ends a lease on all servers. The lease has ended once a majority has released it; on servers that do not answer
+    /// it expires.
     func release(name: ResourceName, token: String, fence: Int64?, completion: Completion<ReleaseAnswer>) {
         let script = QuorumReleaseScript(
             keys: runtime.keys, name: name.text, token: token, only: fence.map { .recorded(fence: $0) })
@@ -50,7 +51,7 @@ extension QuorumLocks: LeaseReviewer {
         }
     }
 
-    /// Takes a lock from whoever has it, on all servers that answer; a majority must.
+    /// Takes a lock away from its holder on all servers that answer, which must be a majority.
     func breakLock(name: ResourceName, by: String, fence: Int64?, completion: Completion<ReleaseAnswer>) {
         guard let fence else { return breakLock(name: name, from: nil, by: by, completion: completion) }
         let script = QuorumInspectScript(keys: runtime.keys, name: name.text)
@@ -89,7 +90,7 @@ extension QuorumLocks: LeaseReviewer {
         }
     }
 
-    /// The fleet's events are on the one Redis that it shares.
+    /// Publishes the event on the Redis that the fleet shares.
     private func publishBreak(of name: String, by: String, atMilliseconds time: Int64) {
         let event = LockEvent.broken(name, by: by, origin: runtime.id, database: runtime.database)
         let message = event.start + "\(time)" + event.end
@@ -127,14 +128,14 @@ extension QuorumLocks: LeaseReviewer {
         return holding.count + servers.count - replies.count < servers.majority ? .over : nil
     }
 
-    /// The end of a lock is when fewer than a majority of its keys are left. A key without an end counts as longest.
+    /// Returns the time until fewer than a majority of the keys remain. A key without an end counts as the longest.
     private func end(of holding: [QuorumInspectScript.Reply]) -> Int64 {
         holding.map { $0.ttl < 0 ? Int64.max : $0.ttl }.sorted(by: >)[servers.majority - 1]
     }
 
-    // MARK: Looking
+    // MARK: Inspection
 
-    /// What a majority of the servers says.
+    /// Answers with the state that a majority of the servers reports.
     func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {
         let script = QuorumInspectScript(keys: runtime.keys, name: name.text)
         servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
@@ -169,7 +170,7 @@ extension QuorumLocks: LeaseReviewer {
 
     private func information(on name: String, _ replies: [QuorumInspectScript.Reply]) -> LockInformation? {
         let waiters = waiting(for: name)
-        // Those of other sidecars are in line nowhere but there.
+        // Waiters of other sidecars are known only there.
         let queue = waiters > 0 ? [WaitingSidecar(id: runtime.id, waiters: waiters)] : []
         let holders = Dictionary(grouping: replies, by: \.token)
         let holder = holders.first { $0.key != nil && $0.value.count >= servers.majority }
@@ -188,15 +189,15 @@ extension QuorumLocks: LeaseReviewer {
             holders: 1, leases: [lease], waiters: waiters, queue: queue)
     }
 
-    /// The fence that a majority has recorded, else the highest that anybody has.
+    /// Returns the fence that a majority has recorded, or else the highest recorded one.
     private func fence(_ replies: [QuorumInspectScript.Reply]) -> Int64? {
         let numbers = replies.compactMap(\.number)
         return QuorumRound.agreedFence(among: numbers, servers: servers.count)
             ?? numbers.filter(QuorumRound.isRecorded).max()
     }
 
-    /// One `SCAN` step through the first server that is connected, where also locks may stand that have no majority, and
-    /// some may be missing. The cursor says which server it was: when that goes, the listing begins again.
+    /// Lists the held locks of one `SCAN` step on the first connected server. It may include locks without a majority
+    /// and miss others. The cursor records the server; if that server goes down, the listing must start again.
     func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
         guard let place = ScanCursor(cursor, servers: servers.count) else {
             completion(.failure(InterlockError(.invalid, "the cursor is 0 or what the last step answered")))

@@ -3,9 +3,9 @@ internal import InterlockCore
 internal import NIOCore
 internal import RedisClient
 
-/// Locks on a majority of independent Redis servers. Confined to the coordinator's event loop.
+/// Acquires and holds locks on a majority of independent Redis servers. Confined to the coordinator's event loop.
 ///
-/// The calls are those of `LockCoordinator`. A waiter is not woken by other sidecars: it tries again after random pauses.
+/// The calls are those of `LockCoordinator`. Waiters are not woken by other sidecars; they retry after random pauses.
 final class QuorumLocks: LockProvider {
     typealias WaiterID = QuorumLine.WaiterID
 
@@ -15,16 +15,16 @@ final class QuorumLocks: LockProvider {
         var startedAt: Instant
         var deadline: Instant
         var timeout: Deadlines.Entry?
-        /// Its wait is over, and an attempt is under way for it: that decides its answer.
+        /// Whether its wait has ended while an attempt is in progress, which then decides the answer.
         var isOverdue = false
     }
 
-    /// What several calls of one owner have in common that were sent one after the other.
+    /// The key under which concurrent calls of one owner share an attempt.
     private struct AskedFor: Hashable {
         var name: ExactText
         var owner: ExactText
         var ttl: Int64
-        /// How it is asked for; `nil`: it waits.
+        /// The kind of attempt; `nil` if the call waits in the queue.
         var candidate: QuorumAcquireScript.Candidate?
 
         init(_ request: LockRequest, owner: String, _ candidate: QuorumAcquireScript.Candidate? = nil) {
@@ -38,11 +38,11 @@ final class QuorumLocks: LockProvider {
     private struct Line {
         var decisions = QuorumLine()
         var timer: Deadlines.Entry?
-        /// Since when no attempt had an answer of a majority; `nil`: the last one had.
+        /// The time since which no attempt has been answered by a majority; `nil` if the last one was.
         var unavailableSince: Instant?
     }
 
-    /// Those who wait beyond it are refused.
+    /// The maximum number of waiters; further ones are refused.
     private static let waiterCapacity = 100_000
 
     let runtime: CoordinatorRuntime
@@ -51,15 +51,15 @@ final class QuorumLocks: LockProvider {
     let scripts: LockScripts
     var leases = LeaseTable()
     private var lines: [ExactText: Line] = [:]
-    /// Those who try before they wait, or without waiting.
+    /// Calls that make an attempt before they wait, or do not wait at all.
     private var trying: [WaiterID: Waiter] = [:]
-    /// Those of them that have one answer.
+    /// The calls in `trying` that share one answer.
     private var alike: [AskedFor: [WaiterID]] = [:]
     private var waiters: [WaiterID: Waiter] = [:]
     private var lastID: WaiterID = 0
     var nextReview: Deadlines.Entry?
 
-    /// It does nothing before `start`.
+    /// Creates the locks, inactive until `start`.
     init(runtime: CoordinatorRuntime, settings: LockSettings, scripts: LockScripts, servers: [RedisConfiguration]) {
         self.runtime = runtime
         self.settings = settings
@@ -71,32 +71,32 @@ final class QuorumLocks: LockProvider {
     func held(now: Instant) -> Int { leases.count(now: now) }
     var history: GrantHistory { leases.history }
     var commandsSent: Int64 { servers.commandsSent }
-    /// So many commands await the replies of so many servers that no majority answers soon.
+    /// Returns whether so many replies are outstanding on so many servers that no majority will answer soon.
     func isBusy(from awaited: Int) -> Bool { servers.isBusy(from: awaited) }
     /// Whether a majority of the servers is connected.
     var isReachable: Bool { servers.reachable >= servers.majority }
     func waiting(for name: String) -> Int { lines[ExactText(name)]?.decisions.count ?? 0 }
 
-    // MARK: Life
+    // MARK: Lifecycle
 
-    /// Begins to connect.
+    /// Starts connecting.
     func start() {
         servers.start()
     }
 
-    /// Nobody is left waiting.
+    /// Fails all waiters, because the sidecar is shutting down.
     func drain() {
         failWaiters(.goingDown)
     }
 
-    /// Disconnects for good.
+    /// Disconnects permanently.
     func close() -> EventLoopFuture<Void> {
         servers.close()
     }
 
     // MARK: Acquire
 
-    /// Takes a lock, or waits for it. Returns an ID by which the wait can be given up.
+    /// Acquires a lock, or waits for it. Returns an ID that `cancel` takes.
     func acquire(_ request: LockRequest, completion: Completion<LockAnswer>) -> WaiterID {
         lastID += 1
         let id = lastID
@@ -115,7 +115,7 @@ final class QuorumLocks: LockProvider {
         case (true, false, false):
             refuse(waiter)
         case (true, _, true):
-            // Its owner may have it already; otherwise those who wait come first.
+            // The owner may hold the lock already. If not, those already waiting go first.
             attemptOnce(waiter, id: id, .presentOwner, mayWait: wait > 0)
         case (_, true, _):
             enqueue(waiter, id: id)
@@ -123,7 +123,7 @@ final class QuorumLocks: LockProvider {
         return id
     }
 
-    /// Gives up a wait: the completion is not called any more, and what is granted meanwhile is given back.
+    /// Cancels a wait. The completion is no longer called, and a grant that arrives later is released.
     func cancel(_ id: WaiterID) {
         trying[id] = nil
         guard let waiter = waiters.removeValue(forKey: id) else { return }
@@ -131,8 +131,8 @@ final class QuorumLocks: LockProvider {
         leave(waiter, id: id)
     }
 
-    /// A try that nobody queues behind; of several who ask at once and get nothing each tries again a few times. A call that is
-    /// sent again meanwhile, with the same owner, is one with it: both have one answer.
+    /// Makes an attempt outside the queue. If concurrent attempts collide and none wins, each is retried a few times. A
+    /// retry of the call with the same owner joins the first and gets the same answer.
     private func attemptOnce(
         _ waiter: Waiter, id: WaiterID, _ candidate: QuorumAcquireScript.Candidate, mayWait: Bool
     ) {
@@ -145,7 +145,7 @@ final class QuorumLocks: LockProvider {
             }
             alike[asked] = [id]
         }
-        /// Those whom nobody wants any more, or who have their answer, are no longer here.
+        /// Calls that were cancelled or answered are no longer in `trying`.
         func isWanted() -> Bool { (asked.flatMap { alike[$0] } ?? [id]).contains { trying[$0] != nil } }
         attemptOnce(waiter, candidate, mayTryAgain: !mayWait, tries: 1, isWanted: isWanted) { [self] attempt, outcome in
             let calls = asked.map { alike.removeValue(forKey: $0) ?? [] } ?? [id]
@@ -179,7 +179,7 @@ final class QuorumLocks: LockProvider {
                 after: now, took: now.nanoseconds - startedAt.nanoseconds, tries: tries,
                 random: .random(in: 0...1, using: &runtime.entropy))
             runtime.deadlines.schedule(at: next) { [unowned self] in
-                // Those who wait meanwhile come first.
+                // Calls that have started to wait in the meantime go first.
                 let mayGoOn = isWanted() && lines[ExactText(waiter.request.name.text)] == nil
                 guard mayGoOn || candidate == .presentOwner else { return completion(attempt, .held) }
                 attemptOnce(
@@ -188,8 +188,8 @@ final class QuorumLocks: LockProvider {
         }
     }
 
-    /// Each attempt has a token of its own, unless the owner chose it: what is cleared away after one never ends what another
-    /// was granted.
+    /// Starts an attempt. Each has its own token unless the owner chose one, so cleaning up after one attempt never
+    /// ends the grant of another.
     private func attempt(
         _ waiter: Waiter, _ candidate: QuorumAcquireScript.Candidate,
         completion: @escaping (QuorumAttempt, QuorumAttempt.Outcome) -> Void
@@ -200,7 +200,7 @@ final class QuorumLocks: LockProvider {
         QuorumAttempt(asked, servers: servers, scripts: scripts, runtime: runtime, completion: completion).start()
     }
 
-    /// Hands the lease out. `false`: the caller has left, and the lease is nobody's.
+    /// Hands the lease out. Returns `false` if the caller has left, so that the lease has no holder.
     private func deliver(_ fence: Int64, valid: Int64, to waiter: Waiter, by attempt: QuorumAttempt) -> Bool {
         let now = runtime.time.now()
         let lease = Lease(
@@ -239,8 +239,8 @@ final class QuorumLocks: LockProvider {
         perform(lines[ExactText(name), default: Line()].decisions.enqueue(id), on: name)
     }
 
-    /// Its wait is over. An attempt under way, for it or for another copy of its call, may still grant it the lock, and comes to its end
-    /// in bounded time: until then nobody can say that it has not got it.
+    /// Ends a wait whose time is up. An attempt in progress, for it or for another copy of its call, may still grant it
+    /// the lock and ends in bounded time; until then the outcome is unknown.
     private func timeOut(_ id: WaiterID) {
         guard let waiter = waiters[id] else { return }
         let line = lines[ExactText(waiter.request.name.text)]
@@ -250,14 +250,16 @@ final class QuorumLocks: LockProvider {
         waiters[id]?.isOverdue = true
     }
 
-    /// An attempt for `waiter` did not grant it the lock: waits that are overdue end, its own and those of other copies of its call.
+    /// Ends the overdue waits of this waiter and of the other copies of its call, after an attempt that did not grant
+    /// the lock.
     private func stayed(_ waiter: Waiter, _ id: WaiterID, because error: InterlockError?) {
         for overdue in mates(of: waiter, id) + [id] where waiters[overdue]?.isOverdue == true {
             giveUp(overdue, because: error)
         }
     }
 
-    /// - Parameter error: why nobody can say whether the lock is held; `nil`: it is.
+    /// Ends a wait without a grant.
+    /// - Parameter error: the reason why the state of the lock is unknown; `nil` if the lock is held.
     private func giveUp(_ id: WaiterID, because error: InterlockError?) {
         guard let waiter = waiters.removeValue(forKey: id) else { return }
         if let error { fail(waiter, error) } else { refuse(waiter) }
@@ -270,13 +272,13 @@ final class QuorumLocks: LockProvider {
         perform(next, on: name)
     }
 
-    /// The lock may be free.
+    /// Retries at the head of the queue, because the lock may be free.
     func wake(_ name: String) {
         guard let next = lines[ExactText(name)]?.decisions.wake() else { return }
         perform(next, on: name)
     }
 
-    /// Nobody is left waiting without an answer. Attempts under way come to their end, and free what they are granted.
+    /// Fails all waiters. Attempts in progress run to their end and release what they are granted.
     func failWaiters(_ error: InterlockError) {
         let failed = (Array(waiters) + Array(trying)).sorted { $0.key < $1.key }
         waiters = [:]
@@ -338,8 +340,8 @@ final class QuorumLocks: LockProvider {
     private func granted(_ fence: Int64, valid: Int64, _ id: WaiterID, _ waiter: Waiter, by attempt: QuorumAttempt) {
         let name = waiter.request.name.text
         lines[ExactText(name)]?.unavailableSince = nil
-        // What one copy of a call has got is the other copies' too, which were sent again. They leave while the attempt still counts as
-        // under way: so nobody else begins one.
+        // The other copies of the call share its grant. They leave while the attempt still counts as in progress, so
+        // that none of them starts another.
         var copies: [Waiter] = []
         for mate in lines[ExactText(name)]?.decisions.isAttempting(id) == true ? mates(of: waiter, id) : [] {
             guard let copy = waiters.removeValue(forKey: mate) else { continue }
@@ -353,13 +355,13 @@ final class QuorumLocks: LockProvider {
         for copy in copies { isDelivered = deliver(fence, valid: valid, to: copy, by: attempt) || isDelivered }
         perform(next, on: name)
         guard !isDelivered else { return }
-        // It left meanwhile. Freed first, so that the next one here finds it free.
+        // The waiter has left. The lease is released first, so that the next local attempt finds the lock free.
         attempt.abandon()
         stayed(waiter, id, because: nil)
         wake(name)
     }
 
-    /// The others who wait for the same under the same owner. O(waiters) for an owner's grant.
+    /// Returns the other waiters with the same owner and the same request. O(waiters) for a grant to an owner.
     private func mates(of waiter: Waiter, _ id: WaiterID) -> [WaiterID] {
         guard let owner = waiter.request.owner, let line = lines[ExactText(waiter.request.name.text)] else { return [] }
         let asked = AskedFor(waiter.request, owner: owner)
@@ -370,7 +372,7 @@ final class QuorumLocks: LockProvider {
         }
     }
 
-    /// A short loss goes unnoticed; after `redis.timeout` the waiter is told.
+    /// Retries after a short outage, and fails the waiter once it has lasted for `redis.timeout`.
     private func unavailable(_ error: InterlockError, _ id: WaiterID, on name: String) {
         guard let line = lines[ExactText(name)] else { return }
         let now = runtime.time.now()

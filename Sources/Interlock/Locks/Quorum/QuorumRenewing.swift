@@ -5,14 +5,14 @@ internal import RedisClient
 /// the coordinator's event loop.
 ///
 /// A release may overtake a restore. The restored key would then stay on that server until it expires, although no
-/// majority has the lease. So the lease is checked again after the longest time that a release may take, and freed
-/// there if it is over.
+/// majority has the lease. The lease is therefore checked again after the longest time that a release may take, and
+/// released there if it has ended.
 final class QuorumRenewing {
     struct Lease {
         var name: String
         var token: String
         var ttl: Int64
-        /// The fence of the only lease to extend; `nil` for the one that the token has.
+        /// The fence of the only lease to extend; `nil` for the token's current lease.
         var fence: Int64?
     }
 
@@ -121,7 +121,8 @@ final class QuorumRenewing {
         }
     }
 
-    /// Schedules one check for when every release under way has ended. Returns `false` if too many checks are pending.
+    /// Schedules one check for when every release in progress has ended. Returns `false` if too many checks are
+    /// pending.
     private func planCheck() -> Bool {
         guard !isCheckPlanned else { return true }
         guard servers.restoring < QuorumServers.restoringCapacity else { return false }

@@ -3,7 +3,7 @@ internal import RedisClient
 
 /// See `quorum-acquire.lua`.
 struct QuorumAcquireScript: ScriptCommand {
-    /// Whether anybody may have it, or only its present owner.
+    /// Whether any caller may acquire the lock, or only its present owner.
     enum Candidate: String {
         case anybody = "take"
         case presentOwner = "own"
@@ -88,11 +88,11 @@ struct QuorumReleaseScript: ScriptCommand {
     var keys: KeySpace
     var name: String
     var token: String
-    /// The only kind of hold to free; `nil` for any.
+    /// The only kind of hold to release; `nil` for any.
     var only: Hold?
 
     enum Hold {
-        /// A hold that no lease can rest on.
+        /// A hold that no lease can rely on.
         case unrecorded
         /// The hold under this recorded fence.
         case recorded(fence: Int64)
@@ -119,7 +119,7 @@ struct QuorumRenewScript: ScriptCommand {
     var name: String
     var token: String
     var ttl: Int64
-    /// The fence of the only lease to extend; `nil` for the one that the token has.
+    /// The fence of the only lease to extend; `nil` for the token's current lease.
     var fence: Int64?
 
     var keyCount: Int { 2 }
@@ -140,7 +140,7 @@ struct QuorumRenewScript: ScriptCommand {
     }
 }
 
-/// See `quorum-break.lua`. The reply is the server's time in milliseconds of the Unix epoch; 0: there is no lease.
+/// See `quorum-break.lua`. The reply is the server's time in milliseconds of the Unix epoch, or 0 if there is no lease.
 struct QuorumBreakScript: ScriptCommand {
     typealias Reply = Int64
 
@@ -148,7 +148,7 @@ struct QuorumBreakScript: ScriptCommand {
 
     var keys: KeySpace
     var name: String
-    /// The holder's; `nil`: any.
+    /// The token of the holder; `nil` for any holder.
     var token: String?
 
     var script: RedisScript { Self.source }
@@ -164,7 +164,7 @@ struct QuorumBreakScript: ScriptCommand {
 struct QuorumInspectScript: ScriptCommand {
     struct Reply {
         var token: String?
-        /// -1: without end; -2: nobody holds it.
+        /// The remaining time in milliseconds; -1 if the lock never expires, -2 if it has no holder.
         var ttl: Int64
         var number: Int64?
     }

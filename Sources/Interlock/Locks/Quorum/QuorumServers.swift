@@ -3,33 +3,33 @@ internal import Logging
 internal import NIOCore
 internal import RedisClient
 
-/// The independent servers of a quorum: one connection to each, and what is to be cleared away on those that were out of
-/// reach. Confined to the coordinator's event loop.
+/// The independent servers of a quorum: one connection to each, and the leftovers to clean up on those that were
+/// unreachable. Confined to the coordinator's event loop.
 final class QuorumServers {
     typealias Server = QuorumRound.Server
 
-    /// A token that may stand in a lock where no lease rests on it.
+    /// A token that may be stored in a lock although no lease relies on it.
     struct Leftover {
         var name: String
         var token: String
-        /// The only kind of hold to free; `nil` for any. It protects a later lease of an owner that chose the token.
+        /// The only kind of hold to release; `nil` for any. It protects a later lease of an owner that chose the token.
         var only: QuorumReleaseScript.Hold?
-        /// When it has lapsed by itself.
+        /// The time at which it has expired by itself.
         var until: Instant
     }
 
     private static let leftoverCapacity = 10_000
-    /// The most renewals whose restores are yet to be checked. Beyond that, a renewal restores nothing, and the next
-    /// one may.
+    /// The maximum number of renewals whose restores are yet to be checked. Renewals beyond that restore nothing; a
+    /// later one may.
     static let restoringCapacity = 10_000
 
     private let runtime: CoordinatorRuntime
     private let configurations: [RedisConfiguration]
     private let pipelines: [RedisPipeline]
-    /// Which servers, without credentials.
+    /// The names of the servers, without credentials.
     let names: [String]
     private var leftovers: [[Leftover]]
-    /// Those whose absence has been logged.
+    /// The servers whose absence has been logged.
     private var missing: Set<Server> = []
     /// The renewals whose restores are yet to be checked.
     var restoring = 0
@@ -48,15 +48,16 @@ final class QuorumServers {
     var count: Int { pipelines.count }
     var commandsSent: Int64 { pipelines.reduce(0) { $0 + $1.commandsSent } }
     var majority: Int { QuorumTally.majority(of: count) }
-    /// How many are connected.
+    /// The number of connected servers.
     var reachable: Int { pipelines.count(where: { $0.isUp }) }
 
-    /// A majority is connected, and no majority of those has less to answer than so many commands. Without one calls fail at once.
+    /// Returns whether a majority is connected, but no majority has fewer than `awaited` replies outstanding. Without a
+    /// connected majority calls fail at once.
     func isBusy(from awaited: Int) -> Bool {
         reachable >= majority && pipelines.count(where: { $0.isUp && $0.awaited < awaited }) < majority
     }
 
-    /// Begins to connect to all of them.
+    /// Starts connecting to all servers.
     func start() {
         for (server, pipeline) in pipelines.enumerated() {
             pipeline.onUp = { [unowned self] _ in isUp(server) }
@@ -70,7 +71,7 @@ final class QuorumServers {
         for (known, new) in zip(configurations, new) { known.replaceSecrets(by: new) }
     }
 
-    /// Disconnects for good; what is pending fails.
+    /// Disconnects permanently. Pending commands fail.
     func close() -> EventLoopFuture<Void> {
         EventLoopFuture<Void>.andAllComplete(pipelines.map { $0.close() }, on: runtime.eventLoop)
     }
@@ -89,7 +90,7 @@ final class QuorumServers {
         runtime.logger.log(.quorumLost, ["redis": names[server], "error": "\(error)"])
     }
 
-    // MARK: Asking
+    // MARK: Commands
 
     /// Sends a script to one server. Its timeout is `redis.timeout`, after which the connection is dropped as well.
     func send<Script: ScriptCommand>(
@@ -98,8 +99,8 @@ final class QuorumServers {
         pipelines[server].send(script, completion: completion)
     }
 
-    /// Runs a script on every server and hands over the answers, by server, when all are in or after so many milliseconds.
-    /// `nil`: no answer until then.
+    /// Runs a script on every server and passes on the answers, by server, when all have arrived or the time is up;
+    /// `nil` for a server that has not answered by then.
     func ask<Script: ScriptCommand>(
         _ script: Script, within milliseconds: Int64,
         completion: @escaping ([Result<Script.Reply, RedisError>?]) -> Void
@@ -107,7 +108,7 @@ final class QuorumServers {
         ask(script, within: milliseconds, until: { _ in false }, completion: completion)
     }
 
-    /// The same; also when `isEnough` says that they are.
+    /// Asks in the same way, but ends as soon as `isEnough` accepts the answers.
     private func ask<Script: ScriptCommand>(
         _ script: Script, within milliseconds: Int64,
         until isEnough: @escaping ([Result<Script.Reply, RedisError>?]) -> Bool,
@@ -121,7 +122,7 @@ final class QuorumServers {
         }
     }
 
-    /// Asks every server a question of yes or no, until a majority decides it.
+    /// Asks every server a yes-or-no question until a majority decides it.
     func poll<Script: ScriptCommand>(
         _ script: Script, within milliseconds: Int64,
         completion: @escaping (_ verdict: QuorumTally.Verdict, _ answers: [Result<Bool, RedisError>?]) -> Void
@@ -143,15 +144,15 @@ final class QuorumServers {
             completion: { completion(verdict($0, missing: .failed), $0) })
     }
 
-    /// One step through the keys of the first server that is connected; `server`: of that one, in a scan that has begun.
+    /// Runs one `SCAN` step on the first connected server, or on `server`, that of a scan in progress.
     func scan(_ scan: Scan, on server: Server?, completion: @escaping (Server, Result<Scan.Reply, RedisError>) -> Void) {
         let asked = server ?? pipelines.firstIndex(where: { $0.isUp }) ?? 0
         pipelines[asked].send(scan) { completion(asked, $0) }
     }
 
-    // MARK: Clearing away
+    // MARK: Cleanup
 
-    /// Frees a lock on one server, now or when it is back.
+    /// Releases a lock on one server, now or when the server is back.
     func free(_ leftover: Leftover, on server: Server) {
         let script = QuorumReleaseScript(
             keys: runtime.keys, name: leftover.name, token: leftover.token, only: leftover.only)
@@ -161,13 +162,13 @@ final class QuorumServers {
         }
     }
 
-    /// What to tell a caller when no majority had an answer.
+    /// Creates the error for a call that no majority has answered.
     func unavailable(because failure: (server: Server, error: RedisError)?) -> InterlockError {
         let cause = failure.map { "\(names[$0.server]): \($0.error.message)" } ?? "they took too long"
         return InterlockError(.unavailable, "no majority of the \(count) Redis servers could be reached: \(cause)")
     }
 
-    /// The same, of the answers to a question.
+    /// Creates the same error from the answers to a question.
     func unavailable<Reply>(_ answers: [Result<Reply, RedisError>?]) -> InterlockError {
         for (server, answer) in answers.enumerated() {
             if case .failure(let error)? = answer { return unavailable(because: (server, error)) }
@@ -176,7 +177,7 @@ final class QuorumServers {
     }
 }
 
-/// One question to all servers, until it has been answered.
+/// One question to all servers.
 private final class QuorumQuestion<Reply> {
     typealias Answers = [Result<Reply, RedisError>?]
 

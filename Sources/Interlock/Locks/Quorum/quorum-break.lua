@@ -1,7 +1,7 @@
--- Breaks a lock on this server: ends the lease of whoever holds it.
+-- Breaks a lock on this server: ends its holder's lease.
 --
 -- KEYS  1 lock
--- ARGV  1 the holder's token; empty: any
+-- ARGV  1 the holder's token; empty for any
 -- Reply the server's time in ms: broken; 0: there is no lease (no such key, not a string, or without a ttl), or
 --       another's
 --

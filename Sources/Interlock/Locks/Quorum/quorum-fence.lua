@@ -7,7 +7,7 @@
 --       to restore the lease, also: 4 the number that the renewal found here; 0: none
 --       5 this server's time at that moment, in ms  6 for how many ms after that time the lease may be restored
 -- Reply the number that is now recorded here; 0: the token does not hold the lock, and nothing was restored;
---       -1: nothing was restored, but no lease rests on the token in the lock yet, which may be gone in a moment
+--       -1: nothing was restored, but no lease relies on the token in the lock yet, and it may soon be gone
 --
 -- Guarantees that the number here is odd from now on for as long as the token is in the lock, and is the lease's fence
 -- unless a higher number was recorded since the renewal read it. A lease is restored only into a free lock, only if no

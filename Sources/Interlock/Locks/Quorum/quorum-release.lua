@@ -1,8 +1,8 @@
--- Frees a lock on this server that the token holds.
+-- Releases a lock on this server that the token holds.
 --
 -- KEYS  1 lock  2 fence
 -- ARGV  1 token
---       2 (optional) "unrecorded": only a hold whose fence was not recorded, on which no lease can rest; or a number:
+--       2 (optional) "unrecorded": only a hold whose fence was not recorded, on which no lease can rely; or a number:
 --         only a hold under this recorded fence
 -- Reply 1: freed; 0: the token does not hold the lock, or not in that way
 --
