@@ -1,7 +1,8 @@
-/// Strings as JSON writes them, for documents that are written piece by piece.
+/// JSON strings for documents that are written piece by piece.
 package enum JSONText {
-    /// `text` in quotes. Escaped is what JSON demands, and whatever a terminal would obey and not show: control characters, line and
-    /// paragraph separators, and marks that turn the direction of writing.
+    /// Returns `text` in quotes. Escapes the characters that JSON requires, and those that a terminal would obey
+    /// instead of showing: control characters, line and paragraph separators, and marks that change the direction of
+    /// text.
     package static func quoted(_ text: String) -> String {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(text.utf8.count + 2)
@@ -9,7 +10,7 @@ package enum JSONText {
         return String(decoding: bytes, as: UTF8.self)
     }
 
-    /// Appends `text` in quotes, as `quoted` returns it.
+    /// Appends `text` in quotes, in the form that `quoted` returns.
     package static func append(quoted text: String, to bytes: inout [UInt8]) {
         bytes.append(UInt8(ascii: "\""))
         for scalar in text.unicodeScalars {
@@ -30,7 +31,7 @@ package enum JSONText {
         bytes.append(UInt8(ascii: "\""))
     }
 
-    /// What a terminal obeys and does not show; none of these is above U+FFFF.
+    /// Returns whether a terminal obeys the character instead of showing it. No such character is above U+FFFF.
     package static func isObeyed(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.value {
         case 0..<0x20, 0x7F..<0xA0: true

@@ -1,9 +1,9 @@
 internal import DequeModule
 
-/// The lines that wait to be written to one descriptor. Bounded: what does not fit is dropped and counted, and a report of
-/// the number takes its place among the other lines.
+/// The lines that wait to be written to one descriptor, up to a limit. Lines beyond it are dropped and counted, and a
+/// report of their number is inserted in their position.
 package struct LineBacklog: Sendable {
-    /// The most bytes that wait, unless a single line has more.
+    /// The most bytes that wait, unless a single line is longer.
     private let limit: Int
     private var lines: Deque<[UInt8]> = []
     private var byteCount = 0
@@ -16,9 +16,9 @@ package struct LineBacklog: Sendable {
 
     package var isEmpty: Bool { lines.isEmpty && dropped == 0 }
 
-    /// Adds a line, or drops it. After a drop, lines are accepted again once half of the limit is free: one report then stands
-    /// for many lines.
-    /// - Parameter report: makes the line that reports how many were dropped.
+    /// Adds a line or drops it. After a drop, lines are accepted again once half of the limit is free, so that one
+    /// report covers many lines.
+    /// - Parameter report: makes the line that reports the number of dropped lines.
     /// - Returns: whether the line was accepted.
     package mutating func add(_ line: [UInt8], report: (Int) -> [UInt8]) -> Bool {
         let room = dropped == 0 ? limit : limit / 2
@@ -31,7 +31,7 @@ package struct LineBacklog: Sendable {
         return true
     }
 
-    /// Removes the line to write next; `nil`: nothing waits.
+    /// Removes the next line to write; returns `nil` if no line waits.
     package mutating func next(report: (Int) -> [UInt8]) -> [UInt8]? {
         if lines.isEmpty { appendReport(report) }
         guard let line = lines.popFirst() else { return nil }

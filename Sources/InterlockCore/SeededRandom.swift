@@ -1,4 +1,4 @@
-/// A stream of random numbers that depends on its seed only, so that a run can be repeated.
+/// A stream of random numbers that depends only on its seed, so that a run can be repeated.
 ///
 /// Algorithm: SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
 package struct SeededRandom: RandomNumberGenerator, Sendable {
@@ -16,12 +16,12 @@ package struct SeededRandom: RandomNumberGenerator, Sendable {
         return mixed ^ (mixed >> 31)
     }
 
-    /// A new stream, independent of later numbers of this one.
+    /// Returns a new stream, independent of later numbers of this one.
     package mutating func split() -> SeededRandom {
         SeededRandom(seed: next())
     }
 
-    /// Uniform in 0 ..< 1.
+    /// Returns a number uniformly distributed in 0 ..< 1.
     package mutating func unit() -> Double {
         Double(next() >> 11) * 0x1p-53
     }

@@ -1,44 +1,44 @@
-/// One service's breaker as this sidecar acts on it: a copy of the fleet's state, what it has found by itself, and the
-/// outcomes it has yet to report.
+/// One sidecar's view of a service's breaker: a copy of the fleet's state, this sidecar's own findings, and the
+/// outcomes that it has yet to report.
 ///
-/// The state machine is that of Nygard's "Release It!" (closed, open, half-open). The decision to change the fleet's state
-/// is taken in Redis, under the generation number; the copy only ever moves to a higher generation.
+/// The state machine is that of Nygard's "Release It!" (closed, open, half-open). Redis decides on changes of the
+/// fleet's state, guarded by the generation number; the copy only ever moves to a higher generation.
 ///
-/// Not copyable: it is looked at for every call.
+/// Not copyable, because it is read for every call.
 package struct Breaker: ~Copyable, Sendable {
     /// Whether a call may be made now.
     package enum Admission: Equatable, Sendable {
         case allow
-        /// Not now; `retryAfter` is in milliseconds.
+        /// Refuses the call. `retryAfter` is in milliseconds.
         case refuse(retryAfter: Int64)
-        /// Only with one of the fleet's trial permits.
+        /// Allows the call only with one of the fleet's trial permits.
         case askForTrial
     }
 
-    /// What is to be done after an outcome was recorded.
+    /// The caller's next step after an outcome was recorded.
     package enum ReportAction: Equatable, Sendable {
         case none
-        /// Send the sums then.
+        /// Send the sums at this time.
         case sendAt(Instant)
-        /// They would trip the breaker: send them at once.
+        /// Send the sums at once, because they would trip the breaker.
         case sendNow
-        /// They would trip the breaker together with the sums under way: send them when Redis has answered those.
+        /// Send the sums when Redis has answered those under way: together they would trip the breaker.
         case sendNext
-        /// This sidecar has tripped for itself: tell the fleet, in which others may find the same.
+        /// Report to the fleet that this sidecar has tripped, because other sidecars may find the same.
         case vote(BreakerCause)
     }
 
-    /// What this sidecar acts on alone.
+    /// A trip that only this sidecar acts on.
     package struct OwnTrip: Hashable, Sendable {
         package var cause: BreakerCause
         package var until: Instant
     }
 
-    /// How long a refusal by a forced state without an end is said to last.
+    /// The retry delay given to callers refused by a forced state without an end.
     package static let forcedRetryMilliseconds: Int64 = 1000
-    /// How long a caller is told to wait when all trial permits are under way, and for how long Redis is not asked again.
+    /// The retry delay given to callers, and the pause before Redis is asked again, when all trial permits are taken.
     package static let trialRetryMilliseconds: Int64 = 100
-    /// How often sums are sent at most.
+    /// The shortest interval between two reports.
     package static let reportIntervalMilliseconds = OutcomeReports.intervalMilliseconds
 
     package private(set) var snapshot: BreakerSnapshot
@@ -47,20 +47,21 @@ package struct Breaker: ~Copyable, Sendable {
     }
     private var openEnd = SharedEnd()
     private var forcedEnd = SharedEnd()
-    /// When the open time is over on this sidecar's clock.
+    /// The end of the open time, on this sidecar's clock.
     package var openUntil: Instant? { openEnd.instant }
-    /// When the forced state ends on this sidecar's clock; `nil`: not by itself.
+    /// The end of the forced state, on this sidecar's clock; `nil` if it does not end by itself.
     package var forcedUntil: Instant? { forcedEnd.instant }
     private var ownTrip: OwnTrip?
-    /// The call that tries what this sidecar has opened for itself, or may not ask Redis about: no other does before.
+    /// The time until which this sidecar's own trial is awaited, after a trip of its own or while Redis is unreachable.
+    /// No other call is made meanwhile.
     private var ownTrialUntil: Instant?
-    /// How often in a row it has opened for itself: each time for twice as long.
+    /// The number of this sidecar's own trips in a row. Each doubles the open time.
     private var ownStreak = 0
-    /// How many of its own trials have gone well since.
+    /// The number of this sidecar's own successful trials since its last trip.
     private var ownSuccesses = 0
     private var window: OutcomeWindow
     private var reports = OutcomeReports()
-    /// Half-open, and all trial permits are taken: not to be asked for again before.
+    /// The time before which a half-open breaker asks for no trial permit, because all are taken.
     private var noTrialsUntil: Instant?
 
     package init(settings: BreakerSettings, snapshot: BreakerSnapshot = BreakerSnapshot()) {
@@ -69,32 +70,32 @@ package struct Breaker: ~Copyable, Sendable {
         window = OutcomeWindow(settings.window)
     }
 
-    // MARK: How it acts
+    // MARK: Acting on the state
 
-    /// What an operator forces now: a forced state whose end has come stands no more, also when Redis cannot say so.
+    /// Returns the state that an operator forces now. A forced state ends on time even if Redis cannot confirm it.
     package func forced(now: Instant) -> BreakerSnapshot.Forced? {
         if let forcedUntil, forcedUntil <= now { nil } else { snapshot.forced }
     }
 
-    /// What this sidecar has found by itself and acts on now.
+    /// Returns the trip that this sidecar found by itself and acts on now.
     package func ownTrip(now: Instant) -> OwnTrip? {
         guard let ownTrip, ownTrip.until > now else { return nil }
         return ownTrip
     }
 
-    /// Its own open time is over, and no call has shown yet that the service is well. What a limit or a monitor has opened, these
-    /// close.
+    /// Returns whether the time of this sidecar's own trip for failing or slow calls is over and no call has succeeded
+    /// since. Trips for other causes need no trial here.
     private func isTriedAlone(now: Instant) -> Bool {
         guard let ownTrip, ownTrip.until <= now else { return false }
         return [.failures, .slow, .consecutive].contains(ownTrip.cause)
     }
 
-    /// May a call be made? Costs nothing but this.
+    /// Returns whether a call may be made. Does no I/O.
     package func admission(now: Instant) -> Admission {
         if let forced = forced(now: now) { return admission(by: forced, now: now) }
         guard !settings.isMetricsOnly else { return .allow }
         if let trip = ownTrip(now: now) { return .refuse(retryAfter: trip.until.millisecondsRoundedUp(since: now)) }
-        // It was, and Redis has not said so yet: then it is closed.
+        // A forced state whose end Redis has not confirmed yet counts as closed.
         guard snapshot.forced == nil else { return .allow }
         if isTriedAlone(now: now), let ownTrialUntil, ownTrialUntil > now {
             return .refuse(retryAfter: Self.trialRetryMilliseconds)
@@ -117,15 +118,15 @@ package struct Breaker: ~Copyable, Sendable {
         return .refuse(retryAfter: end ?? Self.forcedRetryMilliseconds)
     }
 
-    /// What the limit has opened, the limit tries out: it grants as many calls as there is room for.
+    /// The admission of a trial. If the limit opened the breaker, the limit itself decides how many calls it grants.
     private var trialAdmission: Admission { isOpenByLimit ? .allow : .askForTrial }
 
-    /// It is open, or half-open after that, for no other reason than the limit.
+    /// Whether the limit is the only reason why the breaker is open or half-open.
     package var isOpenByLimit: Bool {
         snapshot.forced == nil && snapshot.state != .closed && snapshot.cause == BreakerCause.limit.rawValue
     }
 
-    /// The state that callers of this sidecar meet.
+    /// Returns the state that this sidecar's callers see.
     package func actingState(now: Instant) -> BreakerSnapshot.State {
         if let forced = forced(now: now) { return forced == .open ? .open : .closed }
         if settings.isMetricsOnly { return .closed }
@@ -138,11 +139,11 @@ package struct Breaker: ~Copyable, Sendable {
 
     // MARK: Following the fleet
 
-    /// Takes over what Redis says, if it is not older. Within a generation only rates, counts and ends are news.
+    /// Applies a state from Redis unless it is older. Within a generation only rates, counts and ends can change.
     /// - Parameters:
-    ///   - redisTime: when it was said, in milliseconds of the epoch by Redis' clock.
-    ///   - sentAt: when Redis was asked, on this sidecar's clock; `nil`: a message, which may be late.
-    ///   - receivedAt: on this sidecar's clock.
+    ///   - redisTime: the time of the state, in milliseconds of the epoch by Redis' clock.
+    ///   - sentAt: the time of the request, on this sidecar's clock; `nil` for a message, which may be late.
+    ///   - receivedAt: the time of arrival, on this sidecar's clock.
     /// - Returns: whether the state changed.
     @discardableResult
     package mutating func apply(
@@ -164,7 +165,7 @@ package struct Breaker: ~Copyable, Sendable {
             openEnd = SharedEnd(openNumber, reading)
             forcedEnd = SharedEnd(forcedNumber, reading)
         } else {
-            // A message that a longer open time has overtaken.
+            // A message that arrives after a later end has become known is out of date.
             if sentAt == nil, new.untilMilliseconds < snapshot.untilMilliseconds { return false }
             openEnd.follow(openNumber, reading, mayBeLater: new.cause == BreakerCause.outage.rawValue)
             forcedEnd.follow(forcedNumber, reading, mayBeLater: false)
@@ -173,28 +174,29 @@ package struct Breaker: ~Copyable, Sendable {
         return isChange
     }
 
-    /// How this sidecar knows when the state ends.
+    /// Returns the ends of the state as this sidecar knows them.
     package func ends(now: Instant) -> BreakerEnds {
         BreakerEnds(open: BreakerEnds.End(openEnd, now: now), forced: BreakerEnds.End(forcedEnd, now: now))
     }
 
-    /// Redis' clock has jumped: an end that stands in Redis is wrong by now.
+    /// Whether an end in Redis is wrong because Redis' clock has jumped.
     package var knowsBetter: Bool { openEnd.correction != nil || forcedEnd.correction != nil }
 
-    /// All trial permits are taken.
+    /// Records that all trial permits are taken, so that none is requested for `milliseconds`.
     package mutating func trialsAreTaken(now: Instant, forMilliseconds milliseconds: Int64) {
         noTrialsUntil = now.advanced(byMilliseconds: milliseconds)
     }
 
-    /// A call is being made: as the one that tries what this sidecar has opened for itself, if it has. Says whether it is.
+    /// Begins a call. Returns whether it is the trial that tests a trip of this sidecar's own.
     package mutating func callBegins(lifetimeMilliseconds: Int64, now: Instant) -> Bool {
         guard snapshot.state == .closed, snapshot.forced == nil, isTriedAlone(now: now) else { return false }
         ownTrialUntil = now.advanced(byMilliseconds: lifetimeMilliseconds)
         return true
     }
 
-    /// Redis is away and cannot count the fleet's trials: of this sidecar one at a time is made, until as many have gone well as the
-    /// fleet's would. `nil`: not now; otherwise whether the call is one.
+    /// Begins a trial while Redis is unreachable and cannot count the fleet's. This sidecar makes one trial at a time,
+    /// until as many have succeeded as the fleet would need.
+    /// - Returns: whether the call is a trial; `nil` if it must not be made now.
     package mutating func beginTrialAlone(lifetimeMilliseconds: Int64, now: Instant) -> Bool? {
         guard ownSuccesses < settings.halfOpenPermits else { return false }
         guard ownTrialUntil.map({ $0 <= now }) ?? true else { return nil }
@@ -202,16 +204,15 @@ package struct Breaker: ~Copyable, Sendable {
         return true
     }
 
-    /// A trial of this sidecar's own came to nothing: its call was not made.
+    /// Ends a trial of this sidecar's own whose call was not made.
     package mutating func ownTrialWasNotMade() {
         ownTrialUntil = nil
     }
 
     // MARK: Outcomes
 
-    /// Counts the outcome of a call that was permitted under `generation`. Outcomes of another generation say nothing of
-    /// the present one.
-    /// - Parameter isOwnTrial: it tried what this sidecar had opened for itself.
+    /// Counts the outcome of a call that was permitted under `generation`. Outcomes of other generations are ignored.
+    /// - Parameter isOwnTrial: whether the call tested a trip of this sidecar's own.
     package mutating func record(
         _ outcome: Outcome, latencyMilliseconds: Int64?, generation: Int64, isOwnTrial: Bool = false, now: Instant
     ) -> ReportAction {
@@ -221,19 +222,19 @@ package struct Breaker: ~Copyable, Sendable {
         let isFailure = outcome == .error
         let isSlow = settings.isSlow(latencyMilliseconds: latencyMilliseconds)
         guard snapshot.state == .closed else {
-            // Let through without a trial permit, because Redis is away: one failure opens it again for this sidecar.
-            // What was permitted before it opened for itself says nothing of now.
+            // Such a call had no trial permit, because Redis is unreachable. One failure opens the breaker again for
+            // this sidecar. The outcome of a call that was permitted before the own trip is out of date.
             if isFailure, mayTrip(now: now), !isOpenByLimit, isOwnTrial || !isTriedAlone(now: now) { trip(.failures, now: now) }
             if isOwnTrial, !isFailure {
                 ownSuccesses += 1
-                // It is well, as far as this sidecar can know.
+                // As far as this sidecar can know, the service has recovered.
                 if ownSuccesses >= settings.halfOpenPermits { (ownTrip, ownStreak) = (nil, 0) }
             }
             return .none
         }
         if isTriedAlone(now: now), let trip = ownTrip {
             reports.add(isFailure: isFailure, isSlow: isSlow)
-            // What was permitted before it opened says nothing of now.
+            // The outcome of a call that was permitted before the own trip is out of date.
             guard isOwnTrial else { return reports.plan(isUrgent: false, now: now) }
             window.removeAll()
             guard !isFailure, !(trip.cause == .slow && isSlow) else {
@@ -260,21 +261,21 @@ package struct Breaker: ~Copyable, Sendable {
         return .vote(cause)
     }
 
-    /// What is to be done with the sums that are not sent yet.
+    /// Plans the report of the unsent sums.
     package mutating func planReport(now: Instant) -> ReportAction { reports.plan(isUrgent: false, now: now) }
 
-    /// The time of `ReportAction.sendAt` has come.
+    /// Plans the report when the time of `ReportAction.sendAt` has come.
     package mutating func plannedReportIsDue(now: Instant) -> ReportAction { reports.planIsDue(now: now) }
 
-    /// The sums to send, if there are any and no others are under way. `reportEnded` must follow.
+    /// Takes the sums to send, if there are any and no report is under way. `reportEnded` must follow.
     package mutating func takeUnsent(now: Instant) -> OutcomeSums? {
         reports.take(now: now, inWindow: window.sums(now: now))
     }
 
-    /// The sums that were taken were answered, or failed.
+    /// Ends a report that was answered or failed.
     /// - Parameters:
     ///   - lost: the sums, if they certainly never arrived.
-    ///   - generation: under which they were taken.
+    ///   - generation: the generation under which the sums were taken.
     package mutating func reportEnded(lost: OutcomeSums?, generation: Int64, now: Instant) -> ReportAction {
         reports.ended()
         if let lost {
@@ -286,10 +287,10 @@ package struct Breaker: ~Copyable, Sendable {
         return reports.plan(isUrgent: isUrgent, now: now)
     }
 
-    // MARK: Alone
+    // MARK: Acting alone
 
-    /// Redis is away: judges what this sidecar alone has seen, for this sidecar alone.
-    /// - Returns: why it tripped; `nil`: it did not.
+    /// Judges this sidecar's own outcomes, for itself only, while Redis is unreachable.
+    /// - Returns: the cause of the trip; `nil` if it did not trip.
     package mutating func judgeAlone(now: Instant) -> BreakerCause? {
         guard snapshot.state == .closed, mayTrip(now: now), !isTriedAlone(now: now),
             let cause = window.sums(now: now).cause(by: settings)
@@ -300,8 +301,8 @@ package struct Breaker: ~Copyable, Sendable {
         return cause
     }
 
-    /// Opens for this sidecar alone, for `milliseconds`; of two reasons the one that lasts longer stands.
-    /// - Returns: whether it was not open for itself before.
+    /// Opens the breaker for this sidecar only, for `milliseconds`. A trip that lasts longer stays in effect.
+    /// - Returns: whether this sidecar had no trip of its own before.
     @discardableResult
     package mutating func tripAlone(_ cause: BreakerCause, forMilliseconds milliseconds: Int64, now: Instant) -> Bool {
         let before = ownTrip(now: now)
@@ -313,7 +314,7 @@ package struct Breaker: ~Copyable, Sendable {
         return before == nil
     }
 
-    /// What this sidecar tripped for alone, for this reason, is over.
+    /// Ends this sidecar's own trip if it has this cause.
     package mutating func recoverAlone(from cause: BreakerCause) {
         if ownTrip?.cause == cause { ownTrip = nil }
     }
@@ -333,7 +334,7 @@ package struct Breaker: ~Copyable, Sendable {
     /// The fleet's sums at the last report, from their rates.
     private var known: OutcomeSums {
         func count(_ share: Double) -> Int64 {
-            // What somebody has written into the hash need not be a share.
+            // The hash in Redis may hold any number, because other software can write to it.
             Int64(exactly: (Double(snapshot.calls) * share).rounded()) ?? 0
         }
         return OutcomeSums(

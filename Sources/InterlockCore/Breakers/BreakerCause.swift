@@ -1,23 +1,23 @@
-/// Why a breaker is in its state. In Redis and in events a cause is text, because another version may know more of them.
+/// The cause of a breaker's state. In Redis and in events a cause is text, because other versions may have more causes.
 package enum BreakerCause: String, CaseIterable, Hashable, Sendable {
-    /// Too large a share of failed calls.
+    /// The rate of failed calls was too high.
     case failures
-    /// Too large a share of slow calls.
+    /// The rate of slow calls was too high.
     case slow
-    /// Too many failures in a row.
+    /// Too many calls failed in a row.
     case consecutive
-    /// The upstream said for how long it wants to be left alone.
+    /// The upstream asked callers to wait.
     case retryAfter = "retry_after"
-    /// A rate limit was reached, and there is room again.
+    /// A rate limit was reached, or has room again after that.
     case limit
     /// The outage monitor's probes failed.
     case outage
-    /// The outage monitor's probes are good again.
+    /// The outage monitor's probes succeeded again.
     case probe
-    /// The calls of half-open succeeded.
+    /// The trial calls in half-open succeeded.
     case trials
-    /// An operator's word.
+    /// An operator forced the state.
     case forced
-    /// An operator's word has ended, or outcomes are only counted from now on.
+    /// A forced state ended, or a reload of the configuration ended the state.
     case auto
 }

@@ -1,11 +1,11 @@
-/// How a sidecar knows the ends of a breaker's state, for the script.
+/// The ends of a breaker's state as a sidecar knows them, for the script.
 package struct BreakerEnds: Hashable, Sendable {
     package struct End: Hashable, Sendable {
-        /// As it stands in Redis.
+        /// The number in Redis.
         package var number: Int64
-        /// The number that should stand there; `nil`: the present one.
+        /// The number that Redis should have; `nil` if `number` is right.
         package var correction: Int64?
-        /// The end has come, by the sidecar's clock.
+        /// Whether the end has come, by the sidecar's clock.
         package var isOver: Bool
 
         init?(_ end: SharedEnd, now: Instant) {

@@ -1,44 +1,48 @@
-/// When a service's breaker trips by reported outcomes, and how it comes back.
+/// The conditions under which reported outcomes trip a service's breaker, and under which it closes again.
 public struct BreakerSettings: Hashable, Sendable {
-    /// Over which calls the rates are judged, shared by the fleet.
+    /// The calls over which the rates are measured, shared by the fleet.
     public enum Window: Hashable, Sendable {
-        /// Those of the last so much time.
+        /// The calls of the most recent period of this length.
         case time(Duration)
-        /// The last so many, to within a tenth.
+        /// The most recent calls, this many to within a tenth.
         case calls(Int)
     }
 
-    /// What a window is divided into: the oldest of these parts goes as a whole.
+    /// The number of slices in a window. The oldest slice is dropped as a whole.
     package static let windowSlices = 10
 
-    /// The share of failed calls in the window, 0…1, from which the breaker trips.
+    /// The fraction of failed calls in the window, 0…1, at which the breaker trips.
     public var failureRate: Double
-    /// From which duration a call counts as slow; `nil`: calls are not judged by their duration.
+    /// The duration from which a call counts as slow; `nil` if durations are not judged.
     public var slowCall: Duration?
-    /// The share of slow calls in the window, 0…1, from which the breaker trips.
+    /// The fraction of slow calls in the window, 0…1, at which the breaker trips.
     public var slowRate: Double
-    /// Over which calls the rates are judged.
+    /// The calls over which the rates are measured.
     public var window: Window
-    /// The rates are not judged before the window holds so many calls.
+    /// The number of calls that the window must hold before the rates are judged.
     public var minimumCalls: Int
-    /// So many failures in a row, as the fleet reports them, trip the breaker whatever the rates are; `nil`: they do not.
+    /// The number of failures in a row, as the fleet reports them, that trips the breaker at any rate; `nil` for no
+    /// such limit.
     public var consecutiveFailures: Int?
-    /// So many different sidecars must find the service bad before it trips for all; one that alone does trips for itself.
+    /// The number of different sidecars that must find the service failing before the breaker trips for the fleet. With
+    /// fewer, it trips only for the sidecars that found it.
     public var reporters: Int
-    /// Open time: starts at the lower bound, doubles with each failed trial, ends at the upper one.
+    /// The range of the open time, which starts at the lower bound and doubles with each failed trial up to the upper
+    /// bound.
     public var openFor: ClosedRange<Duration>
-    /// How many trial calls the whole fleet may have under way in half-open; so many successes close the breaker.
+    /// The most trial calls that the whole fleet may have under way in half-open. The same number of successes closes
+    /// the breaker.
     public var halfOpenPermits: Int
-    /// Statuses that are failures, whatever else was reported.
+    /// The statuses that count as failures, whatever outcome was reported.
     public var failureStatuses: StatusSet
-    /// Statuses that say nothing of the service's health.
+    /// The statuses that say nothing about the service's health.
     public var ignoredStatuses: StatusSet
-    /// A 429 or 503 with `Retry-After` opens the breaker at once, for that long.
+    /// Whether a 429 or 503 with `Retry-After` opens the breaker at once, for that long.
     public var honoursRetryAfter: Bool
-    /// Outcomes are counted and shown, and nothing trips by them.
+    /// Whether outcomes are counted and shown but never trip the breaker.
     public var isMetricsOnly: Bool
 
-    /// Settings; what is left out has its default.
+    /// Creates settings. Omitted parameters have their defaults.
     public init(
         failureRate: Double = 0.5,
         slowCall: Duration? = nil,
@@ -91,24 +95,26 @@ extension BreakerSettings.Window: DigestedSetting {
 }
 
 extension BreakerSettings {
-    /// What an outcome that was reported with a status counts as. Whoever ignores a call is not overruled.
+    /// Returns the effective outcome of a call that was reported with a status. An explicit `ignore` is never
+    /// overruled.
     package func judged(_ outcome: Outcome, status: Int?) -> Outcome {
         guard outcome != .ignore, let status else { return outcome }
         if ignoredStatuses.contains(status) { return .ignore }
         return failureStatuses.contains(status) ? .error : outcome
     }
 
-    /// Whether a call that took so long counts as slow.
+    /// Returns whether a call of this duration counts as slow.
     package func isSlow(latencyMilliseconds: Int64?) -> Bool {
         guard let slowCall, let latencyMilliseconds else { return false }
         return latencyMilliseconds >= slowCall.wholeMilliseconds
     }
 
-    /// The longest that an upstream's `Retry-After` keeps the breaker open, in milliseconds: then trials find out.
+    /// The longest time, in milliseconds, for which an upstream's `Retry-After` keeps the breaker open; trials follow.
     package var longestPause: Int64 { openFor.upperBound.wholeMilliseconds }
 
-    /// For how many milliseconds an upstream's `Retry-After` opens the breaker; `nil`: not by itself. It does with the
-    /// statuses that RFC 9110 and RFC 6585 give it for, and with a failure whose status is not told.
+    /// Returns the milliseconds for which an upstream's `Retry-After` opens the breaker; `nil` if it does not open it.
+    /// It counts with the statuses that RFC 9110 and RFC 6585 define it for, and with a failure whose status is
+    /// unknown.
     package func pause(
         askedFor retryAfterMilliseconds: Int64?, outcome: Outcome, status: Int?
     ) -> Int64? {
@@ -122,12 +128,13 @@ extension BreakerSettings {
         return min(retryAfterMilliseconds, longestPause)
     }
 
-    /// For how long a sidecar's finding counts towards `reporters`, in milliseconds, when it was for `pause`.
+    /// Returns the milliseconds for which a sidecar's finding counts towards `reporters`, if the finding asks for
+    /// `pause`.
     package func voteMilliseconds(pause: Int64) -> Int64 {
         guard case .time(let length) = window else { return pause }
         return max(length.wholeMilliseconds, pause)
     }
 
-    /// Outcomes are judged by each sidecar for itself, and the fleet counts who finds the service bad.
+    /// Whether each sidecar judges outcomes for itself and the fleet counts the sidecars that find the service failing.
     package var isByReporters: Bool { reporters > 1 }
 }

@@ -2,7 +2,7 @@ public import FoundationEssentials
 
 /// A breaker's state as the fleet shares it: the fields of its hash in Redis.
 public struct BreakerSnapshot: Hashable, Sendable {
-    /// What a breaker does with calls.
+    /// The way in which a breaker handles calls.
     public enum State: String, CaseIterable, Codable, Sendable {
         /// Calls go through.
         case closed
@@ -12,25 +12,26 @@ public struct BreakerSnapshot: Hashable, Sendable {
         case halfOpen = "half_open"
     }
 
-    /// What an operator forced; it stands until `AUTO`, or until its end.
+    /// A state that an operator forced, in effect until `AUTO` or until its end.
     public enum Forced: String, Codable, CaseIterable, Sendable {
         /// All calls are refused.
         case open
         /// All calls go through, and nothing trips.
         case closed
-        /// Nothing is refused and nothing trips; outcomes are still counted.
+        /// Calls are not refused and nothing trips; outcomes are still counted.
         case disabled
     }
 
     /// The longest `reason`, in bytes of UTF-8.
     public static let longestReason = 256
 
-    /// The first of what would make more than one line of a reason, or of a terminal's screen something else; `nil`: nothing would.
+    /// Returns the first control character or line separator in a reason, which could break a line or a terminal; `nil`
+    /// if there is none.
     package static func controlCharacter(in reason: String) -> Unicode.Scalar? {
         reason.unicodeScalars.first { isControl($0) }
     }
 
-    /// A reason that somebody else has written, with spaces in the place of control characters. O(n).
+    /// Returns a reason from elsewhere with spaces instead of control characters. O(n).
     package static func oneLine(_ reason: String) -> String {
         guard controlCharacter(in: reason) != nil else { return reason }
         var line = String.UnicodeScalarView()
@@ -45,35 +46,36 @@ public struct BreakerSnapshot: Hashable, Sendable {
         }
     }
 
-    /// What it does with calls.
+    /// The current state.
     public var state: State = .closed
-    /// Why it is in this state: the raw value of a `BreakerCause`; empty: never changed.
+    /// The cause of the state: the raw value of a `BreakerCause`; empty if the state never changed.
     public var cause: String = ""
-    /// Since when, in milliseconds of the Unix epoch by Redis' clock.
+    /// The time of the last change, in milliseconds of the Unix epoch by Redis' clock.
     package var sinceMilliseconds: Int64 = 0
-    /// When an open breaker half-opens, in milliseconds of the Unix epoch by Redis' clock; 0: it does not by itself.
+    /// The time at which an open breaker half-opens, in milliseconds of the Unix epoch by Redis' clock; 0 if it does
+    /// not half-open by itself.
     package var untilMilliseconds: Int64 = 0
-    /// Rises with every change of state.
+    /// The generation number, which rises with every change of state.
     public var generation: Int64 = 0
-    /// How often it opened.
+    /// The number of times that the breaker opened.
     public var trips: Int64 = 0
-    /// The share of failed calls in the window at the last report, 0…1.
+    /// The fraction of failed calls in the window at the last report, 0…1.
     public var failureRate: Double = 0
-    /// The share of slow calls in the window at the last report, 0…1.
+    /// The fraction of slow calls in the window at the last report, 0…1.
     public var slowRate: Double = 0
-    /// Calls in the window at the last report.
+    /// The number of calls in the window at the last report.
     public var calls: Int64 = 0
-    /// Who made the change: a sidecar's ID, with the API key's name when a person did.
+    /// The author of the last change: a sidecar's ID, with the API key's name if a person made it.
     public var by: String = ""
-    /// What an operator forced; `nil`: nothing.
+    /// The state that an operator forced; `nil` if there is none.
     public var forced: Forced?
-    /// When the forced state ends, in milliseconds of the Unix epoch by Redis' clock; 0: not by itself.
+    /// The end of the forced state, in milliseconds of the Unix epoch by Redis' clock; 0 if it does not end by itself.
     package var forcedUntilMilliseconds: Int64 = 0
-    /// In words for people: an operator's, or of the probe that failed; may be empty.
+    /// The reason in words for people, from an operator or a failed probe; may be empty.
     public var reason: String = ""
-    /// How often it opened since it was last closed: what the open time grows by.
+    /// The number of times that the breaker opened since it was last closed. The open time grows with it.
     public var streak: Int64 = 0
-    /// How many failures the fleet has seen in a row, at the last report.
+    /// The number of failures in a row across the fleet, at the last report.
     public var consecutive: Int64 = 0
 
     package init(state: State = .closed, generation: Int64 = 0, _ fill: (inout BreakerSnapshot) -> Void = { _ in }) {
@@ -103,11 +105,11 @@ public struct BreakerSnapshot: Hashable, Sendable {
         consecutive = try number("consecutive") ?? 0
     }
 
-    /// The time of the last change, by Redis' clock; `nil`: the breaker never changed.
+    /// The time of the last change, by Redis' clock; `nil` if the breaker never changed.
     public var since: Date? { Self.date(sinceMilliseconds) }
-    /// The time at which an open breaker half-opens, by Redis' clock; `nil`: it does not half-open by itself.
+    /// The time at which an open breaker half-opens, by Redis' clock; `nil` if it does not half-open by itself.
     public var until: Date? { Self.date(untilMilliseconds) }
-    /// The end of the forced state, by Redis' clock; `nil`: it does not end by itself, or no state is forced.
+    /// The end of the forced state, by Redis' clock; `nil` if it does not end by itself or no state is forced.
     public var forcedUntil: Date? { Self.date(forcedUntilMilliseconds) }
 
     /// Returns the reasons for the state, in the order in which people ask for them.

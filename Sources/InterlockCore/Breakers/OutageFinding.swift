@@ -1,12 +1,12 @@
-/// What the outage monitor tells a service's breaker.
+/// A finding that the outage monitor reports to a service's breaker.
 package enum OutageFinding: Hashable, Sendable {
-    /// As many probes failed in a row as make an outage; said again with each further one. The reason is for people.
+    /// An outage: enough probes failed in a row. Repeated with each further failure. The reason is for people.
     case down(reason: String)
-    /// The same, of one sidecar that probes for all: its own network may be at fault. It counts when another one suspects or seconds
-    /// it, or when there is no other.
+    /// A suspected outage, found by the one sidecar that probes for the fleet, whose own network may be at fault. It
+    /// counts if another sidecar suspects or seconds it, or if there is no other.
     case suspected(reason: String)
-    /// A bad probe, of too few in a row: it counts when another sidecar suspects an outage.
+    /// A failed probe, but too few in a row for an outage. It counts if another sidecar suspects one.
     case seconded(reason: String)
-    /// As many probes were good in a row as end an outage.
+    /// The end of an outage: enough probes succeeded in a row.
     case up
 }

@@ -12,7 +12,7 @@ public struct OutcomeReport: Sendable {
     /// otherwise.
     package var isUnfinished = false
 
-    /// Creates a report. Arguments that are left out are unknown.
+    /// Creates a report. Omitted arguments are unknown.
     public init(outcome: Outcome, latency: Duration? = nil, status: Int? = nil, retryAfter: Duration? = nil) {
         self.outcome = outcome
         self.latency = latency

@@ -21,7 +21,7 @@ struct OutcomeReports: Sendable {
     mutating func plan(isUrgent: Bool, now: Instant) -> Breaker.ReportAction {
         guard !unsent.isEmpty else { return .none }
         guard underWay == nil else { return isUrgent ? .sendNext : .none }
-        // Only one report may be early. If Redis does not trip, later failures are not sent one by one.
+        // At most one report is early, so that later failures are not sent one by one if Redis does not trip.
         if isUrgent, mayReportFrom <= now.advanced(byMilliseconds: Self.intervalMilliseconds) { return .sendNow }
         guard !isPlanned else { return .none }
         isPlanned = true

@@ -1,9 +1,9 @@
-/// Outcomes of one service, added up in the order in which they came.
+/// The sums of one service's outcomes, in order of arrival.
 package struct OutcomeSums: Hashable, Sendable {
     package var calls: Int64
     package var failures: Int64
     package var slow: Int64
-    /// How many failures came after the last success.
+    /// The number of failures since the last success.
     package var trailingFailures: Int64
 
     package init(calls: Int64 = 0, failures: Int64 = 0, slow: Int64 = 0, trailingFailures: Int64 = 0) {
@@ -15,17 +15,17 @@ package struct OutcomeSums: Hashable, Sendable {
 
     package var isEmpty: Bool { calls == 0 }
 
-    /// Whether there is a success among them.
+    /// Whether any call succeeded.
     package var hasSuccess: Bool { calls > failures }
 
-    /// `later` came after these.
+    /// Returns the sums of these outcomes followed by `later`.
     package func followed(by later: OutcomeSums) -> OutcomeSums {
         OutcomeSums(
             calls: calls &+ later.calls, failures: failures &+ later.failures, slow: slow &+ later.slow,
             trailingFailures: later.hasSuccess ? later.trailingFailures : trailingFailures &+ later.failures)
     }
 
-    /// One more call.
+    /// Counts one more call.
     package mutating func add(isFailure: Bool, isSlow: Bool) {
         calls &+= 1
         if isSlow { slow &+= 1 }
@@ -37,8 +37,8 @@ package struct OutcomeSums: Hashable, Sendable {
         }
     }
 
-    /// Why such sums trip a breaker with these settings; `nil`: they do not. The script applies the same rule to the
-    /// fleet's sums.
+    /// Returns the cause for which these sums trip a breaker with these settings; `nil` if they do not. The script
+    /// applies the same rule to the fleet's sums.
     package func cause(by settings: BreakerSettings) -> BreakerCause? {
         if calls >= Int64(settings.minimumCalls), calls > 0 {
             if Double(failures) / Double(calls) >= settings.failureRate { return .failures }

@@ -1,12 +1,13 @@
-/// What this sidecar alone has seen of a service lately, in slices of which the oldest are dropped. The script keeps the
-/// fleet's in the same way. O(1) for each outcome.
+/// The recent outcomes that this sidecar has seen of a service, in slices of which the oldest is dropped. The script
+/// keeps the fleet's outcomes in the same way. O(1) for each outcome.
 struct OutcomeWindow: Sendable {
-    /// A window of calls has the slice that is being filled besides, so that it never holds less than it is said to.
+    /// The number of slices. A window of calls has one more, which is being filled, so that it never holds fewer calls
+    /// than configured.
     private static let slices = Int64(BreakerSettings.windowSlices)
 
     private let kind: BreakerSettings.Window
     private var ring: [OutcomeSums]
-    /// The number of the slice that is being filled; since the clock's start, or since the first call.
+    /// The number of the slice that is being filled, counted from the clock's start or from the first call.
     private var newest: Int64 = 0
     private var total = OutcomeSums()
 
@@ -20,7 +21,7 @@ struct OutcomeWindow: Sendable {
         ring = Array(repeating: OutcomeSums(), count: Int(count))
     }
 
-    /// What the window holds. The failures in a row are counted beyond it.
+    /// Returns the outcomes in the window. The count of failures in a row extends beyond it.
     mutating func sums(now: Instant) -> OutcomeSums {
         if case .time(let length) = kind { move(to: Self.slice(of: now, length)) }
         return total

@@ -1,13 +1,13 @@
-/// What a good answer to an HTTP probe looks like: all that is said must hold.
+/// The conditions for a successful answer to an HTTP probe, all of which must hold.
 package struct ProbeExpectation: Hashable, Sendable {
-    /// What the body must have; judged on its first `inspectedBytes`.
+    /// A condition on the body, checked on its first `inspectedBytes`.
     package enum Body: Hashable, Sendable {
         case contains(String)
-        /// The value at a path of JSON (RFC 9535's dots and brackets with names and numbers), as text.
+        /// The value at a path of JSON (dots and brackets with names and numbers, as in RFC 9535), as text.
         case json(path: String, equals: String)
     }
 
-    /// A header that must be there, with this value.
+    /// A header that the answer must have, with this value.
     package struct Header: Hashable, Sendable {
         package var name: String
         package var value: String
@@ -18,7 +18,7 @@ package struct ProbeExpectation: Hashable, Sendable {
         }
     }
 
-    /// How much of a body is looked at.
+    /// The number of a body's first bytes that are checked.
     package static let inspectedBytes = 64 * 1024
 
     package var statuses: StatusSet

@@ -1,32 +1,33 @@
-/// How the outage monitor looks after a service: apart from user traffic, at a fixed pace.
+/// The outage monitor's probes of a service: independent of user traffic, at a fixed interval.
 package struct ProbeSettings: Hashable, Sendable {
-    /// What is asked.
+    /// The target of a probe.
     package enum Target: Hashable, Sendable {
         /// A `GET` of this path below the service's URL, or of a whole URL.
         case http(String)
-        /// A connection to `host:port` that is made and closed.
+        /// A connection to `host:port` that is opened and closed.
         case tcp(host: String, port: Int)
     }
 
-    /// Who asks.
+    /// The sidecars that send probes.
     package enum Origin: String, CaseIterable, Hashable, Sendable {
-        /// One sidecar of the fleet, elected.
+        /// One elected sidecar of the fleet.
         case one
         /// Every sidecar; the majority of the fleet decides.
         case all
     }
 
     package var target: Target
-    /// From the beginning of one probe to that of the next.
+    /// The time from the start of one probe to the start of the next.
     package var interval: Duration
-    /// For the whole probe, connection and body included.
+    /// The longest time for a whole probe, connection and body included.
     package var timeout: Duration
     package var expectation: ProbeExpectation
-    /// So many failed probes in a row open the breaker.
+    /// The number of failed probes in a row that opens the breaker.
     package var unhealthyAfter: Int
-    /// So many good probes in a row bring it back.
+    /// The number of successful probes in a row that ends the outage.
     package var healthyAfter: Int
-    /// It comes back through half-open, so that real calls have the last word, and not at once.
+    /// Whether the breaker goes through half-open after an outage, so that real calls decide, instead of closing at
+    /// once.
     package var isFollowedByTrial: Bool
     package var origin: Origin
 
@@ -45,7 +46,7 @@ package struct ProbeSettings: Hashable, Sendable {
         self.origin = origin
     }
 
-    /// For how long an outage stands that nobody speaks of any more: whoever probes has died.
+    /// The time after which an unconfirmed outage lapses, because the sidecar that probes has died.
     package var outageLapse: Duration { interval * 3 + timeout }
 }
 

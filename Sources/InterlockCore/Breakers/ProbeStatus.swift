@@ -5,9 +5,9 @@ public struct ProbeStatus: Hashable, Sendable {
     /// The prober: `elected` (this sidecar), `another`, `all`, `alone` (this sidecar, while Redis is unreachable), or
     /// `undecided`.
     public var prober: String
-    /// The finding of the last probe: `good`, `bad` or `unjudged`; `nil`: the sidecar has made none.
+    /// The finding of the last probe: `good`, `bad` or `unjudged`; `nil` if the sidecar has made none.
     public var finding: String?
-    /// The reason that the last probe was not good; `nil`: it was good, or there was none.
+    /// The reason that the last probe was not good; `nil` if it was good or there was none.
     public var reason: String?
     /// The duration of the last probe.
     public var duration: Duration?

@@ -1,12 +1,12 @@
-/// The end of a state that the fleet shares, as one sidecar keeps to it.
+/// The end of a state that the fleet shares, as one sidecar follows it.
 ///
-/// In Redis the end is a number by Redis' clock, which may jump. A sidecar converts the end to its own clock when it
-/// learns of it, and keeps to that. When it sees that Redis' clock has jumped since, it has the number corrected, for
+/// Redis stores the end as a number by its own clock, which may jump. A sidecar converts the end to its own clock when
+/// it learns of it, and follows that. If it finds that Redis' clock has jumped since, it has the number corrected, for
 /// sidecars that start later.
 struct SharedEnd: Sendable {
-    /// The number that was read, and when.
+    /// The number that was read, with the time of reading.
     struct Reading: Sendable {
-        /// In milliseconds of the epoch by Redis' clock.
+        /// The time of the reading, in milliseconds of the epoch by Redis' clock.
         var redisTime: Int64
         /// The start of the state that has this end, by Redis' clock.
         var sinceMilliseconds: Int64
@@ -14,12 +14,12 @@ struct SharedEnd: Sendable {
         var sentAt: Instant?
         var receivedAt: Instant
 
-        /// Says when an end is to within half a second.
+        /// Whether the reading fixes an end to within half a second.
         var isTimely: Bool {
             sentAt.map { receivedAt.nanoseconds - $0.nanoseconds <= SharedEnd.blur * 1_000_000 } ?? false
         }
 
-        /// The state began before it was read, by Redis' clock: that may have jumped in between.
+        /// Whether the state began before it was read, by Redis' clock, which may have jumped in between.
         var isLater: Bool {
             let age = redisTime.subtractingReportingOverflow(sinceMilliseconds).partialValue
             return sentAt != nil && !(0...SharedEnd.blur).contains(age)
@@ -30,39 +30,39 @@ struct SharedEnd: Sendable {
             guard epochMilliseconds > 0 else { return nil }
             let (left, isOverflow) = epochMilliseconds.subtractingReportingOverflow(redisTime)
             guard !isOverflow else { return .distantFuture }
-            // Redis compares whole milliseconds: one more, and it is never asked too early.
+            // Redis compares whole milliseconds, so one more ensures that it is never asked too early.
             return receivedAt.advanced(byMilliseconds: left).advanced(byMilliseconds: 1)
         }
     }
 
     private enum Source: Sendable {
-        /// A timely answer: it is exact unless Redis' clock had jumped before.
+        /// A timely answer, which is exact unless Redis' clock had jumped before.
         case measured
-        /// A message: it may be late.
+        /// A message, which may be late.
         case heard
-        /// The end was there when this sidecar started: Redis' clock may have jumped before.
+        /// A state that began before this sidecar learned of it, so that Redis' clock may have jumped before.
         case found
     }
 
-    /// In milliseconds.
+    /// The precision of a timely reading, in milliseconds.
     private static let blur: Int64 = 500
-    /// Sidecars read states every 5 s and correct the ends that they find. A sidecar that finds a state relies on no
-    /// nearer end.
+    /// The shortest time for which a sidecar relies on a state that it finds, in milliseconds. Sidecars read states
+    /// every 5 s and correct the ends that they find.
     private static let graceMilliseconds: Int64 = 7000
 
-    /// As it stands in Redis; 0: there is no end.
+    /// The number in Redis; 0 if there is no end.
     private(set) var number: Int64 = 0
-    /// On this sidecar's clock.
+    /// The end on this sidecar's clock.
     private(set) var instant: Instant?
-    /// The number that should stand in Redis; `nil`: `number`, as far as is known.
+    /// The number that Redis should have; `nil` if `number` is right, as far as is known.
     private(set) var correction: Int64?
     private var source = Source.measured
-    /// How long the state was to last when it began, in milliseconds.
+    /// The length of the state when it began, in milliseconds.
     private var span: Int64 = 0
 
     init() {}
 
-    /// The end of a state that has just become known.
+    /// Creates the end of a state that has just become known.
     init(_ number: Int64, _ reading: Reading) {
         guard number > 0 else { return }
         self.number = number
@@ -79,8 +79,8 @@ struct SharedEnd: Sendable {
 
     func isOver(now: Instant) -> Bool { instant.map { $0 <= now } ?? false }
 
-    /// The same state was read again.
-    /// - Parameter mayBeLater: whether the state may have been prolonged, as a failed probe does.
+    /// Follows the end when the same state was read again.
+    /// - Parameter mayBeLater: whether the state may have been prolonged, as by a failed probe.
     mutating func follow(_ number: Int64, _ reading: Reading, mayBeLater: Bool) {
         guard number > 0, let known = instant, let end = reading.instant(of: number) else {
             if number != self.number { self = SharedEnd(number, reading) }

@@ -1,10 +1,11 @@
-/// The subjects that a service has asked to be left alone by, and until when: a 429 to one tenant's call says nothing of the
-/// others. For this sidecar alone. Bounded: past its capacity one is not paused, and hears of it again from the service.
+/// The subjects whose calls a service asked to pause, and the ends of the pauses. A 429 to one tenant's call says
+/// nothing about other tenants. Only for this sidecar. At capacity, a further subject is not paused, and the service
+/// refuses its next call again.
 package struct SubjectPauses: Sendable {
-    /// The most subjects.
+    /// The most subjects that can be paused.
     package static let capacity = 4096
 
-    /// The least time between two looks for those that are over, in milliseconds.
+    /// The shortest pause between two sweeps for ended pauses, in milliseconds.
     private static let leastSweepPause: Int64 = 100
 
     private var ends: [ExactText: Instant] = [:]
@@ -23,7 +24,7 @@ package struct SubjectPauses: Sendable {
         ends[key] = max(ends[key] ?? end, end)
     }
 
-    /// Until when the subject is paused; `nil`: it is not.
+    /// Returns the end of the subject's pause; `nil` if it is not paused.
     package mutating func end(of subject: String?, now: Instant) -> Instant? {
         guard !ends.isEmpty, let key = subject.map(ExactText.init), let end = ends[key] else { return nil }
         guard end > now else {

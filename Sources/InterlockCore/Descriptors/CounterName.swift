@@ -1,7 +1,7 @@
 /// The part of a counter's key that stands for a descriptor's entries: `message_type=marketing,to_number=2061111111`.
 /// Ambiguous characters are percent-encoded as in a URL, so no two descriptors have the same text.
 package struct CounterName: Sendable {
-    /// The most bytes before a name is cut and ends in a digest of the whole.
+    /// The length in bytes beyond which a name is cut and ends in a digest of the whole.
     package static let longest = 400
 
     private var bytes: [UInt8] = []

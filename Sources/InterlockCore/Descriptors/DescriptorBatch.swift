@@ -15,7 +15,7 @@ package struct DescriptorBatch: Sendable {
 
     package private(set) var limits: LimitBatch
     package private(set) var requests: [Request] = []
-    /// For each run, the index in `limits.charges` of each descriptor; `nil` if the script does not decide it.
+    /// The index in `limits.charges` of each descriptor, by run; `nil` if the script does not decide it.
     private(set) var chargeOfItem: [[Int?]] = []
     /// The number of this batch among those of its limiter.
     var number: UInt64 = 0

@@ -54,7 +54,7 @@ package struct QuotaBudget: Sendable {
     private var clients: [String: Use] = [:]
     private var all = Use()
     private var rests: [Bucket: Rest] = [:]
-    /// The same in the order of removal, with buckets that have come back or were removed again since.
+    /// The removed buckets in order of removal. It may contain buckets that have come back or were removed again since.
     private var due: Deque<(bucket: Bucket, until: Instant)> = []
 
     package init(ofClient: Bounds = Self.ofClient, ofAll: Bounds = Self.ofAll) {
@@ -62,7 +62,7 @@ package struct QuotaBudget: Sendable {
         self.ofAll = ofAll
     }
 
-    /// How many buckets count.
+    /// The number of buckets that count.
     package var buckets: Int { all.buckets }
 
     /// Admits a session. Returns `false` if there are too many.
@@ -75,7 +75,8 @@ package struct QuotaBudget: Sendable {
     package mutating func endSession(of client: String) { change(client) { $0.sessions -= 1 } }
 
     /// Admits a bucket. A bucket that comes back in time has the same key again and counts once.
-    /// - Returns: until when Redis may have its key from before; `nil`: there is no room for it.
+    /// - Returns: the time until which Redis may still have the bucket's former key; `nil` if there is no room for the
+    ///   bucket.
     package mutating func take(_ bucket: Bucket, bytes: Int, of client: String, now: Instant) -> Instant? {
         settle(now: now)
         let rest = rests.removeValue(forKey: bucket)

@@ -1,20 +1,22 @@
-/// A limit as a token bucket is filled by it: whole tokens, in whole seconds.
+/// A limit as the fill rate of a token bucket: whole tokens per whole seconds.
 package struct QuotaRate: Hashable, Sendable {
-    /// For each fill, of all data planes together.
+    /// The tokens per fill, for all data planes together.
     package let tokens: Int64
     package let seconds: Int64
-    /// What a full bucket holds, of all together: no more than comes in the time that an assignment lasts, for each new one begins full.
+    /// The tokens in a full bucket, for all data planes together. It is at most the inflow during the lifetime of an
+    /// assignment, because every new bucket starts full.
     package let capacity: Int64
 
-    /// For so long a data plane goes by what it was told, in whole seconds, as Envoy counts. Envoy reports every five.
+    /// The time for which a data plane follows an assignment, in whole seconds as Envoy counts. Envoy reports every
+    /// five.
     package static let lifetimeSeconds: Int64 = 15
 
-    /// Of a window that is no whole number of seconds, as much as it allows in the next longer one.
+    /// Rounds a window up to whole seconds, with the tokens that the limit allows in that time.
     package init(_ limit: LimitDefinition) {
         let window = limit.windowMilliseconds
         seconds = max(1, (window - 1) / 1000 + 1)
         let (product, overflow) = limit.limit.multipliedReportingOverflow(by: seconds * 1000)
-        // Of so many a part of a second makes no difference.
+        // If the product overflows, the fraction of a second makes no difference.
         let tokens = overflow || window % 1000 == 0 ? limit.limit : product / max(1, window)
         // Envoy counts in 32 bits.
         self.tokens = min(tokens, Int64(UInt32.max))
@@ -23,7 +25,8 @@ package struct QuotaRate: Hashable, Sendable {
         capacity = seconds <= Self.lifetimeSeconds || isLarge ? most : max(1, lasting / seconds)
     }
 
-    /// What the bucket of one that has this share holds when it is full: of a share, one token at least.
+    /// Returns the capacity of the bucket of a data plane with this portion of the tokens: proportional, and at least
+    /// one token.
     package func capacity(ofShare share: Int64) -> Int64 {
         guard tokens > 0 else { return 0 }
         let (product, overflow) = share.multipliedReportingOverflow(by: capacity)

@@ -6,7 +6,7 @@ public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible
         /// The code's name; for an error that a sidecar reports, its first word.
         public let rawValue: String
 
-        /// A code by its name.
+        /// Creates a code from its name.
         public init(rawValue: String) {
             self.rawValue = rawValue
         }
@@ -24,7 +24,7 @@ public struct InterlockError: Error, Hashable, Sendable, CustomStringConvertible
     /// Whether a sidecar reported this error. If not, the call failed in this process.
     public var isAnswer: Bool
 
-    /// An error of this code, with a message for people.
+    /// Creates an error of this code, with a message for people.
     public init(_ code: Code, _ message: String) {
         self.init(code, message, isAnswer: false)
     }
@@ -81,7 +81,7 @@ extension InterlockError.Code {
 
     // MARK: Connecting to a sidecar
 
-    /// There is no connection, or the client is closed: the call was never sent.
+    /// No connection exists, or the client is closed, so the call was never sent.
     public static let notConnected = Self(rawValue: "not-connected")
     /// The connection could not be established: refused, an unknown host, or a TLS failure.
     public static let connectionFailed = Self(rawValue: "connection-failed")

@@ -1,10 +1,10 @@
-/// The reason for which a lease was lost before its holder released it. Later versions may have more reasons: a
-/// `switch` needs a `default`.
+/// The reason for losing a lease before its holder released it. Later versions may have more reasons: a `switch` needs
+/// a `default`.
 public struct LeaseLoss: RawRepresentable, Hashable, Sendable {
     /// The reason's name, as events and the RESP API spell it.
     public let rawValue: String
 
-    /// A reason by its name.
+    /// Creates a reason from its name.
     public init(rawValue: String) {
         self.rawValue = rawValue
     }
@@ -17,7 +17,7 @@ public struct LeaseLoss: RawRepresentable, Hashable, Sendable {
     public static let taken = LeaseLoss(rawValue: "taken")
     /// The lease ended before it was extended.
     public static let expired = LeaseLoss(rawValue: "expired")
-    /// The coordinator is stopping. It no longer extends or watches the lease, which lapses in its own time.
+    /// The coordinator is stopping. It no longer extends or watches the lease, which lapses at its end.
     public static let shutdown = LeaseLoss(rawValue: "shutdown")
     /// The connection to the sidecar ended, or the sidecar ended it because the lease was lost. Nothing extends the
     /// lease.

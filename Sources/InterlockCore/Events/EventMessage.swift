@@ -15,7 +15,7 @@ public struct EventMessage: Hashable, Sendable {
         self.json = json
     }
 
-    /// Returns whether `text` can be a type: it is written into lines of text, so it must not end one.
+    /// Returns whether `text` can be a type. A type is written into lines of text, so it must not end one.
     static func isType(_ text: String) -> Bool {
         (1...64).contains(text.utf8.count)
             && text.utf8.allSatisfy { byte in
@@ -31,7 +31,7 @@ public struct EventMessage: Hashable, Sendable {
 struct EventReading: Decodable {
     var type: String
     var database: Int
-    /// `nil`: the type is unknown.
+    /// The event; `nil` if its type is unknown.
     var event: InterlockEvent<EventPayload>?
 
     private static let version = 1

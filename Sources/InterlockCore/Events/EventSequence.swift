@@ -1,7 +1,7 @@
 /// Events of one kind, for `for await`. Each iteration is a subscription of its own.
 ///
-/// A subscription begins when `makeAsyncIterator` or `subscribe` returns. It keeps the events that the coordinator or the
-/// client receives from then on, up to its capacity.
+/// A subscription begins when `makeAsyncIterator` or `subscribe` returns. It keeps the events that the coordinator or
+/// the client receives from then on, up to its capacity.
 public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
     /// The sequence never throws.
     public typealias Failure = Never
@@ -20,8 +20,8 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
     }
 
     /// Begins a subscription.
-    /// - Parameter capacity: the number of events that are kept for a slow subscriber, 1 to 65,536; the nearest of these
-    ///   is used. When there are more, the oldest are dropped and counted.
+    /// - Parameter capacity: the number of events that are kept for a slow subscriber, 1 to 65,536; the nearest of
+    ///   these is used. When there are more, the oldest are dropped and counted.
     public func subscribe(capacity: Int = standardCapacity) -> EventSubscription<Element> {
         let range = Self.capacities
         let buffer = NewestBuffer<Element>(capacity: Swift.min(Swift.max(capacity, range.lowerBound), range.upperBound))

@@ -1,7 +1,7 @@
 internal import Synchronization
 
-/// The subscriptions to the events of a coordinator or a client. On any thread: a subscriber does not wait for an event
-/// loop, so that nothing is missed between the call and its return.
+/// The subscriptions to the events of a coordinator or a client. Subscribing works on any thread and waits for no event
+/// loop, so no event is missed between the call and its return.
 package final class EventSubscriptions: Sendable {
     /// The destination of one subscription's events.
     private struct Sink: Sendable {
@@ -14,7 +14,7 @@ package final class EventSubscriptions: Sendable {
         var sinks: [UInt64: Sink] = [:]
         var lastID: UInt64 = 0
         var isFinished = false
-        /// `nil`: nobody has tried to connect.
+        /// The state of the connection; `nil` before anything has tried to connect.
         var connection: EventConnection?
         var onChange: (@Sendable () -> Void)?
     }
@@ -22,7 +22,7 @@ package final class EventSubscriptions: Sendable {
     private let state = Mutex(State())
     private let onDrop: @Sendable () -> Void
 
-    /// - Parameter onDrop: called for each event that was dropped because its subscriber was slower.
+    /// - Parameter onDrop: called for each event that was dropped because its subscriber was too slow.
     package init(onDrop: @escaping @Sendable () -> Void = {}) {
         self.onDrop = onDrop
     }
@@ -34,8 +34,8 @@ package final class EventSubscriptions: Sendable {
         state.withLock { $0.onChange = body }
     }
 
-    /// Passes what `select` makes of all news to `buffer`, the state of the connection first, until the registration ends
-    /// or `finish` is called. The buffer is finished then.
+    /// Passes all news, mapped by `select`, to `buffer`, beginning with the connection's state, until the registration
+    /// ends or `finish` is called. The buffer is then finished.
     func add<Element: Sendable>(
         _ buffer: NewestBuffer<Element>, select: @escaping @Sendable (EventNews) -> Element?
     ) -> EventRegistration {
@@ -66,9 +66,9 @@ package final class EventSubscriptions: Sendable {
         for sink in sinks.values where !sink.push(news) { onDrop() }
     }
 
-    /// Notes the state of the connection and publishes it. One interruption is published once, however many attempts to
-    /// connect fail.
-    /// - Parameter connection: `nil`: nobody needs a connection.
+    /// Records the state of the connection and publishes it. An interruption is published once, however many attempts
+    /// to connect fail.
+    /// - Parameter connection: the state; `nil` if no connection is needed.
     package func note(_ connection: EventConnection?) {
         let isNews = state.withLock { state in
             defer { state.connection = connection }
@@ -91,9 +91,9 @@ package final class EventSubscriptions: Sendable {
 
 /// A subscription to events of one kind, read with `for await`.
 ///
-/// It ends with `cancel`, when it and its iterators are dropped, when a task that waits for its next event is cancelled,
-/// and when the coordinator stops or the client closes. The kept events can still be read then, unless the task was
-/// cancelled. Iterators share its events: each event goes to one of them.
+/// It ends with `cancel`, when it and its iterators are dropped, when a task that waits for its next event is
+/// cancelled, and when the coordinator stops or the client closes. The kept events can still be read then, unless the
+/// task was cancelled. Iterators share its events: each event goes to one of them.
 public struct EventSubscription<Element: Sendable>: AsyncSequence, Sendable {
     /// The sequence never throws.
     public typealias Failure = Never
@@ -117,7 +117,7 @@ public struct EventSubscription<Element: Sendable>: AsyncSequence, Sendable {
         registration.end()
     }
 
-    /// Makes one more reader of this subscription. Each event goes to one of them.
+    /// Creates one more reader of this subscription. Each event goes to one of them.
     public func makeAsyncIterator() -> Iterator {
         Iterator(subscription: self)
     }
@@ -126,7 +126,7 @@ public struct EventSubscription<Element: Sendable>: AsyncSequence, Sendable {
     public struct Iterator: AsyncIteratorProtocol {
         fileprivate let subscription: EventSubscription
 
-        /// The next event, as soon as there is one; `nil`: the subscription has ended.
+        /// Returns the next event as soon as there is one; `nil` once the subscription has ended.
         public mutating func next(isolation actor: isolated (any Actor)? = #isolation) async -> Element? {
             guard let element = await subscription.buffer.next() else {
                 subscription.registration.end()
@@ -141,7 +141,7 @@ public struct EventSubscription<Element: Sendable>: AsyncSequence, Sendable {
 package final class EventRegistration: Sendable {
     private let onEnd: @Sendable () -> Void
 
-    /// - Parameter onEnd: may be called more than once, on any thread.
+    /// - Parameter onEnd: a handler that may be called more than once, on any thread.
     init(onEnd: @escaping @Sendable () -> Void) {
         self.onEnd = onEnd
     }

@@ -1,7 +1,7 @@
 /// Events of the fleet: `coordinator.events`, or `client.events` of a sidecar's client.
 ///
-/// Events are hints: those that are published without a connection are missed. Subscribe first, then read the state, and
-/// read it again after each `EventConnection.following`.
+/// Events are hints: those that are published without a connection are missed. Subscribe first, then read the state,
+/// and read it again after each `EventConnection.following`.
 public struct Events: Sendable {
     private let subscriptions: EventSubscriptions
 
@@ -19,8 +19,8 @@ public struct Events: Sendable {
         payloads { if case .lock(let payload) = $0 { payload } else { nil } }
     }
 
-    /// Limits that are nearly used up, reached, or would have refused a call. A coordinator's own arrive also while Redis
-    /// is unreachable.
+    /// Limits that are nearly used up, are reached, or would have refused a call. A coordinator's own events arrive
+    /// even while Redis is unreachable.
     public var limits: EventSequence<InterlockEvent<LimitEvent>> {
         payloads { if case .limit(let payload) = $0 { payload } else { nil } }
     }
@@ -35,7 +35,7 @@ public struct Events: Sendable {
         EventSequence(subscriptions) { $0.received?.message }
     }
 
-    /// Changes of the connection that events arrive over; the first element is its present state, once there is one.
+    /// Changes of the connection that events arrive over. The first element is its current state, once there is one.
     public var connection: EventSequence<EventConnection> {
         EventSequence(subscriptions) { if case .connection(let connection) = $0 { connection } else { nil } }
     }

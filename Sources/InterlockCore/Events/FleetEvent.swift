@@ -2,9 +2,9 @@
 public struct FleetEvent: Hashable, Sendable {
     /// Whether the sidecar joined or left.
     public enum Kind: String, CaseIterable, Sendable {
-        /// It started.
+        /// The sidecar started.
         case joined = "fleet.joined"
-        /// It was shut down.
+        /// The sidecar shut down.
         case left = "fleet.left"
     }
 

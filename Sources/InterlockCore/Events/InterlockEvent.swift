@@ -1,11 +1,11 @@
 public import FoundationEssentials
 
-/// An event of the fleet. It has the members of its payload: `event.service`.
+/// An event of the fleet. It has the members of its payload, as in `event.service`.
 @dynamicMemberLookup
 public struct InterlockEvent<Payload: Sendable>: Sendable {
     /// The ID of the sidecar that caused it.
     public var origin: String
-    /// The Redis database of the fleet: pub/sub does not keep databases apart.
+    /// The fleet's Redis database. It is part of the event because pub/sub does not separate databases.
     public var database: Int
     package var atMilliseconds: Int64
     /// The details of the event.
@@ -18,13 +18,13 @@ public struct InterlockEvent<Payload: Sendable>: Sendable {
         self.payload = payload
     }
 
-    /// The time of the event, by Redis' clock; by the host's clock if Redis was unreachable.
+    /// The time of the event, by Redis' clock, or by the host's clock if Redis was unreachable.
     public var date: Date { Date(epochMilliseconds: atMilliseconds) }
 
     /// A member of the payload.
     public subscript<Value>(dynamicMember member: KeyPath<Payload, Value>) -> Value { payload[keyPath: member] }
 
-    /// Returns the same event with a part of its payload; `nil`: it has no such part.
+    /// Returns the same event with a part of its payload; `nil` if it has no such part.
     func narrowed<Part>(_ part: (Payload) -> Part?) -> InterlockEvent<Part>? {
         part(payload).map {
             InterlockEvent<Part>(origin: origin, database: database, atMilliseconds: atMilliseconds, payload: $0)

@@ -1,9 +1,9 @@
-/// A limit that needs attention. A sidecar publishes each kind at most once per window of the limit, whatever the number
-/// of calls and subjects.
+/// A limit that needs attention. A sidecar publishes each kind at most once per window of the limit, whatever the
+/// number of calls and subjects.
 public struct LimitEvent: Hashable, Sendable {
     /// The kind of attention.
     public enum Kind: String, CaseIterable, Sendable {
-        /// Four fifths of the window were granted.
+        /// Usage reached four fifths of the capacity.
         case near = "limit.near"
         /// A call was refused.
         case reached = "limit.reached"

@@ -1,8 +1,8 @@
-/// A change of a lock that its holder did not make. Grants and releases are no events.
+/// A change of a lock that its holder did not make. Grants and releases are not events.
 public struct LockEvent: Hashable, Sendable {
     /// The kind of change.
     public enum Kind: String, CaseIterable, Sendable {
-        /// An operator took it from its holder.
+        /// An operator broke the lock.
         case broken = "lock.broken"
     }
 
@@ -10,7 +10,7 @@ public struct LockEvent: Hashable, Sendable {
     public var kind: Kind
     /// The lock's name.
     public var lock: String
-    /// The name of the API key that did it; empty: unknown.
+    /// The name of the operator's API key; empty if unknown.
     public var by: String
 
     package init(kind: Kind, lock: String, by: String) {

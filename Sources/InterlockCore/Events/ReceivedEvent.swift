@@ -6,7 +6,7 @@ package struct ReceivedEvent: Sendable {
     package var message: EventMessage
     /// The Redis database of the fleet.
     package var database: Int
-    /// The decoded event; `nil`: its type is unknown.
+    /// The decoded event; `nil` if its type is unknown.
     package var event: InterlockEvent<EventPayload>?
 
     package init(message: EventMessage, event: InterlockEvent<EventPayload>) {
@@ -15,7 +15,7 @@ package struct ReceivedEvent: Sendable {
         database = event.database
     }
 
-    /// `nil` if the message has another version, lacks a field of its type, or is not JSON.
+    /// Decodes a message; returns `nil` if it has another version, lacks a field of its type, or is not JSON.
     package init?(_ payload: [UInt8]) {
         // JSONDecoder also accepts UTF-16, and the text that is passed on would differ from the decoded one.
         guard payload.count <= EventMessage.longest, !payload.contains(where: { $0 < 0x20 && $0 != UInt8(ascii: "\t") }),

@@ -1,31 +1,30 @@
-/// A lease that somebody relies on: when to extend it, when to give it up for lost. Times are of a monotonic clock.
+/// Decides when to extend a held lease and when to consider it lost. Times are on a monotonic clock.
 package struct HeldLease: Sendable {
-    /// After a failed extension the next one follows this soon, or sooner for short leases.
+    /// The longest pause before a failed extension is tried again; short leases use a tenth of their length.
     package static let longestRetryMilliseconds: Int64 = 500
-    /// Extensions that are due within so many milliseconds of each other leave together.
+    /// The time within which due extensions are sent together.
     package static let batchMilliseconds: Int64 = 20
 
     package enum Step: Equatable, Sendable {
-        /// Extend the lease to so many milliseconds.
+        /// Extend the lease to `ttl` milliseconds.
         case extend(ttl: Int64)
-        /// Nothing to do before then.
+        /// Wait until this time.
         case wait(until: Instant)
-        /// It is over.
         case over
     }
 
-    /// Its length in milliseconds.
+    /// The length in milliseconds.
     package let ttl: Int64
-    /// When it is over for its holder.
+    /// The time at which the lease ends for its holder.
     package private(set) var deadline: Instant
-    /// It is extended until somebody no longer wants that.
+    /// Whether the lease is extended automatically.
     package var isExtended: Bool
-    /// No extension reaches beyond this: a client that hangs does not hold for ever.
+    /// The time beyond which no extension reaches, so that a hung client cannot hold the lock forever.
     package let ceiling: Instant?
     private var nextExtension: Instant
     private var isUnderWay = false
 
-    /// - Parameter ceilingMilliseconds: how long it may be held at most; `nil`: for ever.
+    /// - Parameter ceilingMilliseconds: the longest time to hold the lease; `nil` for no limit.
     package init(ttl: Int64, deadline: Instant, isExtended: Bool, ceilingMilliseconds: Int64?, now: Instant) {
         self.ttl = ttl
         self.deadline = deadline
@@ -34,7 +33,7 @@ package struct HeldLease: Sendable {
         nextExtension = Self.third(of: min(ttl, Self.milliseconds(from: now, to: deadline)), after: now)
     }
 
-    /// What is to be done at `now`.
+    /// Returns the next step at `now`.
     package func step(now: Instant) -> Step {
         if now >= deadline { return .over }
         guard isExtended, !isUnderWay, let length = extensionLength(at: max(now, nextExtension)) else {
@@ -43,25 +42,25 @@ package struct HeldLease: Sendable {
         return now >= nextExtension ? .extend(ttl: length) : .wait(until: min(nextExtension, deadline))
     }
 
-    /// An extension is sent.
+    /// Records that an extension was sent.
     package mutating func extensionBegan() {
         isUnderWay = true
     }
 
-    /// It was carried out: the lease is `ttl` milliseconds long from `sentAt` on.
+    /// Records that the extension succeeded: the lease is `ttl` milliseconds long, counted from `sentAt`.
     package mutating func extended(ttl: Int64, sentAt: Instant) {
         isUnderWay = false
         deadline = max(deadline, LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
         nextExtension = Self.third(of: self.ttl, after: sentAt)
     }
 
-    /// It has no answer: it is tried again until the deadline.
+    /// Records that the extension went unanswered. It is tried again until the deadline.
     package mutating func extensionFailed(now: Instant) {
         isUnderWay = false
         nextExtension = now.advanced(byMilliseconds: min(Self.longestRetryMilliseconds, max(1, ttl / 10)))
     }
 
-    /// Its holder extended it by itself, or made it shorter.
+    /// Records that the holder itself extended or shortened the lease.
     package mutating func moved(to deadline: Instant, now: Instant) {
         self.deadline = deadline
         nextExtension = min(nextExtension, Self.third(of: Self.milliseconds(from: now, to: deadline), after: now))
@@ -75,7 +74,7 @@ package struct HeldLease: Sendable {
         (deadline.nanoseconds - now.nanoseconds) / 1_000_000
     }
 
-    /// `nil`: the ceiling leaves nothing that is worth an extension.
+    /// Returns the length of an extension at `instant`; `nil` if the ceiling leaves too little for one.
     private func extensionLength(at instant: Instant) -> Int64? {
         guard let ceiling else { return ttl }
         let length = min(ttl, (ceiling.nanoseconds - instant.nanoseconds) / 1_000_000)

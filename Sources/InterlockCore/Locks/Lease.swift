@@ -12,7 +12,7 @@ public struct Lease: Hashable, Sendable {
     /// The holder's deadline. It is in the past for a lease acquired through a sidecar, which only that sidecar can
     /// follow.
     package var deadline: Instant
-    /// The value of the lock's key while several hold the lock; `nil`: the token.
+    /// The value of the lock's key while several hold the lock; `nil` if it is the token.
     package var group: String?
     /// Whether the owner chose the token.
     package var isOwners: Bool
@@ -34,15 +34,14 @@ public struct Lease: Hashable, Sendable {
     /// The deadline of a lease acquired through a sidecar.
     package static let unknownDeadline = Instant(nanoseconds: .min)
 
-    /// The number of slots of the semaphore that this lease has one of; `nil` if it is not of a semaphore, or came
-    /// through a sidecar. A held semaphore keeps the size that its first holder asked for, whatever this holder asked
-    /// for.
+    /// The number of slots of the semaphore that this lease belongs to; `nil` if it belongs to none or came through a
+    /// sidecar. A held semaphore keeps the size that its first holder asked for, whatever this holder asked for.
     public var permits: Int? { group.flatMap { LockMode.places(ofGroup: $0) } }
 
-    /// How long the lease can be relied on from the moment of the answer: its length, less the time the grant took and
-    /// an allowance for clocks that drift.
+    /// The time for which the lease can be relied on, from the moment of the answer: its length, less the duration of
+    /// the grant and an allowance for clock drift.
     public var validity: Duration { .milliseconds(validMilliseconds) }
-    /// The length that was asked for.
+    /// The requested length.
     public var ttl: Duration { .milliseconds(ttlMilliseconds) }
 
     /// The fence if the owner chose the token. Later grants reuse that token, so the fence keeps a late renewal or

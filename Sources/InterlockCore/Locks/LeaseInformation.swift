@@ -2,9 +2,9 @@
 public struct LeaseInformation: Hashable, Sendable {
     /// The holder's label, or `foreign` for other software.
     public var label: String
-    /// The lease's fence; `nil`: it has none, as with other software.
+    /// The lease's fence; `nil` if it has none, as with other software.
     public var fence: Int64?
-    /// -1: without end.
+    /// The milliseconds left; -1 if the lease has no end.
     package var ttlMilliseconds: Int64
 
     package init(label: String, fence: Int64?, ttlMilliseconds: Int64) {
@@ -13,6 +13,6 @@ public struct LeaseInformation: Hashable, Sendable {
         self.ttlMilliseconds = ttlMilliseconds
     }
 
-    /// The time left; `nil`: the lease has no end.
+    /// The time left; `nil` if the lease has no end.
     public var remaining: Duration? { ttlMilliseconds < 0 ? nil : .milliseconds(ttlMilliseconds) }
 }

@@ -1,11 +1,11 @@
 internal import Synchronization
 
-/// A lease that is extended until it is released, until it is lost, or until this object is dropped.
+/// A lease that is extended until it is released or lost, or until this object is dropped.
 ///
 /// A coordinator extends it in this process; a dropped lease then lapses. A sidecar extends it for as long as a
 /// connection of this process lives, and releases the lock when the connection ends or this object is dropped.
 public final class LinkedLease: Sendable {
-    /// The lease as it was granted. It can be relied on until the loss, also after `validity`.
+    /// The lease as granted. It can be relied on until the loss, even after `validity`.
     public let lease: Lease
     /// Yields the loss, at most once and no later than the lease's deadline. The stream ends without an element when
     /// the lease is released. Only one task may iterate it.
@@ -26,9 +26,9 @@ public final class LinkedLease: Sendable {
 
     deinit { onDrop() }
 
-    /// Releases the lock, even when the task is cancelled. A second call has the result of the first.
+    /// Releases the lock, even when the task is cancelled. A second call returns the result of the first.
     /// - Returns: `false` if the lease was already lost.
-    /// - Throws: `InterlockError` when no answer arrives; the lock is released, or its lease lapses.
+    /// - Throws: `InterlockError` if no answer arrives; the lock is then released, or its lease lapses.
     @discardableResult
     public func release() async throws -> Bool {
         let task = releasing.withLock { begun in

@@ -2,19 +2,19 @@
 public struct LockInformation: Hashable, Sendable {
     /// The lock's name.
     public var name: String
-    /// The holder's label, or `foreign` for other software; `nil`: the lock is free.
+    /// The holder's label, or `foreign` for other software; `nil` if the lock is free.
     public var label: String?
-    /// The last fence that was granted; `nil`: none within a day.
+    /// The last fence that was granted; `nil` if Redis no longer remembers one.
     public var fence: Int64?
-    /// -1: without end; 0: the lock is free.
+    /// The milliseconds until the last lease ends; -1 if the lock has no end, 0 if it is free.
     package var ttlMilliseconds: Int64
-    /// How the lock is held; `nil`: it is free.
+    /// The mode in which the lock is held; `nil` if it is free.
     public var mode: LockMode?
     /// The number of holders.
     public var holders: Int
     /// The holders, those whose leases end first if the list is cut. A slot that is on offer has no holder.
     public var leases: [LeaseInformation]
-    /// Callers that wait in this sidecar, plus other sidecars that have callers waiting.
+    /// The number of callers that wait in this sidecar, plus the number of other sidecars that have waiting callers.
     public var waiters: Int
     /// The sidecars with waiting callers, in the order of their turns; at most 100.
     public var queue: [WaitingSidecar]
@@ -34,7 +34,7 @@ public struct LockInformation: Hashable, Sendable {
         self.queue = queue
     }
 
-    /// A lock without holders and waiters.
+    /// Creates the description of a lock without holders and waiters.
     package init(unheld name: ResourceName) {
         self.init(
             name: name.text, label: nil, fence: nil, ttlMilliseconds: 0, mode: nil, holders: 0, leases: [], waiters: 0, queue: [])
@@ -42,7 +42,7 @@ public struct LockInformation: Hashable, Sendable {
 
     /// Whether the lock has a holder.
     public var isHeld: Bool { label != nil }
-    /// The time until the last lease ends; `nil`: the lock is free, or it has no end (see `isEndless`).
+    /// The time until the last lease ends; `nil` if the lock is free or has no end (see `isEndless`).
     public var remaining: Duration? { isHeld && !isEndless ? .milliseconds(ttlMilliseconds) : nil }
     /// Whether the lock's key has no time to live: other software holds it until it deletes the key.
     public var isEndless: Bool { ttlMilliseconds < 0 }

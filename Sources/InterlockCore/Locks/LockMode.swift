@@ -1,16 +1,16 @@
-/// How a lock is held.
+/// The mode in which a lock is held.
 public enum LockMode: Hashable, Sendable {
-    /// By one holder alone.
+    /// Held by one holder alone.
     case exclusive
-    /// By any number of readers, while no writer holds it exclusively.
+    /// Held by any number of readers, while no writer holds it exclusively.
     case shared
-    /// By at most so many holders: a semaphore.
+    /// Held by at most this many holders: a semaphore.
     case permits(Int)
 
-    /// How many places a semaphore may have.
+    /// The allowed numbers of a semaphore's slots.
     public static let places = 1...1_000_000
 
-    /// As the doors say it.
+    /// The mode's name in the APIs.
     package var word: String {
         switch self {
         case .exclusive: "exclusive"
@@ -19,7 +19,7 @@ public enum LockMode: Hashable, Sendable {
         }
     }
 
-    /// A semaphore's places.
+    /// The number of a semaphore's slots; `nil` for other modes.
     package var permits: Int? {
         if case .permits(let count) = self { count } else { nil }
     }
@@ -28,8 +28,8 @@ public enum LockMode: Hashable, Sendable {
         if case .permits = self { true } else { false }
     }
 
-    /// What the group's name begins with that stands in the lock while several hold it. Nobody else may be called so:
-    /// `nil` for a lock that one holds alone.
+    /// The label of the group's token, which is the lock's value while several hold it, so callers must not use it;
+    /// `nil` for a mode with a single holder.
     package var groupLabel: String? {
         switch self {
         case .exclusive: nil
@@ -38,18 +38,18 @@ public enum LockMode: Hashable, Sendable {
         }
     }
 
-    /// The places of the semaphore that a group with this name is; `nil`: it is none.
+    /// Returns the number of slots of the semaphore whose group has this name; `nil` if it is not a semaphore's.
     package static func places(ofGroup name: String) -> Int? {
         guard name.hasPrefix(permitsLabel) else { return nil }
         return Int(name.dropFirst(permitsLabel.count).prefix { $0 != "/" })
     }
 
-    /// Whether `token` could be the name of a group or a ticket: such a token has no holder.
+    /// Returns whether `token` could name a group or a ticket, so that no holder may use it.
     package static func isReserved(token: String) -> Bool {
         isReserved(label: token.prefix { $0 != "/" }) || OwnerToken.isTicket(token)
     }
 
-    /// Whether `label` could be taken for the name of a group or for a ticket.
+    /// Returns whether `label` could be mistaken for the name of a group or for a ticket.
     package static func isReserved(label: some StringProtocol) -> Bool {
         if label == sharedLabel || OwnerToken.isTicket(label) { return true }
         guard label.hasPrefix(permitsLabel) else { return false }

@@ -1,18 +1,18 @@
-/// How a lock is acquired and held.
+/// The options for acquiring and holding a lock.
 public struct LockOptions: Hashable, Sendable {
     /// The lease's length.
     public var ttl: Duration
-    /// How long to wait for the lock; zero: not at all. The configuration may have a lower maximum.
+    /// The longest time to wait for the lock; zero does not wait. The configuration may have a lower maximum.
     public var wait: Duration
-    /// Alone, as one of the readers, or as one of a semaphore's holders.
+    /// The mode of holding: alone, as one of the readers, or as one of a semaphore's holders.
     public var mode: LockMode
-    /// The token to hold the lock by. The same owner asking again gets the same lease, extended, so a retry is safe;
-    /// `nil`: a new token is made.
+    /// The token to hold the lock with; `nil` for a new one. The same owner asking again gets the same lease, extended,
+    /// so a retry is safe.
     public var owner: String?
-    /// The holder's name for others to see; `nil`: the host's name.
+    /// The holder's name for others to see; `nil` for the host's name.
     public var label: String?
 
-    /// Options with these values.
+    /// Creates options with these values.
     public init(
         ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive, owner: String? = nil,
         label: String? = nil

@@ -1,29 +1,29 @@
 internal import DequeModule
 
-/// The waiters for one lock within one sidecar, first come, first served, and the sidecar's place among the others that
-/// wait for it.
+/// The waiters for one lock within one sidecar, first come, first served, and the sidecar's position among the other
+/// sidecars that wait for the lock.
 ///
-/// While somebody waits here a ticket of this sidecar stands in Redis. When its turn comes the head claims the lock; a
-/// release through this sidecar passes it on to the next waiter here, up to `longestTurn` times while others wait. A queue
-/// exists only while somebody waits.
+/// While a call waits here, this sidecar has a ticket in Redis. When its turn comes, the head claims the lock. A
+/// release through this sidecar passes the lock on to the next local waiter, up to `longestTurn` times while other
+/// sidecars wait. A queue exists only while a call waits in it.
 package struct LockQueue: Sendable {
     package typealias WaiterID = UInt64
 
     /// The most waiters that one turn serves while other sidecars wait.
     package static let longestTurn = 8
-    /// For how long a sidecar whose turn has come keeps it without claiming it.
+    /// The time for which a sidecar whose turn has come keeps it without claiming it.
     package static let claimWindowMilliseconds: Int64 = 300
-    /// The longest that lost messages can cost.
+    /// The longest delay that a lost message can cause.
     package static let recheckMilliseconds: Int64 = 5000
-    /// After so long the head tries again that Redis has refused to serve.
+    /// The time after which the head retries an attempt that Redis refused to serve.
     package static let refusedMilliseconds: Int64 = 250
-    /// The first in the queue looks at the lock so long after it last knew how it stood, and has Redis watch it from then
-    /// on: in a busy queue nobody ever looks.
+    /// The delay before the first sidecar in the queue checks the lock and has Redis watch it from then on. In a busy
+    /// queue the lock changes sooner, so no check is ever made.
     package static let lookMilliseconds: Int64 = 20
 
     package struct Waiter: Equatable, Sendable {
         package var id: WaiterID
-        /// Until when it is willing to wait.
+        /// The end of its wait.
         package var deadline: Instant
 
         package init(id: WaiterID, deadline: Instant) {
@@ -32,25 +32,25 @@ package struct LockQueue: Sendable {
         }
     }
 
-    /// What the caller is to do next.
+    /// The caller's next step.
     package enum Action: Equatable, Sendable {
         case none
         /// Run the acquire script for this waiter.
         case attempt(WaiterID)
-        /// Call `timerFired` then; it replaces any timer before.
+        /// Call `timerFired` at this time; replaces any earlier timer.
         case armTimer(Instant)
         /// Ask how long the lock is still held, and have Redis watch it.
         case look
-        /// Nobody waits: drop the queue, and take the ticket out of Redis when it may stand there.
+        /// Drop the queue, because no call waits, and remove the ticket from Redis if there may be one.
         case drop(hasTicket: Bool)
     }
 
-    /// Who is to have the lock when the present holder releases it through this sidecar.
+    /// The waiter that gets the lock when the present holder releases it through this sidecar.
     package struct Succession: Equatable, Sendable {
         package var id: WaiterID
-        /// The turn may go on although other sidecars wait.
+        /// Whether the turn may continue although other sidecars wait.
         package var goesOn: Bool
-        /// More wait here behind it.
+        /// Whether more calls wait here behind it.
         package var hasOthers: Bool
 
         package init(id: WaiterID, goesOn: Bool, hasOthers: Bool) {
@@ -67,7 +67,7 @@ package struct LockQueue: Sendable {
         case attempting(WaiterID, wokenMeanwhile: Bool)
     }
 
-    /// What a resting queue does when its timer fires.
+    /// The action of a resting queue when its timer fires.
     private enum WakeUp: Equatable, Sendable {
         case attempt
         case look
@@ -79,49 +79,49 @@ package struct LockQueue: Sendable {
 
     private var waiters: Deque<Waiter> = []
     private var state = State.resting(wakeUp: .attempt)
-    /// The ticket stands in Redis, as far as is known; a script under way may have taken it off.
+    /// Whether the ticket is in Redis, as far as is known; a script under way may have removed it.
     private var hasTicket = false
-    /// An attempt or release under way said that nobody waits behind its waiter.
+    /// Whether an attempt or release under way has announced that no call waits behind its waiter.
     private var isTicketLeaving = false
-    /// How many this sidecar has served in its turn; 0: it is not its turn.
+    /// The number of waiters served in this sidecar's turn; 0 if it has no turn.
     private var served = 0
     /// The waiter that a release under way may pass the lock to.
     private var successor: WaiterID?
-    /// A look is under way, and whether the lock was changed since it began: what it finds may be older.
+    /// The check under way, and whether the lock has changed since it began, so that its finding may be out of date.
     private var lookUnderWay: Look?
-    /// When it may be worth another attempt, as the last one was told: a look knows no earlier end than the lock's own.
+    /// The time at which another attempt may succeed, as the last one reported. A check knows no end earlier than the
+    /// lock's own.
     private var nextAttempt: Instant?
-    /// No look before this time.
+    /// The time before which the lock is not checked again.
     private var nextLook = Instant(nanoseconds: .min)
 
     package init() {}
 
     package var count: Int { waiters.count }
-    /// Who is next.
     package var head: WaiterID? { waiters.first?.id }
 
-    /// No waiter of this queue waits longer than this; it may be later than the last of those who still do.
+    /// An upper bound of all waiters' deadlines; waiters that have left may have raised it.
     package private(set) var latestDeadline = Instant(nanoseconds: .min)
 
-    /// A script under way may grant it the lock: the attempt of this waiter.
+    /// Returns whether this waiter's own attempt is under way, which may grant it the lock.
     package func isAttempting(_ id: WaiterID) -> Bool {
         if case .attempting(id, _) = state { true } else { false }
     }
 
-    /// A script under way may grant it the lock: a release that names this waiter.
+    /// Returns whether a release under way names this waiter, which may grant it the lock.
     package func isSuccessor(_ id: WaiterID) -> Bool { successor == id }
 
-    // MARK: Coming and going
+    // MARK: Arrival and departure
 
-    /// A new waiter takes its place at the end.
+    /// Adds a waiter at the end.
     package mutating func enqueue(_ waiter: Waiter) -> Action {
         waiters.append(waiter)
         latestDeadline = max(latestDeadline, waiter.deadline)
-        // A queue that was empty has no timer, whatever became of its ticket.
+        // A queue that was empty has no timer, whether or not its ticket is still in Redis.
         return settle(attemptsAtOnce: waiters.count == 1)
     }
 
-    /// A waiter gives up, timed out or disconnected. `wasWaiting` is false when it had already left.
+    /// Removes a waiter that timed out or disconnected. `wasWaiting` is false if it had already left.
     package mutating func remove(_ id: WaiterID) -> (wasWaiting: Bool, next: Action) {
         guard let index = waiters.firstIndex(where: { $0.id == id }) else { return (false, .none) }
         waiters.remove(at: index)
@@ -130,26 +130,27 @@ package struct LockQueue: Sendable {
 
     // MARK: Attempts
 
-    /// Whether others wait behind the head: what its attempt is to say.
+    /// Begins the head's attempt. Returns whether calls wait behind the head, which the attempt reports to Redis.
     package mutating func beginAttempt() -> Bool {
         isTicketLeaving = waiters.count < 2
         return !isTicketLeaving
     }
 
-    /// An attempt's script granted the lock to `id`: the turn begins. The next rests until the lease is over at the latest;
-    /// `nextEnd`: of a lock that several hold, in how many milliseconds the first of their leases ends.
+    /// Records that an attempt granted the lock to `id`, which begins the turn. The next waiter rests at most until the
+    /// lease ends.
+    /// - Parameter nextEnd: for a lock with several holders, the milliseconds until the first of their leases ends.
     package mutating func granted(_ id: WaiterID, ttl: Int64, nextEnd: Int64? = nil, now: Instant) -> Action {
         let isWoken = endAttempt(id)
         waiters.removeAll { $0.id == id }
         served = 1
         hasTicket = !isTicketLeaving
         nextAttempt = nextEnd.map { now.advanced(byMilliseconds: max(0, $0) + 1) }
-        // What woke it may have been meant for the next, by the very script that granted this one.
+        // The wake-up may have been meant for the next waiter, sent by the very script that granted this one.
         if isWoken, let head = waiters.first { return attempt(head.id) }
         return settle(orRestFor: ttl, isFirst: true, now: now)
     }
 
-    /// An attempt was answered whose waiter had the lock already, from a release through this sidecar.
+    /// Records the answer to an attempt whose waiter already had the lock, from a release through this sidecar.
     package mutating func overtaken(_ id: WaiterID, now: Instant) -> Action {
         let isWoken = endAttempt(id)
         hasTicket = !isTicketLeaving
@@ -157,7 +158,8 @@ package struct LockQueue: Sendable {
         return settle(orRestFor: .some(nil), isFirst: true, now: now)
     }
 
-    /// The lock is held, for `ttl` more milliseconds (`nil`: without end); `place`: where in the queue this sidecar is.
+    /// Records that the lock is held for `ttl` more milliseconds, or without end if `ttl` is `nil`.
+    /// - Parameter place: this sidecar's position in the queue, from 0.
     package mutating func refused(_ id: WaiterID, ttl: Int64?, place: Int?, now: Instant) -> Action {
         let isWoken = endAttempt(id)
         served = 0
@@ -167,23 +169,23 @@ package struct LockQueue: Sendable {
         return settle(orRestFor: ttl, isFirst: place == 0, now: now)
     }
 
-    /// The attempt was no good: the waiter has been told, and leaves.
+    /// Removes a waiter whose attempt failed and that has had its answer.
     package mutating func failed(_ id: WaiterID) -> Action {
         endAttempt(id)
         waiters.removeAll { $0.id == id }
         return settle(attemptsAtOnce: true)
     }
 
-    /// The connection went before the answer came: the head stays, and tries again when Redis is back or at the next
-    /// recheck; soon if Redis has not begun the script (`isRefused`).
+    /// Records that the connection was lost before the answer came. The head stays, and tries again when Redis is back
+    /// or at the next recheck, or soon if Redis did not begin the script (`isRefused`).
     package mutating func unanswered(_ id: WaiterID, isRefused: Bool = false, now: Instant) -> Action {
         endAttempt(id)
-        // The script may have put the ticket there; the next attempt will.
+        // The script may have added the ticket; if not, the next attempt does.
         hasTicket = true
         return settle(orRestFor: isRefused ? Self.refusedMilliseconds : .some(nil), now: now)
     }
 
-    /// Returns whether a wake-up came while the attempt was under way.
+    /// Ends the attempt. Returns whether a wake-up came while it was under way.
     @discardableResult
     private mutating func endAttempt(_ id: WaiterID) -> Bool {
         guard case .attempting(id, let wokenMeanwhile) = state else { return false }
@@ -193,26 +195,27 @@ package struct LockQueue: Sendable {
 
     // MARK: Releases through this sidecar
 
-    /// A release is about to be sent: who is to have the lock then. `nil`: nobody here, or another release has named one.
+    /// Begins a release. Returns the waiter to pass the lock on to; `nil` if no call waits or another release has named
+    /// one.
     package mutating func beginRelease() -> Succession? {
         guard successor == nil, let head = waiters.first else { return nil }
         successor = head.id
         return Succession(id: head.id, goesOn: (1..<Self.longestTurn).contains(served), hasOthers: waiters.count > 1)
     }
 
-    /// The release passed the lock on to the successor that it named.
+    /// Records that the release passed the lock on to the successor that it named.
     package mutating func passedOn(
         _ succession: Succession, beginsTurn: Bool, ttl: Int64, now: Instant
     ) -> Action {
         successor = nil
         waiters.removeAll { $0.id == succession.id }
         served = beginsTurn ? 1 : served + 1
-        // While the turn goes on the ticket is where it was, unless nobody needed it any more.
+        // While the turn continues, the ticket stays as it was, unless the last waiter made it unnecessary.
         hasTicket = succession.hasOthers && (beginsTurn || hasTicket)
         return settle(orRestFor: ttl, isFirst: true, now: now)
     }
 
-    /// The release was carried out and named a successor, but another sidecar was before it.
+    /// Records that the release named a successor, but the lock went to a sidecar that was ahead.
     package mutating func passedBy(isFirst: Bool, now: Instant) -> Action {
         successor = nil
         served = 0
@@ -220,13 +223,14 @@ package struct LockQueue: Sendable {
         return settle(orRestFor: .some(nil), isFirst: isFirst, now: now)
     }
 
-    /// The release that named a successor came to nothing.
+    /// Records that the release that named a successor had no effect.
     package mutating func releaseFailed() -> Action {
         successor = nil
         return settle()
     }
 
-    /// The release that named a successor has no answer, and may have passed the lock on: an attempt finds that out.
+    /// Records that a release that named a successor went unanswered. It may have passed the lock on, which an attempt
+    /// finds out.
     package mutating func releaseUnanswered() -> Action {
         successor = nil
         return waiters.isEmpty ? settle() : wake()
@@ -234,7 +238,7 @@ package struct LockQueue: Sendable {
 
     // MARK: News
 
-    /// The lock may be free, or it is this sidecar's turn.
+    /// Wakes the head, because the lock may be free or this sidecar's turn has come.
     package mutating func wake() -> Action {
         switch state {
         case .resting:
@@ -246,19 +250,20 @@ package struct LockQueue: Sendable {
         }
     }
 
-    /// Another sidecar has the lock or is about to claim it, and this one is next.
+    /// Records that this sidecar is next, while another one has the lock or is about to claim it.
     package mutating func isFirst(now: Instant) -> Action {
         guard case .resting = state, !waiters.isEmpty else { return .none }
         return planLook(now: now)
     }
 
-    /// A place of a semaphore is kept for another sidecar, and this one is next: it tries when the claim window is over.
+    /// Records that this sidecar is next, while a semaphore's slot is reserved for another one. It tries when the claim
+    /// window is over.
     package mutating func isFirstForPlace(now: Instant) -> Action {
         guard case .resting = state, !waiters.isEmpty else { return .none }
         return rest(ttl: Self.claimWindowMilliseconds, now: now)
     }
 
-    /// Redis says that the lock was changed.
+    /// Handles a message from Redis that the lock has changed.
     package mutating func changed(now: Instant) -> Action {
         if lookUnderWay != nil {
             lookUnderWay?.isOutdated = true
@@ -270,16 +275,16 @@ package struct LockQueue: Sendable {
         return .armTimer(nextLook)
     }
 
-    /// What a look found.
+    /// The result of a check.
     package enum Finding: Equatable, Sendable {
         case free
-        /// Held for so many milliseconds; `nil`: without end.
+        /// Held for `ttl` milliseconds, or without end if `ttl` is `nil`.
         case held(ttl: Int64?)
-        /// There was no answer.
+        /// No answer came.
         case unknown
     }
 
-    /// The look that was asked for is over.
+    /// Ends the check with its result.
     package mutating func looked(_ finding: Finding, now: Instant) -> Action {
         let isOutdated = lookUnderWay?.isOutdated ?? false
         lookUnderWay = nil
@@ -296,27 +301,28 @@ package struct LockQueue: Sendable {
         }
     }
 
-    /// The timer that `armTimer` asked for.
+    /// Runs the action that the timer of `armTimer` was set for.
     package mutating func timerFired(now: Instant) -> Action {
         guard case .resting(let wakeUp) = state, let head = waiters.first else { return .none }
         if wakeUp == .look, lookUnderWay != nil { return .none }
         return wakeUp == .look ? look(now: now) : attempt(head.id)
     }
 
-    // MARK: What follows
+    // MARK: Next step
 
-    /// Nobody waits: drop. No ticket stands: the head tries, which also places it. Else it rests, if it is told how long.
+    /// Drops the queue if it is empty. Without a ticket the head tries, which also adds one. Otherwise the head rests
+    /// for `ttl`, if given.
     private mutating func settle(
         attemptsAtOnce: Bool = false, orRestFor ttl: Int64?? = .none, isFirst: Bool = false, now: Instant? = nil
     ) -> Action {
         guard case .resting = state else { return .none }
         guard let head = waiters.first else {
-            // What a release under way may still pass on comes back to an empty queue.
+            // A release under way may still name a waiter that has left, and its answer drops the queue.
             return successor == nil ? .drop(hasTicket: hasTicket) : .none
         }
         if !hasTicket || attemptsAtOnce { return attempt(head.id) }
         guard let ttl, let now else { return .none }
-        // A lease that ends before the look is found out about by its own timer.
+        // A lease that ends before the check needs none, because its own timer fires first.
         if isFirst, ttl.map({ $0 > Self.lookMilliseconds }) ?? true { return planLook(now: now) }
         return rest(ttl: ttl, now: now)
     }
@@ -342,7 +348,7 @@ package struct LockQueue: Sendable {
 
     private mutating func rest(ttl: Int64?, now: Instant, atMostUntil end: Instant? = nil) -> Action {
         state = .resting(wakeUp: .attempt)
-        // A key is gone in the millisecond after its ttl.
+        // A key is gone in the millisecond after its TTL.
         let pause = min(ttl.map { max(0, $0) + 1 } ?? Self.recheckMilliseconds, Self.recheckMilliseconds)
         let instant = now.advanced(byMilliseconds: pause)
         return .armTimer(end.map { min($0, instant) } ?? instant)

@@ -1,7 +1,7 @@
 /// Leased locks, embedded (`coordinator.locks`) or through a sidecar (`client.locks`): the same calls in both.
 ///
-/// `withLock` is what most programs want: it acquires a lease, extends it for as long as the body runs, and always
-/// releases it. The other calls hand out leases for programs whose work is not a single closure.
+/// `withLock` suits most programs: it acquires a lease, extends it for as long as the body runs, and always releases
+/// it. The other calls hand out leases for programs whose work is not a single closure.
 ///
 /// Calls throw `InterlockError`. A cancelled acquire throws `CancellationError` and leaves no lease; `release`
 /// completes even when its task is cancelled.
@@ -10,7 +10,7 @@ public protocol LockService: Sendable {
     /// - Parameters:
     ///   - name: 1 to 256 bytes without control characters, spaces or braces.
     ///   - options: how to acquire and hold it.
-    /// - Returns: the lease; `nil`: another holder has the lock, also at the end of the wait.
+    /// - Returns: the lease; `nil` if another holder has the lock, even at the end of the wait.
     func acquire(_ name: String, options: LockOptions) async throws -> Lease?
 
     /// Acquires several locks, all or none. Each lease is renewed and released by itself.
@@ -18,16 +18,17 @@ public protocol LockService: Sendable {
     ///   - names: 1 to 32 different names.
     ///   - options: how to acquire and hold each. The first lease must outlast the wait for the last; the wait is for
     ///     all of them together; without an owner, each lease gets a token of its own.
-    /// - Returns: the leases, in the order of `names`; `nil`: another holder has one of the locks, also at the end of
+    /// - Returns: the leases, in the order of `names`; `nil` if another holder has one of the locks, even at the end of
     ///   the wait.
     func acquire(all names: [String], options: LockOptions) async throws -> [Lease]?
 
     /// Acquires a lock whose lease is extended until it is released, lost or dropped.
-    /// - Returns: the lease; `nil`: another holder has the lock, also at the end of the wait.
+    /// - Returns: the lease; `nil` if another holder has the lock, even at the end of the wait.
     func acquireLinked(_ name: String, options: LockOptions) async throws -> LinkedLease?
 
-    /// Extends a lease to `ttl` from now; `nil`: to its own length. Never affects a later lease of the same owner.
-    /// - Returns: how long the lease can be relied on from now; `nil`: it is lost.
+    /// Extends a lease to `ttl` from now, or to its own length if `ttl` is `nil`. Never affects a later lease of the
+    /// same owner.
+    /// - Returns: the time for which the lease can be relied on from now; `nil` if it is lost.
     func renew(_ lease: Lease, ttl: Duration?) async throws -> Duration?
 
     /// Releases a lease, even when the task is cancelled. Never affects a later lease of the same owner.
@@ -35,13 +36,13 @@ public protocol LockService: Sendable {
     @discardableResult
     func release(_ lease: Lease) async throws -> Bool
 
-    /// Describes a lock; `nil`: it has no holder and no waiter.
+    /// Returns the description of a lock; `nil` if it has no holder and no waiter.
     func information(about name: String) async throws -> LockInformation?
 
     /// Breaks the current holder's lease, and hands the lock to the next waiter.
     /// - Parameters:
     ///   - name: the lock's name.
-    ///   - fence: breaks only the grant with this fence, which protects a later holder; `nil`: any grant.
+    ///   - fence: the fence of the only grant to break, which protects a later holder; `nil` for any grant.
     /// - Returns: `false` if the lock was free, or not held under that fence.
     func breakLock(_ name: String, fence: Int64?) async throws -> Bool
 }
@@ -74,7 +75,7 @@ extension LockService {
     }
 
     /// Extends a lease to its own length from now.
-    /// - Returns: how long the lease can be relied on from now; `nil`: it is lost.
+    /// - Returns: the time for which the lease can be relied on from now; `nil` if it is lost.
     public func renew(_ lease: Lease) async throws -> Duration? { try await renew(lease, ttl: nil) }
 
     /// Breaks the current holder's lease, and hands the lock to the next waiter.
@@ -87,21 +88,21 @@ extension LockService {
 extension LockService {
     /// Runs `body` while holding a lock.
     ///
-    /// The lease is extended for as long as `body` runs, and released when `body` returns, throws or is cancelled. When
-    /// the lease is lost, the task that `body` runs in is cancelled: a resource that checks `lease.fence` refuses what
-    /// it still writes.
+    /// The lease is extended for as long as `body` runs, and released when `body` returns, throws or is cancelled. If
+    /// the lease is lost, the task of `body` is cancelled, and a resource that checks `lease.fence` refuses its later
+    /// writes.
     ///
     /// - Parameters:
     ///   - name: 1 to 256 bytes without control characters, spaces or braces.
-    ///   - ttl: the lease's length: how long the lock stays taken if this process dies.
-    ///   - wait: how long to wait for the lock; zero: not at all. The configuration may have a lower maximum.
-    ///   - mode: alone, as one of the readers, or as one of a semaphore's holders.
-    ///   - label: the holder's name for others to see; `nil`: the host's name.
-    ///   - isolation: the actor that `body` runs on: its caller's.
+    ///   - ttl: the lease's length, which is the time that the lock stays taken if this process dies.
+    ///   - wait: the longest time to wait for the lock; zero does not wait. The configuration may have a lower maximum.
+    ///   - mode: the mode of holding: alone, as one of the readers, or as one of a semaphore's holders.
+    ///   - label: the holder's name for others to see; `nil` for the host's name.
+    ///   - isolation: the actor that `body` runs on, by default its caller's.
     ///   - body: the work under the lock, in a task of its own that has the caller's isolation.
     /// - Returns: the result of `body`.
-    /// - Throws: `InterlockError` with `held`, or `waitTimedOut` at the end of the wait, when another holder has the
-    ///   lock, and with `leaseLost` when the lease was lost while `body` ran; else what `body` throws.
+    /// - Throws: `InterlockError` with `held`, or `waitTimedOut` at the end of the wait, if another holder has the
+    ///   lock, and with `leaseLost` if the lease was lost while `body` ran; otherwise the error that `body` throws.
     public func withLock<Result>(
         _ name: String, ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive,
         label: String? = nil, isolation: isolated (any Actor)? = #isolation,
@@ -116,8 +117,8 @@ extension LockService {
     }
 
     /// Runs `body` while holding a lock, if the lock is available; see `withLock`.
-    /// - Returns: the result of `body`; `nil`: another holder has the lock, also at the end of the wait, and `body` did
-    ///   not run.
+    /// - Returns: the result of `body`; `nil` if another holder has the lock, even at the end of the wait, and `body`
+    ///   did not run.
     public func withLockIfAvailable<Result>(
         _ name: String, ttl: Duration = .seconds(30), wait: Duration = .zero, mode: LockMode = .exclusive,
         label: String? = nil, isolation: isolated (any Actor)? = #isolation,
@@ -157,7 +158,8 @@ extension LinkedLease {
         }
         watcher.cancel()
         let loss = await watcher.value
-        // Without an answer to the release, assume the lease was held: no loss was reported before the body ended.
+        // If the release goes unanswered, assume that the lease was held, because no loss was reported before the body
+        // ended.
         let wasHeld = (try? await release()) ?? true
         guard loss == nil, wasHeld else {
             let reason = loss.map { " (\($0.rawValue))" } ?? ""

@@ -1,28 +1,28 @@
-/// The bounds that every lock of a sidecar lives within.
+/// The limits that apply to every lock of a sidecar.
 public struct LockSettings: Hashable, Sendable {
-    /// `nil`: locks live under the sidecar's prefix, as `interlock:lock:{NAME}`. Otherwise the key is this prefix and the
-    /// bare name, so that other libraries' holders on the same key exclude Interlock's and the other way round.
+    /// The prefix of locks' keys; `nil` for the sidecar's own, as in `interlock:lock:{NAME}`. Otherwise a key is this
+    /// prefix and the bare name, so that Interlock and other libraries exclude each other on the same key.
     public var keyPrefix: String?
-    /// No lease can be shorter: what is taken off for drift would leave nothing.
+    /// The shortest lease possible; the drift allowance would leave nothing of a shorter one.
     public static let shortestTTL = Duration.milliseconds(5)
 
-    /// The shortest lease.
+    /// The minimum lease length.
     public var minimumTTL: Duration
-    /// The longest lease.
+    /// The maximum lease length.
     public var maximumTTL: Duration
-    /// The longest wait; a longer one asked for is cut to it.
+    /// The maximum wait; longer requests are cut to it.
     public var maximumWait: Duration
-    /// How long a lease that the sidecar extends may be held; `nil`: for as long as its client lives.
+    /// The longest time to hold a lease that the sidecar extends; `nil` for as long as its client lives.
     public var maximumHold: Duration?
-    /// How many replicas must have a lease before it is handed out; 0: none.
+    /// The number of replicas that must have a lease before it is handed out; 0 for none.
     public var waitReplicas: Int
-    /// How long Redis remembers the last fence of a lock that nobody takes again; at least as long as its last lease.
+    /// The time for which Redis remembers the last fence of an unused lock; at least as long as its last lease.
     public var fenceLifetime: Duration
 
-    /// A day.
+    /// The default of `fenceLifetime`, one day.
     public static let defaultFenceLifetime = Duration.seconds(86400)
 
-    /// Bounds; what is left out has its default.
+    /// Creates limits. Omitted parameters have their defaults.
     public init(
         keyPrefix: String? = nil, minimumTTL: Duration = Self.shortestTTL,
         maximumTTL: Duration = .seconds(3600), maximumWait: Duration = .seconds(60),

@@ -1,19 +1,19 @@
 internal import DequeModule
 
-/// The waiters for one quorum lock within one sidecar, first come, first served. Only the head tries; no message tells when
-/// the lock is free, so it tries again after a pause, or when it is released through this sidecar.
+/// The waiters for one quorum lock within one sidecar, first come, first served. Only the head tries. No message
+/// reports a free lock, so the head tries again after a pause or after a release through this sidecar.
 ///
-/// A line exists only while somebody waits.
+/// A line exists only while a call waits in it.
 package struct QuorumLine: Sendable {
     package typealias WaiterID = UInt64
 
-    /// What the caller is to do next.
+    /// The caller's next step.
     package enum Action: Equatable, Sendable {
         case none
         case attempt(WaiterID)
-        /// Call `timerFired` after a pause that suits this waiter, or never when its wait is over before.
+        /// Call `timerFired` after a pause chosen for this waiter, or never if its wait ends before.
         case pause(WaiterID)
-        /// Nobody waits: drop the line.
+        /// Drop the line, because no call waits.
         case drop
     }
 
@@ -28,21 +28,21 @@ package struct QuorumLine: Sendable {
     package init() {}
 
     package var count: Int { waiters.count }
-    /// Who waits, in the order in which they came.
+    /// The waiting calls in order of arrival.
     package var all: some Sequence<WaiterID> { waiters }
 
-    /// Whether an attempt of this waiter is under way.
+    /// Returns whether an attempt of this waiter is under way.
     package func isAttempting(_ id: WaiterID) -> Bool {
         if case .attempting(id, _) = state { true } else { false }
     }
 
-    /// A new waiter takes its place at the end.
+    /// Adds a waiter at the end.
     package mutating func enqueue(_ id: WaiterID) -> Action {
         waiters.append(id)
         return waiters.count == 1 ? attemptHead() : .none
     }
 
-    /// A waiter gives up, timed out or disconnected. O(n) in waiters.
+    /// Removes a waiter that timed out or disconnected. O(n) in waiters.
     package mutating func remove(_ id: WaiterID) -> Action {
         guard let index = waiters.firstIndex(of: id) else { return .none }
         waiters.remove(at: index)
@@ -51,7 +51,8 @@ package struct QuorumLine: Sendable {
         return index == 0 ? attemptHead() : .none
     }
 
-    /// The head's attempt took the lock. `isWanted` is false when the waiter has left meanwhile: it is to be given back.
+    /// Records that the head's attempt took the lock. `isWanted` is false if the waiter has left meanwhile, so that the
+    /// lock has to be released.
     package mutating func granted(_ id: WaiterID) -> (isWanted: Bool, next: Action) {
         guard endAttempt(id) != nil else { return (false, .none) }
         let isWanted = waiters.first == id
@@ -59,21 +60,21 @@ package struct QuorumLine: Sendable {
         return (isWanted, waiters.first.map { .pause($0) } ?? .drop)
     }
 
-    /// The head's attempt did not take the lock.
+    /// Records that the head's attempt did not take the lock.
     package mutating func refused(_ id: WaiterID) -> Action {
         guard let isWoken = endAttempt(id) else { return .none }
         guard let head = waiters.first else { return .drop }
         return isWoken || head != id ? attemptHead() : .pause(head)
     }
 
-    /// The head's attempt was its last: the waiter has been told, and leaves.
+    /// Removes the head, whose attempt was its last and that has had its answer.
     package mutating func failed(_ id: WaiterID) -> Action {
         guard endAttempt(id) != nil else { return .none }
         if waiters.first == id { waiters.removeFirst() }
         return waiters.isEmpty ? .drop : attemptHead()
     }
 
-    /// The lock may be free.
+    /// Wakes the head, because the lock may be free.
     package mutating func wake() -> Action {
         switch state {
         case .resting:
@@ -84,7 +85,7 @@ package struct QuorumLine: Sendable {
         }
     }
 
-    /// The pause is over.
+    /// Tries again after the pause.
     package mutating func timerFired() -> Action { attemptHead() }
 
     private mutating func attemptHead() -> Action {
@@ -93,7 +94,7 @@ package struct QuorumLine: Sendable {
         return .attempt(head)
     }
 
-    /// Whether a wake-up came while it was under way; `nil`: no attempt of `id` is.
+    /// Ends the attempt of `id`. Returns whether a wake-up came while it was under way; `nil` if no attempt of `id` is.
     private mutating func endAttempt(_ id: WaiterID) -> Bool? {
         guard case .attempting(id, let wokenMeanwhile) = state else { return nil }
         state = .resting

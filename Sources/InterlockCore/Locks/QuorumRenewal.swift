@@ -1,23 +1,23 @@
-/// One renewal of a lease on a majority of independent Redis servers. Answers come in one by one; the renewal's answer and what to
-/// restore go out.
+/// One renewal of a lease on a majority of independent Redis servers: a state machine that takes answers one by one and
+/// returns the renewal's result and the servers to restore.
 ///
-/// A server that came back empty has lost the lease, and grants the lock again. A renewal gives the lease back to it, so that a
-/// rolling restart never leaves it on fewer than a majority:
+/// A server that came back empty has lost the lease and would grant the lock again. A renewal restores the lease on it,
+/// so that a rolling restart never leaves the lease on fewer servers than a majority:
 ///
-/// - only after a majority has renewed the lease in this very round, and within the validity that the round gives. A restore
-///   adds to a majority and never makes one, and an expired lease is not restored;
-/// - only into a free lock: `quorum-fence.lua` decides, on the server, and not later than this round may take;
-/// - with a fence that is not below the lease's. The servers that renewed it are a majority, so one of them is among those that
-///   recorded the lease's fence before it was handed out: the highest recorded number among them is that fence or higher. So
-///   the servers that record at least the lease's fence stay a majority, and every later grant is given a higher one. Where the
-///   caller or a majority names the fence, a server with a higher number records that one in its place: a renewal that names
-///   the fence would not find the lease there.
+/// - only after a majority has renewed the lease in this very round, and within the validity that the round gives. A
+///   restore adds to a majority and never makes one, and an expired lease is not restored;
+/// - only into a free lock: `quorum-fence.lua` decides on the server, and not later than this round may take;
+/// - with a fence that is not below the lease's. The servers that renewed it are a majority, so one of them is among
+///   those that recorded the lease's fence before it was handed out, and the highest number recorded among them is that
+///   fence or higher. So the servers that record at least the lease's fence remain a majority, and every later grant
+///   gets a higher one. If the caller or a majority names the fence, a server with a higher number records the named
+///   one instead, because a later renewal that names the fence would not find the lease there otherwise.
 package struct QuorumRenewal: Sendable {
     package typealias Server = QuorumRound.Server
 
     /// The lock's number on a server when the renewal asked, and the server's time then.
     package struct Found: Equatable, Sendable {
-        /// 0: none.
+        /// The number; 0 if there is none.
         package var number: Int64
         package var timeMilliseconds: Int64
 
@@ -30,26 +30,26 @@ package struct QuorumRenewal: Sendable {
     /// The answer of a server.
     package enum Vote: Equatable, Sendable {
         case extended(Found)
-        /// Another token is in the lock, or none.
+        /// The lock has another token or none.
         case missing(Found)
-        /// The server cannot be reached, or its answer is an error.
+        /// The server is unreachable, or its answer is an error.
         case failed
     }
 
     package enum Answer: Equatable, Sendable {
         case renewed(validMilliseconds: Int64)
-        /// A majority renewed the lease, but nothing is left of its validity.
+        /// A majority renewed the lease, but no validity is left.
         case tooLate
         case lost
         case unavailable
     }
 
-    /// A server that is to have the lease again, or its fence.
+    /// A server on which to restore the lease or its fence.
     package struct Restore: Equatable, Sendable {
         package var server: Server
         package var fence: Int64
         package var found: Found
-        /// How long after `found` the server may still carry it out.
+        /// The time after `found` within which the server may still carry it out, in milliseconds.
         package var windowMilliseconds: Int64
 
         package init(server: Server, fence: Int64, found: Found, windowMilliseconds: Int64) {
@@ -73,8 +73,8 @@ package struct QuorumRenewal: Sendable {
 
     private enum Phase: Equatable, Sendable {
         case collecting
-        /// `fence` is what a server that has lost the lease is to record; `nil` if no server knows it. It is certain if the caller or a
-        /// majority says so.
+        /// `fence` is the number for servers that have lost the lease to record; `nil` if no server knows it. It is
+        /// certain if the caller or a majority names it.
         case renewed(fence: Int64?, isCertain: Bool)
         case ended
     }
@@ -87,10 +87,10 @@ package struct QuorumRenewal: Sendable {
     private let fence: Int64?
 
     /// - Parameters:
-    ///   - fence: of the only lease that is renewed; `nil` for the one that the token has.
+    ///   - fence: the fence of the only lease to renew; `nil` for the lease that the token has.
     ///   - ttl: the lease's new length in milliseconds.
-    ///   - startedAt: the time before the first request was sent.
-    ///   - patience: how long the servers have to answer, in milliseconds.
+    ///   - startedAt: a time before the first request was sent.
+    ///   - patience: the time that the servers have to answer, in milliseconds.
     package init(servers: Int, ttl: Int64, fence: Int64? = nil, startedAt: Instant, patience: Int64) {
         self.ttl = ttl
         self.fence = fence
@@ -99,7 +99,7 @@ package struct QuorumRenewal: Sendable {
         votes = Array(repeating: nil, count: servers)
     }
 
-    /// The answer of a server, also when it comes after everything is decided.
+    /// Records a server's answer, even after the renewal is decided.
     package mutating func vote(_ vote: Vote, by server: Server, now: Instant) -> Step {
         guard votes[server] == nil else { return Step() }
         votes[server] = vote
@@ -110,12 +110,12 @@ package struct QuorumRenewal: Sendable {
         }
     }
 
-    /// Servers that have not answered by now no longer count.
+    /// Ends the wait for servers that have not answered.
     package mutating func timedOut(now: Instant) -> Step {
         phase == .collecting ? judge(awaitsMore: false, now: now) : Step()
     }
 
-    /// The lease can still be relied on, and this round's time is not over.
+    /// Returns whether the lease can still be relied on within this round's time.
     package func mayRestore(now: Instant) -> Bool {
         window(now: now) > 0
     }
@@ -169,7 +169,7 @@ package struct QuorumRenewal: Sendable {
             switch votes[server] {
             case .missing(let found)?:
                 return Restore(server: server, fence: fence, found: found, windowMilliseconds: window)
-            // The lease is there, but its fence has not arrived, or a higher number has taken its place.
+            // The lease exists there, but its fence has not arrived, or a higher number has replaced it.
             case .extended(let found)? where !QuorumRound.isRecorded(found.number) || isCertain && found.number != fence:
                 return Restore(server: server, fence: fence, found: found, windowMilliseconds: window)
             default:
@@ -178,7 +178,7 @@ package struct QuorumRenewal: Sendable {
         }
     }
 
-    /// How long a restore may take from now on, in milliseconds.
+    /// Returns the time that a restore may take from `now`, in milliseconds.
     private func window(now: Instant) -> Int64 {
         let valid = LeaseValidity.remaining(ttl: ttl, sentAt: startedAt, now: now)
         let roundIsOver = startedAt.advanced(byMilliseconds: 2 * patience)

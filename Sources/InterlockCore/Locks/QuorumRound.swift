@@ -1,70 +1,71 @@
-/// One attempt to take a lock on a majority of independent Redis servers: answers come in one by one, and what is to be done
-/// next goes out.
+/// One attempt to take a lock on a majority of independent Redis servers: a state machine that takes answers one by one
+/// and returns the next action.
 ///
 /// Source: the Redlock algorithm, redis.io "Distributed Locks with Redis"; fences are added to it.
 ///
-/// Fences. Each server that grants the lock mints a number higher than all it knows of. The lease's fence is the highest of
-/// the grants, and it is handed out only when a majority of the servers has recorded it; a server records it only while the
-/// lease's token stands in its lock. So fences strictly rise: let a majority W have recorded fence F of one lease, and a
-/// majority M grant the next one. Some server is in both. It recorded F while the first token stood there and granted the
-/// second when that was gone, so what it minted then is at least F + 1, and the second lease's fence is not lower. No clock
-/// has a part in this; clocks alone keep fences rising where a server has lost the number.
+/// Fences. Each server that grants the lock mints a number higher than any it knows. The lease's fence is the highest
+/// number among the grants, and the lease is handed out only when a majority of the servers has recorded its fence. A
+/// server records a fence only while its lock holds the lease's token. So fences strictly rise: let a majority W have
+/// recorded fence F of one lease, and a majority M grant the next one. Some server is in both. It recorded F while it
+/// held the first token and granted the second lease after that token was gone, so it then minted at least F + 1, and
+/// the second lease's fence is not lower. The argument uses no clock; clocks keep fences rising only where a server has
+/// lost its number.
 ///
-/// A minted number is even and a recorded fence is odd, so that a server can tell a hold that may have been handed out
-/// from one that surely was not.
+/// Minted numbers are even and recorded fences are odd, so that a server can distinguish a hold that may have been
+/// handed out from one that was certainly not.
 package struct QuorumRound: Sendable {
-    /// A server by its place in the configuration, from 0.
+    /// A server's index in the configuration.
     package typealias Server = Int
 
-    /// What a server answered to the acquire.
+    /// A server's answer to the acquire.
     package enum Vote: Equatable, Sendable {
-        /// It was free; `fence` was minted for it.
+        /// The lock was free, and the server minted `fence` for it.
         case granted(fence: Int64)
-        /// The same token had it already. `fence` is the number that stands there: odd when it has been recorded.
+        /// The same token already held the lock. `fence` is the server's number, which is odd if it has been recorded.
         case extended(fence: Int64)
-        /// Another has it. `isRecorded`: a lease rests on it, or did; otherwise it may be somebody's who asks at the same time,
-        /// and gets no majority either.
+        /// Another token holds the lock. If `isRecorded`, a lease rests or has rested on it; otherwise it may belong to
+        /// a concurrent attempt that gets no majority either.
         case held(isRecorded: Bool)
-        /// The server cannot be reached, or its answer is an error.
+        /// The server is unreachable, or its answer is an error.
         case failed
     }
 
     /// Why there is no lease.
     package enum Reason: Equatable, Sendable {
-        /// Others have the lock on so many servers that no majority is left.
+        /// Other owners hold the lock on so many servers that a majority is impossible.
         case held
-        /// Several ask at once and have a part of the servers each: nobody may have got it.
+        /// Concurrent attempts hold a part of the servers each, so possibly none of them succeeds.
         case contended
         /// Too few servers answered, or they took too long.
         case unavailable
     }
 
-    /// What the caller is to do next.
+    /// The caller's next step.
     package enum Action: Equatable, Sendable {
         case none
-        /// Have these servers record the fence.
+        /// Ask these servers to record the fence.
         case writeFence(Int64, servers: [Server])
-        /// Hand the lease out.
+        /// Hand out the lease.
         case granted(fence: Int64, validMilliseconds: Int64)
-        /// There is no lease: free the lock everywhere, also where no answer has come from.
+        /// Release the lock everywhere, including servers that have not answered, because there is no lease.
         case giveUp(Reason)
-        /// Free the lock on one server, whose grant came too late.
+        /// Release the lock on one server, whose grant came too late.
         case release(Server)
     }
 
-    /// What is known of one server.
+    /// The state of one server, as far as is known.
     private enum Standing: Equatable, Sendable {
         case asked
-        /// Its answer did not come in time; it may still come.
+        /// No answer in time; it may still come.
         case silent
         case holding(fence: Int64, isExtended: Bool)
         case held(isRecorded: Bool)
         case failed
-        /// It was told the fence.
+        /// Asked to record the fence.
         case writing
-        /// It has recorded the fence.
+        /// The fence is recorded.
         case written
-        /// It was told the fence and has not recorded it, as far as is known.
+        /// Asked to record the fence, and has not done so as far as is known.
         case notWritten
     }
 
@@ -82,11 +83,11 @@ package struct QuorumRound: Sendable {
     private var phase = Phase.collecting
 
     /// - Parameters:
-    ///   - servers: how many there are.
+    ///   - servers: the number of servers.
     ///   - ttl: the lease's length in milliseconds.
-    ///   - startedAt: the time before the first request was sent.
-    ///   - awaitsEveryAnswer: for owners who may ask again: every server that answers in time takes part in the fence, and so
-    ///     every one of them gives the same when it is asked again. Otherwise the first majority decides.
+    ///   - startedAt: a time before the first request was sent.
+    ///   - awaitsEveryAnswer: whether every server that answers in time takes part in the fence, so that each of them
+    ///     gives the same answer again to an owner that retries. Otherwise the first majority decides.
     package init(servers: Int, ttl: Int64, startedAt: Instant, awaitsEveryAnswer: Bool = false) {
         self.ttl = ttl
         self.startedAt = startedAt
@@ -96,7 +97,7 @@ package struct QuorumRound: Sendable {
 
     package var isGivenUp: Bool { phase == .givenUp }
 
-    /// The answer of a server to the acquire, also when it comes after everything is decided.
+    /// Records a server's answer to the acquire, even after the round is decided.
     package mutating func vote(_ vote: Vote, by server: Server, now: Instant) -> Action {
         guard standings[server] == .asked || standings[server] == .silent else { return .none }
         let isHolding: Bool
@@ -130,7 +131,7 @@ package struct QuorumRound: Sendable {
         }
     }
 
-    /// A server has recorded the fence; or it has not: the token is gone there, or it cannot be reached.
+    /// Records whether a server recorded the fence. It did not if the token is gone there or the server is unreachable.
     package mutating func recorded(_ isRecorded: Bool, by server: Server, now: Instant) -> Action {
         guard standings[server] == .writing else { return .none }
         standings[server] = isRecorded ? .written : .notWritten
@@ -138,7 +139,7 @@ package struct QuorumRound: Sendable {
         return judgeRecords(of: fence, now: now)
     }
 
-    /// Those who have not answered by now no longer count: the round is decided or goes on to its next question.
+    /// Ends the wait for servers that have not answered. The round is then decided or moves to its next phase.
     package mutating func timedOut(now: Instant) -> Action {
         for server in standings.indices {
             switch standings[server] {
@@ -154,14 +155,14 @@ package struct QuorumRound: Sendable {
         }
     }
 
-    /// The recorded fence that a majority of `servers` agrees on.
+    /// Returns the recorded fence that a majority of `servers` agrees on.
     package static func agreedFence(among fences: some Sequence<Int64>, servers: Int) -> Int64? {
         var counts: [Int64: Int] = [:]
         for fence in fences where isRecorded(fence) { counts[fence, default: 0] += 1 }
         return counts.first { $0.value >= QuorumTally.majority(of: servers) }?.key
     }
 
-    /// Whether a server's number is a recorded fence, and not merely minted.
+    /// Returns whether a server's number is a recorded fence and not merely minted.
     package static func isRecorded(_ fence: Int64) -> Bool { fence % 2 != 0 }
 
     // MARK: Deciding
@@ -189,12 +190,12 @@ package struct QuorumRound: Sendable {
         if recorded > tooMany { return giveUp(.held) }
         guard holding.count + open < majority else { return .none }
         if held > tooMany { return giveUp(.contended) }
-        // There is no majority; whether the holder or an outage is to blame may hang on who has not answered yet.
+        // There is no majority, and a missing answer may still decide whether the holder or an outage is to blame.
         if open > 0, held + open > tooMany { return .none }
         return giveUp(contested > 0 && holding.count + held >= majority ? .contended : .unavailable)
     }
 
-    /// The fence of this lease; `nil`: that takes further answers.
+    /// Returns the fence of this lease; `nil` if more answers are needed.
     private func leaseFence(areAllIn: Bool) -> Int64? {
         var highest: Int64 = 0
         var extended: [Int64] = []
@@ -202,8 +203,8 @@ package struct QuorumRound: Sendable {
             highest = max(highest, fence)
             if isExtended { extended.append(fence) }
         }
-        // The lease that the owner has already. Any majority that holds it has numbers above all earlier fences, so what
-        // it agrees on is higher than those even where it is not the highest.
+        // The owner already has this lease. Any majority that holds it has numbers above all earlier fences, so the
+        // fence that it agrees on is higher than those even if it is not the highest.
         if let known = Self.agreedFence(among: extended, servers: standings.count) { return known }
         guard areAllIn || !awaitsEveryAnswer else { return nil }
         return Self.isRecorded(highest) ? highest : highest + 1

@@ -1,20 +1,20 @@
-/// Counts what the servers of a quorum answer to a question of yes or no.
+/// Counts the answers of a quorum's servers to a yes-or-no question.
 package struct QuorumTally: Sendable {
     package enum Answer: Equatable, Sendable {
         case yes
         case no
-        /// It cannot be reached, or had no answer in time.
+        /// Unreachable, or no answer in time.
         case failed
     }
 
     package enum Verdict: Equatable, Sendable {
-        /// What is still to come decides.
+        /// Undecided; the answers still to come decide.
         case open
-        /// A majority said yes.
+        /// A majority answered yes.
         case yes
-        /// So many said no that no majority can have said yes.
+        /// Too many answered no for a majority of yes.
         case no
-        /// Neither, and neither can come about any more.
+        /// Neither can be reached, because too many servers failed.
         case unknown
     }
 
@@ -26,13 +26,13 @@ package struct QuorumTally: Sendable {
     private var no = 0
     private var failed = 0
 
-    /// - Parameter answers: those that have come.
+    /// - Parameter answers: the answers so far.
     package init(servers: Int, answers: some Sequence<Answer> = []) {
         self.servers = servers
         for answer in answers { count(answer) }
     }
 
-    /// The answer of one more server.
+    /// Counts the answer of one more server.
     package mutating func count(_ answer: Answer) {
         switch answer {
         case .yes: yes += 1

@@ -2,8 +2,7 @@
 public struct WaitingSidecar: Hashable, Sendable {
     /// The sidecar's ID in the fleet.
     public var id: String
-    /// The number of callers that wait in it, as it last reported; `nil`: it has not reported. Sidecars of 0.1.0 never
-    /// do.
+    /// The number of its waiting callers, as last reported; `nil` if it has not reported, as with sidecars of 0.1.0.
     public var waiters: Int?
 
     package init(id: String, waiters: Int?) {

@@ -1,21 +1,22 @@
-/// A path to one value of a JSON document: what RFC 9535 calls a singular query, such as `$.checks[0]['disk space'].status`.
+/// A path to one value of a JSON document: a singular query of RFC 9535, such as `$.checks[0]['disk space'].status`.
 package struct JSONPath: Hashable, Sendable {
     package enum Step: Hashable, Sendable {
-        /// The member of an object.
+        /// A member of an object.
         case member(String)
-        /// The element of an array; a negative one counts from the end.
+        /// An element of an array; a negative index counts from the end.
         case element(Int)
     }
 
-    /// What is wrong with a path, and where.
+    /// The fault of a path and its position.
     package struct Violation: Error, Hashable, Sendable, CustomStringConvertible {
         package let description: String
     }
 
-    /// From the document inwards; none: the document itself.
+    /// The steps from the document inwards; empty for the document itself.
     package let steps: [Step]
 
-    /// - Throws: `Violation` for what is not a path, or one to several values: wildcards, slices, filters and `..`.
+    /// - Throws: `Violation` if the text is not a path, or is a path to several values: wildcards, slices, filters and
+    ///   `..`.
     package init(_ text: String) throws(Violation) {
         var reader = Reader(text: text)
         steps = try reader.path()

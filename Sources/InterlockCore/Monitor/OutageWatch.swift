@@ -1,28 +1,29 @@
-/// Counts the probes of one service in a row, and says what its breaker is to be told.
+/// Counts consecutive probes of one service and decides on the findings to report to its breaker.
 ///
-/// It does not know whether the breaker is open: it says that the service is up once after it began, also when another sidecar or
-/// an earlier process tripped the breaker. Saying so of a closed breaker does nothing.
+/// It reports once that the service is up, even right after the process started, because another sidecar or an earlier
+/// process may have tripped the breaker. A closed breaker ignores that report.
 package struct OutageWatch: Sendable {
     private let unhealthyAfter: Int
     private let healthyAfter: Int
-    /// In a row, up to now.
+    /// The number of consecutive failed probes.
     package private(set) var failures = 0
-    /// In a row, up to now.
+    /// The number of consecutive successful probes.
     package private(set) var successes = 0
     private var isUpKnown = false
 
     /// - Parameters:
-    ///   - unhealthyAfter: so many bad probes in a row are an outage; less than 1 counts as 1.
-    ///   - healthyAfter: so many good probes in a row end it; less than 1 counts as 1.
+    ///   - unhealthyAfter: the number of failed probes in a row that is an outage; less than 1 counts as 1.
+    ///   - healthyAfter: the number of successful probes in a row that ends an outage; less than 1 counts as 1.
     package init(unhealthyAfter: Int, healthyAfter: Int) {
         self.unhealthyAfter = max(1, unhealthyAfter)
         self.healthyAfter = max(1, healthyAfter)
     }
 
-    /// Takes in what a probe found.
-    /// - Parameter isOpenByOutage: the breaker is open or half-open because of an outage, as far as is known here.
-    /// - Returns: what to tell the breaker now; `nil`: nothing. An outage is told again with each further bad probe, also when the
-    ///   first ones were another sidecar's: it must not lapse while they are counted anew.
+    /// Counts the finding of a probe.
+    /// - Parameter isOpenByOutage: whether an outage keeps the breaker open or half-open, as far as is known here.
+    /// - Returns: the finding to report to the breaker; `nil` if there is none. An outage is reported with each further
+    ///   failed probe, even one that another sidecar found, because it must not lapse while this sidecar begins to
+    ///   count.
     package mutating func saw(_ finding: ProbeFinding, isOpenByOutage: Bool) -> OutageFinding? {
         switch finding {
         case .unjudged:
@@ -40,7 +41,8 @@ package struct OutageWatch: Sendable {
         }
     }
 
-    /// The breaker was told. A finding that could not be told is told again when it still holds at the next probe.
+    /// Records that a finding reached the breaker. A finding that did not is reported again if the next probe confirms
+    /// it.
     package mutating func told(_ finding: OutageFinding) {
         isUpKnown = finding == .up
     }

@@ -1,12 +1,12 @@
-/// What one probe found.
+/// The finding of one probe.
 package enum ProbeFinding: Hashable, Sendable {
     case good
-    /// The service is not as it should be.
+    /// The service did not meet the expectation.
     case bad(ProbeReason)
-    /// The prober itself was at fault, or was stopped: this says nothing of the service.
+    /// The prober itself was at fault or was stopped, which says nothing about the service.
     case unjudged(ProbeReason)
 
-    /// As the doors and the metrics say it.
+    /// The finding's name in the APIs and metrics.
     package var word: String {
         switch self {
         case .good: "good"
@@ -15,7 +15,7 @@ package enum ProbeFinding: Hashable, Sendable {
         }
     }
 
-    /// Why it was not good; `nil`: it was.
+    /// The reason for a finding other than good; `nil` if it is good.
     package var reason: ProbeReason? {
         switch self {
         case .good: nil

@@ -1,11 +1,11 @@
-/// Why a probe was not good, for people: short, and of visible characters, whatever the service sent.
+/// The reason for a probe's finding, for people: short and of visible characters, whatever the service sent.
 package struct ProbeReason: Hashable, Sendable, CustomStringConvertible, ExpressibleByStringInterpolation {
     /// The longest reason, in bytes of UTF-8.
     package static let longest = 200
 
     package let description: String
 
-    /// Cuts `text`, and puts a space for everything that is not visible.
+    /// Cuts `text`, and replaces each invisible character with a space.
     package init(_ text: String) {
         let ellipsis = "…"
         var visible = ""

@@ -4,7 +4,7 @@ package struct LimitAnswer: Hashable, Sendable {
         case taken
         /// The same call can be granted after `retryAfter` milliseconds.
         case refused(retryAfter: Int64)
-        /// The cost is above what the limit can ever grant at once.
+        /// The cost exceeds the most that the limit can ever grant at once.
         case neverPossible
     }
 
@@ -27,7 +27,7 @@ package struct LimitAnswer: Hashable, Sendable {
         self.limitName = limitName
     }
 
-    /// A call to which no limit applies.
+    /// The answer to a call to which no limit applies.
     package static let unlimited = LimitAnswer(.taken, limit: 0, remaining: 0, resetAfter: 0, limitName: nil)
 
     package var isTaken: Bool { outcome == .taken }

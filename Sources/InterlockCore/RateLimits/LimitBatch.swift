@@ -2,13 +2,13 @@
 ///
 /// Equal neighbors form one run, so the script's work grows with their variety and not with their number.
 package struct LimitBatch: Sendable {
-    /// The way in which a request takes from its counters.
+    /// The rule by which a request takes from its counters.
     package enum Mode: Int, Sendable {
-        /// From all of them or from none.
+        /// Takes from all of them or from none.
         case together
-        /// From each of them independently.
+        /// Takes from each of them independently.
         case apart
-        /// From each of them, even if that one refuses it.
+        /// Takes from each of them, even if that one refuses it.
         case always
     }
 
@@ -19,7 +19,7 @@ package struct LimitBatch: Sendable {
         /// The subject of a per-subject limit, or the path of a descriptor; `nil` for a limit of the whole service.
         package var name: String?
         package var isAligned = false
-        /// The end of its fixed window, in ms of Redis' clock; 0: unknown.
+        /// The end of its fixed window, in ms of Redis' clock; 0 if unknown.
         package var endsAt: Int64 = 0
         /// The total cost that all requests take from it, refunds excluded.
         package var asked: Int64 = 0
@@ -119,7 +119,7 @@ package struct LimitBatch: Sendable {
         }
     }
 
-    /// Notes the known ends of fixed windows.
+    /// Records the known ends of fixed windows.
     mutating func note(_ ends: WindowEnds) {
         for index in counters.indices where definitions[counters[index].definition].algorithm == .fixed {
             counters[index].endsAt = ends[counters[index]]

@@ -2,16 +2,16 @@
 public struct LimitDecision: Hashable, Sendable {
     /// Whether the call may be made. A `take` counts it; a `peek` does not.
     public var isTaken: Bool
-    /// The name of the limit that binds; `nil`: the service has none, or a sidecar of 0.1.0 decided.
+    /// The name of the limit that binds; `nil` if the service has none, or if a sidecar of 0.1.0 decided.
     public var limit: String?
     /// The total cost that the limit allows in its window.
     public var capacity: Int
     /// The part of the capacity that is left.
     public var remaining: Int
-    /// The time until the same call can be granted; `nil`: it was granted, or a sidecar of 0.1.0 refused a cost above
-    /// the limit.
+    /// The time until the same call can be granted; `nil` if it was granted, or if a sidecar of 0.1.0 refused a cost
+    /// above the limit.
     public var retryAfter: Duration?
-    /// The time until the full capacity is available again, if nothing else is taken.
+    /// The time until the full capacity is available again if nothing else is taken.
     public var resetAfter: Duration
 
     package init(_ answer: LimitAnswer) {

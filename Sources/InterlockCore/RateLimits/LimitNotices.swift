@@ -23,7 +23,7 @@ package struct LimitNotices: Sendable {
     private static let leastPause: Int64 = 1000
 
     private let definitions: [LimitDefinition]
-    /// For each kind and definition, the time from which the next notice may be given.
+    /// The time from which the next notice may be given, for each kind and definition.
     private var quietUntil: [Instant]
     private(set) var pending: [Notice] = []
 

@@ -2,7 +2,7 @@
 public struct LimitPolicy: Hashable, Sendable {
     /// The handling of a call at the limit.
     public enum Action: String, CaseIterable, Sendable {
-        /// A guarded proxy call waits for its turn. `TAKE` and `PERMIT` are refused at once unless they say `WAIT`.
+        /// A guarded proxy call waits for its turn. `TAKE` and `PERMIT` are refused at once unless they use `WAIT`.
         case wait
         /// The call is refused.
         case deny

@@ -45,7 +45,7 @@ package struct LimitVerdict: Equatable, Sendable {
     /// Redis' time of the decision, in microseconds of the Unix epoch; 0 if Redis did not decide.
     package var timeMicroseconds: Int64
     package var counters: [Counter]
-    /// One for each charge of the batch; empty: everything fits.
+    /// The fit of each charge of the batch; empty if everything fits.
     package var fits: [Fit]
 
     package init(timeMicroseconds: Int64, counters: [Counter], fits: [Fit] = []) {
@@ -54,7 +54,7 @@ package struct LimitVerdict: Equatable, Sendable {
         self.fits = fits
     }
 
-    /// Grants everything and counts nothing.
+    /// Returns a verdict that grants everything and counts nothing.
     package static func allGranted(_ batch: LimitBatch) -> LimitVerdict {
         LimitVerdict(
             timeMicroseconds: 0,
@@ -64,7 +64,7 @@ package struct LimitVerdict: Equatable, Sendable {
             })
     }
 
-    /// Grants nothing and counts nothing.
+    /// Returns a verdict that grants nothing and counts nothing.
     package static func noneGranted(_ batch: LimitBatch) -> LimitVerdict {
         LimitVerdict(
             timeMicroseconds: 0, counters: batch.counters.map { _ in Counter(count: 0, capacity: 0, resetAfter: 0) },

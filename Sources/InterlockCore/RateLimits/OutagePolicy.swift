@@ -1,10 +1,10 @@
 /// The behavior of a service's limits and breaker while Redis is unreachable.
 public enum OutagePolicy: String, CaseIterable, Hashable, Sendable {
-    /// This sidecar grants its own quota: limit ÷ sidecars.
+    /// Each sidecar grants its own quota: limit ÷ sidecars.
     case local
-    /// Everything is granted.
+    /// All calls are granted.
     case allow
-    /// Everything is refused as unavailable.
+    /// All calls are refused as unavailable.
     case deny
 }
 

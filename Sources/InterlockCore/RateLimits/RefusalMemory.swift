@@ -1,6 +1,6 @@
-/// Refusals whose end is known, so that calls can be refused without Redis. Each is trusted for one second at most:
-/// meanwhile a counter may be refunded, deleted or lost without notice. Bounded: if a refusal does not fit, calls at
-/// its counter go to Redis.
+/// Refusals whose end is known, so that calls can be refused without Redis. Each is trusted for at most one second,
+/// because its counter may be refunded, deleted or lost without notice. The number is bounded: if a refusal does not
+/// fit, calls at its counter go to Redis.
 struct RefusalMemory: Sendable {
     struct CounterID: Hashable, Sendable {
         var definition: Int
@@ -39,7 +39,7 @@ struct RefusalMemory: Sendable {
         /// Whether the counter granted something since its last refusal.
         var hasGranted = false
 
-        /// A refusal as a verdict reports it.
+        /// Creates a refusal from the numbers of a verdict.
         /// - Parameters:
         ///   - limit: the limit that callers are shown.
         ///   - sentAt: a time before the batch was sent.
@@ -106,8 +106,8 @@ struct RefusalMemory: Sendable {
         return (refusal, refusal.retryAt)
     }
 
-    /// - Parameter isAwaited: a call is about to wait for the counter. The queue bounds the awaited refusals, and the
-    ///   configuration those of service-wide limits, so both bypass the capacity.
+    /// - Parameter isAwaited: whether a call is about to wait for the counter. The queue bounds the awaited refusals,
+    ///   and the configuration those of service-wide limits, so both bypass the capacity.
     mutating func remember(_ refusal: Refusal, of counter: CounterID, isAwaited: Bool, now: Instant) {
         if refusals[counter] == nil, refusals.count >= Self.capacity {
             if nextSweepAt <= now {
@@ -126,7 +126,7 @@ struct RefusalMemory: Sendable {
         refusals[counter] = refusal
     }
 
-    /// Notes that the counter granted something.
+    /// Records that the counter granted something.
     mutating func granted(by counter: CounterID) {
         refusals[counter]?.hasGranted = true
     }

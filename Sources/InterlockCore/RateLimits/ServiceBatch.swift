@@ -10,7 +10,7 @@ package struct ServiceBatch: Sendable {
     var number: UInt64 = 0
     /// The subjects of per-subject limits, numbered from 1.
     private var subjects: [ExactText: Int] = [:]
-    /// The subject's number (0: none) and the cost of the last run.
+    /// The number of the last run's subject, or 0 if it has none, and its cost.
     private var last = (subject: 0, cost: Int64(0))
 
     /// - Parameters: see `LimitBatch`.
@@ -54,7 +54,7 @@ package struct ServiceBatch: Sendable {
         return number
     }
 
-    /// Reads an entry, which is created if missing: one lookup.
+    /// Reads an entry, which is created if missing, with a single lookup.
     private static func value(_ entry: inout Int) -> Int { entry }
 
     private func counters(ofSubject number: Int) -> Range<Int> {
@@ -63,20 +63,20 @@ package struct ServiceBatch: Sendable {
         return start..<(start + limits.narrowCount)
     }
 
-    /// The indices of the counters that bind the request at `index`.
+    /// Returns the indices of the counters that bind the request at `index`.
     package func counters(ofRequestAt index: Int) -> [Int] {
         let subject = requests[index].subject.flatMap { subjects[ExactText($0)] } ?? 0
         return Array(0..<limits.wideCount) + Array(counters(ofSubject: subject))
     }
 
-    /// Whether the limits of the whole service have room for one more after `granted` of this batch.
+    /// Returns whether the limits of the whole service have room for one more call after `granted` calls of this batch.
     package func hasRoom(after granted: Int64, by verdict: LimitVerdict) -> Bool {
         (0..<limits.wideCount).allSatisfy { index in
             limits.isShadow(index) || verdict.counters[index].count + granted < verdict.counters[index].capacity
         }
     }
 
-    /// Notes the known ends of fixed windows.
+    /// Records the known ends of fixed windows.
     mutating func note(_ ends: WindowEnds) { limits.note(ends) }
 
     /// The requests in order, with their positions in the order of arrival.

@@ -11,7 +11,7 @@ extension ServiceLimiter {
         let isCurrent: Bool
         /// The usage of each counter after the calls handled so far.
         var used: [Int64]
-        /// For each counter, the total cost of the calls that wait for it since it refused one; `nil` if it refused
+        /// The total cost, for each counter, of the calls that wait for it since it refused one; `nil` if it refused
         /// none. Empty until a counter refuses a call.
         var ahead: [Int64?] = []
         /// The calls to evaluate again.

@@ -43,7 +43,7 @@ package struct ServiceLimiter: Sendable {
     private let emptyBatch: ServiceBatch
     /// The calls for the next batch.
     var arrived: ServiceBatch
-    /// In the order of arrival.
+    /// The waiting calls in order of arrival.
     var waiting: Deque<Waiter> = []
     private var waitingSubjects = SubjectTally()
     private var inFlight: [ServiceBatch] = []

@@ -1,7 +1,7 @@
 internal import DequeModule
 
-/// The grants of a sliding window, by this sidecar's own clock. Bounded: grants that are close together form one entry,
-/// which counts until the newest of them expires.
+/// The grants of a sliding window, by this sidecar's own clock. To limit their number, grants that are close together
+/// form one entry, which counts until the newest of them expires.
 struct SlidingLog: Sendable {
     private struct Entry: Sendable {
         var firstAt: Int64
@@ -9,7 +9,7 @@ struct SlidingLog: Sendable {
         var cost: Int64
     }
 
-    /// One less than the most entries.
+    /// The number of entries that span a window; the log holds at most one more.
     private static let resolution: Int64 = 256
 
     private(set) var windowMicroseconds: Int64

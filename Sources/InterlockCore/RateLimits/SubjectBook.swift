@@ -37,7 +37,7 @@ package struct SubjectBook: Sendable {
     /// - Parameter window: the time within which every limit forgets, in milliseconds.
     package mutating func takeIn(_ subject: String, windowMilliseconds window: Int64, now: Instant) -> Bool {
         if turn <= now {
-            // After another whole window, the current subjects are forgotten as well.
+            // The current subjects are forgotten as well if another whole window has passed.
             former = turn.advanced(byMilliseconds: window) <= now ? [] : current
             current = []
             turn = now.advanced(byMilliseconds: window)

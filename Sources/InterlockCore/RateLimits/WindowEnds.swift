@@ -1,20 +1,20 @@
 /// The ends of fixed windows, as far as Redis has reported them. An end does not change, so it need not be read again.
 ///
-/// The number of counters is bounded. Keys are 64-bit digests: after a collision callers may be shown the end of
-/// another window. Counts are not affected.
+/// The number of ends is bounded. Keys are 64-bit digests: after a collision callers may be shown the end of another
+/// window, but counts are not affected.
 struct WindowEnds: Sendable {
     private struct Key: Hashable {
         var definition: Int
         var subject: Int
     }
 
-    /// The number of ends at which all are forgotten: most have passed by then.
+    /// The number of ends at which all are forgotten, because most have passed by then.
     private static let capacity = 16_384
 
     /// The end of each window, in milliseconds of Redis' clock.
     private var ends: [Key: Int64] = [:]
 
-    /// The end in milliseconds of Redis' clock; 0 if unknown.
+    /// The end of a counter's window in milliseconds of Redis' clock; 0 if unknown.
     subscript(counter: LimitBatch.Counter) -> Int64 { ends[Self.key(of: counter)] ?? 0 }
 
     private static func key(of counter: LimitBatch.Counter) -> Key {

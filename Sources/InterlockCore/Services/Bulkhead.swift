@@ -1,24 +1,24 @@
-/// The places for calls to one service that may be under way at a time in this sidecar, and the line of those who wait for
-/// one: the bulkhead of Nygard's "Release It!".
+/// The slots for concurrent calls to one service in this sidecar, and the line of calls that wait for one: the bulkhead
+/// of Nygard's "Release It!".
 ///
-/// Places are given in the order of arrival, and nobody goes before those who wait. The caller runs `settle` whenever a place
-/// may have come free or a deadline has passed, and carries out what it says.
+/// Slots are granted in order of arrival, and no newcomer overtakes a waiting call. The caller runs `settle` whenever a
+/// slot may have come free or a deadline has passed, and carries out the result.
 package struct Bulkhead: Sendable {
-    /// What a call gets that asks for a place.
+    /// The result of a call's request for a slot.
     package enum Entry: Equatable, Sendable {
-        /// The place is its own until `release`.
+        /// The call owns a slot until `release`.
         case taken
-        /// It stands in line; `settle` tells what becomes of it.
+        /// The call waits in line; `settle` reports its fate.
         case waiting
-        /// No place is free, and it cannot wait.
+        /// No slot is free, and the call cannot wait.
         case full
     }
 
-    /// What became of those who waited.
+    /// The calls whose wait has ended.
     package struct Settlement: Equatable, Sendable {
-        /// The places are theirs now, in this order.
+        /// The calls that own a slot now, in this order.
         package var admitted: [UInt64] = []
-        /// Their wait is over.
+        /// The calls whose deadline has passed.
         package var expired: [UInt64] = []
 
         package init(admitted: [UInt64] = [], expired: [UInt64] = []) {
@@ -27,16 +27,17 @@ package struct Bulkhead: Sendable {
         }
     }
 
-    /// How long a refused caller is told to wait before anything is known of how long calls take.
+    /// The retry delay given to a refused caller before the duration of calls is known.
     package static let shortestRetryMilliseconds: Int64 = 50
     package static let longestRetryMilliseconds: Int64 = 5000
 
-    /// `nil`: as many as ask.
+    /// The number of slots; `nil` for no limit.
     package private(set) var places: Int?
-    /// Also counted while there is no bound, so that one can be set while calls are under way.
+    /// The number of slots in use. It is counted even without a limit, so that one can be set while calls are under
+    /// way.
     package private(set) var taken = 0
     private var line: WaitingLine
-    /// For how long a place is held, in milliseconds: a mean in which each call counts for an eighth.
+    /// The mean time for which a slot is held, in milliseconds. Each new call has a weight of one eighth.
     private var meanHold = 0.0
 
     package init(places: Int?, maximumWaiting: Int) {
@@ -46,24 +47,25 @@ package struct Bulkhead: Sendable {
 
     package var waitingCount: Int { line.count }
 
-    /// Whether a call that comes now would find no place.
+    /// Whether a call that arrives now would find no free slot.
     package var isFull: Bool {
         guard let places else { return false }
         return taken >= places || !line.isEmpty
     }
 
-    /// In how many milliseconds a refused call may expect a place: from how long places are held and how many want one.
+    /// The milliseconds after which a refused call can expect a slot, estimated from the mean hold time and the number
+    /// of waiting calls.
     package var retryMilliseconds: Int64 {
         let turns = meanHold * Double(line.count + 1) / Double(max(1, places ?? 1))
         return min(max(Int64(turns.rounded(.up)), Self.shortestRetryMilliseconds), Self.longestRetryMilliseconds)
     }
 
-    /// A call asks for a place.
+    /// Requests a slot for a call.
     /// - Parameters:
-    ///   - number: rises with the calls' arrival.
-    ///   - subject: whose it is; `nil`: nobody's, which has no bound of its own.
-    ///   - isBack: it has waited before, and waits whatever else its subject has.
-    ///   - deadline: until when it is willing to wait; `nil`: not at all.
+    ///   - number: the call's number, which rises in order of arrival.
+    ///   - subject: the call's subject; `nil` if it has none and so no limit per subject.
+    ///   - isBack: whether the call has waited before and so is exempt from its subject's limit.
+    ///   - deadline: the end of the call's wait; `nil` if it does not wait.
     package mutating func enter(
         _ number: UInt64, of subject: String? = nil, isBack: Bool = false, deadline: Instant?, now: Instant
     ) -> Entry {
@@ -79,32 +81,32 @@ package struct Bulkhead: Sendable {
         return .waiting
     }
 
-    /// A place is free again. `settle` gives it away.
-    /// - Parameter held: for how long a call was under way in it; `nil`: none was, as far as is known.
+    /// Frees a slot. `settle` grants it to the next call.
+    /// - Parameter held: the milliseconds for which a call was under way; `nil` if none was, as far as is known.
     package mutating func release(heldForMilliseconds held: Int64?) {
         taken -= 1
         guard let held else { return }
         meanHold = meanHold == 0 ? Double(held) : meanHold + (Double(held) - meanHold) / 8
     }
 
-    /// A call that waits leaves. `false`: it does not wait here.
+    /// Removes a waiting call. Returns `false` if it does not wait here.
     package mutating func leave(_ number: UInt64) -> Bool {
         line.remove(number)
     }
 
-    /// Everyone who waits leaves.
+    /// Removes all waiting calls and returns their numbers.
     package mutating func leaveAll() -> [UInt64] {
         line.removeAll { _ in true }.map(\.number)
     }
 
-    /// The configuration changed. Those who wait stay in line; `settle` gives them what there is more.
+    /// Applies a changed configuration. Waiting calls stay in line, and `settle` grants them the slots added.
     package mutating func resize(places: Int?, maximumWaiting: Int) {
         self.places = places
         line.capacity = maximumWaiting
     }
 
-    /// Gives free places to those who wait, and ends the waits that are over. O(n) in waiters when one has expired, else in
-    /// those who get a place.
+    /// Grants free slots to waiting calls and ends expired waits. O(n) in waiters if one has expired, otherwise in the
+    /// calls that get a slot.
     package mutating func settle(now: Instant) -> Settlement {
         var settlement = Settlement()
         guard !line.isEmpty else { return settlement }
@@ -117,6 +119,6 @@ package struct Bulkhead: Sendable {
         return settlement
     }
 
-    /// When `settle` is to be run next because a wait is over; `nil`: nobody waits. O(n).
+    /// The earliest deadline, at which `settle` must run; `nil` if no call waits. O(n).
     package var nextDeadline: Instant? { line.nextDeadline }
 }

@@ -1,11 +1,12 @@
-/// How many of the proxy's calls may be under way at a time so that a turn of their event loop stays short: locks and limits live on the
-/// same loop, and wait for it to come round.
+/// The number of the proxy's calls that may be under way at once without making ticks of their event loop too long.
+/// Locks and limits run on the same loop and wait for its next tick.
 ///
-/// A window that shrinks by a share when there is too much and grows while there is little is that of TCP's congestion control (Jacobson,
-/// 1988); that delay says so, before anything is lost, is TCP Vegas' idea (Brakmo and Peterson, 1994). Calls that wait
-/// for a slow service cost no time of the loop: while turns are short the window grows beyond them.
+/// The window shrinks by a fraction under load and grows otherwise, as in TCP's congestion control (Jacobson, 1988).
+/// Delay signals the load before anything is lost, as in TCP Vegas (Brakmo and Peterson, 1994). Calls that wait for a
+/// slow service take no time of the loop, so the window grows beyond them while ticks are short.
 package struct CallWindow: Sendable {
-    /// In nanoseconds: with longer turns the window shrinks, with turns of less than half of it grows.
+    /// The length of a tick, in nanoseconds, above which the window shrinks. It grows with ticks shorter than half of
+    /// that.
     package static let longTurn: Int64 = 500_000
     package static let least = 4
     package static let most = 1 << 14
@@ -14,7 +15,7 @@ package struct CallWindow: Sendable {
 
     package init() {}
 
-    /// A turn has taken so long, with so many calls under way at most.
+    /// Adapts the window to the length of a tick, with the most calls that were under way in it.
     package mutating func noteTurn(nanoseconds: Int64, underWay: Int) {
         if nanoseconds > Self.longTurn {
             size = max(Self.least, min(size, underWay) * 7 / 8)

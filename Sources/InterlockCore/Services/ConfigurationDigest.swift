@@ -1,19 +1,21 @@
-/// By what sidecars tell each other which definitions of services and domains they run with: one digest for each, and one of them all.
+/// A digest of each definition of a service or domain, and one of them all, by which sidecars compare their
+/// configurations.
 package struct ConfigurationDigest: Hashable, Sendable {
-    /// What stands before a domain's name: no service's has a colon.
+    /// The prefix of a domain's name; no service's name has a colon.
     package static let domainPrefix = "domain:"
 
-    /// The definitions' digests by the services' names, and by the domains' behind `domainPrefix`.
+    /// The digests of services by name, and of domains by name with `domainPrefix`.
     package let services: [String: String]
-    /// Of all of them: two sidecars with the same one run with the same services and domains. 16 hexadecimal digits.
+    /// The digest of all definitions: sidecars with the same one run the same services and domains. 16 hexadecimal
+    /// digits.
     package let whole: String
 
-    /// - Parameter domains: the digests of domains, by their names.
+    /// - Parameter domains: the digests of domains by name.
     package init(_ definitions: [ServiceDefinition], domains: [String: String] = [:]) {
         self.init(services: Dictionary(definitions.map { ($0.name, $0.digest) }, uniquingKeysWith: { $1 }), domains: domains)
     }
 
-    /// Of digests that are known.
+    /// Creates the digest from known ones.
     package init(services: [String: String], domains: [String: String] = [:]) {
         var digests = services
         for (name, digest) in domains { digests[Self.domainPrefix + name] = digest }
@@ -21,10 +23,10 @@ package struct ConfigurationDigest: Hashable, Sendable {
         whole = TextDigest.of(Self.text(of: digests))
     }
 
-    /// Names and digests by turns, with spaces between, by name: no name has a space.
+    /// The names, each followed by its digest, separated by spaces and sorted by name; names contain no spaces.
     package var text: String { Self.text(of: services) }
 
-    /// What another sidecar has published as its `text`; `nil`: it is none.
+    /// Reads the `text` that another sidecar published; returns `nil` if it is malformed.
     package init?(text: String) {
         let words = text.split(separator: " ")
         guard words.count.isMultiple(of: 2) else { return nil }
@@ -34,12 +36,12 @@ package struct ConfigurationDigest: Hashable, Sendable {
                 uniquingKeysWith: { $1 }))
     }
 
-    /// The services that this sidecar and others define differently. One that only some of them define is no difference: sidecars
-    /// may guard different services. O(n) in services of all of them.
+    /// Returns the services that this sidecar and others define differently. A service that only some of them define is
+    /// not a difference, because sidecars may guard different services. O(n) in all their services.
     /// - Parameters:
-    ///   - others: what other live sidecars run with, by their IDs.
-    ///   - former: what was found last.
-    ///   - unknown: sidecars that run with something else since, which is being read: what was found last of them stands.
+    ///   - others: the digests of other live sidecars, by ID.
+    ///   - former: the last result.
+    ///   - unknown: the IDs of sidecars whose changed digest is still being read; their entries in `former` are kept.
     package func differences(
         from others: [String: ConfigurationDigest], keeping former: [ConfigurationDifference] = [], of unknown: Set<String> = []
     ) -> [ConfigurationDifference] {
@@ -64,6 +66,6 @@ package struct ConfigurationDigest: Hashable, Sendable {
 /// A service that live sidecars define differently.
 package struct ConfigurationDifference: Hashable, Sendable {
     package var service: String
-    /// The IDs of those whose definition is not this sidecar's.
+    /// The IDs of the sidecars whose definition differs from this sidecar's.
     package var sidecars: [String]
 }

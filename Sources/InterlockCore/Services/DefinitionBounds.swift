@@ -1,5 +1,5 @@
-/// The bounds of what can be defined: the reader of the sidecar's configuration names the key that broke one, `check()` the
-/// property.
+/// The limits of definitions. The reader of the sidecar's configuration names the key that breaks one, and `check()`
+/// names the property.
 
 extension ServiceDefinition {
     package static let concurrencies = 1...1_000_000
@@ -12,14 +12,14 @@ extension LimitDefinition {
     package static let windows: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
     package static let bursts: ClosedRange<Int64> = 0...largestBurst
 
-    /// What a name should have been that is not one of a limit's; `nil`: it is one. It ends in its key where the algorithm's
-    /// suffix or the subject begins.
+    /// Describes the name expected instead of `name` for a limit; `nil` if `name` is valid. A tilde would end the name
+    /// within its key, because the algorithm's suffix and the subject begin with one.
     package static func expectedName(insteadOf name: String) -> String? {
         if let expected = ResourceName.expectedPart(insteadOf: name) { return expected }
         return name.unicodeScalars.contains("~") ? "a name without \"~\"" : nil
     }
 
-    /// What was expected where the algorithm could not count exactly; `nil`: it can.
+    /// The error for a limit that the algorithm cannot count exactly; `nil` if it can.
     package var expectedOfAlgorithm: String? {
         switch algorithm {
         case .fixed:
@@ -49,7 +49,7 @@ extension BreakerSettings {
     package static let rates = 0.01...1
     package static let durations: ClosedRange<Duration> = .milliseconds(1) ... .seconds(366 * 86_400)
     package static let callCounts = 1...1_000_000_000
-    /// A window of calls has at least one for each of its slices.
+    /// A window of calls has at least one call per slice.
     package static let windowCalls = windowSlices...1_000_000_000
     package static let permitCounts = 1...10_000
     package static let reporterCounts = 1...1000
@@ -64,7 +64,7 @@ extension LockSettings {
 }
 
 extension [ServiceDefinition] {
-    /// - Throws: `DefinitionError` for the first service that breaks a bound, or has another's name.
+    /// - Throws: `DefinitionError` for the first service that breaks a limit or has the name of another.
     package func check() throws(DefinitionError) {
         var names: Set<ExactText> = []
         for service in self {
@@ -136,7 +136,7 @@ extension LimitDefinition {
 }
 
 extension LockSettings {
-    /// - Throws: `DefinitionError` for the first setting that breaks a bound.
+    /// - Throws: `DefinitionError` for the first setting that breaks a limit.
     package func check() throws(DefinitionError) {
         let checks = DefinitionChecks(of: "the locks")
         if let keyPrefix, let expected = ResourceName.expectedPrefix(insteadOf: keyPrefix, isEmptyAllowed: true) {
@@ -151,7 +151,7 @@ extension LockSettings {
     }
 }
 
-/// Tells which property of what broke which bound.
+/// Reports the property that breaks a limit, with its definition.
 private struct DefinitionChecks {
     let subject: String
 

@@ -1,4 +1,4 @@
-/// A definition that no coordinator can work with. Says which it is, what was expected and what was there instead.
+/// An invalid definition. The description names the definition, the value expected and the value found.
 package struct DefinitionError: Error, Equatable, Sendable, CustomStringConvertible {
     package let description: String
 

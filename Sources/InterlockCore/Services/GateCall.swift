@@ -11,7 +11,7 @@ package final class GateCall {
         case slot
         /// The call waits through a pause of the service.
         case pause
-        /// The call was answered or canceled. Anything that arrives for it later is given back.
+        /// The call was answered or cancelled. Anything granted to it later is returned.
         case over
     }
 
@@ -32,7 +32,7 @@ package final class GateCall {
     package let deadline: Instant?
     /// The key of the caller in the executor's table.
     package let callerKey: Int
-    /// The key under which the limits are asked, for the executor to cancel that.
+    /// The key of the call's request to the limits, by which the executor can cancel it.
     package var limitsKey: Int?
 
     package internal(set) var stage = Stage.ready

@@ -2,9 +2,9 @@
 package enum GateStep {
     /// Call `proceed` for this call, which got a slot or was resumed after a pause.
     case proceed(GateCall)
-    /// Ask Redis for a trial permit, and keep what the limits have granted meanwhile.
+    /// Ask Redis for a trial permit, and keep the grant of the limits meanwhile.
     case askTrial(GateCall)
-    /// Ask the limits; `waitMilliseconds` is how long the call may wait in the limiter.
+    /// Ask the limits; `waitMilliseconds` is the longest time for which the call may wait in the limiter.
     case askLimits(GateCall, waitMilliseconds: Int64)
     /// Issue a permit.
     case grant(GateCall)
@@ -14,7 +14,7 @@ package enum GateStep {
     case refuseForUnreported(GateCall)
     /// Answer that the service is no longer configured.
     case failUnconfigured(GateCall)
-    /// Refund what the call has taken from the limits.
+    /// Refund the call's cost to the limits.
     case refund(GateCall)
     /// Return an unused trial permit of this generation to the fleet.
     case returnTrial(PermitID, generation: Int64)

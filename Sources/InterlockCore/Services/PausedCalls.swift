@@ -1,21 +1,22 @@
-/// Calls to one service that wait through its pause: its limit was reached and tripped the breaker, and they are sent again
-/// when that half-opens, the first alone, and when it has closed, the others in their order.
+/// Calls that wait while one service is paused. They reached its limit and tripped the breaker. The first is sent again
+/// alone when the breaker half-opens, and the others in order when it has closed.
 ///
-/// The caller runs `decide` when the breaker changes, when a call that was sent has its answer, and at `nextWakeUp`, and
-/// carries out what it says.
+/// The caller runs `decide` when the breaker changes, when a call that was sent has its answer, and at `nextWakeUp`,
+/// and carries out the result.
 package struct PausedCalls: Sendable {
-    /// What a breaker does to calls that wait.
+    /// The effect of a breaker on waiting calls.
     package enum Gate: Equatable, Sendable {
         /// Calls are made.
         case clear
-        /// One call at a time may try, with a trial permit.
+        /// One call at a time may be made, with a trial permit.
         case trial
-        /// The pause goes on, until then as far as is known.
+        /// The pause goes on until this time, as far as is known.
         case paused(until: Instant)
-        /// Another cause than the limit keeps calls from being made; a wait is no use. In milliseconds.
+        /// The breaker is open for another cause than the limit, so waiting is useless. `retryAfter` is in
+        /// milliseconds.
         case refusing(retryAfter: Int64)
 
-        /// When a call that cannot wait may try again.
+        /// Returns the milliseconds after which a call that cannot wait may try again.
         package func retryMilliseconds(now: Instant) -> Int64 {
             switch self {
             case .clear, .trial: 100
@@ -26,9 +27,9 @@ package struct PausedCalls: Sendable {
     }
 
     package struct Decision: Equatable, Sendable {
-        /// These are sent now, in this order.
+        /// The calls to send now, in this order.
         package var sent: [UInt64] = []
-        /// These are refused.
+        /// The calls to refuse.
         package var refused: [Refusal] = []
 
         package init(sent: [UInt64] = [], refused: [Refusal] = []) {
@@ -39,7 +40,7 @@ package struct PausedCalls: Sendable {
 
     package struct Refusal: Equatable, Sendable {
         package var number: UInt64
-        /// In milliseconds.
+        /// The retry delay in milliseconds.
         package var retryAfter: Int64
 
         package init(number: UInt64, retryAfter: Int64) {
@@ -49,9 +50,10 @@ package struct PausedCalls: Sendable {
     }
 
     private var line: WaitingLine
-    /// The call that was sent to try, until `returned`.
+    /// The number of the trial call under way, until `returned`.
     private var trying: UInt64?
-    /// Of one that tried and was let through: the breaker is about to close, and the others follow then; at the latest now.
+    /// The time at which the next call is tried if the breaker has not closed by then. Set after a successful trial,
+    /// which is about to close it.
     private var resumption: Instant?
 
     package init(maximumWaiting: Int) {
@@ -60,18 +62,19 @@ package struct PausedCalls: Sendable {
 
     package var isEmpty: Bool { line.isEmpty }
     package var count: Int { line.count }
-    /// Whether anybody waits or tries: a newcomer who can wait stands behind them.
+    /// Whether a call waits or a trial is under way; a newcomer that can wait then joins the line.
     package var isActive: Bool { !line.isEmpty || trying != nil }
 
     package mutating func resize(maximumWaiting: Int) {
         line.capacity = maximumWaiting
     }
 
-    /// A call waits. `false`: it cannot be sent before it gives up, or the line is full, or its subject's part of it.
+    /// Adds a waiting call. Returns `false` if it would give up before it could be sent, or if the line or its
+    /// subject's part of it is full.
     /// - Parameters:
-    ///   - number: rises with the calls' arrival; one that comes back stands where it stood before.
-    ///   - earliest: before then it would be refused again.
-    ///   - isBack: it has waited before, and waits whatever else its subject has.
+    ///   - number: the call's number, which rises in order of arrival; a call that returns gets its former position.
+    ///   - earliest: the time before which the call would be refused again.
+    ///   - isBack: whether the call has waited before and so is exempt from its subject's limit.
     package mutating func insert(
         _ number: UInt64, of subject: String? = nil, isBack: Bool = false, deadline: Instant, earliest: Instant
     ) -> Bool {
@@ -84,21 +87,21 @@ package struct PausedCalls: Sendable {
         return true
     }
 
-    /// A call that waits leaves. `false`: it does not wait here.
+    /// Removes a waiting call. Returns `false` if it does not wait here.
     package mutating func leave(_ number: UInt64) -> Bool {
         line.remove(number)
     }
 
-    /// Everyone who waits leaves.
+    /// Removes all waiting calls and returns their numbers.
     package mutating func leaveAll() -> [UInt64] {
         line.removeAll { _ in true }.map(\.number)
     }
 
-    /// A call that was sent has its answer, or was given up.
+    /// Records that a call that was sent has its answer or was given up.
     /// - Parameters:
-    ///   - wasGranted: the breaker closes by it.
-    ///   - patience: if it has not closed then, the next one tries.
-    /// - Returns: whether it was the one that tried.
+    ///   - wasGranted: whether the call was granted, which is about to close the breaker.
+    ///   - patience: the time at which the next call is tried if the breaker has not closed.
+    /// - Returns: whether the call was the trial.
     package mutating func returned(_ number: UInt64, wasGranted: Bool, patience: Instant) -> Bool {
         guard trying == number else { return false }
         trying = nil
@@ -106,7 +109,7 @@ package struct PausedCalls: Sendable {
         return true
     }
 
-    /// Who is sent, and whose wait is no use. O(n) in those who wait.
+    /// Returns the calls to send and those whose wait is useless. O(n) in waiting calls.
     package mutating func decide(_ gate: Gate, now: Instant) -> Decision {
         var decision = Decision()
         guard !line.isEmpty else { return decision }
@@ -130,7 +133,7 @@ package struct PausedCalls: Sendable {
         return decision
     }
 
-    /// When `decide` is to be run next if nothing else happens; `nil`: nobody waits. O(n).
+    /// Returns the time at which `decide` must run if nothing else happens; `nil` if no call waits. O(n).
     package func nextWakeUp(_ gate: Gate, now: Instant) -> Instant? {
         guard let deadline = line.nextDeadline else { return nil }
         let next: Instant? =

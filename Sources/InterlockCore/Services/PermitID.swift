@@ -7,7 +7,7 @@ package struct PermitID: Hashable, Sendable, CustomStringConvertible {
         (high, low) = bits
     }
 
-    /// Parses the 32 hexadecimal digits of `description`; `nil` if the text is anything else.
+    /// Parses the 32 hexadecimal digits of `description`; returns `nil` if the text is anything else.
     package init?(_ text: String) {
         guard text.utf8.count == 32 else { return nil }
         var (high, low) = (UInt64(0), UInt64(0))

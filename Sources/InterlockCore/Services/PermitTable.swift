@@ -1,7 +1,7 @@
 internal import DequeModule
 
-/// The permits of one service that this sidecar has issued and that are not reported yet. Each lapses at the end of its
-/// lifetime. The owner limits their number.
+/// The unreported permits of one service that this sidecar has issued. Each lapses at the end of its lifetime. The
+/// owner limits their number.
 package struct PermitTable: Sendable {
     package struct Permit: Sendable {
         /// The breaker's generation when the permit was issued. The outcome does not count under any other.

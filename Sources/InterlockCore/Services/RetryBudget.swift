@@ -1,7 +1,7 @@
-/// The budget for retries, so that they cannot multiply an outage. `ProxiedCallStateMachine` decides whether to spend it.
+/// The budget for retries, so that they cannot multiply an outage. `ProxiedCallStateMachine` decides when to spend it.
 ///
-/// Two token buckets, as in Finagle's `RetryBudget`: each call puts its share of a retry into one, and time fills the other
-/// at the least rate that is always allowed. Both are bounded, so that a quiet hour cannot be spent in a storm.
+/// Two token buckets, as in Finagle's `RetryBudget`: each call adds a fraction of a retry to one, and time fills the
+/// other at the minimum rate. Both are bounded, so that the savings of a quiet hour cannot all be spent at once.
 package struct RetryBudget: Sendable {
     /// The most retries that calls can save up.
     package static let largestSavings = 100.0
@@ -16,19 +16,19 @@ package struct RetryBudget: Sendable {
         allowance = Double(settings.minimumPerSecond)
     }
 
-    /// A call was made that is not a retry itself.
+    /// Counts a call that is not a retry itself.
     package mutating func noteCall() {
         savings = min(Self.largestSavings, savings + settings.budget)
     }
 
-    /// Takes one retry, if there is one.
+    /// Takes one retry. Returns `false` if there is none.
     package mutating func takeRetry(now: Instant) -> Bool {
         refill(now: now)
         if allowance >= 1 {
             allowance -= 1
             return true
         }
-        // Tenths that were added up ten times come to a little less than one.
+        // A tenth added ten times is slightly less than one in floating point.
         guard savings >= 1 - 1e-9 else { return false }
         savings = max(0, savings - 1)
         return true

@@ -1,11 +1,11 @@
-/// The retries of the proxy: only of idempotent calls without a body, and only within the budget. A request that the
-/// upstream has certainly not processed, POST included, is resent once besides.
+/// The retries of the proxy: only of idempotent calls without a body, and only within the budget. In addition, a
+/// request that the upstream has certainly not processed, POST included, is resent once.
 package struct RetrySettings: Hashable, Sendable {
-    /// The most tries after the first; 0: none.
+    /// The most attempts after the first; 0 for none.
     package var attempts: Int
-    /// Retries may be at most this share of the calls, 0…1, so that they cannot multiply an outage.
+    /// The most retries as a fraction of the calls, 0…1, so that retries cannot multiply an outage.
     package var budget: Double
-    /// The retries that are always allowed, per second.
+    /// The number of retries per second that are always allowed.
     package var minimumPerSecond: Int
 
     package init(attempts: Int = 1, budget: Double = 0.1, minimumPerSecond: Int = 1) {

@@ -4,9 +4,9 @@ public struct ServiceCallError: Error, Hashable, Sendable, CustomStringConvertib
     public var code: InterlockError.Code
     /// The service's name, as the caller gave it.
     public var service: String
-    /// The breaker's state; `nil`: an error, not a refusal, kept the call from being made.
+    /// The breaker's state; `nil` if an error and not a refusal kept the call from being made.
     public var state: BreakerSnapshot.State?
-    /// The time until the same call may be made; `nil`: unknown.
+    /// The time until the same call may be made; `nil` if unknown.
     public var retryAfter: Duration?
     /// The explanation for people: what was asked, what was wrong, what to do.
     public var message: String
@@ -30,7 +30,7 @@ extension ServiceCallError {
     /// Creates the error of a refused call.
     /// - Parameters:
     ///   - code: `open`, `limited` or `busy`; a newer sidecar may have more.
-    ///   - milliseconds: the time until the same call may be made; -1: unknown.
+    ///   - milliseconds: the time until the same call may be made; -1 if unknown.
     package init(
         refused code: InterlockError.Code, service: String, state: BreakerSnapshot.State?, retryAfter milliseconds: Int64
     ) {

@@ -1,27 +1,27 @@
-/// An external API or upstream that calls are made to: its limits, its breaker, and what happens when they bind.
+/// An external API or upstream to which calls are made: its limits, its breaker, and the behavior when they apply.
 public struct ServiceDefinition: Hashable, Sendable {
-    /// The service's name; keeps the rule of `ResourceName`.
+    /// The name of the service, which follows the rule of `ResourceName`.
     public var name: String
-    /// Where it lives and how the proxy calls it; `nil`: the proxy does not.
+    /// The upstream that the proxy calls; `nil` if the proxy does not serve it.
     package var upstream: UpstreamSettings?
-    /// Checked together: a call takes from all that apply to it, or from none.
+    /// The limits, checked together: a call takes from all that apply to it, or from none.
     public var limits: [LimitDefinition]
-    /// What happens when a limit is reached.
+    /// The behavior when a limit is reached.
     public var onLimit: LimitPolicy
-    /// The most permits that this sidecar gives at a time; `nil`: as many as are asked for.
+    /// The most permits that this sidecar grants at once; `nil` for no limit.
     public var concurrency: Int?
-    /// So many subjects have counters of their own, at least 1: those beyond share one in each limit.
+    /// The number of subjects with counters of their own, at least 1. Further subjects share one counter in each limit.
     public var maximumSubjects: Int
-    /// When its breaker trips, and how it comes back.
+    /// The conditions under which the breaker trips and closes again.
     public var breaker: BreakerSettings
-    /// How outages are watched for; `nil`: they are not.
+    /// The probes of the outage monitor; `nil` if there are none.
     package var probe: ProbeSettings?
-    /// What limits and breaker do while Redis cannot be reached.
+    /// The behavior of limits and breaker while Redis is unreachable.
     public var whenRedisIsDown: OutagePolicy
-    /// For how long a permit's outcome is awaited; later reports are refused, and a half-open permit lapses.
+    /// The time to wait for a permit's outcome. Later reports are refused, and a half-open permit lapses.
     public var permitLifetime: Duration
 
-    /// A service; every setting that is left out has its default.
+    /// Creates a service. Omitted settings have their defaults.
     public init(
         name: String,
         limits: [LimitDefinition] = [],
@@ -71,7 +71,7 @@ extension ServiceDefinition: DigestedSetting {
         ]
     }
 
-    /// 64 bits by which sidecars find out that they run with different definitions of a service: 16 hexadecimal digits.
+    /// A 64-bit digest by which sidecars detect different definitions of a service: 16 hexadecimal digits.
     package var digest: String {
         var unset = Self.unset.union(Self.laterUpstream)
         // Limits and upstreams write defaults as well, except for settings that the first version did not have.

@@ -65,7 +65,8 @@ extension ServiceGate {
     }
 
     /// Handles a refusal by a limit of the whole service, which has room again after `retryAfter` milliseconds.
-    /// - Returns: the range of open times if the breaker is to open, or `nil`. After a range, `breakerChangeEnded` must follow.
+    /// - Returns: the range of open times if the breaker is to open; `nil` otherwise. After a range,
+    ///   `breakerChangeEnded` must follow.
     package mutating func beginLimitTrip(retryAfter: Int64) -> ClosedRange<Duration>? {
         guard definition.onLimit.action == .trip, !definition.breaker.isMetricsOnly, !isBreakerChangePending else { return nil }
         let snapshot = breaker.snapshot
@@ -78,8 +79,8 @@ extension ServiceGate {
         return max(definition.onLimit.pause.lowerBound, least)...max(definition.onLimit.pause.upperBound, least)
     }
 
-    /// Handles the news that the limits of the whole service have room.
-    /// - Returns: whether to close the breaker, because only a limit opened it. If so, `breakerChangeEnded` must follow.
+    /// Handles a report that the limits of the whole service have room.
+    /// - Returns: whether to close the breaker, which only a limit opened. If so, `breakerChangeEnded` must follow.
     package mutating func beginClosingAfterLimit(now: Instant) -> Bool {
         guard breaker.isOpenByLimit, !isBreakerChangePending, breaker.actingState(now: now) == .halfOpen else { return false }
         isBreakerChangePending = true

@@ -28,7 +28,7 @@ extension ServiceGate {
         }
     }
 
-    /// Gives free slots to waiting calls, and refuses the calls whose deadline has passed.
+    /// Grants free slots to waiting calls, and refuses the calls whose deadline has passed.
     mutating func assignSlots(now: Instant) {
         guard bulkhead.waitingCount > 0 else { return }
         let settlement = bulkhead.settle(now: now)

@@ -119,7 +119,7 @@ package struct ServiceGate: ~Copyable {
     }
 
     /// Returns whether to ask Redis for a trial permit, and counts the request as pending if so. At most
-    /// `halfOpenPermits` requests are pending at a time.
+    /// `halfOpenPermits` requests are pending at once.
     package mutating func beginTrialRequest() -> Bool {
         guard trialsAskedFor < definition.breaker.halfOpenPermits else { return false }
         trialsAskedFor += 1
@@ -337,7 +337,7 @@ package struct ServiceGate: ~Copyable {
     /// The time until which the call may wait; `nil` if it may not.
     func deadline(of call: GateCall) -> Instant? { isGoingDown || !isConfigured ? nil : call.deadline }
 
-    /// Gives back the call's trial, its part of the limits, and its slot.
+    /// Releases the call's trial, its part of the limits, and its slot.
     mutating func release(_ call: GateCall, now: Instant) {
         returnTrial(of: call)
         if call.isGrantedByLimits {

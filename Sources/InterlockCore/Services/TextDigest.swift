@@ -1,4 +1,5 @@
-/// 64 bits of a text, as 16 hexadecimal digits: FNV-1a, the same in every process, which Swift's own hashes are not.
+/// A 64-bit digest of text, as 16 hexadecimal digits. It uses FNV-1a, because Swift's own hashes differ between
+/// processes.
 package enum TextDigest {
     package static func of(_ text: String) -> String {
         var hash: UInt64 = 0xCBF2_9CE4_8422_2325

@@ -1,25 +1,25 @@
-/// Where a service lives, and how the guarded proxy calls it.
+/// The address of a service, and the way in which the guarded proxy calls it.
 package struct UpstreamSettings: Hashable, Sendable {
-    /// What the proxy's path is appended to: `http://` or `https://`, a host, and perhaps a path. No call leaves it.
+    /// The base URL to which the proxy appends the request's path: `http://` or `https://`, a host, and optionally a
+    /// path. Calls cannot escape that path.
     package var url: String
-    /// For how long a connection may take to stand.
+    /// The longest time to establish a connection.
     package var connectTimeout: Duration
-    /// From when the request was sent to the first byte of the answer.
+    /// The longest time from sending the request to the first byte of the response.
     package var firstByteTimeout: Duration
-    /// How long a request's body or an answer may be idle.
+    /// The longest time for which the body of a request or response may be idle.
     package var idleTimeout: Duration
-    /// The limit for the whole call, its waits, retries and both bodies included; `nil` for none.
+    /// The longest time for the whole call, including waits, retries and both bodies; `nil` for no limit.
     package var totalTimeout: Duration?
     package var connections: ConnectionSettings
     package var retries: RetrySettings
-    /// What is answered instead when the service cannot be called; `nil`: the refusal.
+    /// The response that replaces a refusal when the service cannot be called; `nil` to send the refusal.
     package var fallback: FallbackSettings?
-    /// A file of certificates (PEM) that the service's may be signed by; `nil`: the system's.
+    /// A PEM file of certificates that may sign the service's own; `nil` for the system's.
     package var certificateAuthority: String?
-    /// A digest of that file as it was read: with another one its connections are made anew. No part of the fleet's
-    /// digest.
+    /// A digest of that file's contents. If it changes, connections are made anew. Excluded from the fleet's digest.
     package var certificateAuthorityDigest: [UInt8]?
-    /// It is called with HTTP/2: over TLS where it agrees, and else in any case.
+    /// Whether the proxy calls the service with HTTP/2: negotiated over TLS, and with prior knowledge otherwise.
     package var speaksHTTP2 = false
 
     package init(
@@ -52,12 +52,12 @@ extension UpstreamSettings: DigestedSetting {
     }
 }
 
-/// How long connections to a service are kept.
+/// The lifetime of connections to a service.
 package struct ConnectionSettings: Hashable, Sendable {
-    /// The time after which an unused connection is closed. Choose it shorter than most servers' own, because a request
-    /// on a closing connection is lost.
+    /// The time after which an unused connection is closed. It should be shorter than most servers' own idle timeout,
+    /// because a request on a closing connection is lost.
     package var idle: Duration
-    /// The age after which a connection carries no further request, so that changes in DNS take effect; `nil` for no
+    /// The age after which a connection carries no further requests, so that changes in DNS take effect; `nil` for no
     /// limit.
     package var maximumAge: Duration?
 
@@ -71,11 +71,12 @@ extension ConnectionSettings: DigestedSetting {
     package var digestedParts: Parts { [("idle", idle), ("maximumAge", maximumAge)] }
 }
 
-/// What is answered when the service cannot be called: open, limited, busy, or the call itself failed.
+/// The response when the service cannot be called: its breaker is open, it is limited or busy, or the call itself
+/// failed.
 package enum FallbackSettings: Hashable, Sendable {
-    /// Always the same answer.
+    /// A fixed response.
     case fixed(status: Int, body: String, mediaType: String)
-    /// The last good answer to the same `GET`, not older than this.
+    /// The last successful response to the same `GET`, not older than `maximumAge`.
     case lastGood(maximumAge: Duration)
 }
 

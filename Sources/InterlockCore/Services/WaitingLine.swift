@@ -1,15 +1,15 @@
 internal import DequeModule
 
-/// Calls that wait, each with the time at which it gives up. They stand in the order of their numbers, which rise with their
-/// arrival: one that was sent and comes back stands where it stood before. Bounded.
+/// Waiting calls with the times at which they give up, up to `capacity`. They are ordered by number, which rises in
+/// order of arrival, so that a call that returns gets its former position.
 struct WaitingLine: Sendable {
     struct Entry: Sendable {
         var number: UInt64
         var deadline: Instant
-        /// It is not to be called before.
+        /// The time before which the call is not to be made.
         var earliest: Instant
         var subject: String?
-        /// It has waited before: its subject's part of the places does not keep it out.
+        /// Whether the call has waited before and so is exempt from its subject's part of the line.
         var isBack = false
     }
 
@@ -25,7 +25,7 @@ struct WaitingLine: Sendable {
     var isEmpty: Bool { entries.isEmpty }
     var first: Entry? { entries.first }
 
-    /// O(1) for a newcomer. `false`: the line is full, or its subject's part of it.
+    /// Inserts a call. Returns `false` if the line or its subject's part of it is full. O(1) for a newcomer.
     mutating func insert(_ entry: Entry) -> Bool {
         guard entries.count < capacity, entry.isBack || subjects.hasRoom(for: entry.subject, of: capacity) else { return false }
         subjects.add(entry.subject)
@@ -39,14 +39,14 @@ struct WaitingLine: Sendable {
         subjects.remove(entries.removeFirst().subject)
     }
 
-    /// `false`: it does not stand here. O(n).
+    /// Removes a call. Returns `false` if it is not in the line. O(n).
     mutating func remove(_ number: UInt64) -> Bool {
         guard let place = entries.firstIndex(where: { $0.number == number }) else { return false }
         subjects.remove(entries.remove(at: place).subject)
         return true
     }
 
-    /// Takes those out that `isChosen` says, and returns them in order. O(n).
+    /// Removes the calls that `isChosen` selects, and returns them in order. O(n).
     mutating func removeAll(where isChosen: (Entry) -> Bool) -> [Entry] {
         guard entries.contains(where: isChosen) else { return [] }
         let chosen = entries.filter(isChosen)
@@ -55,9 +55,9 @@ struct WaitingLine: Sendable {
         return Array(chosen)
     }
 
-    /// When the first of them gives up. O(n).
+    /// The earliest deadline. O(n).
     var nextDeadline: Instant? { entries.lazy.map(\.deadline).min() }
 
-    /// When the first of them may be called. O(n).
+    /// The earliest time at which a call may be made. O(n).
     var earliest: Instant? { entries.lazy.map(\.earliest).min() }
 }

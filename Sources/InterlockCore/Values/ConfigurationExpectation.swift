@@ -1,4 +1,4 @@
-/// A text was not what a setting wants. Says what that is; the reader adds where and what was there instead.
+/// The error for an invalid setting. It says what was expected; the reader adds the position and the text found.
 package struct ConfigurationExpectation: Error, CustomStringConvertible {
     package let wanted: String
     /// The most likely intended value.
@@ -9,7 +9,7 @@ package struct ConfigurationExpectation: Error, CustomStringConvertible {
         self.suggestion = suggestion
     }
 
-    /// Where it is told elsewhere what was there.
+    /// The description without the text found, for messages that show that elsewhere.
     package var description: String { "expected \(wanted)" + question }
 
     package func message(got: String) -> String { "expected \(wanted), got \(got)" + question }
@@ -18,7 +18,7 @@ package struct ConfigurationExpectation: Error, CustomStringConvertible {
 }
 
 extension ConfigurationExpectation {
-    /// The expectation for a number or a duration outside of `bounds`: names only the bound that was broken.
+    /// Returns the expectation for a number or a duration outside of `bounds`. It names only the bound that was broken.
     package static func bound<Value: Comparable>(
         _ noun: String,
         _ value: Value,

@@ -1,6 +1,7 @@
-/// Rules of single words that several settings share.
+/// Rules for single words that several settings share.
 package enum ConfigurationText {
-    /// Digits only: no sign, no separator, no exponent. `nil` also when it does not fit.
+    /// Parses digits only: no sign, separator or exponent. Returns `nil` for other text and for a number that does not
+    /// fit.
     package static func wholeNumber(_ text: some StringProtocol) -> Int64? {
         let isDigits = !text.isEmpty && text.utf8.allSatisfy { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
         return isDigits ? Int64(text) : nil
@@ -10,13 +11,13 @@ package enum ConfigurationText {
         scalar.properties.isWhitespace || scalar.properties.generalCategory == .control
     }
 
-    /// `a`, `a or b`, `a, b or c`.
+    /// Joins words: `a`, `a or b`, `a, b or c`.
     package static func alternatives(_ words: [String]) -> String {
         guard let last = words.last, words.count > 1 else { return words.first ?? "" }
         return words.dropLast().joined(separator: ", ") + " or " + last
     }
 
-    /// The candidate that `word` was probably meant to be: at most two letters put in, left out or replaced.
+    /// Returns the candidate that `word` was probably meant to be: at most two letters inserted, omitted or replaced.
     package static func closest(to word: String, among candidates: [String]) -> String? {
         let furthest = 2
         guard word.utf8.count <= 64 else { return nil }
@@ -28,7 +29,7 @@ package enum ConfigurationText {
             .word
     }
 
-    /// Levenshtein's distance. O(n·m).
+    /// Returns the Levenshtein distance. O(n·m).
     private static func distance(_ left: [UInt8], _ right: [UInt8]) -> Int {
         var previous = Array(0...right.count)
         for (row, byte) in left.enumerated() {
@@ -44,7 +45,7 @@ package enum ConfigurationText {
 }
 
 extension RawRepresentable where RawValue == String, Self: CaseIterable {
-    /// One of a few words.
+    /// Parses the raw value of one of the cases.
     package init(parsing text: String) throws(ConfigurationExpectation) {
         guard let value = Self(rawValue: text) else {
             throw ConfigurationExpectation(ConfigurationText.alternatives(Self.allCases.map(\.rawValue)))

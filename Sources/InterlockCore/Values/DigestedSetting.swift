@@ -1,5 +1,5 @@
 /// A setting that digests include, written as one text or as named parts. Sidecars of different versions compare
-/// digests, so names, order and spelling stay the same even if a Swift property is renamed.
+/// digests, so names, order and spelling remain the same even if a Swift property is renamed.
 package protocol DigestedSetting {
     typealias Parts = [(name: String, value: any DigestedSetting)]
 

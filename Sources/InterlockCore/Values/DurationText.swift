@@ -1,12 +1,12 @@
-/// Durations as people write them: `500ms`, `2s`, `1.5s`, `1m`, `1h30m`, `1d`. Whole milliseconds, never negative.
+/// The text of durations: `500ms`, `2s`, `1.5s`, `1m`, `1h30m`, `1d`. Whole milliseconds, never negative.
 package enum DurationText {
-    /// Longest first: the order in which a duration's shortest spelling is looked for.
+    /// The units from longest to shortest, the order in which `shortest` tries them.
     private static let units: [(symbol: String, milliseconds: Int64)] = [
         ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1),
     ]
     private static let wanted = "a duration such as 500ms, 2s, 1m, 1h or 1d"
 
-    /// - Throws: `ConfigurationExpectation`, which says what was expected instead.
+    /// - Throws: `ConfigurationExpectation`, which describes the text expected instead.
     package static func parse(_ text: some StringProtocol) throws(ConfigurationExpectation) -> Duration {
         var rest = text[...]
         var total: Int64 = 0
@@ -15,7 +15,7 @@ package enum DurationText {
             let number = rest.prefix { $0.isASCII && ($0.isNumber || $0 == ".") }
             let symbol = rest[number.endIndex...].prefix { !($0.isASCII && $0.isNumber) }
             rest = rest[symbol.endIndex...]
-            // Each unit once, the longest first.
+            // Each unit may occur once, from longest to shortest.
             guard let place = units[next...].firstIndex(where: { $0.symbol == symbol }) else { throw unreadable(text) }
             next = place + 1
             let isLast = rest.isEmpty
@@ -33,7 +33,7 @@ package enum DurationText {
         let parts = number.split(separator: ".", omittingEmptySubsequences: false)
         guard parts.count <= (mayHaveFraction ? 2 : 1), parts.allSatisfy({ !$0.isEmpty }) else { throw unreadable(text) }
         let fraction = parts.count == 2 ? String(parts[1]) : ""
-        // Nine digits behind the point are more than any unit has milliseconds.
+        // No unit has more milliseconds than nine fractional digits can express.
         guard fraction.utf8.count <= 9, let digits = ConfigurationText.wholeNumber(parts[0] + fraction) else {
             throw unreadable(text)
         }
@@ -44,13 +44,14 @@ package enum DurationText {
         return scaled / scale
     }
 
-    /// A number without a unit is most often one of seconds; a great one may be one of milliseconds.
+    /// Returns the error for unreadable text. A number without a unit is suggested in seconds, and a large one in
+    /// milliseconds as well.
     private static func unreadable(_ text: some StringProtocol) -> ConfigurationExpectation {
         guard let number = ConfigurationText.wholeNumber(text) else { return ConfigurationExpectation(wanted) }
         return ConfigurationExpectation(wanted, suggestion: number < 100 ? "\(number)s" : "\(number)s or \(number)ms")
     }
 
-    /// `5s..60s`; a single duration is a range of one.
+    /// Parses `5s..60s`; a single duration is a range of one.
     package static func parseRange(_ text: String) throws(ConfigurationExpectation) -> ClosedRange<Duration> {
         guard let dots = text.firstRange(of: "..") else {
             let single = try parse(text)
@@ -62,7 +63,7 @@ package enum DurationText {
         return lower...upper
     }
 
-    /// The spelling with the longest unit that needs no fraction: `1m` for 60 seconds, `90s` for ninety.
+    /// Returns the spelling with the longest unit that needs no fraction: `1m` for 60 seconds, `90s` for ninety.
     package static func shortest(_ duration: Duration) -> String {
         let milliseconds = duration.wholeMilliseconds
         let unit = units.first { milliseconds != 0 && milliseconds % $0.milliseconds == 0 }

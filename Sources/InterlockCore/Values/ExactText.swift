@@ -1,7 +1,7 @@
 internal import Glibc
 
-/// Text that is the same only when its bytes are: to Redis names that look alike are two, while Swift holds texts for equal
-/// that are canonically equivalent.
+/// Text that is equal only if its bytes are equal. Swift treats canonically equivalent strings as equal, but to Redis
+/// they are different names.
 package struct ExactText: Hashable, Sendable {
     package var text: String
 
@@ -16,7 +16,7 @@ package struct ExactText: Hashable, Sendable {
                 return left.count == right.count && memcmp(a, b, left.count) == 0
             }
         }
-        // Texts that are not Swift's own are compared as what they show.
+        // Strings without contiguous storage are compared byte by byte.
         return (areSame ?? nil) ?? left.text.utf8.elementsEqual(right.text.utf8)
     }
 

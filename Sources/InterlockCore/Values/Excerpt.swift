@@ -1,16 +1,16 @@
 internal import Glibc
 
-/// What somebody sent, as a message shows it: its beginning, without control characters.
+/// The beginning of received text, without control characters, for display in a message.
 ///
-/// Cut by Unicode scalars and not by characters, of which a single one may be made of thousands.
+/// It is cut by Unicode scalars and not by characters, because a single character may consist of thousands of scalars.
 package struct Excerpt: CustomStringConvertible, Hashable, Sendable {
-    /// How many scalars are shown when nothing else is said.
+    /// The default length in Unicode scalars.
     package static let length = 64
 
-    /// Ends in `…` when something is left out. At most four bytes for each scalar, and three more.
+    /// The text shown; ends in `…` if it is cut. At most four bytes per scalar and three more.
     package let description: String
 
-    /// - Parameter length: in Unicode scalars.
+    /// - Parameter length: the longest excerpt in Unicode scalars.
     package init(_ text: some StringProtocol, length: Int = Self.length) {
         var shown = ""
         for scalar in text.unicodeScalars.prefix(length) {

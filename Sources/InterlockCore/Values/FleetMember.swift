@@ -5,20 +5,20 @@ public import FoundationEssentials
 public struct FleetMember: Hashable, Sendable {
     /// The ID in the fleet: 12 hexadecimal digits, new at each start.
     public var id: String
-    /// The name of its host.
+    /// The name of the host.
     public var host: String?
-    /// The ID of its process on its host.
+    /// The ID of the process on its host.
     public var processID: Int64?
-    /// The version of Interlock that it runs.
+    /// The version of Interlock.
     public var version: String?
-    /// The time of its start in milliseconds since the Unix epoch, to the second.
+    /// The start time in milliseconds since the Unix epoch, to the second.
     package var startedMilliseconds: Int64?
     /// The digest of its services. Members with the same digest have the same services.
     public var configuration: String?
-    /// The names of the services that it defines differently from the member that was asked.
+    /// The names of the services that this member defines differently from the member that was asked.
     public var differing: [String] = []
 
-    /// The time of its start, by its own clock, to the second.
+    /// The start time, by the member's own clock, to the second.
     public var started: Date? { startedMilliseconds.map { Date(epochMilliseconds: $0) } }
 
     package init(

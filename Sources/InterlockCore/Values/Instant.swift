@@ -2,10 +2,10 @@ package import FoundationEssentials
 
 /// A point on the monotonic clock that also counts suspended time, in nanoseconds since an arbitrary start.
 ///
-/// Decisions never read a clock: they are handed an `Instant`. It is an integer and not a `ContinuousClock.Instant`,
-/// whose 128-bit arithmetic is felt on the hot path; both read the same clock.
+/// Decisions take an `Instant` as an argument instead of reading a clock. It is an integer and not a
+/// `ContinuousClock.Instant`, whose 128-bit arithmetic is measurable on the hot path; both read the same clock.
 package struct Instant: Hashable, Comparable, Codable, Sendable {
-    /// Nanoseconds since the clock's start.
+    /// The nanoseconds since the clock's start.
     package var nanoseconds: Int64
 
     @inlinable
@@ -13,7 +13,7 @@ package struct Instant: Hashable, Comparable, Codable, Sendable {
         self.nanoseconds = nanoseconds
     }
 
-    /// Later than every instant that a clock will ever show.
+    /// An instant later than any that a clock will ever show.
     package static let distantFuture = Instant(nanoseconds: .max)
 
     @inlinable
@@ -21,13 +21,13 @@ package struct Instant: Hashable, Comparable, Codable, Sendable {
         left.nanoseconds < right.nanoseconds
     }
 
-    /// The instant `milliseconds` later; saturates at `distantFuture`.
+    /// Returns the instant `milliseconds` later; saturates at `distantFuture`.
     @inlinable
     package func advanced(byMilliseconds milliseconds: Int64) -> Instant {
         advanced(by: milliseconds, ofNanoseconds: 1_000_000)
     }
 
-    /// The instant `microseconds` later; saturates at `distantFuture`.
+    /// Returns the instant `microseconds` later; saturates at `distantFuture`.
     @inlinable
     package func advanced(byMicroseconds microseconds: Int64) -> Instant {
         advanced(by: microseconds, ofNanoseconds: 1000)
@@ -41,7 +41,8 @@ package struct Instant: Hashable, Comparable, Codable, Sendable {
         return Instant(nanoseconds: sum)
     }
 
-    /// Whole milliseconds from `earlier` to this instant, rounded up: whoever waits that long is never too early.
+    /// Returns the whole milliseconds from `earlier` to this instant, rounded up so that a wait of that length is never
+    /// too short.
     @inlinable
     package func millisecondsRoundedUp(since earlier: Instant) -> Int64 {
         let (difference, overflow) = nanoseconds.subtractingReportingOverflow(earlier.nanoseconds)
@@ -51,9 +52,9 @@ package struct Instant: Hashable, Comparable, Codable, Sendable {
 }
 
 extension Duration {
-    /// Whole milliseconds, rounded towards zero; saturates.
+    /// The whole milliseconds, rounded towards zero; saturates.
     package var wholeMilliseconds: Int64 {
-        // 10^15 is 2^15 * 5^15, and a division by 5^15 needs no 128 bits for times up to three days.
+        // 10^15 is 2^15 * 5^15, and a division by 5^15 needs no 128-bit arithmetic for times up to three days.
         if let shifted = Int64(exactly: attoseconds >> 15), shifted >= 0 { return shifted / 30_517_578_125 }
         let (seconds, attoseconds) = components
         let (milliseconds, overflow) = seconds.multipliedReportingOverflow(by: 1000)

@@ -1,26 +1,29 @@
 /// The credential of a lease: `<label>/<32 hex>`, the value of the lock's key.
 ///
-/// Whoever knows the token can release the lease; so only the label is ever shown.
+/// Anyone who knows the token can release the lease, so only the label is ever shown.
 package enum OwnerToken {
-    /// What a holder is called whose token is not of Interlock's form.
+    /// The label shown for a holder whose token does not have Interlock's form.
     package static let foreignLabel = "foreign"
 
     private static let randomLength = 32
-    /// What follows a sidecar's ID in its tickets: a label alone, which may be a host's name, could be taken for an ID.
+    /// The text that follows a sidecar's ID in its tickets. Without it, a label such as a host's name could be mistaken
+    /// for an ID.
     private static let ticketMark = "/ticket"
 
-    /// The ticket `<sidecar ID>/ticket/<32 hex>`, which stands in the lock's key while its turn is offered.
+    /// Returns the ticket `<sidecar ID>/ticket/<32 hex>`, which is the value of the lock's key while its turn is
+    /// offered.
     package static func makeTicket(sidecar: String, random: (UInt64, UInt64)) -> String {
         make(label: sidecar + ticketMark, random: random)
     }
 
-    /// Whether `text`, a token or a label, begins as tickets do; also in capitals, which scripts take for one as well.
+    /// Returns whether `text`, a token or a label, begins like a ticket. Capitals count as well, because scripts accept
+    /// them.
     package static func isTicket(_ text: some StringProtocol) -> Bool {
         let bytes = text.utf8
         return bytes.prefix(12).count { isHexadecimal($0 | 0x20) } == 12 && bytes.dropFirst(12).starts(with: ticketMark.utf8)
     }
 
-    /// Whose ticket it is: the ID of a sidecar.
+    /// Returns the ID of the sidecar that a ticket belongs to.
     package static func sidecar(ofTicket ticket: String) -> String {
         String(ticket.prefix { $0 != "/" })
     }
@@ -29,7 +32,7 @@ package enum OwnerToken {
         (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte)
     }
 
-    /// The token that `label` and 128 random bits make.
+    /// Returns the token made of `label` and 128 random bits.
     package static func make(label: String, random: (UInt64, UInt64)) -> String {
         var label = label
         return label.withUTF8 { label in
@@ -43,8 +46,8 @@ package enum OwnerToken {
         }
     }
 
-    /// The label of a token of Interlock's form, else `foreignLabel`. Nothing of a foreign token is ever shown: it may be
-    /// a secret as a whole.
+    /// Returns the label of a token of Interlock's form, and `foreignLabel` otherwise. No part of another token is
+    /// shown, because it may be a secret as a whole.
     package static func label(of token: String) -> String {
         let bytes = token.utf8
         guard bytes.count > randomLength + 1 else { return foreignLabel }
@@ -53,7 +56,7 @@ package enum OwnerToken {
         return bytes[bytes.index(after: slash)...].allSatisfy(isHexadecimal) ? String(token[..<slash]) : foreignLabel
     }
 
-    /// 16 hexadecimal digits.
+    /// Returns the value as 16 hexadecimal digits.
     package static func hexadecimal(_ value: UInt64) -> String {
         String(unsafeUninitializedCapacity: randomLength / 2) { buffer in
             write(value, to: buffer, at: 0)

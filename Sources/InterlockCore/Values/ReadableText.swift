@@ -1,8 +1,8 @@
 internal import FoundationEssentials
 
-/// Formats numbers for people. They may come from anywhere, so every value has a text.
+/// Formats numbers for people. The numbers come from outside, so any value is accepted.
 package enum ReadableText {
-    /// A span of time: `850ms`, `29.6s`, `4m 10s`, `3h 5m`, `2d 4h`.
+    /// Formats a span of time: `850ms`, `29.6s`, `4m 10s`, `3h 5m`, `2d 4h`.
     package static func span(milliseconds: Int64) -> String {
         switch milliseconds {
         case ..<1000: "\(milliseconds)ms"
@@ -13,7 +13,7 @@ package enum ReadableText {
         }
     }
 
-    /// A moment in UTC: `2026-11-21T04:39:16.612Z`; empty for 0, which means none.
+    /// Formats a time in UTC: `2026-11-21T04:39:16.612Z`. The result is empty for 0, which means no time.
     package static func moment(epochMilliseconds: Int64) -> String {
         guard epochMilliseconds != 0 else { return "" }
         let shown = min(max(epochMilliseconds, EpochMilliseconds.calendar.lowerBound), EpochMilliseconds.calendar.upperBound)
@@ -21,7 +21,7 @@ package enum ReadableText {
         return Date.ISO8601FormatStyle(includingFractionalSeconds: true).format(date)
     }
 
-    /// The percentage that is this part of one.
+    /// Formats a fraction as a percentage.
     package static func percentage(_ share: Double) -> String {
         guard share.isFinite else { return "" }
         return "\(Int((min(max(share, 0), 1) * 100).rounded()))%"

@@ -1,11 +1,11 @@
-/// A URL, or what was to be one, as messages may show it: without user, password and query.
+/// A URL, valid or not, as messages may show it: without user, password and query.
 ///
-/// Every message that repeats an address of a configuration, a variable or an argument repeats this instead.
+/// Every message that repeats an address of a configuration, a variable or an argument uses this instead.
 package struct RedactedURL: CustomStringConvertible, Sendable {
     package let description: String
 
-    /// Replaces what may be a password: everything between `//` and the last `@`, and the query; everything there is when an `@`
-    /// stands in what may be a query or a password.
+    /// Masks everything that may be a password: the text between `//` and the last `@`, and the query; everything after
+    /// the scheme if an `@` occurs where a query or a password may be.
     package init(_ text: String) {
         let scheme = text.firstRange(of: "://")
         let start = scheme?.upperBound ?? text.startIndex

@@ -1,5 +1,6 @@
-/// Numbers as Redis' scripts have them: in floating point.
+/// The numbers of Redis' scripts, which are floating-point.
 package enum ScriptNumber {
-    /// Up to here every whole number is one there. Nothing of ours is larger; what somebody has written by hand may be.
+    /// The number up to which scripts represent every whole number exactly. Interlock stores none above, but other
+    /// software may.
     package static let mostExact: Int64 = 1 << 53
 }

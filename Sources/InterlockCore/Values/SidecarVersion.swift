@@ -1,5 +1,5 @@
-/// Which Interlock this is.
+/// The version of Interlock.
 package enum SidecarVersion {
-    /// Semantic version of the sidecar, its messages and its scripts.
+    /// The semantic version of the sidecar, its messages and its scripts.
     package static let current = "0.3.0"
 }

@@ -1,8 +1,8 @@
 /// A host and a port: `127.0.0.1:7379`, `[::1]:7379`, `localhost:0`.
 package struct SocketEndpoint: Hashable, Sendable, CustomStringConvertible {
-    /// A name, an IPv4 address, or an IPv6 address without its brackets.
+    /// The host: a name, an IPv4 address, or an IPv6 address without its brackets.
     package var host: String
-    /// 0–65535; 0 lets the system choose a free port.
+    /// The port, 0–65535; 0 lets the system choose a free one.
     package var port: Int
 
     package init(host: String, port: Int) {
@@ -14,7 +14,7 @@ package struct SocketEndpoint: Hashable, Sendable, CustomStringConvertible {
         host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
     }
 
-    /// Whether only this host can reach it. A spelling that is not plainly loopback counts as not loopback.
+    /// Whether only this host can reach the endpoint. A spelling that is not plainly loopback counts as not loopback.
     package var isLoopback: Bool {
         switch host.lowercased() {
         case "localhost", "::1", "0:0:0:0:0:0:0:1": true
@@ -25,7 +25,7 @@ package struct SocketEndpoint: Hashable, Sendable, CustomStringConvertible {
 
 extension SocketEndpoint {
     /// Reads `HOST:PORT` or `[IPv6]:PORT`.
-    /// - Throws: `ConfigurationExpectation`, which says what was expected instead.
+    /// - Throws: `ConfigurationExpectation`, which describes the text expected instead.
     package init(parsing text: String) throws(ConfigurationExpectation) {
         let expectation = ConfigurationExpectation("HOST:PORT such as 127.0.0.1:7379 or [::1]:7379, port 0-65535")
         guard let colon = text.lastIndex(of: ":") else { throw expectation }
@@ -42,7 +42,8 @@ extension SocketEndpoint {
         }
     }
 
-    /// Letters, digits, hyphens, underscores and dots: also every IPv4 address.
+    /// Returns whether the text has only letters, digits, hyphens, underscores and dots, like host names and IPv4
+    /// addresses.
     package static func isHostName(_ text: some StringProtocol) -> Bool {
         !text.isEmpty && text.utf8.count <= 253
             && text.unicodeScalars.allSatisfy { scalar in
@@ -53,7 +54,8 @@ extension SocketEndpoint {
             }
     }
 
-    /// Rough: the system has the last word when the socket is bound.
+    /// Returns whether the text resembles an IPv6 address. The check is rough, because the system decides when the
+    /// socket is bound.
     private static func isIPv6Like(_ text: Substring) -> Bool {
         text.contains(":") && text.utf8.count <= 64
             && text.unicodeScalars.allSatisfy { scalar in
@@ -64,7 +66,7 @@ extension SocketEndpoint {
             }
     }
 
-    /// The four numbers of a dotted IPv4 address in its usual spelling.
+    /// Returns the four numbers of a dotted IPv4 address in its usual spelling; `nil` for other text.
     private static func octets(of host: String) -> [UInt8]? {
         let parts = host.split(separator: ".", omittingEmptySubsequences: false)
         let octets = parts.compactMap { part in

@@ -1,6 +1,6 @@
-/// Which trace a call belongs to, and which of its spans called: W3C Trace Context, <https://www.w3.org/TR/trace-context/>.
+/// The trace that a call belongs to and its calling span: W3C Trace Context, <https://www.w3.org/TR/trace-context/>.
 package struct TraceContext: Hashable, Sendable {
-    /// 128 bits, not all of them 0.
+    /// An ID of 128 bits, not all of them 0.
     package struct TraceID: Hashable, Sendable {
         package var high: UInt64
         package var low: UInt64
@@ -10,19 +10,19 @@ package struct TraceContext: Hashable, Sendable {
             self.low = low
         }
 
-        /// As logs and exemplars have it: 32 hexadecimal digits.
+        /// The ID as logs and exemplars show it: 32 hexadecimal digits.
         package var text: String { TraceContext.text(high) + TraceContext.text(low) }
     }
 
     package var traceID: TraceID
-    /// Not 0.
+    /// The ID of the calling span; never 0.
     package var spanID: UInt64
-    /// Whoever called records the trace.
+    /// Whether the caller records the trace.
     package var isSampled: Bool
-    /// `tracestate` as it came; empty: none.
+    /// The `tracestate` as received; empty if there is none.
     package var state: String
 
-    /// The longest `tracestate` that is kept, in bytes: what every vendor must pass on.
+    /// The longest `tracestate` that is kept, in bytes: the length that the standard asks every vendor to propagate.
     private static let longestState = 512
 
     package init(traceID: TraceID, spanID: UInt64, isSampled: Bool, state: String = "") {
@@ -32,11 +32,11 @@ package struct TraceContext: Hashable, Sendable {
         self.state = state
     }
 
-    /// Reads `traceparent`; `nil`: it is not valid, and the call begins a trace of its own.
-    /// - Parameter state: `tracestate`, which is passed on and not looked into; one that is too long is left out.
+    /// Reads `traceparent`; returns `nil` if it is invalid, so that the call begins a trace of its own.
+    /// - Parameter state: the `tracestate`, which is passed on unread, and dropped if it is too long.
     package init?(traceparent: some StringProtocol, state: String? = nil) {
         let bytes = Array(traceparent.utf8)
-        // Version, trace, span and flags; a version that is not known yet may have more behind that.
+        // Version, trace, span and flags; an unknown version may have more fields after those.
         guard bytes.count >= 55, let version = Self.number(bytes[0..<2]), version != 0xFF,
             version == 0 ? bytes.count == 55 : bytes.count == 55 || bytes[55] == UInt8(ascii: "-"),
             [2, 35, 52].allSatisfy({ bytes[$0] == UInt8(ascii: "-") }),
@@ -54,7 +54,7 @@ package struct TraceContext: Hashable, Sendable {
         "00-\(traceID.text)-\(Self.text(spanID))-\(isSampled ? "01" : "00")"
     }
 
-    /// Hexadecimal digits, in lower case as the standard has them.
+    /// Reads hexadecimal digits, which the standard requires in lower case.
     private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? {
         var number: UInt64 = 0
         for digit in digits {

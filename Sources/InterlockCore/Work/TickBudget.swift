@@ -1,16 +1,19 @@
-/// The time that clients may use in one tick of an event loop, and one of them in a row. Pure: times are passed in, in nanoseconds.
+/// The time that clients may use in one tick of an event loop, in total and one client in a row. It does no I/O and
+/// takes times as arguments, in nanoseconds.
 ///
-/// Clients run in slices. A slice ends when its client has nothing left to do, when it has used `longestSlice`, or when all
-/// slices of the tick together have used `longestTick`; what is left waits for another tick. A single piece of work is never
-/// interrupted, so a slice may exceed its limit by one piece.
+/// Clients run in slices. A slice ends when its client has nothing left to do, when it has used `longestSlice`, or when
+/// all slices of the tick have used `longestTick`; the remaining work waits for another tick. A single piece of work is
+/// never interrupted, so a slice may exceed its limit by one piece.
 package struct TickBudget {
-    /// With what cannot be measured, the rest of the last piece and the system's part of reads, a tick stays near a millisecond.
+    /// The limit leaves room for unmeasured time (the rest of the last piece, the system's part of reads) in a tick of
+    /// a millisecond.
     package static let longestTick: Int64 = 500_000
     package static let longestSlice: Int64 = 250_000
-    /// Charged for each slice: the system call that read the client's bytes came before the first look at the clock.
+    /// The charge for each slice, because the system call that read the client's bytes precedes the first reading of
+    /// the clock.
     static let reading: Int64 = 3_000
 
-    /// Used by the slices of this tick that have ended.
+    /// The time used by this tick's finished slices.
     package private(set) var spent: Int64 = 0
     private var sliceBegan: Int64?
 
@@ -21,7 +24,7 @@ package struct TickBudget {
 
     package mutating func begin(now: Int64) { sliceBegan = now }
 
-    /// Whether the slice may go on.
+    /// Returns whether the slice may continue.
     package func mayGoOn(now: Int64) -> Bool {
         guard let sliceBegan else { return false }
         let used = now - sliceBegan
@@ -29,7 +32,7 @@ package struct TickBudget {
     }
 
     /// Ends the slice.
-    /// - Returns: whether it used all of the time that one client has in a row.
+    /// - Returns: whether it used all of the time that one client may use in a row.
     package mutating func end(now: Int64) -> Bool {
         guard let sliceBegan else { return false }
         self.sliceBegan = nil
@@ -38,7 +41,7 @@ package struct TickBudget {
         return used >= Self.longestSlice
     }
 
-    /// Adds work that is caused by a client and runs outside of its slice.
+    /// Adds work that a client caused and that ran outside of its slice.
     package mutating func charge(_ nanoseconds: Int64) { spent += nanoseconds }
 
     package mutating func tickEnded() { spent = 0 }

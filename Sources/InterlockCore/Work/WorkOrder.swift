@@ -1,23 +1,23 @@
 internal import DequeModule
 
-/// Which pieces of work may begin: each after those that it depends on, so many at a time, and otherwise in the order in which
-/// they were added. It knows only work that has not ended; so there can be no cycle, and what it keeps is bounded.
+/// Schedules pieces of work: each begins after its dependencies, a limited number run at once, and otherwise the order
+/// is that of their addition. Only unfinished work is known, so there can be no cycle, and memory is bounded.
 package struct WorkOrder: Sendable {
-    /// What a piece of work is doing.
+    /// The stage of a piece of work.
     package enum Stage: Equatable, Sendable {
-        /// Others that it comes after have not ended.
+        /// Some of its dependencies have not ended.
         case waiting
-        /// It could begin, if a place is free.
+        /// Ready to begin as soon as a slot is free.
         case ready
-        /// It was handed out by `takeNext` and has not ended.
+        /// Handed out by `takeNext` and not ended.
         case started
     }
 
-    /// What a change leads to.
+    /// The effects of a change.
     package struct Effects: Equatable, Sendable {
-        /// Everything that these waited for has succeeded.
+        /// The work whose last dependency has succeeded.
         package var ready: [UInt64] = []
-        /// These are cancelled before they began, each after the one that it depends on.
+        /// The work cancelled before it began, each piece after the one that it depends on.
         package var cancelled: [Cancellation] = []
 
         package init(ready: [UInt64] = [], cancelled: [Cancellation] = []) {
@@ -28,7 +28,7 @@ package struct WorkOrder: Sendable {
 
     package struct Cancellation: Equatable, Sendable {
         package var id: UInt64
-        /// What it came after, that failed or was cancelled; `nil`: it was itself cancelled.
+        /// The dependency that failed or was cancelled; `nil` if the work was cancelled directly.
         package var cause: UInt64?
 
         package init(id: UInt64, cause: UInt64?) {
@@ -39,20 +39,20 @@ package struct WorkOrder: Sendable {
 
     private struct Entry: Sendable {
         var stage: Stage
-        /// Those that it depends on and that have not ended.
+        /// The dependencies that have not ended.
         var outstanding: Set<UInt64>
-        /// Those that depend on it, in the order in which they were added.
+        /// The work that depends on it, in order of addition.
         var dependents: [UInt64] = []
     }
 
     package let maximumStarted: Int
-    /// The most that may be known at a time.
+    /// The most pieces of work that may be known at once.
     package let capacity: Int
-    /// Nothing is handed out before.
+    /// Whether work is handed out.
     package var isRunning = false
     package private(set) var startedCount = 0
     private var entries: [UInt64: Entry] = [:]
-    /// Those that are ready; some may have been cancelled since.
+    /// The ready work; some of it may have been cancelled since.
     private var line: Deque<UInt64> = []
     private var lastID: UInt64 = 0
 
@@ -66,11 +66,11 @@ package struct WorkOrder: Sendable {
     package var count: Int { entries.count }
     package var isFull: Bool { entries.count >= capacity }
 
-    /// `nil`: it has ended, or never was.
+    /// Returns the stage; `nil` if the work has ended or never existed.
     package func stage(of id: UInt64) -> Stage? { entries[id]?.stage }
 
-    /// Adds work that comes after `dependencies`; those among them that have ended must have succeeded.
-    /// - Returns: its ID; `nil`: there is too much.
+    /// Adds work that comes after `dependencies`. Any of them that has ended must have succeeded.
+    /// - Returns: the ID of the work; `nil` if `capacity` is reached.
     package mutating func add(after dependencies: [UInt64]) -> UInt64? {
         guard !isFull else { return nil }
         lastID += 1
@@ -82,7 +82,7 @@ package struct WorkOrder: Sendable {
         return id
     }
 
-    /// The next to begin; `nil`: none may now.
+    /// Starts the next piece of work; returns `nil` if none may begin now.
     package mutating func takeNext() -> UInt64? {
         guard isRunning else { return nil }
         while startedCount < maximumStarted, let id = line.popFirst() {
@@ -94,7 +94,7 @@ package struct WorkOrder: Sendable {
         return nil
     }
 
-    /// Started work has ended. When it did not succeed, everything that comes after it is cancelled. O(n) in those.
+    /// Ends started work. If it failed, all work that depends on it is cancelled. O(n) in that work.
     package mutating func ended(_ id: UInt64, succeeded: Bool) -> Effects {
         guard entries[id]?.stage == .started, let entry = entries.removeValue(forKey: id) else { return Effects() }
         startedCount -= 1
@@ -113,7 +113,7 @@ package struct WorkOrder: Sendable {
         return effects
     }
 
-    /// Cancels work that has not begun, and all that comes after it. Work that has begun is the caller's to cancel.
+    /// Cancels work that has not begun and everything that depends on it. The caller cancels work that has begun.
     package mutating func cancel(_ id: UInt64) -> Effects {
         var effects = Effects()
         guard stage(of: id) != .started, let entry = forget(id) else { return effects }
@@ -123,7 +123,7 @@ package struct WorkOrder: Sendable {
         return effects
     }
 
-    /// All that is known, in the order in which it was added. O(n log n).
+    /// All known work in order of addition. O(n log n).
     package var all: [UInt64] { entries.keys.sorted() }
 
     private mutating func cancelDependents(of id: UInt64, _ entry: Entry, into effects: inout Effects) {
@@ -137,7 +137,7 @@ package struct WorkOrder: Sendable {
         }
     }
 
-    /// Takes work out that others need not tell of their end. O(n) in what else comes after the same.
+    /// Removes work and takes it off its dependencies' lists. O(n) in the other work on those lists.
     private mutating func forget(_ id: UInt64) -> Entry? {
         guard let entry = entries.removeValue(forKey: id) else { return nil }
         for dependency in entry.outstanding { entries[dependency]?.dependents.removeAll { $0 == id } }
