@@ -7,16 +7,16 @@ package struct AnswerReads: Sendable {
         case read
         /// Ask for a turn to read.
         case askForTurn
-        /// Give the turn back.
+        /// Return the turn.
         case endTurn
-        /// Give the turn back, then ask for another one.
+        /// Return the turn, then ask for another one.
         case endTurnAndAsk
     }
 
     private enum Hold {
         case released
         case held
-        /// The channel asked for a read in the meantime.
+        /// The channel has asked for a read meanwhile.
         case heldWithRead
     }
 
@@ -38,7 +38,7 @@ package struct AnswerReads: Sendable {
 
     package init() {}
 
-    /// The channel asks for a read.
+    /// Handles the channel's request for a read.
     package mutating func requested() -> Action {
         switch hold {
         case .released: return read()
@@ -48,12 +48,12 @@ package struct AnswerReads: Sendable {
         }
     }
 
-    /// The receiver pauses reading.
+    /// Records that the receiver pauses reading.
     package mutating func receiverHolds() {
         if hold == .released { hold = .held }
     }
 
-    /// The receiver resumes reading.
+    /// Records that the receiver resumes reading.
     package mutating func receiverResumes() -> Action {
         let former = hold
         hold = .released
@@ -74,7 +74,7 @@ package struct AnswerReads: Sendable {
         }
     }
 
-    /// The requested turn has come.
+    /// Handles the requested turn.
     /// - Returns: `read`, or `none` if the turn is not used.
     package mutating func turnCame() -> Action {
         guard turn == .awaited else { return .none }
@@ -87,17 +87,17 @@ package struct AnswerReads: Sendable {
         return .read
     }
 
-    /// A read is complete, or the channel has ended.
+    /// Handles a complete read, or the end of the channel.
     package mutating func completed() -> Action {
         guard turn == .taken else { return .none }
         turn = .none
         return .endTurn
     }
 
-    /// Bytes of an answer have come.
+    /// Handles bytes of an answer.
     /// - Parameter isLarge: whether the next read of the answer takes a turn.
     mutating func received(isLarge: Bool) { pace = isLarge ? .inTurns : .atOnce }
 
-    /// The next read belongs to another answer.
+    /// Ends the answer: the next read belongs to another one.
     mutating func answerEnded() { pace = .atOnce }
 }

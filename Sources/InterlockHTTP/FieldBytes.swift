@@ -15,7 +15,7 @@ package import NIOHTTP1
 package final class FieldBytes {
     private let isHTTP2: Bool
     private var raw = RawFields()
-    /// Whether a head has come whose message has not ended.
+    /// Whether the current message has begun with a head and has not ended.
     private var isInMessage = false
     private var hasDecoded = false
     private var isOver = false
@@ -37,18 +37,18 @@ package final class FieldBytes {
         raw.append(bytes)
         hasDecoded = false
         decode()
-        // Only the beginning of a head is kept until the next read.
+        // The beginning of a head that is not decoded yet is kept until the next read.
         if isInMessage || hasDecoded { raw.clear() }
     }
 
-    /// - Returns: the restored fields of a head; `nil` if the decoded fields need no change.
+    /// - Returns: the restored fields of a head, or `nil` if the decoded fields need no change.
     func decodedHead(_ fields: HTTPHeaders, isInformational: Bool = false) -> HTTPHeaders? {
         isInMessage = !isInformational
         hasDecoded = true
         return restored(fields)
     }
 
-    /// - Returns: the restored trailers; `nil` if the decoded trailers need no change.
+    /// - Returns: the restored trailers, or `nil` if the decoded trailers need no change.
     func decodedEnd(_ trailers: HTTPHeaders?) -> HTTPHeaders? {
         isInMessage = false
         hasDecoded = true

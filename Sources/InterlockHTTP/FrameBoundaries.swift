@@ -52,8 +52,8 @@ package struct FrameBoundaries {
         return first.count + more
     }
 
-    /// - Returns: the offset at which to cut the bytes, so that their first part ends with a frame; `nil` if no cut is
-    ///   needed.
+    /// - Returns: the offset at which to cut the bytes, so that their first part ends with a frame, or `nil` if no cut
+    ///   is needed.
     private mutating func cut(_ bytes: UnsafeRawBufferPointer) -> Int? {
         uncut += bytes.count
         guard let end = lastEnd(in: bytes), end == bytes.count || uncut >= Self.mostUncut else { return nil }

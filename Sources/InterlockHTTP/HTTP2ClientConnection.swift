@@ -2,8 +2,8 @@ internal import NIOCore
 internal import NIOHTTP1
 internal import NIOHTTP2
 
-/// An HTTP/2 connection to a server, which carries many requests at a time, each on its own stream (RFC 9113). Confined
-/// to its event loop.
+/// An HTTP/2 connection to a server, which carries many requests concurrently, each on its own stream (RFC 9113).
+/// Confined to its event loop.
 final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHome {
     typealias InboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
@@ -15,7 +15,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
 
     /// The most resets of streams, in effect unlimited: a limit guards against malicious clients, not against servers.
     private static let mostResets = 1_000_000
-    /// The most requests of a connection. The numbers of streams end at 2^31, and each request uses two of them.
+    /// The most requests of a connection. Stream IDs end at 2^31, and each request uses two of them.
     private static let mostRequests = 1 << 29
 
     /// The number of concurrent streams that is assumed until the server announces its limit: the least that every
@@ -26,7 +26,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     /// The time in which the server must send its first settings, or answer a PING.
     private let silenceLimit: TimeAmount
     private let pool: HTTPConnectionPool
-    /// Whether the server's settings have come.
+    /// Whether the server's settings have arrived.
     private(set) var isReady = false
     /// Whether the connection carries no further request.
     private var isRetired = false
@@ -34,9 +34,9 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     private var context: ChannelHandlerContext?
     private var multiplexer: NIOHTTP2Handler.StreamMultiplexer?
     private var mostStreams = assumedStreams
-    /// The receivers whose streams are being made, oldest first.
+    /// The receivers whose streams are being created, oldest first.
     private var opening: [any HTTPClientReceiver] = []
-    /// The streams, and the times at which their requests began.
+    /// The streams and the start times of their requests.
     private var streams: [ObjectIdentifier: (stream: HTTPClientConnection, begun: NIODeadline)] = [:]
     private var isToldToGo = false
     private var lastRead = NIODeadline.uptimeNanoseconds(0)
@@ -178,7 +178,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
         case .ping(_, ack: true): isThere()
         case .goAway(let last, _, _):
             isToldToGo = true
-            // NIO ends these streams behind this frame, as if they had been canceled.
+            // NIO ends these streams after this frame, as if they had been canceled.
             for (stream, _) in streams.values where stream.streamID.map({ $0 > last }) ?? true {
                 stream.declareUnprocessed()
             }
@@ -194,8 +194,8 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         guard isReady, error is any NIOHTTP2Error else { return context.close(promise: nil) }
-        // The error may concern only one stream, which NIO does not say. The server then still responds, and requests
-        // under way continue.
+        // NIO does not report whether the error concerns only one stream. If it does, the server still responds, and
+        // requests under way continue.
         retire()
         ask()
     }
@@ -218,7 +218,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
             return pool.cameToNothing(self, madeAt: madeAt)
         }
         retire()
-        // These requests have not begun, so other connections can carry them.
+        // The requests have not begun, so other connections can carry them.
         for receiver in opening { pool.lease(for: receiver) }
     }
 }

@@ -5,7 +5,7 @@ internal import NIOHTTP2
 internal import NIOSSL
 
 /// A connection to a server that carries one request after another, or a stream of an HTTP/2 connection that carries
-/// one. Carries out what `HTTPClientStateMachine` decides. Confined to its event loop.
+/// one. Executes the actions of `HTTPClientStateMachine`. Confined to its event loop.
 package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannelHandler {
     package typealias InboundIn = HTTPClientResponsePart
     package typealias OutboundIn = HTTPClientRequestPart
@@ -17,8 +17,8 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     /// A failure before the first byte of the answer, if its kind is known.
     package struct Interruption: Error {
         package enum Kind: Sendable {
-            /// The server has not acted on the request: it was not sent whole, or the server says so (RFC 9113,
-            /// sections 6.8 and 8.7).
+            /// The server has not acted on the request: it was not sent completely, or the server reported this (RFC
+            /// 9113, sections 6.8 and 8.7).
             case unprocessed
             /// The connection had carried an earlier request, and has probably ended because it was unused (RFC 9112,
             /// section 9.3.1).
@@ -156,7 +156,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
     }
 
     private func addGate(_ pipeline: ChannelPipeline.SynchronousOperations) {
-        // Without the gate, the connection cannot switch protocols.
+        // If the gate cannot be added, the connection cannot switch protocols.
         guard let decoder = try? decoder(in: pipeline),
             (try? pipeline.addHandler(ProtocolChangeGate(), position: .before(decoder.handler))) != nil
         else { return }
@@ -206,19 +206,19 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
 
     func close() { perform(machine.close()) }
 
-    /// The server says that it has not acted, and will not act, on the request.
+    /// Records the server's statement that it has not acted, and will not act, on the request.
     func declareUnprocessed() { machine.declaredUnprocessed() }
 
     /// Replaces the HTTP handlers with `handler`, which reads and writes plain bytes. Call this after
-    /// `switchedProtocols`. `handler` may write at the end of this tick; by then it has received the bytes that came
+    /// `switchedProtocols`. `handler` may write at the end of this tick; by then it has received the bytes that arrived
     /// after this call.
-    /// - Returns: the bytes that came before the call.
+    /// - Returns: the bytes that arrived before the call.
     package func handOver(to handler: any ChannelHandler) throws -> ByteBuffer {
         guard let context else { throw Closed() }
         do {
             return try handOver(to: handler, in: context)
         } catch {
-            // Nothing else closes a connection that has left its home.
+            // No other code closes a connection that has left its home.
             context.close(promise: nil)
             throw error
         }
@@ -316,7 +316,7 @@ package final class HTTPClientConnection: ChannelDuplexHandler, RemovableChannel
         perform(action)
     }
 
-    /// The stream's number; `nil` if it has none yet.
+    /// The stream's ID, or `nil` if it has none yet.
     var streamID: HTTP2StreamID? { try? context?.channel.syncOptions?.getOption(HTTP2StreamChannelOptions.streamID) }
 }
 
@@ -455,7 +455,7 @@ extension HTTPClientStateMachine.Cause {
 }
 
 extension NIODeadline {
-    /// The time since the clock's beginning.
+    /// The time since the start of the clock.
     fileprivate var uptime: Duration { .nanoseconds(Int64(clamping: uptimeNanoseconds)) }
 }
 

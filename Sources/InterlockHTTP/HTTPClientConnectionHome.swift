@@ -1,8 +1,8 @@
 /// The owner of connections: takes free ones back, and is notified when one leaves. Confined to the connection's event
 /// loop.
 package protocol HTTPClientConnectionHome: AnyObject {
-    /// The connection has completed its request and can carry another.
+    /// Takes back a connection that has completed its request and can carry another.
     func free(_ connection: HTTPClientConnection)
-    /// The connection carries no further request.
+    /// Handles a connection that carries no further request.
     func closed(_ connection: HTTPClientConnection)
 }

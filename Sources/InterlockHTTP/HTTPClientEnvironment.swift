@@ -1,4 +1,4 @@
-/// The surroundings of connections to servers: who dials, and who draws what is spread at random.
+/// The dialer and the randomness of connections to servers.
 package struct HTTPClientEnvironment: Sendable {
     package var dialer: any HTTPDialer
     /// Draws a number from 0 to 1.
@@ -9,6 +9,6 @@ package struct HTTPClientEnvironment: Sendable {
         self.random = random
     }
 
-    /// The network, and the system's randomness.
+    /// The environment that uses the network and the system's randomness.
     package static let system = HTTPClientEnvironment(dialer: TCPDialer()) { .random(in: 0...1) }
 }

@@ -3,24 +3,25 @@ package import NIOHTTP1
 
 /// Receives the events of one request to a server. All methods are called on the event loop of its connection.
 package protocol HTTPClientReceiver: AnyObject {
-    /// The request may be sent.
+    /// Handles a connection on which the request may be sent.
     func connected(_ connection: HTTPClientConnection)
-    /// No connection was available; nothing was sent.
+    /// Handles the failure to find a connection; nothing was sent.
     func notConnected(_ error: any Error)
-    /// An informational answer has come; the answer, or another informational one, follows.
+    /// Handles an informational answer; the answer, or another informational one, follows.
     func receivedInformational(_ head: HTTPResponseHead)
-    /// The answer begins.
+    /// Handles the head of the answer.
     func received(_ head: HTTPResponseHead)
     func received(_ part: ByteBuffer)
-    /// The answer is complete. The connection no longer belongs to this request.
+    /// Handles the end of the answer. The connection no longer belongs to this request.
     func receivedEnd(_ trailers: HTTPHeaders?)
-    /// The connection ended before the answer was complete; the error may be an `HTTPClientConnection.Interruption`.
+    /// Handles the end of the connection before the answer was complete; the error may be an
+    /// `HTTPClientConnection.Interruption`.
     func failed(_ error: any Error)
-    /// Everything that has arrived so far was delivered.
+    /// Handles the end of a read: all bytes that have arrived so far were delivered.
     func receivedAllThereIs()
-    /// The connection has started or stopped accepting more of the request.
+    /// Handles a change in whether the connection accepts more of the request.
     func writabilityChanged(_ isWritable: Bool)
-    /// The server has switched to the protocol that the request offered; the connection waits for `handOver` or
+    /// Handles the server's switch to the protocol that the request offered; the connection waits for `handOver` or
     /// `abandon`.
     func switchedProtocols(_ head: HTTPResponseHead, _ connection: HTTPClientConnection)
 }

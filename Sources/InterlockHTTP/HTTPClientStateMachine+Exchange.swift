@@ -18,7 +18,7 @@ extension HTTPClientStateMachine {
         enum Processing: Equatable {
             case unsent
             case sent(at: Duration)
-            /// The server says that it will not act on the request.
+            /// The server reports that it will not act on the request.
             case disowned
             /// The answer has begun: with any byte on a connection, with a head on a stream.
             case heard

@@ -14,9 +14,9 @@ package struct HTTPClientStateMachine: Sendable {
 
     /// The position at which a read ended.
     package enum ReadEnd: Equatable, Sendable {
-        /// After an empty line, which may end a head, trailers, or an answer without a body.
+        /// The read ended after an empty line, which may end a head, trailers, or an answer without a body.
         case emptyLine
-        /// At this address.
+        /// The read ended at this address.
         case address(UInt)
     }
 
@@ -29,7 +29,7 @@ package struct HTTPClientStateMachine: Sendable {
         case flawed(Flaw)
     }
 
-    /// The reason why an answer is not valid HTTP.
+    /// The reason that an answer is not valid HTTP.
     package enum Flaw: Equatable, Sendable {
         case status
         case contentLength
@@ -40,7 +40,7 @@ package struct HTTPClientStateMachine: Sendable {
 
     /// The kind of an error, as far as it matters to the request.
     package enum Cause: Equatable, Sendable {
-        /// Nothing went wrong before the connection ended.
+        /// No error occurred before the connection ended.
         case none
         /// The connection itself ended, not just one stream or message on it.
         case connectionEnd
@@ -49,7 +49,7 @@ package struct HTTPClientStateMachine: Sendable {
         case other
     }
 
-    /// The manner in which a request fails.
+    /// The way in which a request fails.
     package enum Ending: Equatable, Sendable {
         /// The server may have acted on the request.
         case failed
@@ -153,7 +153,7 @@ package struct HTTPClientStateMachine: Sendable {
         self.carrier = carrier
     }
 
-    /// Whether the connection has not left its home.
+    /// Whether the connection still belongs to its home.
     package var isHome: Bool {
         switch state {
         case .unused, .answered: true
@@ -174,28 +174,28 @@ package struct HTTPClientStateMachine: Sendable {
 // MARK: - The request
 
 extension HTTPClientStateMachine {
-    /// A request begins.
-    /// - Parameter isReused: whether the stream's connection has carried an earlier request. An HTTP/1.1
-    ///   connection keeps track of this itself.
+    /// Begins a request.
+    /// - Parameter isReused: whether the stream's connection has carried an earlier request. An HTTP/1.1 connection
+    ///   keeps track of this itself.
     package mutating func begin(isReused: Bool = false) -> RequestAction {
         guard case .unused(let past) = state else { return .refuse }
         state = .exchanging(Exchange(past: isReused ? .reused : past))
         return .proceed
     }
 
-    /// The request offers another protocol, so the connection may stop speaking HTTP.
+    /// Records that the request offers another protocol, so that the connection may stop speaking HTTP.
     package mutating func upgradeOffered() {
         guard case .exchanging(var exchange) = state, exchange.outlook == .reusable else { return }
         exchange.outlook = .last
         state = .exchanging(exchange)
     }
 
-    /// The receiver sends the request's head, or a part of the body.
+    /// Returns whether the receiver may send the request's head, or a part of the body.
     package func requestPart() -> RequestAction {
         if case .exchanging = state { .proceed } else { .refuse }
     }
 
-    /// The receiver ends the request.
+    /// Records that the receiver ends the request.
     package mutating func requestEnd() -> RequestAction {
         guard case .exchanging(var exchange) = state else { return .refuse }
         exchange.request = .sent
@@ -218,28 +218,29 @@ extension HTTPClientStateMachine {
         state = .exchanging(exchange)
     }
 
-    /// The stream has sent the request's head, which may have waited until the server took more streams.
+    /// Records that the stream has sent the request's head, which may have waited until the server accepted more
+    /// streams.
     package mutating func headSent(at now: Duration) {
         guard case .exchanging(var exchange) = state, exchange.processing == .unsent else { return }
         exchange.processing = .sent(at: now)
         state = .exchanging(exchange)
     }
 
-    /// The server says that it has not acted, and will not act, on the request.
+    /// Records the server's statement that it has not acted, and will not act, on the request.
     package mutating func declaredUnprocessed() {
         guard case .exchanging(var exchange) = state, exchange.processing != .heard else { return }
         exchange.processing = .disowned
         state = .exchanging(exchange)
     }
 
-    /// The receiver gives up the request.
+    /// Records that the receiver gives up the request.
     package mutating func abandon() -> Action {
         guard case .exchanging(let exchange) = state else { return close() }
         state = .over(.cut)
         return exchange.outlook.isHome ? .close : .none
     }
 
-    /// The receiver takes over the channel for the protocol that the server switched to.
+    /// Records that the receiver takes over the channel, for the protocol that the server switched to.
     package mutating func handOver() -> RequestAction {
         guard case .exchanging(let exchange) = state, exchange.answer == .switched, exchange.outlook.isOpen else {
             return .refuse
@@ -252,7 +253,7 @@ extension HTTPClientStateMachine {
 // MARK: - The answer
 
 extension HTTPClientStateMachine {
-    /// Undecoded bytes have come. With no request under way, or after a complete answer, the decoder would read them as
+    /// Handles undecoded bytes. Without a request under way, or after a complete answer, the decoder would read them as
     /// the beginning of the next answer.
     package mutating func bytesReceived(_ end: ReadEnd, isLarge: Bool) -> PartAction {
         switch state {
@@ -313,12 +314,12 @@ extension HTTPClientStateMachine {
         }
     }
 
-    /// The channel has delivered everything that it read. `readCompleted` follows.
+    /// Reports that the channel has delivered everything that it read. `readCompleted` follows.
     package func allReceived() -> Action {
         if case .exchanging = state { .reportAllReceived } else { .none }
     }
 
-    /// The read is complete: nothing has come after an answer that ended in it.
+    /// Completes a read: nothing followed an answer that ended in it.
     /// - Parameter isActive: whether the channel can still be written to.
     package mutating func readCompleted(isActive: Bool) -> Action {
         guard case .answered(let succession) = state else { return .none }
@@ -338,8 +339,8 @@ extension HTTPClientStateMachine {
         if case .exchanging = state { .reportWritability(isWritable) } else { .none }
     }
 
-    /// A write has failed. If that is the first sign of the connection's end, the decoder still reports an end of the
-    /// incomplete answer.
+    /// Handles a failed write. If that is the first sign of the connection's end, the decoder still reports an end of
+    /// the incomplete answer.
     package mutating func writeFailed(_ cause: Cause) -> ErrorAction {
         guard case .exchanging(var exchange) = state else { return .ignore }
         switch exchange.outlook {
@@ -365,7 +366,7 @@ extension HTTPClientStateMachine {
         }
     }
 
-    /// The home closes the connection, or the server has stopped sending.
+    /// Begins to close the connection, because its home asks for it or the server has stopped sending.
     package mutating func close() -> Action {
         switch state {
         case .exchanging(var exchange):
@@ -380,7 +381,7 @@ extension HTTPClientStateMachine {
         }
     }
 
-    /// The channel has ended.
+    /// Handles the end of the channel.
     package mutating func ended(at now: @autoclosure () -> Duration) -> Action {
         switch state {
         case .exchanging(let exchange):

@@ -12,10 +12,10 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         package var connectTimeout: TimeAmount
         /// The time after which an unused connection is closed; earlier if the server announces a shorter one.
         package var idleTimeout: TimeAmount
-        /// The age after which a connection carries no further request, because its name may resolve differently; `nil`
-        /// for no limit.
+        /// The age after which a connection carries no further request, because its name may resolve differently, or
+        /// `nil` for no limit.
         package var maximumAge: TimeAmount?
-        /// The most connections at a time. Requests wait while all of them are in use.
+        /// The most concurrent connections. Requests wait while all of them are in use.
         package var mostConnections: Int
 
         package init(
@@ -47,8 +47,8 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     private var sweep: (at: NIODeadline, timer: Scheduled<Void>)?
     private var isClosed = false
 
-    /// - Parameter largeReads: keeps large answers from delaying the event loop's other work; `nil` if the loop does
-    ///   nothing else.
+    /// - Parameter largeReads: keeps large answers from delaying the event loop's other work, or `nil` if the loop does
+    ///   no other work.
     package init(
         _ origin: HTTPOrigin, settings: Settings, eventLoop: any EventLoop, environment: HTTPClientEnvironment = .system,
         largeReads: LargeReads? = nil
@@ -61,9 +61,9 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         self.eventLoop = eventLoop
     }
 
-    /// Finds or makes a connection for a request. Calls `connected` or `notConnected`, possibly before this returns.
-    /// - Parameter avoidsUnused: skips unused HTTP/1.1 connections, because one of them has just turned out to be
-    ///   closed.
+    /// Finds or opens a connection for a request. Calls `connected` or `notConnected`, possibly before this returns.
+    /// - Parameter avoidsUnused: whether to skip unused HTTP/1.1 connections, because one of them has just turned out
+    ///   to be closed.
     package func lease(for receiver: any HTTPClientReceiver, avoidsUnused: Bool = false) {
         let now = eventLoop.now
         while !avoidsUnused, let connection = idle.popLast() {
@@ -92,7 +92,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         sweep = nil
         for connection in idle { connection.close() }
         idle = []
-        // Requests wait for a connection that is not ready. The connection closes after them.
+        // Requests may wait for a connection that is not ready; it closes after them.
         for carrier in carriers where carrier.isReady { carrier.retire() }
     }
 
@@ -140,7 +140,8 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         return done.futureResult.map { agreed in (channel, agreed == HTTPProtocol.http2) }
     }
 
-    /// The end of a new connection's life, spread so that connections made together do not end together.
+    /// The time at which a new connection retires, spread at random so that connections opened together do not retire
+    /// together.
     private var endOfAge: NIODeadline {
         guard let maximumAge = settings.maximumAge else { return .distantFuture }
         return eventLoop.now + .nanoseconds(Int64(Double(maximumAge.nanoseconds) * (1 - 0.1 * environment.random())))
@@ -165,7 +166,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         switch result {
         case .success: connectIfNeeded()
         case .failure(let error):
-            // An attempt that fails does not fail requests that came after its start.
+            // A failed attempt does not fail requests that arrived after its start.
             if let first = waiting.first, first.since <= begun { waiting.removeFirst().receiver.notConnected(error) }
             connectIfNeeded()
         }
@@ -233,8 +234,8 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         let next = idle.lazy.map(\.unusedUntil).min() ?? .distantFuture
         let nextCarrier = carriers.lazy.filter(\.isIdle).map(\.unusedUntil).min() ?? .distantFuture
         guard min(next, nextCarrier) < .distantFuture else { return }
-        // Connections that expire one by one are closed together. Expired ones are not used: `lease` checks their
-        // deadlines.
+        // Connections that expire at slightly different times are closed together. `lease` checks their deadlines, so
+        // that expired ones are not used.
         planSweep(by: max(min(next, nextCarrier), now + Self.sweepInterval))
     }
 }

@@ -1,7 +1,7 @@
 package import NIOCore
 internal import NIOPosix
 
-/// Opens connections to the servers that are called over HTTP.
+/// Opens connections to HTTP servers.
 package protocol HTTPDialer: Sendable {
     /// Opens a connection, before TLS.
     /// - Parameter initialize: adds the first handlers to the channel, before it can receive anything.

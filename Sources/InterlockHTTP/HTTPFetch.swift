@@ -6,14 +6,14 @@ package final class HTTPFetch: HTTPClientReceiver {
     package struct Answer: Sendable {
         package var head: HTTPResponseHead
         package var body: ByteBuffer
-        /// Whether the body was longer than the limit, and was cut.
+        /// Whether the body exceeded the limit and was cut.
         package var isCut: Bool
     }
 
     package enum Failure: Error {
-        /// Nothing was sent.
+        /// No connection was established, and nothing was sent.
         case notConnected(any Error)
-        /// No complete answer came in time.
+        /// No complete answer arrived in time.
         case timedOut
         /// The connection ended before the answer was complete.
         case brokenOff(any Error)
@@ -30,7 +30,7 @@ package final class HTTPFetch: HTTPClientReceiver {
     private var timeout: Scheduled<Void>?
 
     /// - Parameters:
-    ///   - body: the request's body, whose length the head announces; `nil` for a request without a body.
+    ///   - body: the request's body, whose length the head announces, or `nil` for a request without a body.
     ///   - mostBytes: the most bytes of the answer's body; a longer one is cut.
     ///   - completion: called once, possibly before `begin` returns.
     package init(
@@ -103,8 +103,8 @@ extension HTTPFetch {
         var isCancelled = false
     }
 
-    /// Sends a request on a connection of its own, which closes after the answer. Canceling the task ends the request
-    /// at once.
+    /// Sends a request on a dedicated connection, which closes after the answer. Canceling the task ends the request at
+    /// once.
     package static func answer(
         to request: HTTPRequestHead, with body: ByteBuffer? = nil, from origin: HTTPOrigin, settings: HTTPConnectionPool.Settings,
         mostBytes: Int,
@@ -116,7 +116,8 @@ extension HTTPFetch {
         }
     }
 
-    /// Sends a request on a connection of a pool, which keeps it. Canceling the task ends the request at once.
+    /// Sends a request on a connection of a pool, which keeps the connection. Canceling the task ends the request at
+    /// once.
     package static func answer(
         to request: HTTPRequestHead, with body: ByteBuffer? = nil, from pool: NIOLoopBound<HTTPConnectionPool>, mostBytes: Int,
         within timeout: TimeAmount, on eventLoop: any EventLoop

@@ -6,12 +6,12 @@ package struct HTTPOrigin: Sendable {
     /// The host to connect to, which the server's certificate must name; an IPv6 address without brackets.
     package let host: String
     package let port: Int
-    /// The TLS settings; `nil` for plaintext.
+    /// The TLS settings, or `nil` for plaintext.
     package let tls: NIOSSLContext?
     /// Whether HTTP/2 is offered over TLS, or known to be spoken over plaintext.
     package let speaksHTTP2: Bool
 
-    /// - Parameter tls: made by `clientTLS`, with the same `speaksHTTP2`.
+    /// - Parameter tls: a context of `clientTLS` with the same `speaksHTTP2`.
     package init(host: String, port: Int, tls: NIOSSLContext?, speaksHTTP2: Bool = false) {
         self.host = host
         self.port = port
@@ -31,7 +31,7 @@ package struct HTTPOrigin: Sendable {
     package static func standardPort(isTLS: Bool) -> Int { isTLS ? 443 : 80 }
 
     /// Returns a client's TLS settings: TLS 1.2 or later, and a certificate that is trusted for the server's name.
-    /// - Parameter certificateAuthority: a PEM file of trusted certificates; `nil` for those that the system trusts.
+    /// - Parameter certificateAuthority: a PEM file of trusted certificates, or `nil` for those that the system trusts.
     /// - Throws: `NIOSSLError` if the file cannot be used.
     package static func clientTLS(certificateAuthority: String?, speaksHTTP2: Bool = false) throws -> NIOSSLContext {
         guard let certificateAuthority else {
@@ -40,7 +40,7 @@ package struct HTTPOrigin: Sendable {
         return try clientTLS(trusting: .file(certificateAuthority), speaksHTTP2: speaksHTTP2)
     }
 
-    /// A context for all origins: the system's certificates take time and memory to load.
+    /// A context shared by all origins, because the system's certificates take time and memory to load.
     private static let trustingSystem = Result { try clientTLS(trusting: .default, speaksHTTP2: false) }
     private static let trustingSystemWithHTTP2 = Result { try clientTLS(trusting: .default, speaksHTTP2: true) }
 
@@ -55,7 +55,7 @@ package struct HTTPOrigin: Sendable {
     /// Adds TLS to a connection's pipeline if this origin uses it.
     func secure(_ channel: any Channel) throws {
         guard let tls else { return }
-        // An address is not allowed as a server name (RFC 6066, section 3). The certificate is checked all the same.
+        // An IP address is not allowed as a server name (RFC 6066, section 3). The certificate is still checked.
         let isAddress = (try? SocketAddress(ipAddress: host, port: 0)) != nil
         try channel.pipeline.syncOperations.addHandler(
             NIOSSLClientHandler(context: tls, serverHostname: isAddress ? nil : host))

@@ -15,7 +15,7 @@ package enum HTTPProtocol {
     /// because the streams of a connection must not wait for each other.
     private static let window = 64 * 1024
 
-    /// - Parameter settings: sent to the other side in addition to the windows.
+    /// - Parameter settings: the settings to send to the peer in addition to the windows.
     package static func connection(_ settings: HTTP2Settings) -> NIOHTTP2Handler.ConnectionConfiguration {
         var configuration = NIOHTTP2Handler.ConnectionConfiguration()
         configuration.initialSettings = settings

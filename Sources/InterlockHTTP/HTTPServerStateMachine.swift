@@ -3,13 +3,13 @@
 /// is pure: it takes events and returns actions, which the channel handler carries out.
 ///
 /// Every request that begins ends once: with its answer and its rest, or with its connection, which closes or is handed
-/// over. Parts are delivered in the order in which they arrived, and none once the connection closes.
+/// over. Parts are delivered in the order in which they arrived, and none after the connection closes.
 package struct HTTPServerStateMachine: Sendable {
     package typealias Carrier = HTTPClientStateMachine.Carrier
 
     package enum Part: Equatable, Sendable {
         case head
-        /// This many bytes of the body.
+        /// A part of the body, with its number of bytes.
         case body(Int)
         case end
     }
@@ -17,7 +17,8 @@ package struct HTTPServerStateMachine: Sendable {
     /// The connection's use after a request.
     package enum Succession: Sendable {
         case another
-        /// Another request, provided that the client is asked for its body, which may otherwise come all the same.
+        /// Another request, provided that the client is asked for its body; otherwise the client might send the body
+        /// anyway.
         case afterContinue
         case last
         /// The request asks for another protocol: it is the last, and the decoder keeps what follows.
@@ -26,11 +27,11 @@ package struct HTTPServerStateMachine: Sendable {
 
     /// The recipient of a request's body.
     package enum Receiver: Sendable {
-        /// The first part after the head decides.
+        /// Chosen when the first part after the head arrives.
         case undecided
         case collector
         case relay
-        /// The rest is dropped.
+        /// No receiver: the rest is dropped.
         case nobody
     }
 
@@ -104,7 +105,7 @@ package struct HTTPServerStateMachine: Sendable {
         /// No request is under way.
         case idle
         case exchanging(Exchange)
-        /// Nothing more is answered, and what still comes is dropped.
+        /// The connection closes: no further request is answered, and what still arrives is dropped.
         case closing(Output, Rest)
         /// The client's bytes belong to another handler.
         case handedOver
@@ -141,7 +142,7 @@ package struct HTTPServerStateMachine: Sendable {
     private enum Taking { case none, underWay, first, turnAwaited }
     private enum Read { case none, requested }
 
-    /// Reading pauses once parts of this weight wait.
+    /// The weight of waiting parts at which reading pauses.
     private static let mostWaiting = 64 * 1024
 
     package let carrier: Carrier
@@ -166,8 +167,8 @@ package struct HTTPServerStateMachine: Sendable {
 // MARK: - Parts
 
 extension HTTPServerStateMachine {
-    /// A part was decoded.
-    /// - Parameter mayBegin: whether the present slice has time for a request.
+    /// Handles a part that was decoded.
+    /// - Parameter mayBegin: whether the current slice has time for a request.
     package mutating func arrived(
         _ part: Part, isWritable: @autoclosure () -> Bool, mayBegin: @autoclosure () -> Bool
     ) -> WaitingAction {
@@ -222,10 +223,10 @@ extension HTTPServerStateMachine {
 
     package var isTurnAwaited: Bool { taking == .turnAwaited }
 
-    /// The awaited slice has begun. `nextWaiting` follows until it says `wait`.
+    /// Starts the awaited slice. `nextWaiting` follows until it returns `wait`.
     package mutating func turnCame() { taking = .first }
 
-    /// - Returns: whether `nextWaiting` follows. Otherwise the parts are being taken already, or wait for a slice.
+    /// - Returns: whether `nextWaiting` follows. Otherwise the parts are already being taken, or wait for a slice.
     package mutating func beginTaking() -> StepAction {
         guard taking == .none else { return .refuse }
         taking = .underWay
@@ -234,7 +235,7 @@ extension HTTPServerStateMachine {
 
     /// - Parameters:
     ///   - next: the first part that waits.
-    ///   - mayGoOn: whether the present slice has time for another request.
+    ///   - mayGoOn: whether the current slice has time for another request.
     package mutating func nextWaiting(
         _ next: Part?, isWritable: @autoclosure () -> Bool, mayGoOn: @autoclosure () -> Bool
     ) -> WaitingAction {
@@ -256,11 +257,11 @@ extension HTTPServerStateMachine {
 
     package mutating func readRequested() { read = .requested }
 
-    /// - Returns: whether to carry out now a read that was requested.
+    /// - Returns: whether to carry out a requested read now.
     package mutating func takeRead(isWritable: @autoclosure () -> Bool) -> StepAction {
         guard read == .requested, waitingWeight < Self.mostWaiting, !unwanted.isTooMuch else { return .refuse }
         switch state {
-        // Answers that nobody reads must not pile up.
+        // Unread answers must not pile up.
         case .idle: guard isWritable() else { return .refuse }
         case .exchanging(let exchange): guard exchange.demand == .wanted, exchange.rest != .undecodable else { return .refuse }
         case .closing(_, let rest): guard rest != .undecodable else { return .refuse }
@@ -281,22 +282,22 @@ extension HTTPServerStateMachine {
         unwanted.begin(announced: announced)
     }
 
-    /// Whether a receiver must be chosen before more comes.
+    /// Whether a receiver must be chosen before anything else arrives.
     package var isReceiverAwaited: Bool {
         if case .exchanging(let exchange) = state { exchange.receiver == .undecided } else { false }
     }
 
-    /// The rest of the request goes to this receiver.
+    /// Sets the receiver of the rest of the request.
     package mutating func receives(_ receiver: Receiver, _ demand: Demand = .wanted) {
         change { ($0.receiver, $0.demand) = (receiver, demand) }
     }
 
     package mutating func demand(_ demand: Demand) { change { $0.demand = demand } }
 
-    /// The client was asked for the body, or the request has no body.
+    /// Records that the client was asked for the body, or that the request has no body.
     package mutating func continued() { change { if $0.succession == .afterContinue { $0.succession = .another } } }
 
-    /// - Returns: the announcement that the answer makes of the connection's use.
+    /// - Returns: the connection's use after this request, as the answer announces it.
     package mutating func answerBegins() -> Succession {
         change { $0.answer = .begun }
         return if case .exchanging(let exchange) = state { exchange.succession } else { .last }
@@ -311,7 +312,7 @@ extension HTTPServerStateMachine {
         }
     }
 
-    /// The answer is complete. `advance` follows.
+    /// Records that the answer is complete. `advance` follows.
     package mutating func answerCompleted(endsConnection: Bool) {
         change { $0.answer = .complete }
         if endsConnection, carrier == .connection { change { $0.endSuccession() } }
@@ -328,19 +329,20 @@ extension HTTPServerStateMachine {
             state = .idle
             return .awaitRequest
         }
-        // A stream ends by itself with both sides' ends; until its answer is out, the client's may be on its way.
+        // A stream ends by itself once both sides have ended; until its answer is written, the client's end may be on
+        // its way.
         guard carrier == .stream || exchange.receiver != .nobody else { return .none }
         receives(.nobody)
         return .dropRest
     }
 
-    /// The end of a stream's answer was passed to the network.
+    /// Records that the end of a stream's answer was passed to the network.
     package mutating func answerWritten() -> Action {
         unwanted.answerWritten()
         return unwanted.mayBeStopped ? .reset : .none
     }
 
-    /// The relay hands the channel over to another handler.
+    /// Records that the relay hands the channel over to another handler.
     package mutating func handOver() -> StepAction {
         guard carrier == .connection, case .exchanging(let exchange) = state, exchange.answer == .awaited else { return .refuse }
         (state, waitingWeight) = (.handedOver, 0)
@@ -356,12 +358,12 @@ extension HTTPServerStateMachine {
         return .finish
     }
 
-    /// Everything before the end is written. The rest of the last request has a while to come.
+    /// Records that all output before the end is written. The rest of the last request may still arrive for a while.
     package mutating func outputIsOut() -> Action {
         guard case .closing(_, let rest) = state else { return .none }
         guard rest == .coming else { return close() }
         state = .closing(.out, rest)
-        // This shows the client that no other answer follows.
+        // The half-close shows the client that no other answer follows.
         return carrier == .connection ? .closeOutput : .none
     }
 
@@ -371,7 +373,7 @@ extension HTTPServerStateMachine {
         return .none
     }
 
-    /// The channel is closed, or has ended.
+    /// Enters the closed state, because the channel closes or has ended.
     @discardableResult
     package mutating func close() -> Action {
         state = .closed
@@ -388,14 +390,14 @@ extension HTTPServerStateMachine {
         }
     }
 
-    /// The client sends nothing more.
+    /// Handles a client that sends nothing more.
     package mutating func clientLeft() -> Action {
         change { $0.client = .gone }
         if case .closing(let output, let rest) = state { return endRest(rest, output) }
         return finishUnlessAnswering() ?? .reportDeparture
     }
 
-    /// No other request follows.
+    /// Rules out further requests, and ends the connection unless an answer is still to come.
     /// - Returns: `nil` if an answer is still to come.
     private mutating func finishUnlessAnswering() -> Action? {
         change { $0.endSuccession() }
@@ -426,7 +428,7 @@ extension HTTPServerStateMachine {
         }
     }
 
-    /// The deadline has passed.
+    /// Handles an expired deadline.
     package mutating func timedOut() -> Action {
         guard case .exchanging(let exchange) = state, exchange.receiver == .relay, exchange.answer != .complete else {
             return close()
@@ -434,13 +436,13 @@ extension HTTPServerStateMachine {
         return .reportAlarm
     }
 
-    /// The sidecar goes down: no further request is taken. A client that does not read cannot delay this.
+    /// Handles the sidecar's shutdown: no further request is taken. A client that does not read cannot delay this.
     package mutating func goDown(isWritable: @autoclosure () -> Bool) -> Action {
         change { $0.endSuccession() }
         switch state {
         case .idle: return finish()
         case .exchanging(let exchange) where exchange.receiver == .relay: return .none
-        // Everything is answered: the output has a moment to leave.
+        // All requests are answered, and the output has a moment to leave.
         case .closing(.pending, .read): return .linger
         case .exchanging, .closing: return isWritable() ? .none : .linger
         case .handedOver: return close()
@@ -448,13 +450,13 @@ extension HTTPServerStateMachine {
         }
     }
 
-    /// The key of the last accepted request was removed.
+    /// Handles the removal of the key of the last accepted request.
     package mutating func callerRemoved() -> Action {
         if case .handedOver = state { return close() }
         if carrier == .connection, let action = finishUnlessAnswering() { return action }
         guard case .exchanging(let exchange) = state, exchange.answer != .complete else { return .none }
         change { $0.client = .gone }
-        // Event streams end by themselves. A client that does not read them has a moment for that.
+        // Event streams end by themselves. A client that does not read them gets a moment for that.
         return exchange.answer == .awaited || exchange.receiver == .relay ? .breakRequest : .linger
     }
 }

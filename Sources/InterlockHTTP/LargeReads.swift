@@ -1,7 +1,7 @@
 internal import DequeModule
 package import NIOCore
 
-/// A reader of much data at a time, which waits for its turn.
+/// A connection that reads much data at once, and waits for its turn to do so.
 protocol LargeReader: AnyObject {
     /// Uses the turn.
     /// - Returns: whether a read was made, after which `ended` must follow.
@@ -13,7 +13,7 @@ protocol LargeReader: AnyObject {
 package final class LargeReads {
     /// The size of a read, in bytes, from which the connection's next read is expected to be large.
     static let size = 1 << 14
-    /// The most turns at a time.
+    /// The most concurrent turns.
     private static let most = 4
     /// The time after which a slow server's turn no longer delays others.
     private static let patience = TimeAmount.microseconds(250)

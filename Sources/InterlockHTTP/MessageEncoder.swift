@@ -108,7 +108,7 @@ private struct Framing {
     /// Whether a message has a body.
     enum Body {
         case never, always
-        /// Only if declared.
+        /// A body only if the fields declare one.
         case declared
 
         init(of method: HTTPMethod) {

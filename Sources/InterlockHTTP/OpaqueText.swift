@@ -114,8 +114,8 @@ package enum OpaqueText {
         return HTTPHeaders(fields.map { ($0.name, readable($0.value)) })
     }
 
-    /// Returns the text without space at its ends, which is not part of a field's value (RFC 9110, section 5.5); `nil`
-    /// if the text has no such space.
+    /// Returns the text without space at its ends, which is not part of a field's value (RFC 9110, section 5.5), or
+    /// `nil` if the text has no such space.
     package static func trimmed(_ text: String) -> String? {
         var text = text
         let (start, end) = text.withUTF8 { bytes in
@@ -134,11 +134,11 @@ package enum OpaqueText {
 
 /// The received bytes of a message's head or trailers, to restore values that the decoder has repaired. Pure.
 struct RawFields {
-    /// The most bytes that are kept when a head comes in pieces.
+    /// The most bytes that are kept of a head that arrives in pieces.
     private static let longest = 512 * 1024
 
     private var bytes = ByteBuffer()
-    /// The offset of the next field: fields are decoded in the order in which they came.
+    /// The offset of the next field. Fields are decoded in the order of their arrival.
     private var position = 0
 
     mutating func append(_ more: ByteBuffer) {
@@ -154,8 +154,8 @@ struct RawFields {
 
     mutating func clear() { if bytes.readableBytes > 0 { self = RawFields() } }
 
-    /// Returns the value of the next field with this name that reads as `value`, with each byte kept; `nil` if no field
-    /// matches.
+    /// Returns the value of the next field with this name that decodes to `value`, with each byte preserved, or `nil`
+    /// if no field matches.
     mutating func value(of name: String, readAs value: String) -> String? {
         let view = bytes.readableBytesView
         var start = view.startIndex + position

@@ -9,7 +9,7 @@ final class ProtocolChangeGate: ChannelInboundHandler {
     private enum State {
         /// The answer's head is awaited.
         case closed
-        /// The head has come, and switches protocols.
+        /// The head has arrived, and switches protocols.
         case holding
         case open
     }
@@ -22,7 +22,7 @@ final class ProtocolChangeGate: ChannelInboundHandler {
     private var state = State.closed
     private var held = ByteBuffer()
 
-    /// Passes on everything that comes from now on.
+    /// Passes on everything that arrives from now on.
     /// - Returns: the bytes held back so far.
     func open() -> ByteBuffer {
         state = .open

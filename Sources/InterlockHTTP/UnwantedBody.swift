@@ -4,9 +4,9 @@ package struct UnwantedBody: Sendable {
 
     private enum Answer { case pending, written }
 
-    /// The most bytes read of a connection's body; the last read brings it to 64 KiB at most.
+    /// The most bytes read of a connection's body; with the last read the total is 64 KiB at most.
     private static let most = 60 * 1024
-    /// The same for a stream; its window allows up to 48 KiB more.
+    /// The most bytes read of a stream's body; its window allows up to 48 KiB more.
     private static let mostOfStream = 16 * 1024
     /// A stream's body that announces at most this many bytes is read to its end. Some clients (httpx) wait for the
     /// window before they read the answer, and do not notice that the stream was reset.
@@ -28,7 +28,7 @@ package struct UnwantedBody: Sendable {
     /// Whether enough was read, and the client can read its answer.
     var mayBeStopped: Bool { isTooMuch && answer == .written }
 
-    /// The end of a stream's answer was passed to the network.
+    /// Records that the end of a stream's answer was passed to the network.
     mutating func answerWritten() { answer = .written }
 
     /// The length of reads from a connection's socket.

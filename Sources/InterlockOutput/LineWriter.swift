@@ -12,7 +12,7 @@ package final class LineWriter: Sendable {
         var backlog = LineBacklog(limit: LineWriter.limit)
         /// Whether the queue is writing; it also writes lines added meanwhile.
         var isWriting = false
-        /// Whether the last caller waited in vain, and nothing has been written since.
+        /// Whether the last caller waited in vain and nothing has been written since.
         var isStuck = false
         /// Whether the last write failed, as to a pipe whose reader is gone.
         var isClosed = false
@@ -30,13 +30,13 @@ package final class LineWriter: Sendable {
     private let queue: DispatchQueue
     private let state = NIOLockedValueBox(State())
 
-    /// - Parameter descriptor: stays open for as long as the process lives.
+    /// - Parameter descriptor: a descriptor that stays open as long as the process lives.
     package init(_ descriptor: Int32) {
         self.descriptor = descriptor
         queue = DispatchQueue(label: "interlock.lines.\(descriptor)")
     }
 
-    /// Determines how dropped lines are reported among the others, and counted.
+    /// Sets how dropped lines are reported among the others, and counted.
     package func reportDrops(as report: @escaping @Sendable (Int) -> String, onDrop: @escaping @Sendable () -> Void) {
         state.withLockedValue { state in
             state.report = report
@@ -44,10 +44,10 @@ package final class LineWriter: Sendable {
         }
     }
 
-    /// Adds a line, to be written soon. Never waits.
+    /// Adds a line to be written soon. Never waits.
     package func add(_ line: String) { add(bytes: Array((line + "\n").utf8)) }
 
-    /// Adds bytes that need not end a line, such as a progress line that is drawn over.
+    /// Adds bytes that need not end with a line break, such as a progress line that is overwritten.
     package func add(bytes: [UInt8]) {
         let (dropped, begins) = state.withLockedValue { state -> ((@Sendable () -> Void)?, Bool) in
             let isAccepted = state.backlog.add(bytes, report: Self.line(state.report))
@@ -66,8 +66,8 @@ package final class LineWriter: Sendable {
         flush(within: patience)
     }
 
-    /// Writes a line, and suspends the task until that is done.
-    /// - Returns: `false` if the write failed or the task was cancelled.
+    /// Writes a line, and suspends the task until it is written.
+    /// - Returns: `false` if the write failed or the task was canceled.
     package func write(_ line: String) async -> Bool {
         add(line)
         let (written, continuation) = AsyncStream<Void>.makeStream()
@@ -79,7 +79,7 @@ package final class LineWriter: Sendable {
     /// Whether lines are waiting to be written.
     package var isBusy: Bool { state.withLockedValue { $0.isWriting } }
 
-    /// Waits until everything added so far is written, or `patience` is over. Never call it on an event loop.
+    /// Waits until everything added so far is written, or until `patience` is over. Never call it on an event loop.
     package func flush(within patience: Duration) {
         let written = DispatchSemaphore(value: 0)
         queue.async { written.signal() }

@@ -1,8 +1,8 @@
 internal import FoundationEssentials
 
-/// A program of this package, as it was built together with the running tests.
+/// A program of this package, built together with the running tests.
 package enum BuiltProgram {
-    /// Finds a program beside the test's own, or a few folders above it where tests are bundled.
+    /// Finds a program beside the test's own, or up to three folders above it, where tests are bundled.
     /// - Throws: `BuiltProgramError` if it is not built.
     package static func path(_ name: String) throws -> String {
         let own = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
@@ -17,7 +17,7 @@ package enum BuiltProgram {
     }
 }
 
-/// A program is not built.
+/// The error for a program that is not built.
 package struct BuiltProgramError: Error, CustomStringConvertible {
     package var reason: String
     package var description: String { reason }

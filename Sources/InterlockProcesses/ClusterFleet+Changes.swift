@@ -2,15 +2,15 @@ internal import Glibc
 internal import InterlockCore
 package import RedisClient
 
-/// What happens to a cluster.
+/// The changes of a cluster: failovers, moves of hash slots, and servers that join or leave.
 extension ClusterFleet {
     // MARK: Failovers
 
-    /// Takes a primary away from the cluster.
-    /// - Parameter place: among those that serve slots.
+    /// Makes the cluster lose a primary.
+    /// - Parameter place: the index of the primary among those that serve hash slots, modulo their number.
     package func losePrimary(_ loss: PrimaryLoss, place: Int) async throws {
         var found: (primary: Member, replica: Member)?
-        // What was promoted or made a replica just now is not known to all at once.
+        // Servers learn one by one of a recent promotion or demotion.
         try await eventually(within: Self.patience, "the primary has a replica, by the word of the others") {
             let lines = try await nodes()
             let primaries = members.filter { member in lines.contains { $0.id == member.id && !$0.slots.isEmpty } }
@@ -29,7 +29,8 @@ extension ClusterFleet {
         }
     }
 
-    /// Waits until the lost primary's replica has its slots, gives the lost one back, and waits until the cluster is whole.
+    /// Waits until the replica of the lost primary has its hash slots, brings the lost one back, and waits until the
+    /// cluster is whole.
     package func mend() async throws {
         if let (primary, loss) = lost {
             try await eventually(within: Self.patience, "another server has the lost one's slots") {
@@ -49,8 +50,8 @@ extension ClusterFleet {
 
     // MARK: Slots
 
-    /// Moves slots one after the other, as a person does it with `redis-cli --cluster reshard`: what is asked for in one meanwhile
-    /// is answered with `ASK` or `TRYAGAIN`.
+    /// Moves hash slots one after the other, as `redis-cli --cluster reshard` does. Meanwhile commands on a moving slot
+    /// are answered with `ASK` or `TRYAGAIN`.
     package func reshard(_ slots: [HashSlot], place: Int) async throws {
         let primaries = try await primaries()
         for slot in slots {
@@ -63,13 +64,13 @@ extension ClusterFleet {
         try await untilWhole()
     }
 
-    /// The servers that serve slots.
+    /// Returns the servers that serve hash slots.
     package func primaries() async throws -> [Member] {
         let lines = try await nodes()
         return members.filter { member in lines.contains { $0.id == member.id && !$0.slots.isEmpty } }
     }
 
-    /// Moves many slots to primaries by turns, a batch of them at a time: none is on its way for long.
+    /// Moves many hash slots to the primaries in rotation, in batches, so that none is migrating for long.
     private func move(_ slots: [HashSlot], from source: Member, to targets: [Member]) async throws {
         let batch = 32
         for (number, start) in stride(from: 0, to: slots.count, by: batch).enumerated() {
@@ -89,13 +90,14 @@ extension ClusterFleet {
             try await moveKeys(of: slot, from: source, to: target)
         }
         try await set(target, "NODE", target.id)
-        // It hears of it from the target too; and with its last slot it stops being a primary, which takes no such word.
+        // The source also learns of it from the target. With its last slot gone, it is no longer a primary and rejects
+        // the command.
         try? await set(source, "NODE", target.id)
     }
 
     // MARK: Servers
 
-    /// A server joins the cluster, with as many replicas as the others have, and takes these slots of others.
+    /// Adds a server with as many replicas as the others have, and moves these hash slots to it.
     package func join(taking slots: [HashSlot]) async throws {
         let known = members[0]
         try await addServer(arguments)
@@ -113,7 +115,7 @@ extension ClusterFleet {
         try await untilWhole()
     }
 
-    /// The server that joined gives its slots to the others, and leaves.
+    /// Moves the hash slots of the joined server to the others, and removes it and its replicas.
     package func leaveAgain() async throws {
         guard let (leaving, replicas) = newest else { return }
         let others = try await primaries().filter { $0.id != leaving.id }
@@ -126,7 +128,7 @@ extension ClusterFleet {
         try await untilWhole()
     }
 
-    /// A primary gives its slots to the others, and leaves; its replicas stay, as those of another primary.
+    /// Moves the hash slots of a primary to the others, and removes it. Its replicas stay, with another primary.
     package func leave(place: Int) async throws {
         let primaries = try await primaries()
         let leaving = primaries[place % primaries.count]
@@ -140,10 +142,10 @@ extension ClusterFleet {
         try await untilWhole()
     }
 
-    /// The primary that left joins again, and has its replicas and its slots back.
+    /// Adds the removed primary again, and returns its replicas and its hash slots to it.
     package func joinAgain() async throws {
         guard let (server, slots, replicas) = left else { return }
-        // Under the name that it had nobody would hear of it for a minute.
+        // Under its old ID the other servers would ignore it for a minute.
         _ = try await server.ask(["FLUSHALL"])
         _ = try await server.ask(["CLUSTER", "RESET", "HARD"])
         let former = Member(server: server, id: try await server.ask(["CLUSTER", "MYID"]).text ?? "")
@@ -163,7 +165,7 @@ extension ClusterFleet {
                 let lines = try await nodes(at: member)
                 guard lines.count == members.count, !lines.contains(where: \.isHandshake) else { return false }
             }
-            // For some time it refuses everything, and slots could not be moved to it.
+            // A new server refuses everything for some time, and slots could not be moved to it.
             return try await member.server.ask(["CLUSTER", "INFO"]).text?.contains("cluster_state:ok") ?? false
         }
     }
@@ -179,12 +181,12 @@ extension ClusterFleet {
 
     private func forget(_ leaving: Member) async throws {
         members.removeAll { $0.id == leaving.id }
-        // What it is by now, with its last slot gone, is a replica of another.
+        // A server without slots has already become a replica of another.
         _ = try await checked(leaving, ["CLUSTER", "RESET", "SOFT"])
         for member in members { _ = try await checked(member, ["CLUSTER", "FORGET", leaving.id]) }
     }
 
-    // MARK: What the cluster says
+    // MARK: State of the cluster
 
     /// A line of `CLUSTER NODES`.
     struct Node {
@@ -194,7 +196,7 @@ extension ClusterFleet {
         var slots: [ClosedRange<Int64>]
     }
 
-    /// By the word of a server that runs.
+    /// Returns the nodes as a running server lists them.
     private func nodes(but excluded: Member? = nil) async throws -> [Node] {
         for member in members where member.id != excluded?.id {
             guard await member.server.processID != nil else { continue }
@@ -233,7 +235,7 @@ extension ClusterFleet {
         }
     }
 
-    /// The replies to many commands that leave at once.
+    /// Returns the replies to many commands that are sent at once.
     @discardableResult
     private func all(_ commands: [[String]], at member: Member) async throws -> [RedisReply] {
         let client = RedisClient(configuration: member.server.configuration)

@@ -3,21 +3,21 @@ package import RedisClient
 
 /// A Redis Cluster: real servers in fresh folders, on free ports of 127.0.0.1. They end with this process.
 package actor ClusterFleet {
-    /// A server of the cluster, and what the others call it.
+    /// A server of the cluster, and its ID there.
     package struct Member: Sendable {
         package let server: RedisServer
         package let id: String
     }
 
-    /// After so many milliseconds without an answer the others believe that a server is down.
+    /// The time without an answer, in milliseconds, after which the others consider a server down.
     package static let nodeTimeout = 1000
     static let patience = Duration.seconds(60)
 
-    /// The primaries to begin with, then a replica of each for each round.
+    /// The initial primaries, then one replica of each per round.
     package internal(set) var members: [Member]
-    /// Of every server.
+    /// The further arguments of every server.
     let arguments: [String]
-    /// Of every primary.
+    /// The number of replicas of each primary.
     let replicas: Int
     var lost: (primary: Member, loss: PrimaryLoss)?
     /// The server that joined, and its replicas.
@@ -31,12 +31,12 @@ package actor ClusterFleet {
         self.arguments = arguments
     }
 
-    /// Starts servers, joins them to a cluster, and waits until each of them says that it is whole.
+    /// Starts servers, joins them to a cluster, and waits until each of them reports that it is whole.
     /// - Parameters:
-    ///   - primaries: that share the slots evenly.
-    ///   - replicas: of each primary.
-    ///   - arguments: of every server.
-    /// - Throws: `RedisServerError` or `DeadlineExceeded`; nothing is left running then.
+    ///   - primaries: the number of primaries, which share the hash slots evenly.
+    ///   - replicas: the number of replicas of each primary.
+    ///   - arguments: further arguments of every server.
+    /// - Throws: `RedisServerError` or `DeadlineExceeded`, after ending all that was started.
     package static func start(primaries: Int = 3, replicas: Int = 0, arguments: [String] = []) async throws -> ClusterFleet {
         let fleet = ClusterFleet(members: [], replicas: replicas, arguments: arguments)
         do {
@@ -49,7 +49,8 @@ package actor ClusterFleet {
         }
     }
 
-    /// Starts a cluster, runs `body`, and always ends it. Prints all logs if `body` throws. For the parameters see `start`.
+    /// Starts a cluster, runs `body`, and always ends the cluster. Prints all logs if `body` throws. For the parameters
+    /// see `start`.
     package static func withFleet<Result>(
         primaries: Int = 3, replicas: Int = 0, arguments: [String] = [], _ body: (ClusterFleet) async throws -> Result
     ) async throws -> Result {
@@ -98,7 +99,7 @@ package actor ClusterFleet {
         throw RedisServerError(reason: "\(words.prefix(3).joined(separator: " ")): \(error)", log: await logs)
     }
 
-    /// Waits until every server that runs knows of every other, and all slots are served.
+    /// Waits until every running server knows all the others, and all hash slots are served.
     package func untilWhole() async throws {
         try await eventually(within: Self.patience, "the cluster is whole") {
             for member in members where await member.server.processID != nil {
@@ -113,14 +114,14 @@ package actor ClusterFleet {
         }
     }
 
-    /// Ends all servers, and deletes their folders.
+    /// Ends all servers and deletes their folders.
     package func remove() async {
         for member in members { await member.server.remove() }
         await left?.server.remove()
         for member in newest.map({ $0.replicas + [$0.primary] }) ?? [] { await member.server.remove() }
     }
 
-    /// The end of what each has said.
+    /// The end of each server's log.
     package var logs: String {
         get async {
             var logs = ""
@@ -131,14 +132,14 @@ package actor ClusterFleet {
         }
     }
 
-    /// What a sidecar is told: `redis+cluster://…`.
+    /// The URL for a sidecar, `redis+cluster://…`.
     package var url: String {
         "redis+cluster://" + members.map { "127.0.0.1:\($0.server.port ?? 0)" }.joined(separator: ",")
     }
 
     // MARK: Slots
 
-    /// Who serves a slot, by the word of a server that runs.
+    /// Returns the server of a hash slot, as a running server reports it.
     package func owner(of slot: HashSlot) async throws -> Member {
         for member in members where await member.server.processID != nil {
             guard let ranges = try? await member.server.ask(["CLUSTER", "SLOTS"]).array else { continue }
@@ -152,14 +153,14 @@ package actor ClusterFleet {
         throw RedisServerError(reason: "nobody serves slot \(slot)", log: await logs)
     }
 
-    /// Begins to move a slot: what is asked for in it is answered with `ASK` or `TRYAGAIN` until `finishMove`.
+    /// Starts to move a hash slot: until `finishMove`, commands on it are answered with `ASK` or `TRYAGAIN`.
     package func beginMove(of slot: HashSlot, to target: Member) async throws {
         let source = try await owner(of: slot)
         _ = try await checked(target, ["CLUSTER", "SETSLOT", "\(slot)", "IMPORTING", source.id])
         _ = try await checked(source, ["CLUSTER", "SETSLOT", "\(slot)", "MIGRATING", target.id])
     }
 
-    /// Moves the slot's keys, and tells all who serves it now.
+    /// Moves the keys of the hash slot, and assigns it to the target at both servers.
     package func finishMove(of slot: HashSlot, to target: Member) async throws {
         let source = try await owner(of: slot)
         try await moveKeys(of: slot, from: source, to: target)

@@ -1,8 +1,8 @@
-/// A test waited in vain.
+/// The error of a test that waited in vain.
 package struct DeadlineExceeded: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What it waited for.
+    /// The awaited condition.
     package var expectation: String
-    /// How long it waited.
+    /// The length of the wait.
     package var limit: Duration
 
     package init(expectation: String, limit: Duration) {

@@ -1,10 +1,11 @@
 /// Waits until `condition` holds. Returns at once if it already does.
 ///
-/// For state that nothing can await, such as another process'. It checks every 2 ms, so a generous limit costs nothing.
+/// Use it for state that cannot be awaited, such as that of another process. It checks every 2 ms, so a generous limit
+/// costs nothing.
 ///
 /// - Parameters:
 ///   - limit: the longest wait.
-///   - expectation: what is awaited, for the error's message.
+///   - expectation: the awaited condition, for the error's message.
 /// - Throws: `DeadlineExceeded` if the condition does not hold in time, or what `condition` throws.
 package func eventually(
     within limit: Duration = .seconds(20),
@@ -14,7 +15,7 @@ package func eventually(
     let deadline = ContinuousClock.now + limit
     while try await !condition() {
         guard ContinuousClock.now < deadline else { throw DeadlineExceeded(expectation: expectation, limit: limit) }
-        // Polling: nothing announces the change.
+        // Polls, because nothing announces the change.
         try await Task.sleep(for: .milliseconds(2))
     }
 }

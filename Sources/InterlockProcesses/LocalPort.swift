@@ -2,16 +2,16 @@ internal import Glibc
 internal import NIOCore
 internal import NIOPosix
 
-/// A free TCP port of 127.0.0.1. Another process may take it first, so be ready to try again.
+/// A free TCP port of 127.0.0.1. Another process may take it first, so callers must be ready to retry.
 package enum LocalPort {
-    /// Below the ephemeral ports. An ephemeral port could belong to an outgoing connection, and a client that connects to it while
-    /// its server is away could even connect to itself.
+    /// The ports below the ephemeral ones. An ephemeral port could belong to an outgoing connection, and a client that
+    /// connects to it while its server is down could even connect to itself.
     private static let candidates = 10_240..<32_768
 
     package static func unused() async throws -> Int {
         for _ in 0..<100 {
             let port = Int.random(in: candidates)
-            // Taken: try another one.
+            // The port is taken.
             guard let channel = try? await bound(to: port) else { continue }
             try await channel.close()
             return port
@@ -19,8 +19,8 @@ package enum LocalPort {
         throw RedisServerError(reason: "found no free port among \(candidates) of 127.0.0.1", log: "")
     }
 
-    /// Starts a server on a port that was free a moment ago, and on another one if somebody else has taken it meanwhile.
-    /// - Throws: what `start` throws: of a taken port, a `RedisServerError` whose log says so.
+    /// Starts a server on a free port, and on another one if the port was taken meanwhile.
+    /// - Throws: the error of `start`. For a taken port, that is a `RedisServerError` whose log says so.
     package static func withUnused<Server: Sendable>(
         isolation: isolated (any Actor)? = #isolation, _ start: (Int) async throws -> Server
     ) async throws -> Server {

@@ -1,10 +1,10 @@
-/// How a primary of Redis is lost.
+/// The ways in which a primary of Redis is lost.
 package enum PrimaryLoss: String, Hashable, Sendable, Codable, CaseIterable {
-    /// SIGKILL.
+    /// The primary receives SIGKILL.
     case killed
-    /// SIGSTOP.
+    /// The primary receives SIGSTOP.
     case stopped
-    /// Another takes its place although every client reaches it: because no Sentinel gets an answer from it, or, in a cluster, because
-    /// its replica does not ask.
+    /// Another server takes over although every client still reaches the primary: Sentinels get no answer from it, or,
+    /// in a cluster, its replica takes over unilaterally.
     case cutOff = "cut off"
 }

@@ -1,6 +1,7 @@
 internal import Subprocess
 
-/// The `redis-server` of the tests: the first in PATH. `make test REDIS_SERVER=/path/to/server` chooses another.
+/// The `redis-server` that the tests use: the first one in PATH. `make test REDIS_SERVER=/path/to/server` selects
+/// another.
 package struct RedisProgram: Sendable, CustomStringConvertible {
     /// "Redis" or "Valkey".
     package let product: String

@@ -2,14 +2,14 @@ internal import Glibc
 internal import InterlockCore
 package import RedisClient
 
-/// A test's own `redis-server`: in a fresh folder, on a Unix socket and by default also on a free TCP port of 127.0.0.1. It saves
-/// nothing by itself and ends with the test process.
+/// A test's own `redis-server`: in a fresh folder, on a Unix socket and by default also on a free TCP port of
+/// 127.0.0.1. It saves its data only on request and ends with the test process.
 ///
 /// Use `withServer`, which always ends it.
 package actor RedisServer {
-    /// What the server offers besides its Unix socket.
+    /// The listener besides the Unix socket.
     package enum Listener: Hashable, Sendable {
-        /// Nothing.
+        /// No other listener.
         case none
         /// Plain TCP on 127.0.0.1.
         case tcp
@@ -20,7 +20,7 @@ package actor RedisServer {
     /// The server's working directory. Deleted at the end.
     package nonisolated var folder: String { temporaryFolder.path }
     package nonisolated var socketPath: String { "\(folder)/redis.sock" }
-    /// The TCP or TLS port; `nil` if there is none. A restart keeps it.
+    /// The TCP or TLS port, or `nil` if there is none. A restart keeps it.
     package nonisolated let port: Int?
     /// The certificate that clients of a `tls` listener must trust.
     package nonisolated let certificate: TestCertificate?
@@ -33,7 +33,7 @@ package actor RedisServer {
     private var process: ServerProcess?
     /// The logs of earlier processes.
     private var earlierLog = ""
-    /// In characters.
+    /// The most characters of `earlierLog`.
     private static let earlierLogLimit = 1 << 18
 
     private init(
@@ -58,11 +58,11 @@ package actor RedisServer {
     /// Starts a server and waits until it serves.
     /// - Parameters:
     ///   - arguments: further arguments for the command line, such as `["--requirepass", "secret"]`.
-    ///   - listener: what it offers besides its Unix socket.
+    ///   - listener: the listener besides the Unix socket.
     ///   - environment: variables in addition to those of this process.
-    ///   - certificate: with `tls`, what it shows; `nil`: one of its own.
-    /// - Throws: `RedisServerError` with the server's log if it does not serve within 20 s. If its port was taken meanwhile, it
-    ///   tries another.
+    ///   - certificate: the certificate of a `tls` listener, or `nil` to create one.
+    /// - Throws: `RedisServerError` with the server's log if it does not serve within 20 s. If another process took its
+    ///   port meanwhile, it first tries another port.
     package static func start(
         arguments: [String] = [], listener: Listener = .tcp, environment: [String: String] = [:],
         certificate: TestCertificate? = nil
@@ -100,10 +100,10 @@ package actor RedisServer {
         }
     }
 
-    /// What the server printed since its first start; only the end of a long log.
+    /// The server's output since its first start, or the end of it if it is long.
     package var log: String { earlierLog + (process?.log ?? "") }
 
-    /// The server's process; `nil` if it does not run. Each start has a new one.
+    /// The ID of the server's process, or `nil` if it does not run. Each start has a new one.
     package var processID: Int32? { process?.processID }
 
     /// Ends the server as an operator does: SIGTERM, then SIGKILL after 5 s.
@@ -129,7 +129,8 @@ package actor RedisServer {
 
     /// Restarts the server on the same socket and port. Ends it first if it runs.
     /// - Parameters:
-    ///   - keepingData: whether a running server saves its data first. A killed server restarts with its last saved data.
+    ///   - keepingData: whether a running server saves its data first. A killed server restarts with its last saved
+    ///     data.
     ///   - addedArguments: arguments for this start only.
     ///   - untilReady: whether to wait until it serves.
     /// - Throws: `RedisServerError` if it cannot save its data or does not serve.
@@ -142,8 +143,8 @@ package actor RedisServer {
         try await launch(untilReady: untilReady, addedArguments: addedArguments)
     }
 
-    /// Waits until `count` connections will hear of the next change to a key that they read. By then they have also received
-    /// everything that was published before.
+    /// Waits until `count` connections are notified of the next change to a key that they read. By then they have also
+    /// received everything that was published before.
     /// - Throws: `DeadlineExceeded` or `RedisError`.
     package func untilItTracks(_ count: Int) async throws {
         let client = RedisClient(configuration: configuration)
@@ -167,7 +168,7 @@ package actor RedisServer {
     private func launch(untilReady: Bool, addedArguments: [String] = []) async throws {
         earlierLog = String(log.suffix(Self.earlierLogLimit))
         process = nil
-        // `env` limits the variables to the server: a preloaded library is not meant for `setpriv`.
+        // `env` sets the variables for the server only, because a preloaded library is not meant for `setpriv`.
         let command = environment.map { "\($0.key)=\($0.value)" } + ["redis-server"]
         let launched = try await ServerProcess.start("env", arguments: command + baseArguments + arguments + addedArguments)
         process = launched
@@ -188,7 +189,7 @@ package actor RedisServer {
         return words
     }
 
-    /// Waits until the server answers anything but "loading". A login error is an answer.
+    /// Waits until the server answers with anything but "loading". A login error counts as an answer.
     private func waitUntilReady(_ launched: ServerProcess) async throws {
         var probe = configuration
         probe.reconnectDelay = .milliseconds(2) ... .milliseconds(50)
@@ -229,7 +230,7 @@ package actor RedisServer {
 }
 
 extension RedisServer {
-    /// Connects by the Unix socket, with the password of `--requirepass`. The timeouts are long, for a busy machine.
+    /// The configuration of the Unix socket, with the password of `--requirepass` and long timeouts for a busy machine.
     package nonisolated var configuration: RedisConfiguration {
         var configuration = RedisConfiguration(address: .unixSocket(path: socketPath))
         configuration.password = password
@@ -241,7 +242,7 @@ extension RedisServer {
     /// The Unix socket as a URL: `unix:///tmp/…/redis.sock`, with the password of `--requirepass`.
     package nonisolated var url: String { "unix://\(credentials)\(socketPath)" }
 
-    /// The port as a URL: `redis://127.0.0.1:PORT`, or `rediss://` with TLS; `nil` if there is no port.
+    /// The port as a URL, `redis://127.0.0.1:PORT`, or `rediss://` with TLS, or `nil` if there is no port.
     package nonisolated var portURL: String? {
         port.map { "\(certificate == nil ? "redis" : "rediss")://\(credentials)127.0.0.1:\($0)" }
     }

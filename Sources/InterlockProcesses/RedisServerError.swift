@@ -1,6 +1,6 @@
-/// A test's server could not be started or used.
+/// The error of a test's server that could not be started or used.
 package struct RedisServerError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What was asked and what was wrong.
+    /// The operation and the problem.
     package var reason: String
     /// The server's log until then.
     package var log: String

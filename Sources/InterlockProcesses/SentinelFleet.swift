@@ -3,26 +3,27 @@ internal import Glibc
 internal import InterlockCore
 package import RedisClient
 
-/// A primary, its replicas, and Sentinels that watch them: real servers in fresh folders, on free ports of 127.0.0.1. They end with
-/// this process.
+/// A primary, its replicas and the Sentinels that watch them: real servers in fresh folders, on free ports of
+/// 127.0.0.1. All end with this process.
 package actor SentinelFleet {
-    /// What the Sentinels call the primary.
+    /// The name of the primary in the Sentinels' configuration.
     package static let primaryName = "main"
-    /// After so many milliseconds without an answer a Sentinel believes that a server is down.
+    /// The time without an answer, in milliseconds, after which a Sentinel considers a server down.
     private static let downAfter = 600
-    /// The user that the Sentinels are at the servers.
+    /// The Sentinels' user at the servers.
     fileprivate static let user = "sentinel"
-    /// Letters and digits only: it stands in configurations.
+    /// The Sentinels' password. Letters and digits only, because it is written to configuration files.
     fileprivate static let password = "watches"
-    /// How long a returned server may take to become a replica: Sentinels look at it for some ten seconds before they make it one.
+    /// The longest wait for the fleet to recover. Sentinels watch a returned server for about ten seconds before they
+    /// make it a replica.
     private static let patience = Duration.seconds(60)
 
-    /// The first is the primary to begin with.
+    /// The servers, of which the first is the initial primary.
     package nonisolated let servers: [RedisServer]
     package nonisolated let sentinels: [Sentinel]
     private var lost: (server: RedisServer, loss: PrimaryLoss)?
 
-    /// What servers and Sentinels show each other and clients; `nil`: they speak without TLS.
+    /// The certificate that servers and Sentinels present to each other and to clients, or `nil` without TLS.
     package nonisolated let certificate: TestCertificate?
     private nonisolated let folder: TemporaryFolder?
 
@@ -37,11 +38,11 @@ package actor SentinelFleet {
 
     /// Starts servers and Sentinels, and waits until all know each other.
     /// - Parameters:
-    ///   - replicas: beside the primary.
-    ///   - sentinels: of which a majority must agree.
-    ///   - usesTLS: between all of them, and to clients.
-    ///   - arguments: of every server.
-    /// - Throws: `RedisServerError` or `DeadlineExceeded`; nothing is left running then.
+    ///   - replicas: the number of replicas.
+    ///   - sentinels: the number of Sentinels, a majority of which must agree.
+    ///   - usesTLS: whether they use TLS with each other and with clients.
+    ///   - arguments: further arguments of every server.
+    /// - Throws: `RedisServerError` or `DeadlineExceeded`, after ending all that was started.
     package static func start(
         replicas: Int = 2, sentinels count: Int = 3, usesTLS: Bool = false, arguments: [String] = []
     ) async throws -> SentinelFleet {
@@ -54,7 +55,7 @@ package actor SentinelFleet {
         func server(_ arguments: [String]) async throws -> RedisServer {
             try await RedisServer.start(arguments: arguments, listener: usesTLS ? .tls : .tcp, certificate: certificate)
         }
-        // A replica that was cut off for a moment asks for what it missed, not for everything.
+        // The backlog lets a replica that was cut off briefly resynchronize partially.
         let own =
             arguments + tls + [
                 "--repl-diskless-sync-delay", "0", "--repl-backlog-size", "32mb",
@@ -71,8 +72,8 @@ package actor SentinelFleet {
             }
             let fleet = SentinelFleet(servers: servers, sentinels: sentinels, certificate: certificate, folder: folder)
             try await fleet.untilWhole()
-            // They look at a server that is back more often than they do by default, and make it a replica after two seconds instead
-            // of ten.
+            // The setting makes Sentinels check a returned server more often, so that it becomes a replica after two
+            // seconds instead of ten.
             for sentinel in sentinels {
                 _ = try await sentinel.ask(["SENTINEL", "DEBUG", "INFO-PERIOD", "1000", "PUBLISH-PERIOD", "500"])
             }
@@ -83,7 +84,8 @@ package actor SentinelFleet {
         }
     }
 
-    /// Starts a fleet, runs `body`, and always ends it. Prints all logs if `body` throws. For the parameters see `start`.
+    /// Starts a fleet, runs `body`, and always ends the fleet. Prints all logs if `body` throws. For the parameters see
+    /// `start`.
     package static func withFleet<Result>(
         replicas: Int = 2, sentinels: Int = 3, usesTLS: Bool = false, arguments: [String] = [],
         _ body: (SentinelFleet) async throws -> Result
@@ -105,7 +107,7 @@ package actor SentinelFleet {
         folder?.remove()
     }
 
-    /// The end of what each has said.
+    /// The end of each process's log.
     package var logs: String {
         get async {
             var logs = ""
@@ -115,12 +117,12 @@ package actor SentinelFleet {
         }
     }
 
-    /// What a sidecar is told: `redis+sentinel://…`.
+    /// The URL for a sidecar, `redis+sentinel://…`.
     package nonisolated var url: String {
         "\(certificate == nil ? "redis" : "rediss")+sentinel://\(sentinels.map { "127.0.0.1:\($0.port)" }.joined(separator: ","))/\(Self.primaryName)"
     }
 
-    /// The same, with timeouts for a busy machine.
+    /// The configuration for `url`, with timeouts for a busy machine.
     package nonisolated var configuration: RedisConfiguration {
         let hosts = sentinels.map { RedisConfiguration.Address.host("127.0.0.1", port: $0.port) }
         var configuration = RedisConfiguration(
@@ -132,8 +134,8 @@ package actor SentinelFleet {
 
     // MARK: Failovers
 
-    /// The server that a majority of the Sentinels names.
-    /// - Throws: `DeadlineExceeded` when they do not agree in time.
+    /// Returns the server that a majority of the Sentinels names.
+    /// - Throws: `DeadlineExceeded` if they do not agree in time.
     package func primary() async throws -> RedisServer {
         var found: RedisServer?
         try await eventually(within: Self.patience, "a majority of the Sentinels names one primary") {
@@ -149,7 +151,7 @@ package actor SentinelFleet {
         return found
     }
 
-    /// Takes the primary away from the Sentinels.
+    /// Makes the Sentinels lose the primary.
     package func losePrimary(_ loss: PrimaryLoss) async throws {
         let server = try await primary()
         lost = (server, loss)
@@ -157,13 +159,14 @@ package actor SentinelFleet {
         case .killed: await server.kill()
         case .stopped: await server.pause()
         case .cutOff:
-            // What is refused is no answer to a Sentinel.
+            // An error reply does not count as an answer for a Sentinel.
             _ = try await server.ask(["ACL", "SETUSER", Self.user, "nocommands"])
         }
     }
 
-    /// Waits until another server is the primary, and gives the lost one back as it is: it believes that it is the primary until
-    /// Sentinels have told it otherwise. Waits for that too. A killed one that came back before would be it, and empty.
+    /// Waits until another server is the primary, and brings the lost one back. That one believes that it is the
+    /// primary until Sentinels demote it; waits for that too. A killed server that returned earlier would be the
+    /// primary again, and empty.
     package func mend() async throws {
         if let (server, loss) = lost {
             try await eventually(within: Self.patience, "another server is the primary") { try await primary() !== server }
@@ -180,7 +183,7 @@ package actor SentinelFleet {
         try await untilWhole()
     }
 
-    /// Until every Sentinel knows of the other ones and of every server, and every other server follows the primary.
+    /// Waits until every Sentinel knows the others and all servers, and every other server follows the primary.
     private func untilWhole() async throws {
         try await eventually(within: Self.patience, "the Sentinels know each other, and every replica follows the primary") {
             let primary = try await primary()
@@ -191,7 +194,7 @@ package actor SentinelFleet {
                 else { return false }
             }
             for server in servers where server !== primary {
-                // Sentinels cut a server's connections off when they change its role.
+                // Sentinels close a server's connections when they change its role.
                 let report = (try? await server.ask(["INFO", "replication"]))?.text ?? ""
                 let lines = report.split(separator: "\r\n").map { String($0) }
                 guard lines.contains("master_port:\(primary.port ?? 0)"), lines.contains("master_link_status:up") else {
@@ -203,7 +206,7 @@ package actor SentinelFleet {
     }
 }
 
-/// One Sentinel.
+/// One Sentinel process of a fleet.
 package actor Sentinel {
     package nonisolated let port: Int
     private let folder: TemporaryFolder
@@ -244,7 +247,7 @@ package actor Sentinel {
                 "sentinel parallel-syncs \(name) 5", "sentinel auth-user \(name) \(SentinelFleet.user)",
                 "sentinel auth-pass \(name) \(SentinelFleet.password)",
             ]
-        // A Sentinel writes what it learns into its own configuration.
+        // A Sentinel rewrites its own configuration file.
         let file = "\(folder.path)/sentinel.conf"
         try Data((lines.joined(separator: "\n") + "\n").utf8).write(to: URL(filePath: file))
         let process = try await ServerProcess.start("redis-server", arguments: [file, "--sentinel"])
@@ -271,26 +274,26 @@ package actor Sentinel {
         return try await RedisClient.ask(words, at: configuration)
     }
 
-    /// What it says of the primary.
+    /// Returns the Sentinel's description of the primary.
     package nonisolated func fields() async throws -> [String: String] {
         let words = try await ask(["SENTINEL", "MASTER", SentinelFleet.primaryName]).array?.map { $0.text ?? "" } ?? []
         return Dictionary(
             stride(from: 0, to: words.count - 1, by: 2).map { (words[$0], words[$0 + 1]) }, uniquingKeysWith: { $1 })
     }
 
-    /// The port of the server that it names.
+    /// Returns the port of the primary that the Sentinel names.
     package nonisolated func primaryPort() async throws -> Int? {
         try await ask(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SentinelFleet.primaryName]).array?.last?.integer
             .flatMap { Int(exactly: $0) }
     }
 
-    /// SIGSTOP: it hears and says nothing.
+    /// Stops the Sentinel (SIGSTOP): it keeps its connections and answers nothing.
     package func pause() { process.send(signal: SIGSTOP) }
 
     /// Continues after `pause`.
     package func resume() { process.send(signal: SIGCONT) }
 
-    /// SIGKILL.
+    /// Kills the Sentinel (SIGKILL).
     package func kill() async {
         process.send(signal: SIGKILL)
         await process.waitUntilEnd()
@@ -303,14 +306,14 @@ package actor Sentinel {
 }
 
 extension RedisServer {
-    /// The answer to one command, over a connection of its own.
+    /// Sends one command over a dedicated connection and returns the reply.
     package nonisolated func ask(_ words: [String]) async throws -> RedisReply {
         try await RedisClient.ask(words, at: configuration)
     }
 }
 
 extension RedisClient {
-    /// The answer of a server to one command, over a connection of its own.
+    /// Sends one command to a server over a dedicated connection and returns the reply.
     package static func ask(_ words: [String], at configuration: RedisConfiguration) async throws -> RedisReply {
         let client = RedisClient(configuration: configuration)
         return try await attempt {

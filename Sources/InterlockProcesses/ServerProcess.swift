@@ -2,10 +2,10 @@ internal import Glibc
 internal import NIOConcurrencyHelpers
 internal import Subprocess
 
-/// A child process that runs until it is told to end, and its output.
+/// A child process that runs until it is asked to end, and its output.
 ///
-/// It ends with this process. `setpriv` has the kernel kill it when the thread that started it ends, and swift-subprocess starts
-/// all children on one thread that lives as long as the process (`Thread.swift`, `_setupWorkerThread`).
+/// Ends with this process: `setpriv` has the kernel kill it when the thread that started it ends, and swift-subprocess
+/// starts all children on one thread that lives as long as the process (`Thread.swift`, `_setupWorkerThread`).
 package final class ServerProcess: Sendable {
     private let record: Record
     private let ended: Task<Void, Never>
@@ -17,8 +17,8 @@ package final class ServerProcess: Sendable {
 
     /// Starts `program` from the PATH.
     /// - Parameter logLimit: at least this many bytes of the latest output are kept, and at most twice as many.
-    /// - Throws: an error of swift-subprocess if nothing could be started. A missing program starts anyway and ends at once,
-    ///   with a message in its log.
+    /// - Throws: an error of swift-subprocess if nothing could be started. A missing program starts anyway and ends at
+    ///   once, with a message in its log.
     package static func start(
         _ program: String, arguments: [String], logLimit: Int = 1 << 20
     ) async throws -> ServerProcess {
@@ -34,7 +34,7 @@ package final class ServerProcess: Sendable {
                     error: .combinedWithOutput
                 ) { execution in
                     record.began(execution.processIdentifier.value)
-                    // The process is reaped after this body, so its id is not reused before.
+                    // The process is reaped only after this body, so its ID is not reused earlier.
                     defer { record.ends() }
                     launch.yield()
                     for try await chunk in execution.standardOutput {
@@ -46,7 +46,7 @@ package final class ServerProcess: Sendable {
                 launch.finish(throwing: error)
             }
         }
-        // Not cancelled with the caller, which could not yet end the process.
+        // The start is not canceled with the caller, which could not end the process yet.
         try await Task { for try await _ in launches { break } }.value
         return ServerProcess(record: record, ended: ended)
     }
@@ -56,7 +56,7 @@ package final class ServerProcess: Sendable {
 
     package var isRunning: Bool { record.processID != nil }
 
-    /// `nil` once the process is gone, because its id may be reused.
+    /// The process ID, or `nil` once the process is gone, because the ID may be reused.
     package var processID: Int32? { record.processID }
 
     /// Sends a signal, unless the process is gone.
@@ -74,7 +74,7 @@ package final class ServerProcess: Sendable {
         send(signal: SIGCONT)
         send(signal: SIGTERM)
         let insistence = Task { [record] in
-            // Cancelled if the process ends before.
+            // Canceled if the process ends first.
             try await Task.sleep(for: patience)
             record.send(signal: SIGKILL)
         }
@@ -109,7 +109,7 @@ extension ServerProcess {
         func append(_ bytes: UnsafeRawBufferPointer) {
             state.withLockedValue { state in
                 state.output.append(contentsOf: bytes)
-                // At twice the limit, so that each byte is moved at most once.
+                // Trimmed at twice the limit, so that each byte is moved at most once.
                 if state.output.count > 2 * logLimit { state.output.removeFirst(state.output.count - logLimit) }
             }
         }

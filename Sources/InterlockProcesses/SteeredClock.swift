@@ -2,25 +2,26 @@ internal import FoundationEssentials
 internal import Glibc
 internal import Subprocess
 
-/// A wall clock for a child process, controlled through libfaketime. The monotonic clock stays true. Start the process with
-/// `environment`.
+/// A wall clock for a child process, controlled through libfaketime. The monotonic clock is not changed. Start the
+/// process with `environment`.
 package struct SteeredClock: Sendable {
     /// The variables that make a program use this clock.
     package let environment: [String: String]
     private let path: String
 
-    /// Shows the true time at first.
+    /// Creates a clock that shows the true time at first.
     /// - Parameters:
     ///   - path: the file that holds the time; its folder must exist.
-    ///   - isReadEachTime: whether a change shows at once, which costs a file read for each look at the clock: a loaded Redis does
-    ///     an eighth of its work. Otherwise a change shows within two seconds, and Redis does two thirds.
-    /// - Throws: `SteeredClockError` if libfaketime is missing, or an error of Foundation if the file cannot be written.
+    ///   - isReadEachTime: whether a change shows at once, at the cost of a file read per clock reading: a loaded Redis
+    ///     then does an eighth of its work. Otherwise a change shows within two seconds, and Redis does two thirds.
+    /// - Throws: `SteeredClockError` if libfaketime is missing, or an error of Foundation if the file cannot be
+    ///   written.
     package init(file path: String, isReadEachTime: Bool = true) async throws {
         self.path = path
         let reading = isReadEachTime ? "FAKETIME_NO_CACHE" : "FAKETIME_CACHE_DURATION"
         environment = [
-            // Redis is linked with jemalloc, which reads the clock while libfaketime is still allocating: both would wait for ever.
-            // So memory comes from libc.
+            // Memory comes from libc, because Redis is linked with jemalloc, which reads the clock while libfaketime is
+            // still allocating: both would wait forever.
             "LD_PRELOAD": "\(try await Self.library()):libc.so.6",
             "FAKETIME_TIMESTAMP_FILE": path,
             reading: "1",
@@ -30,12 +31,12 @@ package struct SteeredClock: Sendable {
         try show(secondsBesideTrueTime: 0)
     }
 
-    /// Continues from the true time plus this offset.
+    /// Shows the true time plus this offset from now on, in seconds.
     package func show(secondsBesideTrueTime offset: Int) throws {
         try write(offset < 0 ? "\(offset)" : "+\(offset)")
     }
 
-    /// Stands still at this time, in microseconds of the Unix epoch.
+    /// Stops the clock at this time, in microseconds of the Unix epoch.
     package func stand(atMicroseconds time: Int64) throws {
         var seconds = time_t(time / 1_000_000)
         var date = tm()
@@ -46,7 +47,7 @@ package struct SteeredClock: Sendable {
         }
         let day = "\(padded(date.tm_year + 1900, 4))-\(padded(date.tm_mon + 1, 2))-\(padded(date.tm_mday, 2))"
         let hour = "\(padded(date.tm_hour, 2)):\(padded(date.tm_min, 2)):\(padded(date.tm_sec, 2))"
-        // libfaketime reads the fraction as a floating-point number and truncates it: the half keeps the microsecond.
+        // libfaketime reads the fraction as a floating-point number and truncates it, so half a microsecond is added.
         try write("\(day) \(hour).\(padded(time % 1_000_000, 6))5")
     }
 
@@ -55,10 +56,11 @@ package struct SteeredClock: Sendable {
         try Data(text.utf8).write(to: URL(filePath: path), options: .atomic)
     }
 
-    /// How often to try `faketime`. It fails if a killed one had its process id and left a semaphore behind.
+    /// The number of attempts to run `faketime`, which fails if a killed one had its process ID and left a semaphore
+    /// behind.
     private static let attempts = 5
 
-    /// What `faketime` preloads. Only it knows the library's path.
+    /// Returns the libraries that `faketime` preloads. Only it knows the path.
     private static func library() async throws -> String {
         let words = ["-m", "-f", "+0", "printenv", "LD_PRELOAD"]
         var said = ""
@@ -78,7 +80,7 @@ package struct SteeredClock: Sendable {
     }
 }
 
-/// The clock cannot be controlled.
+/// The error of a clock that cannot be controlled.
 package struct SteeredClockError: Error, CustomStringConvertible {
     package var reason: String
 

@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 internal import Glibc
 
-/// A fresh folder that only this user may enter.
+/// A fresh folder that only this user can enter.
 package struct TemporaryFolder: Sendable {
     package let path: String
 

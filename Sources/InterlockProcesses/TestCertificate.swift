@@ -3,11 +3,11 @@ internal import NIOSSL
 package import RedisClient
 internal import Subprocess
 
-/// A self-signed certificate for `localhost` and 127.0.0.1, made with `openssl` and valid for a day.
+/// A self-signed certificate for `localhost` and 127.0.0.1, created with `openssl` and valid for a day.
 package struct TestCertificate: Hashable, Sendable {
-    /// The certificate in PEM. It is its own root.
+    /// The path of the certificate in PEM, which is its own root.
     package let certificatePath: String
-    /// The private key in PEM.
+    /// The path of the private key in PEM.
     package let keyPath: String
 
     /// Writes `certificate.pem` and `key.pem` to `folder`.
@@ -33,7 +33,7 @@ package struct TestCertificate: Hashable, Sendable {
 }
 
 extension RedisConfiguration {
-    /// Speaks TLS to servers that show this certificate.
+    /// Uses TLS with servers that present this certificate.
     package mutating func trust(_ certificate: TestCertificate) {
         var settings = tls ?? Self.standardTLS
         settings.trustRoots = .file(certificate.certificatePath)

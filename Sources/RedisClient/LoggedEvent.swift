@@ -1,29 +1,29 @@
 package import Logging
 
-/// Something that is logged. Its ID, level and message are constants, and docs/operate/logs.md lists them; what varies stands beside
-/// them in fields.
+/// An event in the log. Its ID, level and message are constants, listed in docs/operate/logs.md; the variable parts are
+/// fields.
 package protocol LoggedEvent: CaseIterable, RawRepresentable<String>, Sendable {
-    /// The least log level that shows it, and the message for people.
+    /// The log level of the event, and the message for people.
     var line: (level: Logger.Level, message: String) { get }
 }
 
 extension Logger {
-    /// What the ID stands under in a line's metadata.
+    /// The metadata key of the event's ID.
     package static let eventKey = "event"
 
-    /// Writes one line. `fields` are put together only where the line is wanted.
+    /// Writes one line. `fields` is evaluated only if the line's level is enabled.
     package func write(_ event: some LoggedEvent, _ fields: () -> [String: String]) {
         let (level, message) = event.line
         guard level >= logLevel else { return }
         var metadata = fields().mapValues { MetadataValue.string($0) }
         metadata[Self.eventKey] = .string(event.rawValue)
-        // The module that declares the event, not this one.
+        // The source is the module that declares the event.
         let module = String(reflecting: type(of: event)).prefix { $0 != "." }
         log(level: level, "\(message)", metadata: metadata, source: String(module))
     }
 }
 
-/// What a connection to Redis logs.
+/// The events that a connection to Redis logs.
 package enum RedisLogEvent: String, LoggedEvent {
     case refused = "redis.refused"
     case retried = "redis.retried"

@@ -2,7 +2,7 @@ package import Logging
 package import NIOCore
 internal import NIOPosix
 
-/// A Redis client for `async` code: many callers on the same connections, kept up until `close`.
+/// A Redis client for `async` code. Many callers share the same connections, which are kept up until `close`.
 package actor RedisClient {
     private nonisolated let eventLoop: any EventLoop
     private let topology: RedisTopology
@@ -14,7 +14,7 @@ package actor RedisClient {
         eventLoop.executor.asUnownedSerialExecutor()
     }
 
-    /// A client whose connection lives on `eventLoop`.
+    /// Creates a client whose connections live on `eventLoop`.
     package init(
         configuration: RedisConfiguration,
         eventLoop: any EventLoop = MultiThreadedEventLoopGroup.singleton.next(),
@@ -27,8 +27,8 @@ package actor RedisClient {
     }
 
     /// Connects and logs in.
-    /// - Throws: `RedisError` when the attempt fails; the next one is then already planned, and another call waits for it.
-    ///   `notConnected` when the client is or gets closed.
+    /// - Throws: `RedisError` if the attempt fails; the next one is then already planned, and another call waits for
+    ///   it. `notConnected` if the client is closed before or meanwhile.
     package func connect() async throws {
         guard !isClosed else { throw Self.closed }
         guard !pipeline.isWhole else { return }
@@ -42,7 +42,7 @@ package actor RedisClient {
     }
 
     /// Sends a command or script and waits for its reply.
-    /// - Parameter timeout: how long the reply may take; `nil`: the configuration's command timeout.
+    /// - Parameter timeout: the longest wait for the reply, or `nil` for the configuration's command timeout.
     package func send<Command: RedisCommand & Sendable>(
         _ command: Command, timeout: Duration? = nil
     ) async throws -> Command.Reply where Command.Reply: Sendable {
@@ -51,11 +51,11 @@ package actor RedisClient {
         }
     }
 
-    /// Ends the connection; what is pending fails.
+    /// Closes the connections and fails pending commands.
     package func close() async {
         isClosed = true
         attempted(.failure(Self.closed))
-        // Closing cannot fail: the future is completed by this side alone.
+        // Closing cannot fail, because only this side completes the future.
         try? await pipeline.close().get()
         try? await topology.close().get()
     }

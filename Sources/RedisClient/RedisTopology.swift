@@ -1,15 +1,16 @@
 package import NIOCore
 
-/// One Redis in whichever way it is reached: at one address, as the primary that Sentinels name, or as a cluster. Makes the connections
-/// to it, which move together. Confined to its event loop.
+/// One Redis, reached at one address, as the primary that Sentinels name, or as a cluster. Creates the connections to
+/// it, which reconnect together. Confined to its event loop.
 package final class RedisTopology {
     private let configuration: RedisConfiguration
     private let environment: RedisEnvironment
-    /// Keeps connections to one address at one server; `nil` when Sentinels or a cluster name the server.
+    /// The group that keeps connections to one address at one server, or `nil` if Sentinels or a cluster name the
+    /// server.
     private let server: ServerDirectory?
-    /// Where the primary is, by Sentinels; `nil`: nobody asks them.
+    /// The primary as the Sentinels name it, or `nil` if there are no Sentinels.
     package let primary: PrimaryDirectory?
-    /// Which primary serves what; `nil`: Redis is no cluster.
+    /// The slot map of the cluster, or `nil` if Redis is not a cluster.
     package let cluster: ClusterDirectory?
 
     package init(configuration: RedisConfiguration, environment: RedisEnvironment) {
@@ -26,9 +27,9 @@ package final class RedisTopology {
         server = isElsewhere ? nil : ServerDirectory(address: configuration.address, environment: environment)
     }
 
-    /// Connections that commands go by.
-    /// - Parameter tellsOfServers: whether a cluster may be asked for its servers over them: not where commands wait long. Those of the
-    ///   first sender that allows it are.
+    /// Creates the connections for commands.
+    /// - Parameter tellsOfServers: whether the slot map of a cluster may be asked for over these connections; `false`
+    ///   if their commands wait for long. The first such sender's connections are used.
     package func sender(tellsOfServers: Bool = true) -> any RedisSender {
         guard let cluster else {
             return RedisPipeline(configuration: configuration, environment: environment, directory: directory)
@@ -37,7 +38,7 @@ package final class RedisTopology {
             configuration: configuration, environment: environment, directory: cluster, tellsOfServers: tellsOfServers)
     }
 
-    /// Connections that hear `channels`, and which keys were changed of those that are tracked for them.
+    /// Creates the connections that subscribe to `channels` and receive invalidations of the keys tracked for them.
     package func listener(channels: [String]) -> any RedisListener {
         var configuration = configuration
         configuration.knowsTimeAfter = nil
@@ -50,7 +51,7 @@ package final class RedisTopology {
             configuration: configuration, channels: channels, environment: environment, directory: cluster)
     }
 
-    /// The connections of a Redis that is not a cluster.
+    /// The address source of a Redis that is not a cluster.
     private var directory: (any RedisDirectory)? { if let primary { primary } else { server } }
 
     /// Makes new connections, including those to Sentinels, use the passwords and certificates of `new`.
@@ -58,24 +59,24 @@ package final class RedisTopology {
         configuration.replaceSecrets(by: new)
     }
 
-    /// The most replicas that a primary has; `nil`: nobody says.
+    /// The most replicas that a primary has, or `nil` if it is unknown.
     package var replicas: Int? {
         if let cluster { return cluster.view.isKnown ? cluster.view.mostReplicas : nil }
         return primary?.replicas
     }
 
-    /// Whether a key is at this server, as far as is known.
+    /// Returns whether a key is at this server, as far as is known.
     package func serves(_ key: String, at server: RedisConfiguration.Address) -> Bool {
         cluster.map { $0.view.owner(of: HashSlot(ofKey: key)) == server } ?? true
     }
 
-    /// Begins to ask where Redis is, if anybody must be asked.
+    /// Starts to ask Sentinels or the cluster for the server's address, if there are any.
     package func start() {
         primary?.start()
         cluster?.start()
     }
 
-    /// Asks nobody any more.
+    /// Closes the connections to Sentinels, and those that only ask a cluster.
     package func close() -> EventLoopFuture<Void> {
         .andAllComplete([primary?.close(), cluster?.close()].compactMap(\.self), on: environment.eventLoop)
     }

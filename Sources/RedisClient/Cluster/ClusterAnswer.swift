@@ -1,4 +1,4 @@
-/// Which primary serves which slot of a cluster, by the word of one server. A value without I/O.
+/// The slot map of a cluster as one server reports it. A value without I/O.
 struct ClusterAnswer: Equatable, Sendable {
     typealias Address = RedisConfiguration.Address
 
@@ -10,16 +10,16 @@ struct ClusterAnswer: Equatable, Sendable {
     }
 
     var claims: [Claim]
-    /// Further servers that can be asked when no primary can.
+    /// Further servers to ask while no primary is reachable.
     var replicas: [Address] = []
-    /// The most that one primary has.
+    /// The number of replicas of the primary that has the most.
     var mostReplicas = 0
     /// The host names of servers that are reached by IP address.
     var names: [Address: String] = [:]
-    /// The epoch of each server's configuration, by its ID; of two that claim a slot the one of the higher epoch has it. Empty: the
-    /// server does not tell.
+    /// The configuration epoch of each server by its ID: of two servers that claim a hash slot, the one with the higher
+    /// epoch owns it. Empty if the server does not report epochs.
     var epochs: [String: Int64] = [:]
 
-    /// How many slots are served by somebody.
+    /// The number of hash slots that a primary claims.
     var covered: Int { claims.reduce(0) { $0 + $1.slots.count } }
 }

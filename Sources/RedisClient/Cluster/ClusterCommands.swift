@@ -1,8 +1,8 @@
-/// `CLUSTER NODES`, of which only the epoch of each server's configuration is read.
+/// `CLUSTER NODES`, read only for the configuration epoch of each server.
 struct ClusterEpochs: NamedCommand {
     static let words = ["CLUSTER", "NODES"]
 
-    /// By the servers' IDs.
+    /// Returns the epochs by server ID.
     func decode(_ reply: RedisReply) throws(RedisError) -> [String: Int64] {
         guard let text = reply.text else { throw unexpected(reply) }
         var epochs: [String: Int64] = [:]
@@ -16,11 +16,12 @@ struct ClusterEpochs: NamedCommand {
     }
 }
 
-/// `CLUSTER SLOTS`: which primaries serve which slots.
+/// `CLUSTER SLOTS`: the primary and the replicas of each range of hash slots.
 struct ClusterSlots: NamedCommand {
     static let words = ["CLUSTER", "SLOTS"]
 
-    /// Whom it is sent to: a server that does not know what others call it says that it is wherever it was reached.
+    /// The server that receives the command. A server that does not know its own address reports an empty host, which
+    /// stands for the host it was reached at.
     var asked: RedisConfiguration.Address
 
     func decode(_ reply: RedisReply) throws(RedisError) -> ClusterAnswer {
@@ -30,7 +31,7 @@ struct ClusterSlots: NamedCommand {
             guard let parts = range.array, parts.count >= 3, let first = parts[0].integer.flatMap({ HashSlot($0) }),
                 let last = parts[1].integer.flatMap({ HashSlot($0) }), first <= last
             else { throw unexpected(reply) }
-            // One whose address is not known yet comes with a later answer.
+            // If the primary's address is not known yet, a later answer names it.
             if let primary = address(parts[2]) {
                 let id = parts[2].array.flatMap { $0.count > 2 ? $0[2].text : nil } ?? ""
                 answer.claims.append(ClusterAnswer.Claim(slots: first...last, primary: primary, id: id))
@@ -46,7 +47,7 @@ struct ClusterSlots: NamedCommand {
         return answer
     }
 
-    /// The host name that it announces beside an address: certificates are of names.
+    /// Returns the host name that a node announces beside its address, because certificates are issued for names.
     private func name(_ node: RedisReply) -> String? {
         guard let parts = node.array, parts.count > 3, let fields = parts[3].array?.map(\.text) else { return nil }
         let place = stride(from: 0, to: fields.count - 1, by: 2).first { fields[$0] == "hostname" }
@@ -62,7 +63,8 @@ struct ClusterSlots: NamedCommand {
 }
 
 extension RedisConfiguration.Address {
-    /// The server of a cluster that this one names so; `nil`: it does not know where that is.
+    /// Returns the address of a node that this server reports by `host` and `port`, or `nil` if this server does not
+    /// know where the node is.
     func named(host: String, port: Int) -> Self? {
         guard (1...65535).contains(port), host != "?" else { return nil }
         if !host.isEmpty { return .host(host, port: port) }
@@ -71,21 +73,21 @@ extension RedisConfiguration.Address {
     }
 }
 
-/// What a server of a cluster answers in place of a reply, and where the command belongs instead.
+/// A server's refusal to run a command, with the server that can run it if known.
 enum Redirection: Equatable {
     typealias Address = RedisConfiguration.Address
 
-    /// The slot is another server's.
+    /// Another server serves the hash slot.
     case moved(HashSlot, Address)
-    /// The slot is on its way to another server, and what is asked for is there already, or nowhere.
+    /// The hash slot is migrating, and the keys are at the other server already or do not exist.
     case ask(Address)
-    /// The slot is on its way, and only a part of what is asked for has arrived.
+    /// The hash slot is migrating, and only some of the keys have arrived.
     case tryAgain
-    /// The slot is nobody's for now.
+    /// No server serves the hash slot at the moment.
     case down
 
-    /// `nil`: the error is no such answer.
-    /// - Parameter asked: who answered.
+    /// Returns `nil` if the error is not a redirection.
+    /// - Parameter asked: the server that replied with the error.
     init?(_ error: RedisError, asked: Address) {
         guard case .server(let condition) = error.code else { return nil }
         switch condition {
@@ -93,7 +95,7 @@ enum Redirection: Equatable {
         case .clusterDown: self = .down
         case .moved, .ask:
             let words = error.message.split(separator: " ")
-            // Where to is not known there, and asked elsewhere.
+            // If this server does not know the target, the directory asks others.
             guard words.count == 3, let slot = Int64(words[1]).flatMap({ HashSlot($0) }),
                 let colon = words[2].lastIndex(of: ":"), let port = Int(words[2][words[2].index(after: colon)...]),
                 let address = asked.named(host: String(words[2][..<colon]), port: port)

@@ -1,12 +1,14 @@
 package import NIOCore
 
-/// Asks the servers of a cluster which of them serves which slots, and tells its followers when that has changed. Confined to its
-/// event loop. What it believes is `ClusterView`'s to say.
+/// Asks the servers of a cluster for its slot map and notifies its followers of changes. Confined to its event loop.
+/// `ClusterView` decides which answers to believe.
 ///
-/// The connections that commands go by are asked: one of them every few seconds, and two when anything speaks for a change, chosen at
-/// random, for a fleet does not ask one server alone. While none is up, further ones are opened to every server that was ever named.
+/// Asks over the connections that carry commands: one of them every few seconds, and two as soon as anything suggests a
+/// change. They are chosen at random, so that a fleet does not ask the same server. While none of them is up, the
+/// directory opens connections to every server that was ever named.
 ///
-/// Source: "Redis Cluster specification", sections "MOVED Redirection" and "Client connection and redirection handling".
+/// Source: "Redis Cluster specification", sections "MOVED Redirection" and "Client connection and redirection
+/// handling".
 package final class ClusterDirectory {
     package typealias Address = RedisConfiguration.Address
 
@@ -18,43 +20,45 @@ package final class ClusterDirectory {
     private let configuration: RedisConfiguration
     private let environment: RedisEnvironment
     private var followers: [Follower] = []
-    /// Connections to whoever may know, while none is up that commands go by.
+    /// Connections to every server that may know the slot map, open only while no command connection is up.
     private var scouts: [RedisPipeline] = []
     private var round: (at: NIODeadline, task: Scheduled<Void>)?
     private var nextRound = NIODeadline.uptimeNanoseconds(0)
     private var isInDoubt = false
-    /// Slots that servers have said to be elsewhere, and nobody has been told of yet.
+    /// Hash slots with a `MOVED` error that the followers have not been notified of yet.
     private var moved: Set<HashSlot> = []
     private var troubledSince: NIODeadline?
     private var isStarted = false
     private var isClosed = false
-    /// When the last change was heard of, until every connection is where it belongs.
+    /// The time of the last change and the primaries that it removed, until every follower is connected.
     private var changing: (since: NIODeadline, primaries: [Address])?
 
-    /// Keeps the connections to each address at one server.
+    /// The groups that keep the connections to each address at one server.
     private var servers: [Address: ServerDirectory] = [:]
 
     package private(set) var view = ClusterView()
-    /// Called with slots that have another primary now, or one where they had none, when the connections have been told.
+    /// Called after the followers with the hash slots that have a new primary, including those that had none.
     package var onSlotsMoved: ((Set<HashSlot>) -> Void)?
-    /// Why nothing is known of the cluster, while that is so.
+    /// The reason that the slot map is unknown, or `nil` if it is known or has not been asked for.
     package private(set) var failure: RedisError?
-    /// How often a primary left, and others had its slots, since the start.
+    /// The number of primaries that others have replaced since the start.
     package private(set) var switches = 0
-    /// How long the last switch took, from its news to the moment at which every connection was there; `nil`: there was none.
+    /// The duration of the last switch, from the first report to the moment when every connection was up, or `nil` if
+    /// there was none.
     package private(set) var lastSwitch: Duration?
 
-    /// How often one server is asked although nothing has happened.
+    /// The interval between queries of one server while nothing suggests a change.
     private static let checkInterval = TimeAmount.seconds(5)
-    /// How often some are asked while something is wrong, and when that has lasted for longer than a failover takes.
+    /// The interval between queries while something is wrong, and the longer one once that has lasted for longer than a
+    /// failover takes.
     private static let troubleInterval = TimeAmount.milliseconds(100)
     private static let longTrouble = (after: TimeAmount.minutes(1), interval: TimeAmount.seconds(1))
-    /// How often they are asked at most.
+    /// The shortest interval between queries.
     private static let shortestInterval = TimeAmount.milliseconds(50)
-    /// How many are asked when anything speaks for a change.
+    /// The number of servers to ask when anything suggests a change.
     private static let askedInDoubt = 2
 
-    /// `nil`: the configuration names no cluster.
+    /// Returns `nil` if the configuration does not name a cluster.
     package init?(following configuration: RedisConfiguration, environment: RedisEnvironment) {
         guard case .cluster(let settings) = configuration.address else { return nil }
         self.settings = settings
@@ -74,14 +78,14 @@ package final class ClusterDirectory {
         return .andAllComplete(scouts.map { $0.close() }, on: environment.eventLoop)
     }
 
-    /// Adds a follower, once, and has it read the map.
+    /// Adds a follower once and has it read the slot map.
     func add(_ follower: any ClusterFollower) {
         guard !followers.contains(where: { $0.connection === follower }) else { return }
         followers.append(Follower(connection: follower))
         follower.mapChanged()
     }
 
-    /// The group by which connections to a server of the cluster move together.
+    /// Returns the group of connections to a server of the cluster, which reconnect together.
     func directory(of address: Address) -> any RedisDirectory {
         if let known = servers[address] { return known }
         servers = servers.filter { !$0.value.isEmpty }
@@ -90,22 +94,22 @@ package final class ClusterDirectory {
         return server
     }
 
-    /// Something speaks for a change: some are asked, soon.
+    /// Asks some servers soon, because something suggests a change.
     func doubts() {
         isInDoubt = true
         let due = max(nextRound, environment.eventLoop.now)
-        // Cancelling is not free, and every command that is refused comes here.
+        // Canceling has a cost, and every refused command comes here.
         if let round, round.at <= due { return }
         planRound(at: due)
     }
 
-    /// A server has refused a command because `primary` serves its slot.
+    /// Records that a server refused a command because `primary` serves its hash slot.
     func moved(_ slot: HashSlot, to primary: Address) {
         doubts()
         guard view.moved(slot, to: primary, now: environment.eventLoop.now) else { return }
         moved.insert(slot)
         guard moved.count == 1 else { return }
-        // Many commands are refused at once: they are told of together.
+        // Many commands are refused at once, so the followers are notified once per tick.
         environment.eventLoop.assumeIsolated().execute { [weak self] in
             guard let self, !isClosed else { return }
             let slots = moved
@@ -115,7 +119,7 @@ package final class ClusterDirectory {
         }
     }
 
-    /// A follower's connection is up.
+    /// Handles a follower's connection that is up, and ends the change once all are.
     func reached() {
         guard let (since, _) = changing, followers.allSatisfy({ $0.connection?.isSettled ?? true }) else { return }
         finishChange(since: since)
@@ -137,7 +141,7 @@ package final class ClusterDirectory {
 
     // MARK: Asking
 
-    /// Whom commands go to: those of the follower that came first.
+    /// The connections that commands use: those of the first follower that has any.
     private var connections: [RedisPipeline] { followers.lazy.compactMap { $0.connection?.asked }.first ?? [] }
 
     private func planRound(at instant: NIODeadline) {
@@ -174,7 +178,7 @@ package final class ClusterDirectory {
 
     private func ask(_ connection: RedisPipeline) {
         var epochs: [String: Int64] = [:]
-        // A server that does not tell is believed all the same.
+        // A server that does not report epochs is believed nonetheless.
         connection.send(ClusterEpochs()) { epochs = (try? $0.get()) ?? [:] }
         connection.send(ClusterSlots(asked: connection.address)) { [weak self, weak connection] result in
             guard let self, let connection else { return }
@@ -188,7 +192,7 @@ package final class ClusterDirectory {
     }
 
     private func heard(_ answer: ClusterAnswer) {
-        // A server that has just begun, or was made to forget, knows of nobody.
+        // A server that has just started, or was reset, knows of no slots.
         guard answer.covered > 0 else {
             guard !view.isKnown else { return }
             return unknown(
@@ -229,7 +233,7 @@ package final class ClusterDirectory {
         }
     }
 
-    /// Nobody could say where anything is.
+    /// Records and reports that no server could provide the slot map.
     private func unknown(because error: RedisError) {
         failure = error
         tell { $0.remainsUnknown(because: error) }
@@ -242,7 +246,7 @@ package final class ClusterDirectory {
 
     // MARK: Scouts
 
-    /// No server is left that could be asked: all that were ever named are tried.
+    /// Opens connections to every server that was ever named, because none is left to ask.
     private func sendScouts() {
         view.forgetEpochs()
         var addresses = settings.seeds
@@ -263,13 +267,13 @@ package final class ClusterDirectory {
         guard !scouts.isEmpty else { return }
         let dismissed = scouts
         scouts = []
-        // Not within a reply to one of them.
+        // Closed in a later tick, because a scout's reply may be in progress.
         environment.eventLoop.assumeIsolated().execute { for scout in dismissed { _ = scout.close() } }
     }
 }
 
 extension RedisConfiguration {
-    /// One server of a cluster.
+    /// Returns the configuration of one server of a cluster.
     func server(at address: Address, of view: ClusterView) -> RedisConfiguration {
         var server = self
         server.address = address

@@ -1,12 +1,12 @@
 /// Connections to a cluster, one for each primary.
 package protocol ClusterFollower: AnyObject {
-    /// Which primaries there are, or what they serve, has changed.
+    /// Handles a change of the primaries or of the hash slots that they serve.
     func mapChanged()
-    /// Nothing is known of the cluster yet, and nobody could be asked.
+    /// Handles a failed attempt to learn the slot map, while it is still unknown.
     func remainsUnknown(because error: RedisError)
-    /// Whether it is connected to every primary.
+    /// Whether every primary is connected.
     var isSettled: Bool { get }
-    /// The connections that can be asked which servers the cluster has; `nil`: they are for something else.
+    /// The connections over which the directory may ask for the slot map, or `nil` if they serve another purpose.
     var asked: [RedisPipeline]? { get }
 }
 

@@ -1,11 +1,11 @@
 package import NIOCore
 
-/// One connection to each primary of a cluster. Each command goes to the primary that serves its key's slot, and is sent again where
-/// that has not run it: to another server when it says so, or a little later when the slot is on its way or nobody's for now.
-/// Confined to its event loop.
+/// One connection to each primary of a cluster. Sends each command to the primary that serves the hash slot of its key.
+/// Retries a command that was not run: at another server if it was redirected there, or a little later if its slot is
+/// migrating or unassigned. Confined to its event loop.
 ///
-/// A command is run at most once, as with `RedisPipeline`: what is sent again was refused before. All within the command's timeout.
-/// Of those that wait for one slot one alone asks whether it is there; the others follow when it was answered.
+/// Runs a command at most once, like `RedisPipeline`: only a command that was refused is retried, within its timeout.
+/// Only one of the commands that wait for a hash slot probes it; the others follow once that one is answered.
 ///
 /// Source: "Redis Cluster specification", sections "MOVED Redirection", "ASK Redirection" and "Multi-key Operations".
 package final class ClusterPipeline: RedisSender {
@@ -15,19 +15,19 @@ package final class ClusterPipeline: RedisSender {
     private let environment: RedisEnvironment
     private let directory: ClusterDirectory
     private var servers: [Address: RedisPipeline] = [:]
-    /// Of each of the map's primaries, by its place.
+    /// The connections to the primaries of the slot map, by their index there.
     private var primaries: [RedisPipeline] = []
-    /// Who is not among the map's primaries, and when it was last sent to.
+    /// The servers in use that are not primaries in the slot map, with the time of the last command to each.
     private var guests: [Address: NIODeadline] = [:]
-    /// What waits until a guest is connected.
+    /// The commands that wait until a guest is connected.
     private var expected: [Address: [any ClusterCall]] = [:]
-    /// What waits for a slot that is on its way, or nobody's.
+    /// The commands that wait for a hash slot that is migrating or unassigned.
     private var stalled: [HashSlot?: Line] = [:]
-    /// What servers that are gone have sent and refused.
+    /// The command and refusal counts of retired servers.
     private var goneSent: Int64 = 0
     private var goneRefusals: Int64 = 0
     private var encoder = CommandEncoder()
-    /// How many commands wait to be sent again.
+    /// The number of commands that wait for a retry.
     private var postponed = 0
     private var isSweepPlanned = false
     private var isClosed = false
@@ -37,19 +37,19 @@ package final class ClusterPipeline: RedisSender {
     package var onRoundTrip: ((TimeAmount) -> Void)?
     package private(set) var answering: RedisPipeline?
 
-    /// The pause before a slot is asked for again doubles from the first to the last of these.
+    /// The pause before a hash slot is probed again, which doubles from the lower to the upper bound.
     private static let pauses = TimeAmount.milliseconds(1)...TimeAmount.milliseconds(16)
-    /// So many times a command follows an answer at once.
+    /// The number of redirections that a command follows without a pause.
     private static let promptRedirections = 3
-    /// With less time left than this share of it a command is not sent again: it might have no answer, and that it was not run would
-    /// not be known any more.
+    /// The divisor of the command timeout that gives the least time left for a retry. With less time the retry might
+    /// get no reply, and then it would no longer be known that the command was not run.
     private static let shortestShare: Int64 = 10
-    /// A server that serves nothing is kept for so long after it was last sent to.
+    /// The time for which a server without hash slots is kept after its last command.
     private static let guestTime = TimeAmount.seconds(10)
 
     private let tellsOfServers: Bool
 
-    /// - Parameter tellsOfServers: whether its connections may be asked which servers the cluster has.
+    /// - Parameter tellsOfServers: whether the directory may ask these connections for the slot map.
     init(
         configuration: RedisConfiguration, environment: RedisEnvironment, directory: ClusterDirectory, tellsOfServers: Bool
     ) {
@@ -73,11 +73,11 @@ package final class ClusterPipeline: RedisSender {
     package func settle(then done: @escaping () -> Void) {
         let until = environment.eventLoop.now + standardTimeout
         func settleWhenSent() {
-            // What waits is given up by its own time.
+            // Waiting commands fail at their own deadlines.
             let isLate = environment.eventLoop.now >= until
             guard postponed > 0, !isLate else {
                 let connections = servers.sorted { $0.key.description < $1.key.description }.map(\.value)
-                // What was under way may have been refused, and be sent again.
+                // Commands in flight may have been refused and wait for a retry.
                 return RedisPipeline.settle(connections) { [self] in
                     if postponed > 0, !isLate { settleWhenSent() } else { done() }
                 }
@@ -87,7 +87,7 @@ package final class ClusterPipeline: RedisSender {
         settleWhenSent()
     }
 
-    // MARK: What it looks like
+    // MARK: State
 
     package var connections: [RedisPipeline] { primaries }
     package var isUp: Bool { primaries.contains(where: \.isUp) }
@@ -145,13 +145,13 @@ package final class ClusterPipeline: RedisSender {
         }
     }
 
-    /// Encodes a command, once, and finds out which slot it is for.
+    /// Encodes a command once and computes its hash slot.
     private func begin(_ command: some RedisCommand) -> (slot: HashSlot?, sentAt: NIODeadline) {
         command.encode(into: &encoder)
         return (command.firstKey.map { encoder.slot(ofArgument: $0) }, environment.eventLoop.now)
     }
 
-    /// Hands out what was encoded, away from where a completion that sends would find it in use.
+    /// Lends the encoded command to `body`, so that a completion that sends another command finds a free encoder.
     private func lending(_ body: (inout CommandEncoder) -> Void) {
         var written = encoder
         encoder = CommandEncoder()
@@ -162,7 +162,7 @@ package final class ClusterPipeline: RedisSender {
     private var standardTimeout: TimeAmount { TimeAmount(configuration.commandTimeout) }
     private var shortestAttempt: TimeAmount { .nanoseconds(standardTimeout.nanoseconds / Self.shortestShare) }
 
-    /// `nil`: nobody serves the slot, or nobody is known.
+    /// Returns `nil` if no server serves the hash slot, or if no server is known.
     private func server(for slot: HashSlot?) -> RedisPipeline? {
         if let slot { primary(of: slot) } else { primaries.first(where: \.isUp) ?? primaries.first }
     }
@@ -177,9 +177,9 @@ package final class ClusterPipeline: RedisSender {
         answering = before
     }
 
-    // MARK: Sending again
+    // MARK: Retries
 
-    /// A command that was not run where it was sent first.
+    /// A command that the first server did not run.
     private final class Call<Reply>: ClusterCall {
         typealias Completion = (Result<Reply, RedisError>) -> Void
 
@@ -205,7 +205,7 @@ package final class ClusterPipeline: RedisSender {
         func attempt(at server: RedisPipeline, isAsking: Bool, timeout: TimeAmount, by pipeline: ClusterPipeline) {
             send(server, isAsking, timeout) { [self] result in
                 guard let redirection = pipeline.redirection(in: result, by: server) else {
-                    // What one key alone is asked for at the new server says nothing of the others.
+                    // A reply of the importing server concerns these keys only, not the rest of the slot.
                     if isAsking { pipeline.goOn(after: slot) } else { pipeline.served(slot) }
                     return pipeline.hand(result, by: server, to: completion)
                 }
@@ -214,11 +214,11 @@ package final class ClusterPipeline: RedisSender {
         }
     }
 
-    /// What waits for one slot.
+    /// The commands that wait for one hash slot.
     private struct Line {
         var calls: [any ClusterCall] = []
         var pause = ClusterPipeline.pauses.lowerBound
-        /// One of them is under way, to find out whether the slot is there.
+        /// Whether one of the commands is in flight to probe the hash slot.
         var isAsking = false
     }
 
@@ -260,7 +260,7 @@ package final class ClusterPipeline: RedisSender {
         return true
     }
 
-    /// Waits for its slot, behind those that do already.
+    /// Queues a command behind those that already wait for its hash slot.
     private func postpone(_ call: any ClusterCall) {
         guard admit(call) else { return }
         var line = stalled[call.slot] ?? Line()
@@ -278,7 +278,7 @@ package final class ClusterPipeline: RedisSender {
         environment.eventLoop.assumeIsolated().scheduleTask(in: spread) { [self] in attemptFirst(of: slot) }
     }
 
-    /// The first of a line asks for its slot; whoever has no time left is told.
+    /// Sends the first command of a queue to probe its hash slot, and fails those with too little time left.
     private func attemptFirst(of slot: HashSlot?) {
         guard var line = stalled[slot] else { return }
         let end = environment.eventLoop.now + shortestAttempt
@@ -291,27 +291,27 @@ package final class ClusterPipeline: RedisSender {
         postponed -= late.count + (first == nil ? 0 : 1)
         for call in late { call.fail(givenUp(call)) }
         guard let first else { return }
-        // What decides about it at once decides about all.
+        // If the probe failed at once, the other commands fail the same way.
         guard lookAgain(first) else { return served(slot) }
         guard stalled[slot]?.isAsking ?? false else { return }
         environment.eventLoop.assumeIsolated().scheduleTask(in: Self.pauses.upperBound * 8) { [self] in goOn(after: slot) }
     }
 
-    /// The one that asked for a slot has had no answer for long: another does.
+    /// Plans the next probe if the last one has decided nothing.
     private func goOn(after slot: HashSlot?) {
         guard stalled[slot]?.isAsking ?? false else { return }
         stalled[slot]?.isAsking = false
         planAttempt(for: slot)
     }
 
-    /// A slot is there: all that wait for it follow.
+    /// Retries every command that waits for a hash slot.
     private func served(_ slot: HashSlot?) {
         guard let line = stalled.removeValue(forKey: slot) else { return }
         postponed -= line.calls.count
         for call in line.calls { lookAgain(call) }
     }
 
-    /// Waits until a server is connected that a slot is on its way to.
+    /// Queues a command until the server that imports its hash slot is connected or fails.
     private func expect(_ guest: RedisPipeline, _ call: any ClusterCall) {
         guard admit(call) else { return }
         expected[guest.address, default: []].append(call)
@@ -323,8 +323,8 @@ package final class ClusterPipeline: RedisSender {
         for call in calls { lookAgain(call) }
     }
 
-    /// Sends it to whoever is in charge now, if anybody is.
-    /// - Returns: whether it may yet be answered.
+    /// Sends a command to the server that serves its hash slot now, or postpones it.
+    /// - Returns: `false` if the command has failed at once.
     @discardableResult
     private func lookAgain(_ call: any ClusterCall) -> Bool {
         func fail(_ error: RedisError) -> Bool {
@@ -343,7 +343,7 @@ package final class ClusterPipeline: RedisSender {
         } else if server.lastFailure != nil {
             return fail(failure(of: server))
         } else {
-            // One that was never reached may be up in a moment.
+            // A server that has not failed yet may be up in a moment.
             postpone(call)
         }
         return true
@@ -374,7 +374,7 @@ package final class ClusterPipeline: RedisSender {
     private func open(_ address: Address) -> RedisPipeline {
         let configuration = configuration.server(at: address, of: directory.view)
         if let known = servers[address] {
-            // One that was met before it was known what it is called.
+            // The server was dialed before its host name was known.
             guard !known.isUp, known.serverName != configuration.serverName else { return known }
             retire(known)
         }
@@ -399,7 +399,7 @@ package final class ClusterPipeline: RedisSender {
         return server
     }
 
-    /// A server that a slot is on its way to, which may have none yet.
+    /// Returns the connection to a server that imports a hash slot and may not serve any yet.
     private func guest(at address: Address) -> RedisPipeline {
         if !directory.view.primaries.contains(address) {
             guests[address] = environment.eventLoop.now
@@ -408,7 +408,7 @@ package final class ClusterPipeline: RedisSender {
         return open(address)
     }
 
-    /// Guests whose time is over leave.
+    /// Schedules the removal of guests that were not used for `guestTime`.
     private func planSweep() {
         guard !isSweepPlanned else { return }
         isSweepPlanned = true
@@ -420,7 +420,8 @@ package final class ClusterPipeline: RedisSender {
         }
     }
 
-    /// What was sent to it is still answered.
+    /// Takes a server out of use. Its connection closes after the command timeout, so that the commands sent to it are
+    /// still answered.
     private func retire(_ server: RedisPipeline) {
         goneSent += server.commandsSent
         goneRefusals += server.refusals
@@ -439,10 +440,10 @@ extension ClusterPipeline: ClusterFollower {
         guard !isClosed else { return }
         let now = environment.eventLoop.now
         let addresses = directory.view.primaries
-        // Whoever was a guest and is a primary now is new to those who look after primaries.
+        // A guest that becomes a primary is reported by `onUp`, which skips guests.
         let arrived = addresses.filter { guests.removeValue(forKey: $0) != nil && servers[$0]?.isUp ?? false }
         primaries = addresses.map { open($0) }
-        // In an order that does not depend on hashing: a simulated world is the same in every process.
+        // Sorted, so that a simulation does not depend on the hash seed of its process.
         let sorted = servers.sorted { $0.key.description < $1.key.description }
         for (_, server) in sorted { server.doubtClock() }
         for (address, server) in sorted where !addresses.contains(address) {
@@ -457,14 +458,14 @@ extension ClusterPipeline: ClusterFollower {
     package func remainsUnknown(because error: RedisError) { onDown?(error) }
 }
 
-/// A command that is sent again, whatever its reply is.
+/// A command to retry, with its reply type erased.
 private protocol ClusterCall: AnyObject {
-    /// `nil`: of any server.
+    /// The hash slot of the keys, or `nil` if any server can run the command.
     var slot: HashSlot? { get }
     var until: NIODeadline { get }
-    /// How often it was sent elsewhere at once.
+    /// The number of `MOVED` redirections so far.
     var redirections: Int { get set }
-    /// What the last server answered; `nil`: none was there.
+    /// The last redirection, or `nil` if no server has answered.
     var last: Redirection? { get set }
 
     func fail(_ error: RedisError)

@@ -1,7 +1,8 @@
 package import NIOCore
 
-/// Hears a cluster: at each primary which keys were changed of those that are tracked there, and the channels of its slots; and at one
-/// of them the other channels, for whatever is published anywhere is told everywhere. Confined to its event loop.
+/// The subscriptions to a cluster: at each primary, to invalidations of the keys tracked there and to the shard
+/// channels of its hash slots; at one primary, to the plain channels, because the cluster forwards their messages to
+/// every node. Confined to its event loop.
 ///
 /// Source: "Redis Cluster specification", section "Publish/Subscribe"; "Redis Pub/Sub", section "Sharded Pub/Sub".
 package final class ClusterSubscriber: RedisListener {
@@ -10,9 +11,9 @@ package final class ClusterSubscriber: RedisListener {
     private let environment: RedisEnvironment
     private let directory: ClusterDirectory
     private var servers: [RedisConfiguration.Address: RedisSubscriber] = [:]
-    /// Where the channels are heard.
+    /// The server at which the plain channels are subscribed.
     private var ear: RedisConfiguration.Address?
-    /// Those of slots, and who is asked for each.
+    /// The shard channels, with the hash slot of each and the server at which it is subscribed.
     private var shardChannels: [String: (slot: HashSlot, server: RedisConfiguration.Address?)] = [:]
     private var hasShards = true
     private var isClosed = false
@@ -61,7 +62,7 @@ package final class ClusterSubscriber: RedisListener {
     }
 
     private func isDown(_ address: RedisConfiguration.Address, _ error: RedisError) {
-        // One that refuses is there all the same, and is asked again by itself; so would the others refuse.
+        // A server that refuses the subscription is up and retries by itself, and the others would refuse it too.
         if ear == address, !(servers[address]?.isUp ?? false) { leaveEar() }
         onDown?(error, address)
     }
@@ -71,7 +72,7 @@ package final class ClusterSubscriber: RedisListener {
         servers[address]?.hear(channels)
     }
 
-    /// The channels are heard at another server that is there, or at the next that is.
+    /// Moves the plain channels to another server that is up, or to the next one that comes up.
     private func leaveEar() {
         if let ear { servers[ear]?.hear([]) }
         ear = nil
@@ -108,7 +109,7 @@ extension ClusterSubscriber: ClusterFollower {
     package func mapChanged() {
         guard !isClosed else { return }
         let primaries = directory.view.primaries
-        // One that was met before it was known what it is called is dialled anew.
+        // A server that was dialed before its host name was known is dialed again.
         for address in primaries {
             guard let known = servers[address], !known.isUp,
                 known.serverName != configuration.server(at: address, of: directory.view).serverName

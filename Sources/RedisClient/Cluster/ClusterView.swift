@@ -1,45 +1,49 @@
 package import NIOCore
 
-/// What is known of a cluster: which primary serves which slot. A value without I/O.
+/// The known slot map of a cluster: the primary of each hash slot. A value without I/O.
 ///
-/// Servers do not know everything at the same time: one that is cut off, or has not heard yet, goes on saying what it knew. Each
-/// claim to a slot has the epoch of the server that claims it, which rises with every failover and every slot that is taken over:
-/// none is believed that is of a lower epoch than the one which is known. A server that refuses a command knows better than the map
-/// that led there, and what it says stands for a moment against others of the same epoch. With no server left to ask everything may
-/// have been made anew, and epochs begin again: see `forgetEpochs`.
+/// Servers learn of changes at different times: one that is cut off, or has not heard of a change yet, keeps reporting
+/// its old map. Each claim to a hash slot carries the epoch of the server that claims it, which rises with every
+/// failover and every slot that is taken over; a claim with a lower epoch than the known one is ignored. A server that
+/// refuses a command knows better than the map that led there, so its redirection outweighs claims of the same epoch
+/// for `correctionTime`. Once no server is left to ask, the cluster may have been created anew, with epochs that start
+/// over: see `forgetEpochs`.
 ///
-/// Source: "Redis Cluster specification", sections "Configuration handling, propagation, and failovers" and "MOVED Redirection".
+/// Source: "Redis Cluster specification", sections "Configuration handling, propagation, and failovers" and "MOVED
+/// Redirection".
 package struct ClusterView: Sendable {
     package typealias Address = RedisConfiguration.Address
 
-    /// The primaries that serve slots, in an order that stays while they do.
+    /// The primaries that serve hash slots, in a stable order.
     package private(set) var primaries: [Address] = []
-    /// Their replicas, as far as is known.
+    /// The known replicas of the primaries.
     package private(set) var replicas: [Address] = []
-    /// The most that one primary has.
+    /// The number of replicas of the primary that has the most.
     package private(set) var mostReplicas = 0
-    /// What they are called, if they are reached by number and say so: certificates are of names.
+    /// The host names of servers that are reached by IP address and announce one, because certificates are issued for
+    /// names.
     package private(set) var names: [Address: String] = [:]
-    /// When there are more, those are forgotten that the last answer does not have.
+    /// The most host names that are kept; beyond it, those that the last answer lacks are dropped.
     private static let mostNames = 1000
-    /// Of the newest claim that is known.
+    /// The epoch of the newest known claim.
     package private(set) var epoch: Int64 = 0
-    /// Whether any server has been heard.
+    /// Whether any server has reported a slot map.
     package private(set) var isKnown = false
 
-    /// Of each slot, its primary's place in `primaries`; `nobody`: it is served by none.
+    /// The index in `primaries` of each hash slot's primary, or `nobody` if it has none.
     private var owners: [UInt16]
     private var epochs: [Int64]
-    /// What servers have refused commands for: until when no claim of the same epoch is believed against it.
+    /// The hash slots that a server has redirected, and the time until which the redirection outweighs claims of the
+    /// same epoch.
     private var corrections: [HashSlot: NIODeadline] = [:]
 
-    /// What was heard last: the same again changes nothing, and most answers are.
+    /// The last answer: most answers repeat it and change nothing.
     private var last: ClusterAnswer?
 
     private static let nobody = UInt16.max
-    /// The most primaries that a view can have; Redis recommends no more than a thousand servers.
+    /// The most primaries that a view can have. Redis recommends at most a thousand servers.
     static let most = 4096
-    /// For so long a correction stands.
+    /// The time for which a redirection outweighs claims of the same epoch.
     static let correctionTime = TimeAmount.seconds(1)
 
     package init() {
@@ -47,7 +51,7 @@ package struct ClusterView: Sendable {
         epochs = Array(repeating: 0, count: HashSlot.count)
     }
 
-    /// Where the slot's primary stands in `primaries`; `nil`: nobody serves it.
+    /// Returns the index of the hash slot's primary in `primaries`, or `nil` if it has none.
     package func place(of slot: HashSlot) -> Int? {
         let owner = owners[slot.number]
         return owner == Self.nobody ? nil : Int(owner)
@@ -55,24 +59,24 @@ package struct ClusterView: Sendable {
 
     package func owner(of slot: HashSlot) -> Address? { place(of: slot).map { primaries[$0] } }
 
-    /// How many slots each of `primaries` serves.
+    /// The number of hash slots that each of `primaries` serves.
     package var shares: [Int] {
         var counts = Array(repeating: 0, count: primaries.count)
         for owner in owners where owner != Self.nobody { counts[Int(owner)] += 1 }
         return counts
     }
 
-    /// How many slots are served by somebody.
+    /// The number of hash slots that have a primary.
     package var covered: Int { owners.count { $0 != Self.nobody } }
 
-    // MARK: News
+    // MARK: Updates
 
-    /// A server has said which primaries serve what. O(slots).
-    /// - Returns: the slots that have another primary now, or one where they had none.
+    /// Applies the slot map of one server. O(slots).
+    /// - Returns: the hash slots that have a new primary, including those that had none.
     mutating func heard(_ answer: ClusterAnswer, now: NIODeadline) -> Set<HashSlot> {
         if corrections.contains(where: { $0.value <= now }) {
             corrections = corrections.filter { $0.value > now }
-            // What they stood against is believed now.
+            // Claims that the expired redirections outweighed now count.
             last = nil
         }
         guard answer != last || !corrections.isEmpty else { return [] }
@@ -94,11 +98,11 @@ package struct ClusterView: Sendable {
                 epochs[number] = epoch
             }
         }
-        // A slot that nobody claims is nobody's, if whoever says so is not behind.
+        // An unclaimed hash slot has no primary, provided that the answer is not older than the map.
         let newest = answer.epochs.values.max() ?? 0
         for number in 0..<HashSlot.count where !claimed[number] && newest >= epoch {
             owners[number] = Self.nobody
-            // Whoever gets it may have any epoch.
+            // The next primary of the slot may have any epoch.
             epochs[number] = 0
         }
         epoch = epochs.max() ?? 0
@@ -106,14 +110,14 @@ package struct ClusterView: Sendable {
         return changes(since: before)
     }
 
-    /// Whether a claim of the same epoch as is known may put this primary in a slot's place.
+    /// Returns whether a claim of the known epoch may assign the hash slot to this primary.
     private func mayCorrect(_ number: Int, to place: UInt16) -> Bool {
         guard owners[number] != place, !corrections.isEmpty, let slot = HashSlot(Int64(number)) else { return true }
         return corrections[slot] == nil
     }
 
-    /// A server has refused a command because `primary` serves its slot. Who serves nothing any more stays until `settle`.
-    /// - Returns: whether that is new.
+    /// Applies a redirection: `primary` serves the hash slot. Primaries left without slots are kept until `settle`.
+    /// - Returns: whether the assignment is new.
     package mutating func moved(_ slot: HashSlot, to primary: Address, now: NIODeadline) -> Bool {
         guard owner(of: slot) != primary, let place = place(adding: primary) else { return false }
         owners[slot.number] = place
@@ -136,7 +140,7 @@ package struct ClusterView: Sendable {
         return UInt16(primaries.count - 1)
     }
 
-    /// Leaves those out that serve nothing any more, and puts the others in order. O(slots).
+    /// Drops the primaries that serve no hash slots and sorts the others. O(slots).
     mutating func settle() {
         let shares = shares
         let kept = Self.inOrder(primaries.indices.filter { shares[$0] > 0 }.map { primaries[$0] })
@@ -146,7 +150,7 @@ package struct ClusterView: Sendable {
         primaries = kept
     }
 
-    /// The same servers are in the same order, whoever has named them.
+    /// Sorts addresses, so that their order does not depend on the server that reported them.
     private static func inOrder(_ addresses: [Address]) -> [Address] {
         Set(addresses).sorted { $0.description < $1.description }
     }

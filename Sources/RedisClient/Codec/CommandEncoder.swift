@@ -1,26 +1,26 @@
 internal import CHiredis
 package import NIOCore
 
-/// Collects the arguments of one command and has hiredis format them. Reused: after the first few commands it allocates
-/// nothing of its own.
+/// Collects the arguments of one command and formats them with hiredis. Reused: after the first few commands it
+/// allocates no memory of its own.
 package struct CommandEncoder {
     private var bytes: [UInt8] = []
-    /// Where each argument ends in `bytes`.
+    /// The end offset of each argument in `bytes`.
     private var ends: [Int] = []
     private var pointers: [UnsafePointer<CChar>?] = []
     private var lengths: [Int] = []
-    /// Where the server's time goes.
+    /// The offsets in `bytes` where the server's time goes.
     private var times: [Int] = []
 
     package init() {}
 
-    /// The placeholder that is sent when the connection does not know the server's time.
+    /// The placeholder that is sent if the connection does not know the server's time.
     package static let unknownServerTime = "0000000000000000"
 
-    /// Whether the collected command tells the server's time.
+    /// Whether the collected command carries the server's time.
     var tellsTime: Bool { !times.isEmpty }
 
-    /// Appends the server's clock reading at the time of sending: microseconds since 1970, as 16 digits.
+    /// Appends the server's time at the moment of sending, in microseconds since 1970, as 16 digits.
     ///
     /// Only for commands that a replica rejects or answers with an integer below 1: every other reply proves that a
     /// primary replied.
@@ -35,7 +35,7 @@ package struct CommandEncoder {
         ends.append(bytes.count)
     }
 
-    /// Appends one argument that is put together from parts, without making a string of them.
+    /// Appends one argument that consists of several parts, without joining them to a string.
     package mutating func append(parts first: String, _ second: String, _ third: String, _ fourth: String = "") {
         write(first)
         write(second)
@@ -44,7 +44,7 @@ package struct CommandEncoder {
         ends.append(bytes.count)
     }
 
-    /// Appends to the argument that is not ended yet; in one piece, which takes half as long as the view of the text does.
+    /// Appends to the current argument in one piece, which takes half as long as through the string's UTF-8 view.
     private mutating func write(_ text: String) {
         var text = text
         text.withUTF8 { bytes.append(contentsOf: $0) }
@@ -74,20 +74,20 @@ package struct CommandEncoder {
         append(Int64(argument))
     }
 
-    /// The slot of the key that is the argument at this place, the command's name being 0.
+    /// Returns the hash slot of the key that is the argument at this index; the command's name has index 0.
     func slot(ofArgument place: Int) -> HashSlot {
         HashSlot(ofKey: bytes[ends[place - 1]..<ends[place]])
     }
 
-    /// Forgets the collected command.
+    /// Discards the collected command.
     mutating func clear() {
         bytes.removeAll(keepingCapacity: true)
         ends.removeAll(keepingCapacity: true)
         times.removeAll(keepingCapacity: true)
     }
 
-    /// Writes the collected command to `buffer` as RESP, and forgets it.
-    /// - Parameter serverTime: what the server's clock shows, in microseconds since 1970; `nil`: nobody knows.
+    /// Writes the collected command to `buffer` as RESP and discards it.
+    /// - Parameter serverTime: the time of the server's clock in microseconds since 1970, or `nil` if unknown.
     package mutating func format(into buffer: inout ByteBuffer, serverTime: Int64? = nil) {
         defer { clear() }
         if let serverTime {

@@ -1,6 +1,6 @@
 internal import CHiredis
 
-/// hiredis' reader: bytes in, replies out, split anywhere. Owns the C object; used from one thread at a time.
+/// Turns bytes, split anywhere, into replies with hiredis' reader. Owns the C object; used from one thread at a time.
 package final class ReplyParser {
     private let reader: UnsafeMutablePointer<redisReader>
     private var screen: ReplyScreen
@@ -27,7 +27,7 @@ package final class ReplyParser {
         }
     }
 
-    /// The next whole reply, or `nil` when more bytes are needed.
+    /// Returns the next complete reply, or `nil` if more bytes are needed.
     /// - Throws: `protocolViolation`; the stream is then unusable.
     package func next() throws(RedisError) -> RedisReply? {
         var object: UnsafeMutableRawPointer?

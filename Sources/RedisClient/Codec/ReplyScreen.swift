@@ -1,19 +1,19 @@
 /// Checks the headers of a reply stream against `ReplyLimits` before hiredis reads them. Follows the structure and
 /// copies nothing.
 ///
-/// This check stays as long as hiredis 0.14, the version of Debian 12, trusts the lengths that a server announces. It
-/// reserves memory for a value before the value arrives.
+/// Required as long as hiredis 0.14, the version of Debian 12, trusts the lengths that a server announces and reserves
+/// memory for a value before it arrives.
 struct ReplyScreen {
     private enum State {
-        /// At the first byte of a header.
+        /// The first byte of a header comes next.
         case type
-        /// Inside a header that carries a number: `:` integers, `$` bulk lengths, `*` array lengths.
+        /// A header that carries a number: `:` integers, `$` bulk lengths, `*` array lengths.
         case number(kind: UInt8, value: Int, isNegative: Bool, digits: Int)
-        /// Inside a status or error line of this many bytes so far.
+        /// A status or error line, with its number of bytes so far.
         case line(length: Int)
-        /// The `\n` that must follow a `\r`; then what the header announced.
+        /// The `\n` that must follow a `\r`, then the announced value.
         case lineFeed(then: Announced)
-        /// Inside a bulk string: so many bytes are left, its `\r\n` included.
+        /// A bulk string, with the number of bytes left, including its `\r\n`.
         case bulk(remaining: Int)
     }
 
@@ -25,7 +25,7 @@ struct ReplyScreen {
 
     private let limits: ReplyLimits
     private var state = State.type
-    /// Elements still missing from each array that is being read, outermost first.
+    /// The number of elements missing from each array that is being read, outermost first.
     private var missing: [Int] = []
     private var replyLength = 0
 
@@ -33,7 +33,7 @@ struct ReplyScreen {
         self.limits = limits
     }
 
-    /// Judges the next bytes of the stream. O(headers), bulk contents are skipped.
+    /// Checks the next bytes of the stream. O(headers); bulk contents are skipped.
     /// - Throws: `protocolViolation`; the bytes must then not be fed to hiredis.
     mutating func inspect(_ bytes: UnsafeRawBufferPointer) throws(RedisError) {
         var index = 0
@@ -56,7 +56,7 @@ struct ReplyScreen {
         }
     }
 
-    /// Charges bytes to the reply, before they may end it.
+    /// Adds bytes to the length of the reply, before they may end it.
     private mutating func count(_ length: Int) throws(RedisError) {
         replyLength += length
         guard replyLength <= limits.replyLength else {
@@ -115,7 +115,7 @@ struct ReplyScreen {
             UInt8(ascii: "+") where digits == 0 && !isNegative && kind == UInt8(ascii: ":"):
             state = .number(kind: kind, value: 0, isNegative: byte == UInt8(ascii: "-"), digits: 0)
         case UInt8(ascii: "0")...UInt8(ascii: "9") where digits < 19:
-            // 19 digits may wrap; only lengths are judged, and a wrapped one is negative or far over every limit.
+            // 19 digits may wrap, but only lengths are checked, and a wrapped one is negative or far over every limit.
             state = .number(
                 kind: kind, value: value &* 10 &+ Int(byte &- UInt8(ascii: "0")), isNegative: isNegative, digits: digits + 1)
         default:

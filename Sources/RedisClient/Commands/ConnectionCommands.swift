@@ -9,7 +9,7 @@ package struct Ping: NamedCommand, Sendable {
     }
 }
 
-/// `INFO section`: the server's own report, `key:value` lines as a dictionary.
+/// `INFO section`: the server's report, whose `key:value` lines become a dictionary.
 package struct Info: NamedCommand, Sendable {
     package static let words = ["INFO"]
 
@@ -56,7 +56,7 @@ struct Select: NamedCommand {
     func encodeArguments(into encoder: inout CommandEncoder) { encoder.append(database) }
 }
 
-/// `CLIENT SETNAME name`: what `CLIENT LIST` shows of this connection.
+/// `CLIENT SETNAME name`: sets the connection's name in `CLIENT LIST`.
 struct SetClientName: NamedCommand {
     typealias Reply = Void
     static let words = ["CLIENT", "SETNAME"]
@@ -66,10 +66,10 @@ struct SetClientName: NamedCommand {
     func encodeArguments(into encoder: inout CommandEncoder) { encoder.append(name) }
 }
 
-/// `ROLE`: `master`, `slave` or `sentinel`.
+/// `ROLE`: the server's role, `master`, `slave` or `sentinel`.
 struct ServerRole: NamedCommand {
     static let words = ["ROLE"]
-    /// What a primary answers.
+    /// The role of a primary.
     static let primary = "master"
 
     func decode(_ reply: RedisReply) throws(RedisError) -> String {
@@ -78,7 +78,7 @@ struct ServerRole: NamedCommand {
     }
 }
 
-/// `TIME`: in microseconds since 1970.
+/// `TIME`: the server's time in microseconds since 1970.
 struct ServerTime: NamedCommand {
     static let words = ["TIME"]
 
@@ -91,14 +91,14 @@ struct ServerTime: NamedCommand {
     }
 }
 
-/// `WAIT replicas milliseconds`: waits until so many replicas have acknowledged what this connection wrote before. The
-/// reply is the number of those that have: fewer than asked for when the time ran out.
+/// `WAIT replicas milliseconds`: waits until that many replicas have acknowledged the earlier writes of this
+/// connection. The reply is the number of replicas that have, which is lower than requested if the time ran out.
 package struct WaitForReplicas: NamedCommand, Sendable {
     package typealias Reply = Int64
     package static let words = ["WAIT"]
 
     package var replicas: Int
-    /// How long to wait for them; 0: for ever.
+    /// The longest wait, or 0 to wait forever.
     package var timeoutMilliseconds: Int64
 
     package init(replicas: Int, timeoutMilliseconds: Int64) {
@@ -112,15 +112,15 @@ package struct WaitForReplicas: NamedCommand, Sendable {
     }
 }
 
-/// `CLIENT ID`: what this connection is called by the server.
+/// `CLIENT ID`: the client ID of this connection.
 struct ClientID: NamedCommand {
     typealias Reply = Int64
     static let words = ["CLIENT", "ID"]
 }
 
-/// `CLIENT TRACKING ON REDIRECT client NOLOOP`: from now on the server remembers which keys this connection reads, and
-/// tells `client`, which subscribes to `RedisSubscriber.invalidations`, when another connection changes one. Once: until
-/// it is read again.
+/// `CLIENT TRACKING ON REDIRECT client NOLOOP`: the server remembers the keys that this connection reads from now on,
+/// and notifies `client`, which subscribes to `RedisSubscriber.invalidations`, when another connection changes one. It
+/// does so once, until the key is read again.
 package struct TrackReads: NamedCommand, Sendable {
     package typealias Reply = Void
     package static let words = ["CLIENT", "TRACKING"]
@@ -138,7 +138,7 @@ package struct TrackReads: NamedCommand, Sendable {
     }
 }
 
-/// `ASKING`: the next command on this connection is about a slot that is on its way here.
+/// `ASKING`: announces that the next command on this connection concerns a hash slot that the server is importing.
 struct Asking: NamedCommand {
     typealias Reply = Void
     static let words = ["ASKING"]

@@ -18,7 +18,7 @@ package struct Scan: NamedCommand, Sendable {
         for argument in [cursor, "MATCH", pattern, "COUNT", "\(count)", "TYPE", type] { encoder.append(argument) }
     }
 
-    /// The next cursor, `0` when the scan is complete, and the keys of this step.
+    /// Returns the next cursor, `0` if the scan is complete, and the keys of this step.
     package func decode(_ reply: RedisReply) throws(RedisError) -> (cursor: String, keys: [String]) {
         guard let parts = reply.array, parts.count == 2, let next = parts[0].text, let keys = parts[1].array else {
             throw unexpected(reply)
@@ -37,7 +37,7 @@ package struct GetText: KeyCommand, Sendable {
         self.key = key
     }
 
-    /// `nil`: there is no such key.
+    /// Returns `nil` if the key does not exist.
     package func decode(_ reply: RedisReply) throws(RedisError) -> String? {
         if case .null = reply { return nil }
         guard let text = reply.text else { throw unexpected(reply) }
@@ -49,7 +49,7 @@ package struct GetText: KeyCommand, Sendable {
 package struct RemainingTime: KeyCommand, Sendable {
     package enum Reply: Hashable, Sendable {
         case absent
-        /// For so many milliseconds; `nil`: without end.
+        /// The key expires after this many milliseconds, or never if `nil`.
         case lasts(Int64?)
     }
 
@@ -71,7 +71,7 @@ package struct RemainingTime: KeyCommand, Sendable {
     }
 }
 
-/// `HGETALL key`: the fields of a hash; none of one that is not there.
+/// `HGETALL key`: the fields of a hash, or none if the key does not exist.
 package struct GetFields: KeyCommand, Sendable {
     package static let words = ["HGETALL"]
 

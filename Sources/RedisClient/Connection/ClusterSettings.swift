@@ -1,17 +1,17 @@
 internal import FoundationEssentials
 
-/// Where a cluster is first asked which servers it has.
+/// The servers of a cluster that are asked first for its slot map.
 package struct ClusterSettings: Hashable, Sendable {
-    /// Servers of the cluster, or an endpoint that leads to them; at least one, each named once. Not all need to be there.
+    /// Servers of the cluster, or an endpoint that resolves to them; at least one, each named once. Some may be down.
     package var seeds: [RedisConfiguration.Address]
 
     package init(seeds: [RedisConfiguration.Address]) {
         self.seeds = seeds
     }
 
-    /// The port of a server that is named without one.
+    /// The default port of a server.
     package static let standardPort = 6379
-    /// The most servers that can be named; the others are found.
+    /// The most servers that can be named. The cluster reports the others.
     package static let most = 50
 
     /// Reads `host[:port]`.
@@ -19,7 +19,7 @@ package struct ClusterSettings: Hashable, Sendable {
         try HostListURL.address(text, standardPort: standardPort, of: "a server of a cluster")
     }
 
-    /// - Throws: `RedisURLError` when there is no server, too many, or one twice.
+    /// - Throws: `RedisURLError` if there is no server, too many, or one twice.
     package func check() throws(RedisURLError) {
         guard (1...Self.most).contains(seeds.count) else {
             throw RedisURLError(reason: "it names \(seeds.count) servers; 1 to \(Self.most) are expected")
@@ -27,7 +27,7 @@ package struct ClusterSettings: Hashable, Sendable {
         guard Set(seeds).count == seeds.count else { throw RedisURLError(reason: "it names a server twice") }
     }
 
-    /// `redis+cluster://[[user]:password@]host[:port],…`, the same with `rediss+cluster://` for TLS.
+    /// Reads `redis+cluster://[[user]:password@]host[:port],…`, the same with `rediss+cluster://` for TLS.
     static func configuration(_ url: HostListURL) throws(RedisURLError) -> RedisConfiguration {
         let path = url.components.path.drop { $0 == "/" }
         guard path.isEmpty || path == "0" else { throw RedisURLError(reason: "a cluster has no database but 0") }

@@ -1,16 +1,16 @@
 internal import FoundationEssentials
 
-/// A URL that names several hosts, `scheme://[[user]:password@]host[:port],…/path?query`: further hosts make it no URL that a parser
-/// of URLs reads, so they are taken out first.
+/// A URL that names several hosts, `scheme://[[user]:password@]host[:port],…/path?query`. URL parsers reject more than
+/// one host, so the hosts are taken out first.
 struct HostListURL {
-    /// In lower case.
+    /// The scheme in lower case.
     let scheme: String
-    /// At least one, as they were written.
+    /// The hosts as written; at least one.
     let hosts: [String]
-    /// All the rest.
+    /// The rest of the URL, without the hosts.
     let components: URLComponents
 
-    /// `nil`: a URL of another scheme.
+    /// Returns `nil` if the URL has another scheme.
     init?(_ url: String, schemes: [String]) throws(RedisURLError) {
         guard let mark = url.firstRange(of: "://") else { return nil }
         scheme = url[..<mark.lowerBound].lowercased()
@@ -27,7 +27,7 @@ struct HostListURL {
         self.components = components
     }
 
-    /// The configuration with the URL's login, and with TLS if the scheme says so.
+    /// Returns the configuration with the URL's login, and with TLS if the scheme asks for it.
     func configuration(address: RedisConfiguration.Address, database: String) throws(RedisURLError) -> RedisConfiguration {
         var configuration = RedisConfiguration(address: address)
         if scheme.hasPrefix("rediss") { configuration.tls = RedisConfiguration.standardTLS }
@@ -35,7 +35,7 @@ struct HostListURL {
         return configuration
     }
 
-    /// Reads `host[:port]`. One host has one spelling.
+    /// Reads `host[:port]` and normalizes the host to lower case, so that each host has one spelling.
     static func address(
         _ text: String, standardPort: Int, of what: String
     ) throws(RedisURLError) -> RedisConfiguration.Address {

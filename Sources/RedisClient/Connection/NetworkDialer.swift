@@ -2,11 +2,11 @@ package import NIOCore
 internal import NIOPosix
 internal import NIOSSL
 
-/// Dials over TCP, TLS or a Unix socket, as the configuration says.
+/// Dials over TCP, TLS or a Unix socket, depending on the configuration.
 package struct NetworkDialer: RedisDialer {
     package init() {}
 
-    /// - Returns: a failed future with a `RedisError` when the TLS settings cannot be used, or with NIO's error.
+    /// - Returns: a future that fails with a `RedisError` if the TLS settings cannot be used, or else with NIO's error.
     package func dial(_ configuration: RedisConfiguration, on eventLoop: any EventLoop) -> EventLoopFuture<any Channel> {
         let tls: NIOSSLContext?
         do {
@@ -37,7 +37,7 @@ package struct NetworkDialer: RedisDialer {
 }
 
 extension RedisConfiguration {
-    /// The name that TLS checks the certificate against: none for an address in digits.
+    /// The name that TLS checks the certificate against, or `nil` for an IP address or a Unix socket.
     fileprivate var checkedName: String? {
         if let serverName { return serverName }
         guard case .host(let host, _) = address, (try? SocketAddress(ipAddress: host, port: 0)) == nil else { return nil }

@@ -3,21 +3,21 @@ internal import NIOCore
 internal import NIOPosix
 internal import NIOSSL
 
-/// Why a connection could not be made, was lost, or an address cannot be listened on, in words for people: the network's errors show
-/// how they are built.
+/// A plain explanation of why a connection failed or was lost, or why an address cannot be listened on. The
+/// descriptions of the network's own errors are meant for programmers.
 package struct NetworkReason: CustomStringConvertible {
     package let description: String
-    /// The system's code, where it has the word.
+    /// The system's error code, if the error came from the system.
     package let errorCode: Int32?
 
     package init(_ error: any Error) {
-        // Of several addresses the last one tried has had the most time.
+        // The error of the last address tried is the most telling, because that attempt had the most time.
         let last = (error as? NIOConnectionError)?.connectionErrors.last?.error ?? error
         errorCode = (last as? IOError)?.errnoCode
         description = errorCode.map(Self.words(ofCode:)) ?? Self.words(of: last)
     }
 
-    /// Why there is no connection to what is called `name`, as a sentence.
+    /// Returns a clause that explains why there is no connection to the peer called `name`.
     package func sentence(connectingTo name: String) -> String {
         errorCode == ECONNREFUSED ? "\(name) refuses connections" : "cannot connect to \(name): \(self)"
     }
@@ -55,7 +55,7 @@ package struct NetworkReason: CustomStringConvertible {
         }
     }
 
-    /// What OpenSSL's own name for the error says.
+    /// Explains a failed handshake by OpenSSL's name for the error.
     private static func words(ofHandshake error: BoringSSLError) -> String {
         let text = "\(error)"
         let known = [
@@ -68,7 +68,7 @@ package struct NetworkReason: CustomStringConvertible {
             ("NO_SHARED_CIPHER", "no cipher is common to both sides"),
         ]
         if let (_, words) = known.first(where: { text.contains($0.0) }) { return words }
-        // `SSL routines:OPENSSL_internal:NAME at FILE:LINE`: the name, in lower case.
+        // The name in `SSL routines:OPENSSL_internal:NAME at FILE:LINE`, in lower case.
         guard
             let name = text.firstRange(of: "OPENSSL_internal:").map({ text[$0.upperBound...].prefix { $0 != " " && $0 != "]" } })
         else {

@@ -1,6 +1,7 @@
-/// The answers of a peer to a login, and the decision whether it is a Redis that can serve a coordinator. Pure.
+/// Collects a peer's answers to a login, and decides whether it is a Redis that can serve a coordinator. Pure.
 ///
-/// A Sentinel, a sidecar's RESP API and a server that runs no scripts answer PING as a Redis does.
+/// `PING` alone is not enough: a Sentinel, a sidecar's RESP API and a server that runs no scripts answer it as Redis
+/// does.
 struct PeerCheck {
     /// The oldest Redis whose commands the scripts use.
     private static let leastVersion = (major: 6, minor: 2)
@@ -9,15 +10,15 @@ struct PeerCheck {
     var hello: [String: String] = [:]
     /// The fields of `INFO server`; empty if this user may not run it, or it was not requested.
     var info: [String: String] = [:]
-    /// The error of the minimal script; `nil` if it ran.
+    /// The error of the minimal script, or `nil` if it ran.
     var scriptFailure: RedisError?
-    /// Whether a replica counts as unable to serve. `false` where the server is asked for its role anyway, and in a
-    /// cluster, where a replica redirects to the primary of each key.
+    /// Whether a replica counts as unable to serve. `false` if the login checks the role anyway, and in a cluster,
+    /// where a replica redirects to the primary of each key.
     var refusesReplicas = true
 
     var runID: String? { info["run_id"] }
 
-    /// Returns why the peer at `name` is not a Redis server at all; `nil` if it may be one.
+    /// Returns the reason that the peer at `name` is not a Redis server at all, or `nil` if it may be one.
     func otherPeer(at name: String) -> RedisError? {
         if hello["server"] == "interlock" {
             return RedisError(
@@ -33,7 +34,7 @@ struct PeerCheck {
         return nil
     }
 
-    /// Returns why the server at `name` cannot serve; `nil` if it can.
+    /// Returns the reason that the server at `name` cannot serve, or `nil` if it can.
     func failure(at name: String) -> RedisError? {
         if let version = tooOldVersion {
             return RedisError(
@@ -49,7 +50,7 @@ struct PeerCheck {
             return RedisError(
                 scriptFailure.code,
                 "\(name) does not let this user run scripts (\(scriptFailure.message)): allow +eval and +evalsha")
-        // The server knows the command, and would run it elsewhere.
+        // The server supports the command, and redirects it.
         case .server(let condition) where condition.isRedirection: return nil
         case .server(let condition) where condition.isUnavailability:
             return RedisError(scriptFailure.code, "\(name) refused the login: \(scriptFailure.message)")
@@ -62,7 +63,7 @@ struct PeerCheck {
         }
     }
 
-    /// The version of a Redis that is too old; `nil` if it is new enough or unknown.
+    /// The version of a Redis that is too old, or `nil` if it is new enough or unknown.
     private var tooOldVersion: String? {
         guard info["valkey_version"] == nil, let version = info["redis_version"] ?? hello["version"] else { return nil }
         let numbers = version.split(separator: ".").map { Int($0) }
@@ -71,7 +72,7 @@ struct PeerCheck {
     }
 }
 
-/// `HELLO`: the peer describes itself.
+/// `HELLO`: the peer's description of itself.
 struct Hello: NamedCommand {
     static let words = ["HELLO"]
 
@@ -85,7 +86,7 @@ struct Hello: NamedCommand {
 struct LeastScript: ScriptCommand {
     private static let shared = RedisScript(name: "the least script", source: Array("return 1".utf8))
 
-    /// A key that the script names and does not touch; `nil` for none.
+    /// A key that the script names without accessing it, or `nil` for none.
     var key: String?
 
     var script: RedisScript { Self.shared }

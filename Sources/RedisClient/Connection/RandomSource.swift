@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// A source of random numbers that can be handed around.
+/// A source of random numbers that can be passed as a value.
 package struct RandomSource: RandomNumberGenerator, Sendable {
     private let fillBytes: @Sendable (UnsafeMutableRawBufferPointer) -> Void
 
@@ -9,7 +9,7 @@ package struct RandomSource: RandomNumberGenerator, Sendable {
         fillBytes = fill
     }
 
-    /// The kernel's generator, whose numbers nobody can guess.
+    /// The kernel's generator, which is unpredictable.
     package static let system = RandomSource { bytes in
         var filled = 0
         while filled < bytes.count {
@@ -21,7 +21,7 @@ package struct RandomSource: RandomNumberGenerator, Sendable {
         }
     }
 
-    /// Fills a whole block at once, which costs the system's source few calls.
+    /// Fills a whole block with few calls of the system's source.
     package func fill(_ block: inout [UInt64]) {
         block.withUnsafeMutableBytes { fillBytes($0) }
     }

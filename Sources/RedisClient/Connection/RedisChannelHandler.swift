@@ -1,15 +1,15 @@
 internal import NIOCore
 
-/// Carries the bytes of a `RedisExchange` over a channel, and its timeouts by the channel's event loop. Commands that are
-/// sent within one tick of the loop leave in one write.
+/// Carries the bytes of a `RedisExchange` over a channel, and runs its timeouts on the event loop. Commands sent within
+/// one tick of the loop leave in one write.
 ///
 /// Confined to its channel's event loop.
 final class RedisChannelHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// A tick with more commands than this is written in parts, so that Redis works on the first while this side is still
-    /// busy with the rest: on two cores that is worth a third of the throughput of small scripts.
+    /// The number of commands after which a tick is written in parts, so that Redis works on the first part while this
+    /// side is still busy with the rest: on two cores that is worth a third of the throughput of small scripts.
     static let largestFlush = 16
 
     private let eventLoop: any EventLoop
@@ -35,7 +35,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
 
     var isOpen: Bool { context != nil && exchange.closeReason == nil }
 
-    /// How long ago the last bytes came.
+    /// The time since the last bytes arrived.
     var timeSinceLastRead: TimeAmount { exchange.timeSinceLastRead(now: eventLoop.now) }
 
     var awaited: Int { exchange.awaited }
@@ -80,7 +80,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
         afterSending()
     }
 
-    /// Looks at the server's clock, unless that is being done.
+    /// Reads the server's clock, unless a reading is in progress.
     func lookAtClock(timeout: TimeAmount? = nil) {
         exchange.isClockOld = false
         guard exchange.clock != nil, !isLookingAtClock else { return }
@@ -93,13 +93,13 @@ final class RedisChannelHandler: ChannelInboundHandler {
         }
     }
 
-    /// See `ServerClock`.
+    /// Discards the reading of the server's clock and reads it again; see `ServerClock`.
     func doubtClock() {
         exchange.clock?.doubt()
         lookAtClock()
     }
 
-    /// Sends a command that has been encoded already: `written`, which is used up.
+    /// Sends a command that is already encoded in `written`, and clears `written`.
     func send<Command: RedisCommand>(
         _ command: Command, written: inout CommandEncoder, timeout: TimeAmount? = nil,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
@@ -117,20 +117,20 @@ final class RedisChannelHandler: ChannelInboundHandler {
         afterSending()
     }
 
-    /// Writes a command whose reply comes by `onPush`, as those of a subscription do.
+    /// Writes a command whose confirmation arrives in `onPush`, as for subscriptions.
     func sendWithoutReply(_ words: [String]) {
         exchange.sendWithoutReply(words)
         scheduleFlush()
     }
 
-    /// Ends the connection; everything pending fails with `answerLost`.
+    /// Closes the connection and fails pending commands with `answerLost`.
     func close(reason: RedisError) {
         guard exchange.closeReason == nil else { return }
         exchange.close(reason: reason)
         context?.close(promise: nil)
     }
 
-    // MARK: Carrying
+    // MARK: Output and timeouts
 
     private func afterSending() {
         if exchange.unsent >= Self.largestFlush { flush() } else { scheduleFlush() }
@@ -153,7 +153,8 @@ final class RedisChannelHandler: ChannelInboundHandler {
         exchange.clearOutgoing()
     }
 
-    /// Plans a look at the timeouts unless an earlier one is planned: O(1), and for commands of one timeout no new timer.
+    /// Schedules the check of timeouts unless an earlier check is scheduled: O(1), and commands of one timeout need no
+    /// new timer.
     private func scheduleExpiry() {
         guard let deadline = exchange.nextExpiry, let context, expiry.map({ deadline < $0.deadline }) ?? true else { return }
         expiry?.task.cancel()
@@ -166,7 +167,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
         expiry = (deadline, task)
     }
 
-    /// The exchange was told something: it may have more to send, another time to be looked at, or nothing more to say.
+    /// Acts on a change of the exchange: closes the channel, or sends and schedules the next timeout.
     private func afterExchange() {
         if exchange.closeReason != nil {
             context?.close(promise: nil)

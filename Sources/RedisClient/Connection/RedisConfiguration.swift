@@ -2,50 +2,52 @@ internal import FoundationEssentials
 internal import NIOCore
 package import NIOSSL
 
-/// Where a Redis server listens, how to log in, and how long to wait for it.
+/// The address of a Redis server, its login, and the timeouts.
 package struct RedisConfiguration: Sendable {
     package enum Address: Hashable, Sendable {
         case host(String, port: Int)
         case unixSocket(path: String)
-        /// Whichever server Sentinels name as the primary; found anew for each connection.
+        /// The primary that Sentinels name, resolved anew for each connection.
         case primary(of: SentinelSettings)
-        /// The servers of a cluster, each command's by its key.
+        /// The servers of a cluster; the key of a command determines its server.
         case cluster(of: ClusterSettings)
     }
 
     package var address: Address
-    /// The ACL user; `nil` with a password: the user `default`.
+    /// The ACL user, or `nil` with a password for the user `default`.
     package var username: String?
     package var password: String?
     package var database = 0
-    /// TLS settings, for Sentinels too; `nil`: plain text.
+    /// The TLS settings, for Sentinels too, or `nil` for plain text.
     package var tls: TLSConfiguration?
-    /// The name that every server's certificate is checked against; `nil`: the host's own, of an address in digits the address.
+    /// The name that every server's certificate is checked against, or `nil` to check the host name or IP address
+    /// itself.
     package var serverName: String?
-    /// How long connecting, TLS and login may take together.
+    /// The time limit of connecting, TLS and login together.
     package var connectTimeout = Duration.milliseconds(500)
-    /// How long a command may wait for its reply.
+    /// The longest wait for the reply to a command.
     package var commandTimeout = Duration.milliseconds(500)
-    /// The pause between attempts to connect: doubles from the lower to the upper bound, with full jitter.
+    /// The pause between attempts to connect, which doubles from the lower to the upper bound, with full jitter.
     package var reconnectDelay = Duration.milliseconds(20)...Duration.milliseconds(1000)
-    /// The most commands that may await replies; further ones are refused as `overloaded`.
+    /// The most commands that may await replies; further ones fail with `overloaded`.
     package var maximumPending = 100_000
     package var replyLimits = ReplyLimits()
-    /// What `CLIENT LIST` shows of the connection, without spaces; `nil`: nothing. A server that refuses it does not refuse the login.
+    /// The connection's name in `CLIENT LIST`, without spaces, or `nil` for none. A server that rejects the name still
+    /// accepts the login.
     package var clientName: String?
-    /// From how long after a first look on a connection knows the server's clock, so that commands tell it: see
-    /// `CommandEncoder.appendServerTime`. `nil`: it never does.
+    /// The delay, after the first proof that the server is a primary, before commands carry the time of its clock (see
+    /// `CommandEncoder.appendServerTime`), or `nil` if they never do.
     package var knowsTimeAfter: Duration?
 
-    /// The key that a login's check of the peer names in its script and does not touch: see `PeerCheck`. `nil` for no
-    /// check.
+    /// The key that the login's check of the peer names in its script without accessing it (see `PeerCheck`), or `nil`
+    /// for no check.
     package var peerCheckKey: String?
 
     /// Whether the server belongs to a cluster.
     var isOfCluster = false
     /// Whether the server is a Sentinel.
     var isSentinel = false
-    /// Replaces the password and certificates; `nil` to keep those in this configuration.
+    /// The replaceable password and certificates, or `nil` to use those of this configuration.
     var secrets: NIOLoopBoundBox<RedisSecrets>?
 
     package init(address: Address) {
@@ -53,8 +55,9 @@ package struct RedisConfiguration: Sendable {
     }
 
     /// Reads `redis://[[user]:password@]host[:port][/database]`, the same with `rediss://` for TLS,
-    /// `unix://[[user]:password@]/path[?db=database]`, or a URL of Sentinels or of a cluster (see `SentinelSettings`, `ClusterSettings`).
-    /// - Parameter isWhole: whether a user without a password is a mistake; if not, the password is said elsewhere.
+    /// `unix://[[user]:password@]/path[?db=database]`, or a URL of Sentinels or of a cluster (see `SentinelSettings`,
+    /// `ClusterSettings`).
+    /// - Parameter isWhole: whether a user without a password is an error; if not, the password comes from elsewhere.
     package init(url: String, isWhole: Bool = true) throws(RedisURLError) {
         try Self.checkEscapes(of: url)
         if let sentinels = try HostListURL(url, schemes: ["redis+sentinel", "rediss+sentinel"]) {
@@ -67,15 +70,15 @@ package struct RedisConfiguration: Sendable {
         if isWhole { try checkLogins() }
     }
 
-    /// - Throws: `RedisURLError` when a user has no password.
+    /// - Throws: `RedisURLError` if a user has no password.
     package func checkLogins() throws(RedisURLError) {
         guard username == nil || password != nil else { throw RedisURLError(reason: "it names a user but no password") }
         guard case .primary(let sentinels) = address, sentinels.username != nil, sentinels.password == nil else { return }
         throw RedisURLError(reason: "it names a user of the Sentinels but no password")
     }
 
-    /// Refuses a URL with percent escapes that is not valid as a whole. The parser would escape its percent signs once
-    /// more, and silently change the password.
+    /// Rejects a URL that has percent escapes and is not valid as a whole. The parser would escape its percent signs
+    /// again, and silently change the password.
     private static func checkEscapes(of url: String) throws(RedisURLError) {
         let bytes = Array(url.utf8)
         func isHexadecimal(_ place: Int) -> Bool {
@@ -122,13 +125,13 @@ package struct RedisConfiguration: Sendable {
         try read(credentials: components, database: databaseText)
     }
 
-    /// User and password of `components`, and the number that `database` spells, unless it is empty.
+    /// Reads the user and password of `components`, and the number in `database` unless it is empty.
     mutating func read(credentials components: URLComponents, database text: String) throws(RedisURLError) {
         if let user = components.user, !user.isEmpty { username = user }
         password = components.password
         if !text.isEmpty {
             guard let number = Int(text), number >= 0 else {
-                // The text is not repeated: it may be the end of a password.
+                // The message omits the text, which may be the end of a password.
                 throw RedisURLError(
                     reason: "the database behind the host must be a number from 0; percent-encode @ : / ? # % in a password")
             }
@@ -136,8 +139,8 @@ package struct RedisConfiguration: Sendable {
         }
     }
 
-    /// What `rediss://` means: TLS 1.2 or newer, with a certificate that an authority of this machine has signed. A peer that does not
-    /// say goodbye holds nothing up.
+    /// The TLS settings of `rediss://`: TLS 1.2 or newer, with a certificate of an authority that this machine trusts.
+    /// A peer that does not close TLS properly causes no delay.
     package static var standardTLS: TLSConfiguration {
         var tls = TLSConfiguration.makeClientConfiguration()
         tls.minimumTLSVersion = .tlsv12
@@ -159,7 +162,7 @@ package struct RedisConfiguration: Sendable {
 }
 
 extension RedisConfiguration.Address: CustomStringConvertible {
-    /// Reads host and port of a URL.
+    /// Reads the host and port of a URL.
     init(of components: URLComponents, standardPort: Int) throws(RedisURLError) {
         guard var host = components.host, !host.isEmpty else { throw RedisURLError(reason: "it names no host") }
         if host.hasPrefix("["), host.hasSuffix("]") { host = String(host.dropFirst().dropLast()) }

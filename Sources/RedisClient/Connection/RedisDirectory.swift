@@ -1,22 +1,22 @@
-/// Knows which server connections go to where that changes. Confined to the event loop of its followers.
+/// The source of the server address that connections dial, where that address can change. Confined to the event loop of
+/// its followers.
 protocol RedisDirectory: AnyObject {
-    /// Whether a login asks the server for its role, and refuses one that is no primary.
+    /// Whether the login checks the server's role and refuses a server that is not a primary.
     var asksForRole: Bool { get }
 
-    /// Where the next attempt goes.
-    /// - Returns: `nil` while that is still being found out: the follower is told to dial when it is known.
-    /// - Throws: `RedisError` when it cannot be found out for now. It is tried again meanwhile.
+    /// Returns the address for the next attempt, or `nil` if it is not known yet: `dialAgain` follows once it is.
+    /// - Throws: `RedisError` if the address cannot be determined for now. The directory keeps trying.
     func server() throws(RedisError) -> RedisConfiguration.Address?
 
-    /// From now on `follower` is told; it is not kept alive.
+    /// Adds `follower`, which is held weakly and notified from now on.
     func add(_ follower: any RedisDirectoryFollower)
 
     /// Removes `follower`, which is closed for good.
     func remove(_ follower: any RedisDirectoryFollower)
 
-    /// A follower's connection is up, at `server()`.
+    /// Reports that a follower's connection is up, at `server()`.
     func reached(_ follower: any RedisDirectoryFollower, _ arrival: RedisArrival)
 
-    /// Reports that a follower lost the server, could not reach it, or found that it is no primary.
+    /// Reports that a follower lost the server, could not reach it, or found that it is not a primary.
     func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival)
 }

@@ -1,11 +1,11 @@
 /// A connection whose server a directory names.
 protocol RedisDirectoryFollower: AnyObject {
-    /// Whether it is up, or not wanted.
+    /// Whether the connection is up or not wanted.
     var isSettled: Bool { get }
 
-    /// Another server is in charge: the connection goes there at once, and takes none of what it waited for with it.
+    /// Reconnects at once, because another server is in charge. Pending commands fail.
     func leave(because reason: RedisError)
 
-    /// The answer of `server()` has changed. Links that wait for one ask again.
+    /// Handles a change of the answer of `server()`. Links that wait for an address ask again.
     func dialAgain()
 }

@@ -2,17 +2,17 @@ internal import Glibc
 package import Logging
 package import NIOCore
 
-/// Everything around a connection to Redis that is not logic: the event loop with its clock, how a connection is dialled,
-/// randomness, and the log. Who hands over another environment decides what happens.
+/// The I/O of a connection to Redis: the event loop with its clock, the dialer, randomness, and the log. Tests pass
+/// another environment to control it.
 package struct RedisEnvironment: Sendable {
-    /// Where the connection lives. Its `now` is the clock of all timeouts.
+    /// The event loop of the connection. Its `now` is the clock of all timeouts.
     package var eventLoop: any EventLoop
     package var dialer: any RedisDialer
-    /// Spreads the attempts of a fleet to connect again.
+    /// The randomness that spreads the reconnection attempts of a fleet.
     package var random: RandomSource
     package var logger: Logger
 
-    /// By default the real ones: the network, and the system's randomness.
+    /// Uses the network and the system's randomness by default.
     package init(
         eventLoop: any EventLoop, dialer: any RedisDialer = NetworkDialer(), random: RandomSource = .system,
         logger: Logger = Logger(label: "interlock.redis")

@@ -1,16 +1,16 @@
 internal import Logging
 internal import NIOCore
 
-/// Keeps one connection to Redis up: connects, logs in, selects the database, and begins again with jittered exponential
-/// backoff when it is lost; at once when its directory names another server. Confined to its event loop.
+/// Keeps one connection to Redis up: connects, logs in and selects the database. If it is lost, reconnects with
+/// jittered exponential backoff, or at once if its directory names another server. Confined to its event loop.
 final class RedisLink {
     private enum State {
         case idle
-        /// Until the directory knows where to.
+        /// The link waits until the directory knows the address.
         case waiting
         case connecting(RedisChannelHandler)
         case up(RedisChannelHandler, since: NIODeadline)
-        /// Until the pause before the next attempt is over.
+        /// The link waits until the pause before the next attempt is over.
         case pausing(Scheduled<Void>)
         case closed
     }
@@ -18,30 +18,30 @@ final class RedisLink {
     private let configuration: RedisConfiguration
     private let environment: RedisEnvironment
     private let directory: (any RedisDirectory)?
-    /// The configuration, with the address that the last attempt went to.
+    /// The configuration with the address of the last attempt.
     private var server: RedisConfiguration
     /// The time of the last attempt, and the run ID that the server reported.
     private var dialedAt = NIODeadline.uptimeNanoseconds(0)
     private var runID: String?
     private var state = State.idle
-    /// How many channels are open or being dialled, given up ones among them.
+    /// The number of channels that are open or being dialed, including abandoned ones.
     private var channels = 0
-    /// The connection that is ending makes room for one to another server, without a pause.
+    /// Whether the connection is closing to move to another server, without a pause.
     private var isMoving = false
     private var backoff: Backoff
-    /// Until then it is not said again that Redis refuses commands.
+    /// The earliest time to log again that Redis refuses commands.
     private var nextComplaint = NIODeadline.uptimeNanoseconds(0)
     /// Completed once the last channel is gone after `close`.
     private var closePromise: EventLoopPromise<Void>?
 
-    /// A connection is up and logged in.
+    /// Called when a connection is up and logged in.
     var onUp: ((RedisChannelHandler) -> Void)?
-    /// The server is there, and refuses a command for a reason that is its own.
+    /// Called when a reachable server refuses a command for a reason of its own.
     var onRefusal: ((RedisError) -> Void)?
-    /// The connection was lost, or an attempt failed; another follows unless the link was closed.
+    /// Called when the connection is lost or an attempt fails. Another attempt follows unless the link is closed.
     var onDown: ((RedisError) -> Void)?
 
-    /// - Parameter directory: names the server; `nil`: it is the configuration's.
+    /// - Parameter directory: the source of the server's address, or `nil` to use the configuration's.
     init(configuration: RedisConfiguration, environment: RedisEnvironment, directory: (any RedisDirectory)? = nil) {
         self.configuration = configuration
         self.environment = environment
@@ -57,14 +57,14 @@ final class RedisLink {
         if case .up(let handler, _) = state { handler } else { nil }
     }
 
-    /// Begins to connect; does nothing when it already has.
+    /// Starts to connect; does nothing if already started.
     func start() {
         guard case .idle = state else { return }
         directory?.add(self)
         connect()
     }
 
-    /// Ends the connection for good.
+    /// Closes the connection for good.
     func close() -> EventLoopFuture<Void> {
         let promise = closePromise ?? eventLoop.makePromise(of: Void.self)
         guard closePromise == nil else { return promise.futureResult }
@@ -84,14 +84,14 @@ final class RedisLink {
         return promise.futureResult
     }
 
-    /// Ends the connection of an owner that goes away without closing it, on whichever thread that happens.
+    /// Closes the connection of an owner that is released without closing it, on any thread.
     func closeWhenDropped() {
-        // The owner was the only one to use the link, and no longer does: from here on it is the event loop's.
+        // The owner was the only user of the link, so the event loop now has it to itself.
         nonisolated(unsafe) let link = self
         eventLoop.execute { _ = link.close() }
     }
 
-    /// Closed for good, and the last channel is gone: of an attempt that was under way within the connect timeout.
+    /// Completes `close` once the last channel is gone. An attempt in progress ends within the connect timeout.
     private func finishClosing() {
         guard case .closed = state, channels == 0 else { return }
         closePromise?.succeed()
@@ -143,7 +143,7 @@ final class RedisLink {
             handler.onRefusal = { [self] in refused($0) }
             handler.isLoggingIn = false
             state = .up(handler, since: eventLoop.now)
-            // Before anything is sent: other connections may have to leave an outdated server.
+            // Runs before anything is sent, because other connections may have to leave an outdated server.
             directory?.reached(self, arrival)
             guard isCurrent(handler), handler.isOpen else { return }
             onUp?(handler)
@@ -152,7 +152,7 @@ final class RedisLink {
 
     private var arrival: RedisArrival { RedisArrival(name: server.displayName, runID: runID, dialedAt: dialedAt) }
 
-    /// Whether `handler` is the present attempt's: not of one that was given up.
+    /// Returns whether `handler` belongs to the current attempt, not to an abandoned one.
     private func isCurrent(_ handler: RedisChannelHandler) -> Bool {
         switch state {
         case .connecting(let current), .up(let current, _): current === handler
@@ -160,16 +160,16 @@ final class RedisLink {
         }
     }
 
-    /// A channel is gone, or never came to be.
+    /// Handles a channel that closed or could not be opened.
     private func ended(_ handler: RedisChannelHandler, because error: RedisError) {
         channels -= 1
         guard isCurrent(handler) else { return finishClosing() }
         attemptFailed(error)
     }
 
-    /// Redis is there, and says that it cannot serve, or that this user may not do what is asked: said once a minute at most.
+    /// Handles a refusal: Redis cannot serve, or this user lacks a permission. Logged at most once a minute.
     private func refused(_ error: RedisError) {
-        // Whoever sends to a cluster goes where the answer points.
+        // Senders to a cluster follow the redirection.
         if configuration.isOfCluster, case .server(let condition) = error.code, condition.isRedirection { return }
         let now = eventLoop.now
         onRefusal?(error)
@@ -179,8 +179,8 @@ final class RedisLink {
     }
 
     /// Sends `AUTH`, `SELECT`, `CLIENT SETNAME`, the commands of `PeerCheck`, `ROLE` with Sentinels, `PING`, and `TIME`
-    /// where wanted, all in one write. Reports the first failure except those of the name and the time. A peer of
-    /// another kind takes precedence.
+    /// if wanted, all in one write. Reports the first failure except those of the name and the time. A peer of another
+    /// kind takes precedence.
     private func login(
         _ handler: RedisChannelHandler, timeout: TimeAmount, completion: @escaping (RedisError?) -> Void
     ) {
@@ -216,13 +216,13 @@ final class RedisLink {
             func noteScript(_ result: Result<Void, RedisError>) {
                 if check.scriptFailure == nil, case .failure(let error) = result { check.scriptFailure = error }
             }
-            // A proxy needs a key to route by, and a server of a cluster owns only some keys.
+            // A proxy needs a key to route by, but a server of a cluster owns only some keys.
             let script = LeastScript(key: configuration.isOfCluster ? nil : key)
             handler.send(source: script, timeout: timeout) { noteScript($0) }
             handler.send(script, timeout: timeout) { noteScript($0) }
         }
         if directory?.asksForRole ?? false {
-            // A server that was the primary may still be named by whoever has not heard.
+            // A Sentinel that missed the failover may still name the former primary.
             handler.send(ServerRole(), timeout: timeout) { [self] result in
                 note(result)
                 guard failure == nil, case .success(let role) = result, role != ServerRole.primary else { return }
@@ -235,7 +235,7 @@ final class RedisLink {
             let name = server.displayName
             completion(check.otherPeer(at: name) ?? failure ?? check.failure(at: name))
         }
-        // Without an answer scripts look for themselves.
+        // Scripts read the clock themselves if this fails.
         if configuration.knowsTimeAfter != nil { handler.lookAtClock(timeout: timeout) }
     }
 
@@ -245,13 +245,13 @@ final class RedisLink {
         case .closed:
             return
         case .connecting:
-            // Whatever ended a connection that was never up: it was not established. A peer that is something else says so.
+            // The connection was never established, whatever the error. A peer of another kind keeps its own code.
             switch error.code {
             case .server, .protocolViolation: break
             default: error.code = .connectionFailed
             }
         case .up(_, let since):
-            // A login alone proves nothing: a replica takes it, and refuses the first write.
+            // A login alone proves nothing: a replica accepts it and rejects the first write.
             if eventLoop.now - since >= TimeAmount(configuration.reconnectDelay.upperBound) { backoff.reset() }
         case .idle, .waiting, .pausing:
             break
@@ -304,8 +304,8 @@ extension RedisLink: RedisDirectoryFollower {
     }
 }
 
-/// Exponential backoff with full jitter: attempt n waits a random time up to `shortest · 2ⁿ`, at most `longest`, so that
-/// a fleet that lost its Redis does not come back as one.
+/// Exponential backoff with full jitter: attempt n waits a random time up to `shortest · 2ⁿ`, at most `longest`, so
+/// that a fleet that lost its Redis does not reconnect all at once.
 ///
 /// Source: "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 package struct Backoff {
@@ -316,7 +316,7 @@ package struct Backoff {
         self.range = range
     }
 
-    /// The pause before the next attempt. `random` is in 0…1.
+    /// Returns the pause before the next attempt. `random` is in 0…1.
     package mutating func next(random: Double) -> Duration {
         let ceiling = min(range.upperBound, range.lowerBound * (1 << min(failures, 20)))
         failures += 1

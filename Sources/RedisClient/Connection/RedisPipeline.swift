@@ -1,47 +1,48 @@
 package import Logging
 package import NIOCore
 
-/// One connection that many callers share: their commands are pipelined, those of one tick of the event loop leave in one
-/// write, and replies are handed out in order.
+/// One connection that many callers share. Commands are pipelined: those of one tick of the event loop leave in one
+/// write, and replies are delivered in order.
 ///
-/// Confined to its event loop: every member is called on it. `RedisClient` is the same for everyone else.
+/// Confined to its event loop: every member is called on it. `RedisClient` offers the same to other callers.
 ///
-/// A command is sent at most once. While there is no connection it fails at once with `notConnected`; when the connection
-/// goes after it was sent it fails with `answerLost` or `timedOut`, and the caller must find out what became of it.
+/// A command is sent at most once. Without a connection it fails at once with `notConnected`. If the connection is lost
+/// after it was sent, it fails with `answerLost` or `timedOut`, and the caller must find out whether it ran.
 package final class RedisPipeline: RedisSender {
-    /// Where the server is, as the configuration has it.
+    /// The server's address in the configuration.
     package let address: RedisConfiguration.Address
-    /// What its certificate is checked against; `nil`: its address.
+    /// The name that the server's certificate is checked against, or `nil` to check its address.
     let serverName: String?
     private let link: RedisLink
 
-    /// Called when a connection is up and logged in: the first, and each one after a loss.
+    /// Called when a connection is up and logged in: the first one, and each one after a loss.
     package var onUp: ((RedisPipeline) -> Void)?
-    /// Called when the connection is lost or an attempt fails; the next attempt is already planned.
+    /// Called when the connection is lost or an attempt fails, with the next attempt already planned.
     package var onDown: ((RedisError) -> Void)?
     /// Called once per read from the wire with the time its oldest answered command took.
     package var onRoundTrip: ((TimeAmount) -> Void)?
-    /// Why there is no connection, while there is none.
+    /// The last failure since a connection was up, or `nil` if there was none.
     package private(set) var lastFailure: RedisError?
-    /// What the server refused last although it is there (`OOM`, `NOPERM` and the like), for so long as that is news: ten seconds.
+    /// The last error by which the server refused to serve (`OOM`, `NOPERM` and the like), or `nil` if it is older than
+    /// ten seconds.
     package var recentRefusal: RedisError? {
         lastRefusal.flatMap { eventLoop.now - $0.at < Self.newsTime ? $0.error : nil }
     }
     private var lastRefusal: (error: RedisError, at: NIODeadline)?
-    /// How often it refused since the start.
+    /// The number of such refusals since the start.
     package private(set) var refusals: Int64 = 0
     private static let newsTime = TimeAmount.seconds(10)
     private let eventLoop: any EventLoop
-    /// How many commands were sent since the start.
+    /// The number of commands sent since the start.
     package var commandsSent: Int64 { sentEarlier + (current?.commandsSent ?? 0) }
-    /// How many commands await their reply.
+    /// The number of commands that await their reply.
     package var awaited: Int { current?.awaited ?? 0 }
     private var sentEarlier: Int64 = 0
     private var current: RedisChannelHandler?
     private var check: Scheduled<Void>?
 
-    /// After so long without a word the server is asked for a sign of life: without one it is found out that the network
-    /// swallows everything, before a caller meets it.
+    /// The idle time after which the server is pinged, so that a network that drops everything is noticed before a
+    /// caller runs into it.
     private static let checkInterval = TimeAmount.seconds(5)
 
     package convenience init(configuration: RedisConfiguration, eventLoop: any EventLoop, logger: Logger) {
@@ -52,7 +53,8 @@ package final class RedisPipeline: RedisSender {
         self.init(configuration: configuration, environment: environment, directory: nil)
     }
 
-    /// - Parameter directory: names the server, and another one later; `nil`: it is the configuration's.
+    /// - Parameter directory: the source of the server's address, which may change, or `nil` to use the
+    ///   configuration's.
     init(configuration: RedisConfiguration, environment: RedisEnvironment, directory: (any RedisDirectory)?) {
         address = configuration.address
         serverName = configuration.serverName
@@ -65,7 +67,7 @@ package final class RedisPipeline: RedisSender {
         }
         link.onUp = { [weak self] handler in
             guard let self else { return }
-            // Those of the login are not the callers'.
+            // Commands of the login do not count.
             handler.commandsSent = 0
             current = handler
             lastFailure = nil
@@ -94,7 +96,7 @@ package final class RedisPipeline: RedisSender {
     package var connections: [RedisPipeline] { [self] }
     package var answering: RedisPipeline? { self }
 
-    /// Begins to connect and keeps the connection up until `close`.
+    /// Connects, and keeps the connection up until `close`.
     package func start() {
         link.start()
     }
@@ -109,7 +111,7 @@ package final class RedisPipeline: RedisSender {
         handler.send(command, timeout: timeout, completion: completion)
     }
 
-    /// Sends a command that has been encoded already: `written`, which is used up.
+    /// Sends a command that is already encoded in `written`, and clears `written`.
     func send<Command: RedisCommand>(
         _ command: Command, written: inout CommandEncoder, timeout: TimeAmount?,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
@@ -138,7 +140,7 @@ package final class RedisPipeline: RedisSender {
         check = link.eventLoop.assumeIsolated().scheduleTask(in: pause) { [weak self, weak handler] in
             guard let self, let handler else { return }
             guard handler.timeSinceLastRead >= Self.checkInterval else { return scheduleCheck(of: handler) }
-            // Whether it is answered decides what is pending, as for every command.
+            // A missing reply closes the connection, as for every pending command.
             handler.send(Ping()) { [weak self, weak handler] _ in
                 guard let self, let handler, handler === current else { return }
                 scheduleCheck(of: handler, after: Self.checkInterval)
@@ -146,10 +148,11 @@ package final class RedisPipeline: RedisSender {
         }
     }
 
-    /// What is known of the server's clock does not count for a while: it may have taken over keys from another.
+    /// Distrusts the estimate of the server's clock for a while, because the server may have taken over keys from
+    /// another.
     func doubtClock() { link.handler?.doubtClock() }
 
-    /// Ends the connection for good; what is pending fails.
+    /// Closes the connection for good and fails pending commands.
     package func close() -> EventLoopFuture<Void> {
         check?.cancel()
         check = nil
@@ -158,7 +161,7 @@ package final class RedisPipeline: RedisSender {
         return link.close()
     }
 
-    /// By itself, so that the callers ask for the type of the result, which is not known when they are compiled, only when they need it.
+    /// Separate and not inlined, so that callers fetch the metadata of the generic result type only on this path.
     @inline(never)
     private func refuse<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) {
         completion(.failure(RedisError(.notConnected, lastFailure?.message ?? "Redis is not connected yet")))

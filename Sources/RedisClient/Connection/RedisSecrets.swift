@@ -18,7 +18,7 @@ struct RedisSecrets: Sendable {
         }
     }
 
-    /// Returns the same server with these secrets.
+    /// Returns `configuration` with these secrets.
     func applied(to configuration: RedisConfiguration) -> RedisConfiguration {
         var server = configuration
         server.password = server.isSentinel ? sentinelPassword : password
@@ -28,7 +28,7 @@ struct RedisSecrets: Sendable {
 }
 
 extension RedisConfiguration {
-    /// Returns the same configuration, whose new connections use the secrets last given to `replaceSecrets`. For
+    /// Returns the same configuration, whose new connections use the secrets last passed to `replaceSecrets`. For
     /// connections on `eventLoop`.
     package func withReplaceableSecrets(on eventLoop: any EventLoop) -> RedisConfiguration {
         var configuration = self
@@ -42,6 +42,6 @@ extension RedisConfiguration {
         secrets?.value = RedisSecrets(of: new)
     }
 
-    /// The secrets of the next connection.
+    /// The configuration with the secrets of the next connection.
     var current: RedisConfiguration { secrets?.value.applied(to: self) ?? self }
 }

@@ -1,40 +1,41 @@
 package import NIOCore
 
-/// Sends commands to one Redis: over one connection, or over one to each primary of a cluster. Confined to its event loop.
+/// Sends commands to one Redis: over one connection, or over one to each primary of a cluster. Confined to its event
+/// loop.
 package protocol RedisSender: AnyObject {
     /// Called with each connection that is up and logged in: the first time, and after each loss.
     var onUp: ((RedisPipeline) -> Void)? { get set }
-    /// Called when a connection is lost or an attempt fails; the next attempt is already planned.
+    /// Called when a connection is lost or an attempt fails, with the next attempt already planned.
     var onDown: ((RedisError) -> Void)? { get set }
     /// Called once per read from the wire with the time its oldest answered command took.
     var onRoundTrip: ((TimeAmount) -> Void)? { get set }
 
-    /// Whether some keys can be reached.
+    /// Whether any key can be reached.
     var isUp: Bool { get }
     /// Whether every key can be reached.
     var isWhole: Bool { get }
     /// Whether this key can be reached.
     func reaches(_ key: String) -> Bool
-    /// Why not every key can be reached, while that is so.
+    /// The reason that some keys cannot be reached, or `nil` if all can or no attempt has failed yet.
     var lastFailure: RedisError? { get }
-    /// See `RedisPipeline`.
+    /// The last refusal; see `RedisPipeline`.
     var recentRefusal: RedisError? { get }
-    /// See `RedisPipeline`.
+    /// The number of refusals; see `RedisPipeline`.
     var refusals: Int64 { get }
-    /// How many commands were sent since the start.
+    /// The number of commands sent since the start.
     var commandsSent: Int64 { get }
-    /// How many commands await their reply.
+    /// The number of commands that await their reply.
     var awaited: Int { get }
-    /// The connections, one to each server that keys are on, in an order that stays while the servers do.
+    /// The connections, one to each server that stores keys, in a stable order.
     var connections: [RedisPipeline] { get }
-    /// Within a completion: the connection that the reply came over.
+    /// The connection that the reply arrived on, within a completion.
     var answering: RedisPipeline? { get }
 
-    /// Calls `done` when everything that was sent before has been answered, or cannot be any more.
+    /// Calls `done` once every command sent before has been answered or can no longer be answered.
     func settle(then done: @escaping () -> Void)
-    /// Begins to connect and keeps connected until `close`.
+    /// Connects, and keeps the connections up until `close`.
     func start()
-    /// Ends the connections for good; what is pending fails.
+    /// Closes the connections for good and fails pending commands.
     func close() -> EventLoopFuture<Void>
 
     /// Sends `command`; `completion` is called exactly once, on the event loop, possibly before this returns. Sends a

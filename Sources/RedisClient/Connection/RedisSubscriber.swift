@@ -1,22 +1,22 @@
 package import NIOCore
 
-/// A connection of its own for subscriptions, kept up as the pipeline's is. Confined to its event loop.
+/// A dedicated connection for subscriptions, reconnected like that of a pipeline. Confined to its event loop.
 ///
-/// Pub/sub loses what is published while the connection is down: `onSubscribed` tells when to read again.
+/// Pub/sub loses messages while the connection is down: `onSubscribed` is the moment to read the state again.
 package final class RedisSubscriber: RedisListener {
     private let link: RedisLink
     private let address: RedisConfiguration.Address
-    /// What its certificate is checked against; `nil`: its address.
+    /// The name that the server's certificate is checked against, or `nil` to check its address.
     let serverName: String?
     private var channels: [String]
-    /// Of a server of a cluster: channels that belong to its slots.
+    /// The shard channels of the server's hash slots, if it belongs to a cluster.
     private var shardChannels: [String] = []
     private let checkInterval: TimeAmount
-    /// What was asked for and is not confirmed yet, in its order.
+    /// The requests that the server has not confirmed yet, in order.
     private var requests: [Request] = []
     /// Whether all channels are subscribed.
     package private(set) var isFollowing = false
-    /// The server answered the subscription with an error; it is asked again with the next check.
+    /// Whether the server refused the subscription; it is requested again at the next check.
     private var isRefused = false
     private var check: Scheduled<Void>?
 
@@ -24,7 +24,7 @@ package final class RedisSubscriber: RedisListener {
         enum Kind {
             case channels, leave, invalidations, shardChannel, leaveShard
 
-            /// What the server confirms it with.
+            /// The kind of message that confirms the request.
             var confirmation: String {
                 switch self {
                 case .channels, .invalidations: "subscribe"
@@ -36,40 +36,42 @@ package final class RedisSubscriber: RedisListener {
         }
 
         var kind: Kind
-        /// Those whose confirmation is to come.
+        /// The channels that are not confirmed yet.
         var channels: [String]
     }
 
-    /// The channel on which the server tells which keys that another connection tracks were changed.
+    /// The channel on which the server announces changes of the keys that another connection tracks.
     package static let invalidations = "__redis__:invalidate"
 
-    /// How often the peer is asked for a sign of life unless another interval is given.
+    /// The default interval between checks of the peer.
     package static let defaultCheckInterval = Duration.seconds(5)
 
     private let hearsInvalidations: Bool
-    /// What the server calls the connection.
+    /// The client ID of this connection.
     private var clientID: Int64?
 
-    /// Called when another connection's tracking can be redirected to this one, with what the server calls it. A server
-    /// that refuses this does not refuse the subscriptions with it.
+    /// Called with the client ID of this connection once other connections can redirect their tracking to it. A server
+    /// that refuses the channel of invalidations still accepts the other subscriptions.
     package var onHearingInvalidations: ((_ client: Int64, _ server: RedisConfiguration.Address) -> Void)?
-    /// Called with the keys that were changed, of those that are tracked for this connection; `nil`: all of them.
+    /// Called with the changed keys of those tracked for this connection, or with `nil` if all of them may have
+    /// changed.
     package var onInvalidated: ((_ keys: [String]?) -> Void)?
     /// Called with each message: the channel and the payload.
     package var onMessage: ((_ channel: String, _ payload: [UInt8]) -> Void)?
-    /// Called when all channels are subscribed: the first time, and after each loss.
+    /// Called when all channels are subscribed: the first time and after each loss.
     package var onSubscribed: (() -> Void)?
     /// Called when the connection is lost, an attempt fails, or the server refuses the subscription.
     package var onDown: ((_ error: RedisError, _ server: RedisConfiguration.Address) -> Void)?
-    /// Called when the connection is up, and everything is asked for.
+    /// Called when the connection is up and every subscription is requested.
     var onUp: (() -> Void)?
-    /// Called when the server knows no channels of shards, or does not allow them.
+    /// Called when the server does not support shard channels, or does not allow them.
     var onNoShards: (() -> Void)?
 
     /// - Parameters:
-    ///   - channels: none: it hears invalidations only.
-    ///   - hearsInvalidations: see `onInvalidated`.
-    ///   - checkInterval: how often the peer is asked for a sign of life; after two without one the connection is given up.
+    ///   - channels: the channels, or none to receive invalidations only.
+    ///   - hearsInvalidations: whether to receive invalidations; see `onInvalidated`.
+    ///   - checkInterval: the interval between checks of the peer; after two without a message the connection is
+    ///     closed.
     package convenience init(
         configuration: RedisConfiguration,
         channels: [String],
@@ -82,7 +84,8 @@ package final class RedisSubscriber: RedisListener {
             directory: nil, checkInterval: checkInterval)
     }
 
-    /// - Parameter directory: names the server, which may change; `nil` for the one in the configuration.
+    /// - Parameter directory: the source of the server's address, which may change, or `nil` to use the
+    ///   configuration's.
     init(
         configuration: RedisConfiguration, channels: [String], hearsInvalidations: Bool, environment: RedisEnvironment,
         directory: (any RedisDirectory)?, checkInterval: Duration = RedisSubscriber.defaultCheckInterval
@@ -113,7 +116,7 @@ package final class RedisSubscriber: RedisListener {
 
     var isUp: Bool { link.handler?.isOpen ?? false }
 
-    /// Hears these channels from now on, and no others.
+    /// Subscribes to these channels instead of the current ones.
     func hear(_ channels: [String]) {
         let former = self.channels
         self.channels = channels
@@ -124,7 +127,7 @@ package final class RedisSubscriber: RedisListener {
         if !channels.isEmpty { request(.channels, ["SUBSCRIBE"] + channels, by: handler) }
     }
 
-    /// Hears a channel of one of the server's slots, or does so no more.
+    /// Subscribes to a shard channel of one of the server's hash slots, or unsubscribes from it.
     package func hear(shardChannel channel: String, _ isHeard: Bool) {
         guard shardChannels.contains(channel) != isHeard else { return }
         if isHeard { shardChannels.append(channel) } else { shardChannels.removeAll { $0 == channel } }
@@ -132,7 +135,7 @@ package final class RedisSubscriber: RedisListener {
         request(isHeard ? .shardChannel : .leaveShard, [isHeard ? "SSUBSCRIBE" : "SUNSUBSCRIBE", channel], by: handler)
     }
 
-    /// Begins to connect and keeps the subscriptions up until `close`.
+    /// Connects, and keeps the subscriptions up until `close`.
     package func start() {
         link.start()
     }
@@ -147,7 +150,7 @@ package final class RedisSubscriber: RedisListener {
     private func subscribe(on handler: RedisChannelHandler) {
         handler.onPush = { [weak self] in self?.receive($0) }
         requests = []
-        // A server that does not say has no tracking to offer.
+        // A server that does not report the ID has no tracking to offer.
         if hearsInvalidations { handler.send(ClientID()) { [weak self] in self?.clientID = try? $0.get() } }
         requestSubscriptions(by: handler)
         scheduleCheck(of: handler)
@@ -157,7 +160,7 @@ package final class RedisSubscriber: RedisListener {
         isRefused = false
         if !channels.isEmpty { request(.channels, ["SUBSCRIBE"] + channels, by: handler) }
         if hearsInvalidations { request(.invalidations, ["SUBSCRIBE", Self.invalidations], by: handler) }
-        // One by one: they are of several slots.
+        // One request per channel, because the channels belong to several hash slots.
         for channel in shardChannels { request(.shardChannel, ["SSUBSCRIBE", channel], by: handler) }
     }
 
@@ -166,8 +169,8 @@ package final class RedisSubscriber: RedisListener {
         handler.sendWithoutReply(words)
     }
 
-    /// A request is confirmed, for one of its channels.
-    /// - Returns: whether anybody asked for it.
+    /// Records the confirmation of one channel of a request.
+    /// - Returns: whether a request for it was pending.
     @discardableResult
     private func confirm(_ confirmation: String, of channel: String) -> Bool {
         let place = requests.firstIndex { $0.kind.confirmation == confirmation && $0.channels.contains(channel) }
@@ -181,7 +184,8 @@ package final class RedisSubscriber: RedisListener {
         return true
     }
 
-    /// What was asked for first is answered first; and only what is of a slot is sent elsewhere.
+    /// Drops the request that an error belongs to: the first pending one, or the first for a shard channel if the error
+    /// is a redirection.
     private func refuse(_ error: RedisError) {
         guard case .server(let condition) = error.code else { return }
         let place = requests.firstIndex { request in
@@ -195,7 +199,7 @@ package final class RedisSubscriber: RedisListener {
         case .channels:
             isRefused = true
             onDown?(error, address)
-        // The slot is another server's by now, or there are none: the channel is told everywhere too.
+        // The slot has moved, or there are no shard channels: the sender then publishes on the plain channel.
         case .shardChannel:
             if condition == .noPermission || error.message.contains("unknown command") { onNoShards?() }
         case .invalidations, .leave, .leaveShard: break
@@ -228,7 +232,7 @@ package final class RedisSubscriber: RedisListener {
         case "subscribe", "ssubscribe", "unsubscribe":
             if let channel = parts[1].text { confirm(kind, of: channel) }
         case "sunsubscribe":
-            // By the server itself if nobody has asked: the slot has gone.
+            // If no request was pending, the server unsubscribed by itself, because the hash slot has moved.
             if let channel = parts[1].text, !confirm(kind, of: channel) { shardChannels.removeAll { $0 == channel } }
         default:
             break

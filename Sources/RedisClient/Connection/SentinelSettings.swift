@@ -1,14 +1,14 @@
 internal import FoundationEssentials
 
-/// Which Sentinels to ask, and for which primary.
+/// The Sentinels to ask, and the primary to ask for.
 package struct SentinelSettings: Hashable, Sendable {
-    /// Where the Sentinels listen; at least one, each named once.
+    /// The addresses of the Sentinels; at least one, each named once.
     package var sentinels: [RedisConfiguration.Address]
-    /// What they call the primary.
+    /// The name of the primary in the Sentinels' configuration.
     package var primary: String
-    /// The ACL user at the Sentinels; `nil` with a password: the user `default`.
+    /// The ACL user at the Sentinels, or `nil` with a password for the user `default`.
     package var username: String?
-    /// The password at the Sentinels, which is none of the servers'.
+    /// The password at the Sentinels, separate from that of the servers.
     package var password: String?
 
     package init(sentinels: [RedisConfiguration.Address], primary: String) {
@@ -16,18 +16,19 @@ package struct SentinelSettings: Hashable, Sendable {
         self.primary = primary
     }
 
-    /// The port of a Sentinel that is named without one.
+    /// The default port of a Sentinel.
     package static let standardPort = 26379
-    /// The most Sentinels that are asked.
+    /// The most Sentinels that can be named.
     package static let most = 15
 
     /// Reads `host[:port]`.
     package static func sentinel(_ text: String) throws(RedisURLError) -> RedisConfiguration.Address {
-        // One that is named in two ways would have two votes.
+        // A Sentinel with two spellings would have two votes.
         try HostListURL.address(text, standardPort: standardPort, of: "a Sentinel")
     }
 
-    /// What a primary may be called: 1–255 letters, digits, dots, dashes and underscores, as Sentinel demands.
+    /// Returns whether `text` is a valid name of a primary: 1–255 letters, digits, dots, dashes and underscores, as
+    /// Sentinel requires.
     package static func isName(_ text: String) -> Bool {
         (1...255).contains(text.utf8.count)
             && text.unicodeScalars.allSatisfy {
@@ -35,7 +36,7 @@ package struct SentinelSettings: Hashable, Sendable {
             }
     }
 
-    /// - Throws: `RedisURLError` when there is no Sentinel, too many, or one twice, or no name.
+    /// - Throws: `RedisURLError` if there is no Sentinel, too many, one twice, or no valid name.
     package func check() throws(RedisURLError) {
         guard Self.isName(primary) else {
             throw RedisURLError(
@@ -51,8 +52,9 @@ package struct SentinelSettings: Hashable, Sendable {
 }
 
 extension SentinelSettings {
-    /// `redis+sentinel://[[user]:password@]host[:port],…/NAME[/database][?sentinel_username=…&sentinel_password=…]`, the same
-    /// with `rediss+sentinel://` for TLS.
+    /// Reads
+    /// `redis+sentinel://[[user]:password@]host[:port],…/NAME[/database][?sentinel_username=…&sentinel_password=…]`,
+    /// the same with `rediss+sentinel://` for TLS.
     static func configuration(_ url: HostListURL) throws(RedisURLError) -> RedisConfiguration {
         let path = url.components.path.split(separator: "/", omittingEmptySubsequences: true)
         guard path.count <= 2 else {

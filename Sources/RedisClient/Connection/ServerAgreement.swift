@@ -10,7 +10,7 @@ package struct ServerAgreement: Sendable {
     package typealias Member = Int
 
     private struct Place {
-        /// `nil` if the server does not report it.
+        /// The run ID, or `nil` if the server does not report it.
         var runID: String?
         var dialedAt: NIODeadline
     }
@@ -49,7 +49,7 @@ package struct ServerAgreement: Sendable {
 
     /// Handles the loss of a connection, or a failed attempt.
     /// - Parameters:
-    ///   - isDemoted: whether its server said that it is no primary that can serve.
+    ///   - isDemoted: whether its server reported that it is not a primary that can serve.
     ///   - runID: the run ID of that server, if known.
     /// - Returns: the members that must leave: those at that server, and those whose server is unknown.
     package mutating func lost(_ member: Member, isDemoted: Bool, runID: String?) -> [Member] {

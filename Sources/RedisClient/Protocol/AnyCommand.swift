@@ -1,6 +1,6 @@
 internal import CLibMD
 
-/// Any command by its words, for tools that pass on what a person typed; its reply is handed out as it came.
+/// Any command by its words, for tools that pass on what a user typed. The reply is returned undecoded.
 package struct AnyCommand: RedisCommand, Sendable {
     package var arguments: [String]
 

@@ -5,7 +5,7 @@ package protocol NamedCommand: RedisCommand {
     /// The command's name, in one word or two.
     static var words: [String] { get }
 
-    /// Appends the arguments that follow the name and, where there is one, the key.
+    /// Appends the arguments that follow the name and the key, if there is one.
     func encodeArguments(into encoder: inout CommandEncoder)
 }
 

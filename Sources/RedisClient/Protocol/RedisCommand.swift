@@ -1,25 +1,25 @@
 internal import CLibMD
 
-/// A command of Redis: how its arguments are written, and what its reply means.
+/// A command of Redis: the encoding of its arguments and the decoding of its reply.
 package protocol RedisCommand {
     associatedtype Reply
 
-    /// Which of the arguments is the first key, the command's name being 0; `nil`, the default: none is. All keys of a command are in
-    /// one slot.
+    /// The index of the first key among the arguments, with the command's name at 0, or `nil` (the default) if there is
+    /// none. All keys of a command are in one hash slot.
     var firstKey: Int? { get }
 
     /// Appends the command's name and its arguments.
     func encode(into encoder: inout CommandEncoder)
 
-    /// The digest of the script that the command runs, which the server may not know; `nil`, the default, for no
-    /// script.
+    /// The digest of the script that the command runs, which the server may not know, or `nil` (the default) if it runs
+    /// none.
     var scriptDigest: String? { get }
 
-    /// Appends the command with the source of its script in place of the digest.
+    /// Appends the command with the script's source instead of its digest.
     func encodeWithSource(into encoder: inout CommandEncoder)
 
-    /// Reads the reply, which is never an error reply.
-    /// - Throws: `unexpectedReply` when it does not have the command's shape.
+    /// Decodes the reply, which is never an error reply.
+    /// - Throws: `unexpectedReply` if the reply does not have the command's shape.
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply
 }
 

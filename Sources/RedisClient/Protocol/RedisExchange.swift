@@ -1,71 +1,74 @@
 internal import DequeModule
 internal import NIOCore
 
-/// A server's clock as one connection knows it: it was looked at just now, and goes on as this side's does. What it is said to show is
-/// behind it by as long as the look took and the command takes. What it is said to show is ahead of it by no more than the clock loses
-/// between two looks, 8.3 % of that time at most where chrony sets it right by and by, or than it was set back since the last one.
+/// An estimate of a server's clock on one connection: the last reading, advanced by the local clock. It lags the
+/// server's clock by at most the duration of the reading plus that of the command. It leads by no more than the
+/// server's clock loses between two readings: at most 8.3 % of that time where chrony slews it, or the amount by which
+/// it was set back since the last reading.
 ///
-/// It is known only to a connection that certainly goes to a primary, and only `delay` after that was certain: a fence above what it
-/// shows, less `delay`, is above all that were given before that primary took over.
+/// The estimate is available only on a connection that certainly reaches a primary, and only `delay` after that became
+/// certain: a fence above the estimate, less `delay`, is above all fences that were issued before that primary took
+/// over.
 struct ServerClock {
     private var seen: (microseconds: Int64, at: NIODeadline)?
     private let delay: TimeAmount
     private var knownFrom = NIODeadline.distantFuture
-    /// When a command was sent that only a primary carries out.
+    /// The time at which the last command that only a primary runs was sent.
     private var provenAt: NIODeadline?
 
-    /// A proof counts for so long.
+    /// The time for which a proof is valid.
     private static let proofTime = TimeAmount.seconds(1)
-    /// It is looked at again after so long while commands tell it, and not known any more when it could not be.
+    /// The age at which commands that carry the time request a new reading. Without one, the estimate expires at
+    /// `longestAge`.
     private static let lookInterval = TimeAmount.milliseconds(500)
     private static let longestAge = TimeAmount.milliseconds(1200)
-    /// A look that took longer says too little.
+    /// The longest duration of a reading that is precise enough.
     private static let longestLook = TimeAmount.milliseconds(50)
 
-    /// - Parameter delay: for so long after the first proof nothing is known of it.
+    /// - Parameter delay: the time after the first proof for which no estimate is available.
     init(delay: TimeAmount) {
         self.delay = delay
     }
 
-    /// What it shows, in microseconds since 1970; `nil`: that is not known, or not yet.
+    /// Returns the estimate in microseconds since 1970, or `nil` if it is not available.
     func microseconds(at now: NIODeadline) -> Int64? {
         guard let seen, now - seen.at <= Self.longestAge, now >= knownFrom, let provenAt, now - provenAt <= Self.proofTime
         else { return nil }
         return seen.microseconds + (now - seen.at).nanoseconds / 1000
     }
 
-    /// Whether it is time to look at it again.
+    /// Returns whether the clock is due for another reading.
     func isOld(now: NIODeadline) -> Bool { seen.map { now - $0.at >= Self.lookInterval } ?? true }
 
-    /// - Parameter sentAt: when the look began that it was seen by.
+    /// - Parameter sentAt: the time at which the reading began.
     mutating func see(_ microseconds: Int64, sentAt: NIODeadline, now: NIODeadline) {
         if now - sentAt <= Self.longestLook { seen = (microseconds, now) }
     }
 
-    /// The server was a primary when it carried out a command that was sent then. After a while without a proof it may have become one just
-    /// now.
+    /// Records that the server was a primary when it ran a command sent at `sentAt`. After a gap without proofs it may
+    /// only just have become one, so that the delay starts anew.
     mutating func prove(sentAt: NIODeadline, now: NIODeadline) {
         if provenAt.map({ sentAt - $0 > Self.proofTime }) ?? true { knownFrom = now + delay + Self.longestLook }
         provenAt = max(provenAt ?? sentAt, sentAt)
     }
 
-    /// The server may have taken over from another: it is to be looked at anew.
+    /// Discards the reading and the proof, because the server may have taken over from another.
     mutating func doubt() {
         seen = nil
         provenAt = nil
     }
 }
 
-/// One connection's conversation with Redis, without I/O: commands become bytes to be sent, bytes that came become replies,
-/// matched to their commands in order, and what waits too long fails. It reads no clock; the time is handed in.
+/// One connection's conversation with Redis, without I/O. Encodes commands, parses replies, matches replies to commands
+/// in order, and fails commands that time out. Reads no clock: callers pass the time.
 final class RedisExchange {
     /// A command that was sent and awaits its reply.
     private struct Pending {
         var sentAt: NIODeadline
         var timeout: TimeAmount
-        /// Whether only a primary carries it out.
+        /// Whether only a primary runs the command.
         var isProof: Bool
-        /// `nil` once it has timed out: the reply is still to come and belongs to nobody.
+        /// The callback for the reply, or `nil` once the command has timed out and its reply is to be discarded.
         var receive: ((Result<RedisReply, RedisError>) -> Void)?
 
         var deadline: NIODeadline { sentAt + timeout }
@@ -78,31 +81,31 @@ final class RedisExchange {
     private var pending = Deque<Pending>()
     private var lastRead: NIODeadline
 
-    /// By the digests of scripts, how many commands had been sent when their source was last.
+    /// The number of commands sent before the last one that carried a script's source, by the script's digest.
     private var sources: [String: Int64] = [:]
 
-    /// What is to be sent; whoever sends it calls `clearOutgoing`.
+    /// The bytes to send. The sender calls `clearOutgoing` afterwards.
     private(set) var outgoing = ByteBuffer()
-    /// How many commands are in `outgoing`.
+    /// The number of commands in `outgoing`.
     private(set) var unsent = 0
-    /// When to call `expire`; no pending command is due earlier. `nil`: nothing is pending.
+    /// The time at which to call `expire`, or `nil` if nothing is pending. No pending command is due earlier.
     private(set) var nextExpiry: NIODeadline?
-    /// Why the connection is to be closed; from then on nothing is sent or received. `nil`: it is not.
+    /// The reason to close the connection, or `nil` while it is open. Once set, nothing is sent or received.
     private(set) var closeReason: RedisError?
-    /// How many commands await their reply.
+    /// The number of commands that await their reply.
     var awaited: Int { pending.count }
-    /// How many commands were sent, scripts that went again with their source twice.
+    /// The number of commands sent. A script that was sent again with its source counts twice.
     var commandsSent: Int64 = 0
-    /// `nil`: nobody wants to know.
+    /// The estimate of the server's clock, or `nil` if it is not used.
     var clock: ServerClock?
-    /// A command has told the server's clock, or would have, and it is to be looked at again.
+    /// Whether a command that carries the server's time has found the reading too old.
     var isClockOld = false
-    /// Whether the link is logging in. The link alone knows how many commands that takes, and explains why a replica is
-    /// refused.
+    /// Whether the link is logging in. Only the link knows how many commands that takes and explains the refusal of a
+    /// replica.
     var isLoggingIn = false
-    /// Called with each reply that answers no command: what a subscription brings.
+    /// Called with each reply that answers no command, as messages of a subscription do.
     var onPush: ((RedisReply) -> Void)?
-    /// Called with each error by which Redis says that it cannot, or may not, serve.
+    /// Called with each error that says that Redis cannot serve, or denies access.
     var onRefusal: ((RedisError) -> Void)?
     /// Called once per read with the time that the oldest answered command took.
     var onRoundTrip: ((TimeAmount) -> Void)?
@@ -118,7 +121,7 @@ final class RedisExchange {
 
     // MARK: Sending
 
-    /// Appends a command to `outgoing`; `completion` is called exactly once, possibly at once. Sends a script by its
+    /// Appends a command to `outgoing`. `completion` is called exactly once, possibly at once. Sends a script by its
     /// digest. If the server does not know it, sends it again with its source, or by digest if another call has sent
     /// the source since.
     func send<Command: RedisCommand>(
@@ -128,7 +131,8 @@ final class RedisExchange {
         send(command, isAgain: false, timeout: timeout, now: now, completion: completion)
     }
 
-    /// - Parameter isAgain: it stands behind another's source. Should the server not know the script even then, it sends its own.
+    /// - Parameter isAgain: whether the command follows one that carried the source. If the server does not know the
+    ///   script even then, the command is sent with its own source.
     private func send<Command: RedisCommand>(
         _ command: Command, isAgain: Bool, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
@@ -138,7 +142,7 @@ final class RedisExchange {
         enqueue(&encoder, command, isAgain: isAgain, timeout: timeout, now: now, completion: completion)
     }
 
-    /// Appends a command that has been encoded already: `written`, which is used up.
+    /// Appends a command that is already encoded in `written`, and clears `written`.
     func send<Command: RedisCommand>(
         _ command: Command, written: inout CommandEncoder, timeout: TimeAmount?, now: NIODeadline,
         completion: @escaping (Result<Command.Reply, RedisError>) -> Void
@@ -157,7 +161,7 @@ final class RedisExchange {
         enqueue(&encoder, timeout: timeout, now: now) { $0.tell(completion, decodedBy: command) }
     }
 
-    /// Appends a command whose reply comes by `onPush`, as those of a subscription do.
+    /// Appends a command whose confirmation arrives in `onPush`, as for subscriptions.
     func sendWithoutReply(_ words: [String]) {
         for word in words { encoder.append(word) }
         encoder.format(into: &outgoing)
@@ -169,7 +173,7 @@ final class RedisExchange {
         return false
     }
 
-    /// By itself, so that the callers ask for the type of the result, which is not known when they are compiled, only when they need it.
+    /// Separate and not inlined, so that callers fetch the metadata of the generic result type only on this path.
     @inline(never)
     private func refuse<Reply>(_ completion: (Result<Reply, RedisError>) -> Void) {
         if let closeReason {
@@ -189,7 +193,7 @@ final class RedisExchange {
             guard case .success(.error(let error)) = result, error.code == .server(.noScript), let self,
                 let digest = command.scriptDigest
             else { return result.tell(completion, decodedBy: command) }
-            // In what is left of its time.
+            // The retry gets the rest of the command's time.
             let left = max(end - self.lastRead, .nanoseconds(1))
             if !isAgain, let source = self.sources[digest], source > number {
                 return self.send(command, isAgain: true, timeout: left, now: self.lastRead, completion: completion)
@@ -213,7 +217,7 @@ final class RedisExchange {
         if nextExpiry.map({ command.deadline < $0 }) ?? true { nextExpiry = command.deadline }
     }
 
-    /// What was in `outgoing` has been sent.
+    /// Clears `outgoing` after it was sent.
     func clearOutgoing() {
         outgoing.clear()
         unsent = 0
@@ -221,7 +225,7 @@ final class RedisExchange {
 
     // MARK: Receiving
 
-    /// Takes bytes from the wire and hands their replies out. Bytes that are no RESP2 close the connection.
+    /// Parses bytes from the wire and delivers their replies. Closes the connection if they are not valid RESP2.
     func receive(_ bytes: UnsafeRawBufferPointer, now: NIODeadline) {
         lastRead = now
         if let onRoundTrip, let oldest = pending.first { onRoundTrip(now - oldest.sentAt) }
@@ -244,20 +248,20 @@ final class RedisExchange {
         command.receive?(.success(reply))
         guard case .error(let error) = reply, case .server(let condition) = error.code else { return }
         if condition.isUnavailability { onRefusal?(error) }
-        // A replica that was a primary before: the next connection may find the new primary.
+        // The server was a primary before; the next connection may find the new one.
         if error.isDemotion, !isLoggingIn { close(reason: error) }
     }
 
     private func note(_ reply: RedisReply, _ command: Pending) {
         if case .error = reply { return }
-        // It changed nothing, which a replica may say too.
+        // The command changed nothing, and a replica may reply the same.
         if let number = reply.integer, number < 1 { return }
         clock?.prove(sentAt: command.sentAt, now: lastRead)
     }
 
-    // MARK: Ends
+    // MARK: Timeouts and closing
 
-    /// Fails what is due. O(n) in pending commands, once per timeout at most while all have the same.
+    /// Fails the commands that are due. O(n) in pending commands, at most once per timeout if all have the same.
     func expire(now: NIODeadline) {
         var late: [(Result<RedisReply, RedisError>) -> Void] = []
         var next: NIODeadline?
@@ -270,7 +274,7 @@ final class RedisExchange {
             pending[index].receive = nil
             late.append(receive)
         }
-        // Nothing at all for a timeout after a command was due: the peer is gone without saying so.
+        // If nothing at all arrived for a timeout after a command was due, the peer is gone.
         if let oldest = pending.first, oldest.receive == nil {
             // A command that had little time left says nothing about the peer.
             let end = max(oldest.deadline, lastRead) + max(oldest.timeout, commandTimeout)
@@ -286,13 +290,13 @@ final class RedisExchange {
         }
     }
 
-    /// The connection is to be closed. The first reason stands.
+    /// Marks the connection to be closed. The first reason is kept.
     func close(reason: RedisError) {
         guard closeReason == nil else { return }
         closeReason = reason
     }
 
-    /// The connection is gone: whatever is pending fails with `answerLost`. Returns why it is gone.
+    /// Fails every pending command with `answerLost`, because the connection is gone, and returns the reason.
     func connectionLost() -> RedisError {
         let reason = closeReason ?? RedisError(.answerLost, "the other side closed the connection")
         closeReason = reason

@@ -1,17 +1,17 @@
 internal import CLibMD
 
-/// A Lua script and the digest that Redis knows it by.
+/// A Lua script and the digest by which Redis identifies it.
 package struct RedisScript: Sendable {
-    /// For messages: the file's name.
+    /// The file's name, for messages.
     package let name: String
     package let source: [UInt8]
-    /// SHA-1 of the source in hexadecimal, as `EVALSHA` takes it.
+    /// The SHA-1 of the source in hexadecimal, as `EVALSHA` takes it.
     package let digest: String
 
     package init(name: String, source: [UInt8]) {
         self.name = name
         self.source = source
-        // SHA-1 is what Redis names scripts by; nothing here rests on it being hard to break.
+        // Redis identifies scripts by SHA-1; no security depends on it.
         var text = [CChar](repeating: 0, count: 2 * Int(SHA1_DIGEST_LENGTH) + 1)
         SHA1Data(source, source.count, &text)
         digest = String(decoding: text.dropLast().map(UInt8.init), as: UTF8.self)

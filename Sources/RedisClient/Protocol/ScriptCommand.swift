@@ -1,11 +1,11 @@
 internal import CLibMD
 
-/// A command that runs a script. The pipeline sends `EVALSHA`; when Redis does not know the script it was not run, and
-/// goes again as `EVAL`, which also loads it.
+/// A command that runs a script. The pipeline sends `EVALSHA`. If Redis does not know the script, it has not run, and
+/// the pipeline sends it again as `EVAL`, which also loads it.
 package protocol ScriptCommand: RedisCommand {
     var script: RedisScript { get }
 
-    /// How many of the arguments are keys; they come first.
+    /// The number of arguments that are keys; they come first.
     var keyCount: Int { get }
 
     /// Appends the keys, then the arguments.

@@ -1,9 +1,10 @@
-/// Which of the primaries that Sentinels name is followed. It decides alone, without I/O.
+/// Decides which of the primaries that Sentinels report to follow. Pure, without I/O.
 ///
-/// To begin with a majority of the Sentinels must have answered, so that one which has slept through a failover does not lead to a
-/// former primary. Afterwards any one Sentinel is followed to a higher epoch: an epoch is given once, by a majority of
-/// them. None is followed to a lower one: never back to a former primary, also when it can be written to for a while. Of the same epoch
-/// is only the same server: at another address when a majority names that, as after its host name got one.
+/// At first a majority of the Sentinels must have answered, so that one that missed a failover does not lead to a
+/// former primary. Afterwards any single Sentinel can announce a primary of a higher epoch, because an epoch is
+/// assigned once, by a majority. A lower epoch is never followed, so that the client never returns to a former primary,
+/// even one that accepts writes for a while. Within one epoch the server stays the same; its address changes only if a
+/// majority reports it, as after its host name was configured.
 ///
 /// Source: "High availability with Redis Sentinel", configuration epochs.
 package struct PrimaryChoice: Sendable {
@@ -18,35 +19,35 @@ package struct PrimaryChoice: Sendable {
         }
     }
 
-    /// What an answer means.
+    /// The meaning of an answer.
     package enum Verdict: Hashable, Sendable {
-        /// Too few have answered.
+        /// Too few Sentinels have answered.
         case undecided
         case unchanged
-        /// It is the first one.
+        /// The first primary to follow.
         case found(Primary)
         case moved(from: Primary, to: Primary)
-        /// It is another server than the one that is followed, of no higher epoch.
+        /// A different server than the one that is followed, without a higher epoch.
         case former(Primary)
     }
 
     private let sentinels: Int
-    /// By Sentinel.
+    /// The last answer of each Sentinel, by its index.
     private var answers: [Int: Primary] = [:]
-    /// The one that is followed.
+    /// The primary that is followed.
     package private(set) var primary: Primary?
 
-    /// - Parameter sentinels: how many there are.
+    /// - Parameter sentinels: the number of Sentinels.
     package init(sentinels: Int) {
         self.sentinels = sentinels
     }
 
-    /// How many must have answered before the first one is followed.
+    /// The number of answers required before the first primary is followed.
     package var majority: Int { sentinels / 2 + 1 }
-    /// How many are heard.
+    /// The number of Sentinels that answer.
     package var answering: Int { answers.count }
 
-    /// A Sentinel names `named`.
+    /// Applies a Sentinel's answer, the primary `named`.
     package mutating func heard(_ named: Primary, from sentinel: Int) -> Verdict {
         answers[sentinel] = named
         guard let primary else {
@@ -63,7 +64,8 @@ package struct PrimaryChoice: Sendable {
 
     private func votes(for named: Primary) -> Int { answers.values.count { $0 == named } }
 
-    /// Of the highest epoch; of several addresses that most name, and of as many the first by its text.
+    /// The named primary with the highest epoch. Of several addresses, the one that most Sentinels name; if tied, the
+    /// first in text order.
     private var newestNamed: Primary? {
         answers.values.max { one, other in
             let (own, others) = (votes(for: one), votes(for: other))
@@ -72,7 +74,7 @@ package struct PrimaryChoice: Sendable {
         }
     }
 
-    /// A Sentinel is not heard, or knows no such primary.
+    /// Removes the answer of a Sentinel that is unreachable or does not know the primary.
     package mutating func lost(_ sentinel: Int) {
         answers[sentinel] = nil
     }

@@ -1,11 +1,11 @@
 internal import Logging
 package import NIOCore
 
-/// Asks Sentinels which server is the primary, hears from them when it is another one, and moves its followers there, all at once.
-/// Confined to its event loop. What it decides by is `PrimaryChoice`.
+/// Asks Sentinels for the primary, listens for failovers, and moves all followers to a new primary at once. Confined to
+/// its event loop. `PrimaryChoice` decides which answers to follow.
 ///
-/// Each Sentinel has two connections: one that is asked, and one that listens. Messages can be lost, so all are asked again when a
-/// follower has lost the server, and every few seconds.
+/// Each Sentinel has two connections: one for queries and one for its messages. Messages can be lost, so all Sentinels
+/// are also asked every few seconds and when a follower has lost the server.
 ///
 /// Source: "Guidelines for Redis clients with support for Redis Sentinel".
 package final class PrimaryDirectory {
@@ -14,26 +14,28 @@ package final class PrimaryDirectory {
     private var sentinels: [SentinelConnection] = []
     private let followers: ServerGroup
     private var choice: PrimaryChoice
-    /// When the last switch began, until every follower is there.
+    /// The former primary and the time of the last switch, until every follower is connected.
     private var switching: (from: PrimaryChoice.Primary, since: NIODeadline)?
-    /// Until then it is not said that a Sentinel names a former primary: after a failover they hear of it one by one.
+    /// The earliest time to log that a Sentinel names a former primary: after a failover they learn of it one by one.
     private var nextComplaint = NIODeadline.uptimeNanoseconds(0)
     private var check: Scheduled<Void>?
     private var wasOutOfReach = false
     private var isClosed = false
 
-    /// How often the primary was another one since the start.
+    /// The number of switches to another primary since the start.
     package private(set) var switches = 0
-    /// How long the last switch took, from its news to the moment at which every connection was there; `nil`: there was none.
+    /// The duration of the last switch, from the first report to the moment when every connection was up, or `nil` if
+    /// there was none.
     package private(set) var lastSwitch: Duration?
 
-    /// How often all Sentinels are asked although nothing has happened.
+    /// The interval between queries of all Sentinels while nothing suggests a change.
     private static let checkInterval = TimeAmount.seconds(5)
-    /// After so long every Sentinel that is heard has heard of a failover.
+    /// The time after which every reachable Sentinel has learned of a failover.
     private static let newsTime = TimeAmount.seconds(10)
 
-    /// `nil`: the configuration names the server itself.
-    /// - Parameter configuration: of what is not its address, TLS and the times are the Sentinels' too.
+    /// Returns `nil` if the configuration names the server itself.
+    /// - Parameter configuration: the configuration of the followers, whose TLS settings and times also apply to the
+    ///   Sentinels.
     package init?(following configuration: RedisConfiguration, environment: RedisEnvironment) {
         guard case .primary(let settings) = configuration.address else { return nil }
         self.settings = settings
@@ -53,27 +55,27 @@ package final class PrimaryDirectory {
         }
     }
 
-    /// Begins to ask; does nothing when it already has.
+    /// Starts to ask the Sentinels; does nothing if already started.
     package func start() {
         guard check == nil else { return }
         for sentinel in sentinels { sentinel.start() }
         planCheck()
     }
 
-    /// Ends the connections to the Sentinels for good.
+    /// Closes the connections to the Sentinels for good.
     package func close() -> EventLoopFuture<Void> {
         isClosed = true
         check?.cancel()
         return .andAllComplete(sentinels.flatMap { $0.close() }, on: environment.eventLoop)
     }
 
-    /// What the Sentinels call the primary.
+    /// The name of the primary in the Sentinels' configuration.
     package var name: String { settings.primary }
     package var primary: PrimaryChoice.Primary? { choice.primary }
     package var sentinelCount: Int { sentinels.count }
-    /// How many replicas the primary has, by the Sentinel that knows most of them; `nil`: none has answered.
+    /// The number of replicas, from the Sentinel that knows most of them, or `nil` if no Sentinel has answered.
     package var replicas: Int? { sentinels.lazy.compactMap(\.replicas).max() }
-    /// How many Sentinels are heard.
+    /// The number of Sentinels that answer.
     package var answering: Int { choice.answering }
 
     private func planCheck() {
@@ -87,7 +89,7 @@ package final class PrimaryDirectory {
     private func answered(_ answer: Result<PrimaryChoice.Primary, RedisError>, by number: Int) {
         guard case .success(let named) = answer else {
             choice.lost(number)
-            // Whoever waits for a majority is told that there is none, once: it asks again by itself.
+            // Followers that wait for a majority learn once that there is none; they retry by themselves.
             if choice.primary == nil, isOutOfReach, !wasOutOfReach { followers.tell { $0.dialAgain() } }
             wasOutOfReach = isOutOfReach
             return
@@ -104,7 +106,7 @@ package final class PrimaryDirectory {
         }
     }
 
-    /// Too few Sentinels are left that have answered or are still being asked.
+    /// Whether too few Sentinels for a majority have answered or are still being asked.
     private var isOutOfReach: Bool { sentinels.count { $0.failure == nil } < choice.majority }
 
     private func move(from former: PrimaryChoice.Primary, to primary: PrimaryChoice.Primary) {
@@ -165,7 +167,7 @@ extension PrimaryDirectory: RedisDirectory {
     }
 }
 
-/// One Sentinel, which is asked and listened to. Confined to its event loop.
+/// One Sentinel, with a connection for queries and one for its messages. Confined to its event loop.
 private final class SentinelConnection {
     private let pipeline: RedisPipeline
     private let subscriber: RedisSubscriber
@@ -173,17 +175,17 @@ private final class SentinelConnection {
     private let displayName: String
     private let answer: (Result<PrimaryChoice.Primary, RedisError>) -> Void
     private var isAsking = false
-    /// Something happened while it was asked: what it answers may be older than that.
+    /// Whether something happened during the current query, whose answer may be older than that.
     private var asksAgain = false
-    /// How many replicas it knows of; `nil`: it has not said.
+    /// The number of replicas that the Sentinel knows of, or `nil` if it has not reported it.
     private(set) var replicas: Int?
-    /// Why it last gave no answer; `nil`: it did, or is being asked for the first time.
+    /// The reason that the last query failed, or `nil` if it succeeded or none has ended yet.
     private(set) var failure: RedisError?
 
-    /// What a Sentinel publishes when a failover has got so far that there is another primary.
+    /// The channels on which a Sentinel publishes that a failover has promoted another primary.
     private static let channels = ["+switch-master", "+promoted-slave"]
 
-    /// - Parameter answer: called with each answer, or why there is none.
+    /// - Parameter answer: called with each answer, or with the reason that there is none.
     init(
         configuration: RedisConfiguration, primary: String, environment: RedisEnvironment,
         answer: @escaping (Result<PrimaryChoice.Primary, RedisError>) -> Void
@@ -199,7 +201,7 @@ private final class SentinelConnection {
         pipeline.onUp = { [weak self] _ in self?.ask() }
         pipeline.onDown = { [weak self] error in self?.tell(.failure(error)) }
         subscriber.onSubscribed = { [weak self] in self?.ask() }
-        // Which primary it is about is not looked at: asking once too often costs nothing.
+        // The message may concern another primary, but an unnecessary query costs nothing.
         subscriber.onMessage = { [weak self] _, _ in self?.ask() }
         pipeline.start()
         subscriber.start()
@@ -207,7 +209,7 @@ private final class SentinelConnection {
 
     func close() -> [EventLoopFuture<Void>] { [pipeline.close(), subscriber.close()] }
 
-    /// Asks where the primary is; does nothing while there is no connection.
+    /// Asks for the primary's address; does nothing without a connection.
     func ask() {
         guard pipeline.isUp else { return }
         guard !isAsking else { return asksAgain = true }
@@ -216,7 +218,7 @@ private final class SentinelConnection {
         var description: Result<PrimaryDescription.Reply, RedisError>?
         pipeline.send(PrimaryAddress(name: name)) { address = $0 }
         pipeline.send(PrimaryDescription(name: name)) { description = $0 }
-        // Asked again: an epoch and an address belong together only if nothing happened between the two.
+        // The address is asked for twice: the epoch belongs to it only if it did not change in between.
         pipeline.send(PrimaryAddress(name: name)) { [weak self] again in
             guard let self else { return }
             isAsking = false

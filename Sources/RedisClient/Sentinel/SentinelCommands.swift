@@ -1,4 +1,5 @@
-/// `SENTINEL GET-MASTER-ADDR-BY-NAME name`: where the primary is, of a failover that has got so far already the promoted replica.
+/// `SENTINEL GET-MASTER-ADDR-BY-NAME name`: the primary's address. During a failover, the promoted replica's as soon as
+/// it is promoted.
 struct PrimaryAddress: NamedCommand {
     static let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME"]
 
@@ -6,7 +7,7 @@ struct PrimaryAddress: NamedCommand {
 
     func encodeArguments(into encoder: inout CommandEncoder) { encoder.append(name) }
 
-    /// `nil`: this Sentinel watches no primary of that name.
+    /// Returns `nil` if this Sentinel watches no primary of that name.
     func decode(_ reply: RedisReply) throws(RedisError) -> RedisConfiguration.Address? {
         if case .null = reply { return nil }
         guard let parts = reply.array, parts.count == 2, let host = parts[0].text, !host.isEmpty,
@@ -16,13 +17,14 @@ struct PrimaryAddress: NamedCommand {
     }
 }
 
-/// `SENTINEL MASTER name`, of which the epoch of the last failover that this Sentinel knows of is read, and the number of replicas.
+/// `SENTINEL MASTER name`, read only for the epoch of the last failover that this Sentinel knows of and for the number
+/// of replicas.
 struct PrimaryDescription: NamedCommand {
     static let words = ["SENTINEL", "MASTER"]
 
     struct Reply: Equatable {
         var epoch: Int64
-        /// Those that it knows of, reachable or not; `nil`: it does not say.
+        /// The number of known replicas, reachable or not, or `nil` if the Sentinel does not report it.
         var replicas: Int?
     }
 
@@ -31,7 +33,7 @@ struct PrimaryDescription: NamedCommand {
     func encodeArguments(into encoder: inout CommandEncoder) { encoder.append(name) }
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
-        // Names and values by turns: a primary may be called like a field.
+        // Names and values alternate, and the primary's name may equal a field's name.
         let fields = reply.array ?? []
         let names = stride(from: 0, to: fields.count - 1, by: 2)
         func number(_ field: String) -> Int64? { names.first { fields[$0].text == field }.flatMap { fields[$0 + 1].integer } }

@@ -1,19 +1,20 @@
-/// One of the 16,384 slots that a cluster's keys are spread over.
+/// One of the 16,384 hash slots that a cluster's keys are spread over.
 ///
 /// Source: "Redis Cluster specification", sections "Key distribution model" and "Hash tags".
 package struct HashSlot: Hashable, Comparable, Sendable, CustomStringConvertible {
     package static let count = 16_384
 
-    /// 0…16383.
+    /// The number, 0…16383.
     package let number: Int
 
-    /// `nil`: there is no such slot.
+    /// Returns `nil` if there is no such hash slot.
     package init?(_ number: Int64) {
         guard (0..<Int64(Self.count)).contains(number) else { return nil }
         self.number = Int(number)
     }
 
-    /// The slot of a key: of what stands between its first brace and the next closing one, when that is anything.
+    /// Computes the hash slot of a key: of the part between its first `{` and the next `}` if that part is not empty,
+    /// else of the whole key.
     package init(ofKey key: some Collection<UInt8>) {
         var tag = key[...]
         if let open = key.firstIndex(of: UInt8(ascii: "{")) {
@@ -33,7 +34,7 @@ package struct HashSlot: Hashable, Comparable, Sendable, CustomStringConvertible
 
     package var description: String { "\(number)" }
 
-    /// CRC-16/XMODEM, of each byte.
+    /// The CRC-16/XMODEM of each byte.
     private static let table: [UInt16] = (0..<256).map { byte in
         (0..<8).reduce(UInt16(byte) << 8) { remainder, _ in
             remainder & 0x8000 == 0 ? remainder << 1 : remainder << 1 ^ 0x1021

@@ -1,18 +1,18 @@
-/// Why a command has no reply, or which error Redis replied with.
+/// The reason that a command has no reply, or the error that Redis replied with.
 package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What happened; a program switches on this.
+    /// The kind of error, for programs.
     package enum Code: Hashable, Sendable {
-        /// There is no connection: the command was never sent.
+        /// No connection exists, and the command was not sent.
         case notConnected
-        /// So many commands are already awaiting replies that this one was refused; it was never sent.
+        /// The limit of commands that await replies is reached, and the command was not sent.
         case overloaded
-        /// The command was sent, and no reply came in time. Redis may have carried it out, or may yet.
+        /// The command was sent, and no reply came in time. Redis may have run it, or may still do so.
         case timedOut
-        /// The command was sent, and the connection was lost before its reply. Redis may have carried it out.
+        /// The command was sent, and the connection was lost before its reply. Redis may have run it.
         case answerLost
-        /// The peer sent bytes that are no RESP2, or more than this client accepts.
+        /// The peer sent bytes that are not RESP2, or more than this client accepts.
         case protocolViolation
-        /// Redis replied, but not in the shape that this command's replies have.
+        /// Redis replied in a form that this command's replies do not have.
         case unexpectedReply
         /// The connection could not be established: refused, not found, TLS or login failed.
         case connectionFailed
@@ -21,7 +21,7 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 
     package var code: Code
-    /// For people: what was asked, what was wrong.
+    /// A human-readable explanation of the request and the problem.
     package var message: String
 
     package init(_ code: Code, _ message: String) {
@@ -31,12 +31,12 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
 
     package var description: String { message }
 
-    /// The peer answers in HTTP.
+    /// The error for a peer that answers in HTTP.
     package static let httpPeer = RedisError(.protocolViolation, "the peer speaks HTTP, not RESP")
-    /// The peer waits for TLS.
+    /// The error for a peer that expects TLS.
     package static let tlsPeer = RedisError(.protocolViolation, "the peer speaks TLS")
 
-    /// The command may have been carried out although its reply is not known.
+    /// Whether the command may have run although its reply is not known.
     package var isOutcomeUnknown: Bool {
         switch code {
         case .timedOut, .answerLost: true
@@ -44,7 +44,7 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The command was not run for certain, and may be run later.
+    /// Whether the command was certainly not run and may be sent again later.
     package var isPostponement: Bool {
         switch code {
         case .notConnected: true
@@ -59,7 +59,7 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         return condition == .readOnly || condition == .primaryDown || condition == .loading
     }
 
-    /// Redis could not be reached or is not able to serve for now; the same command may succeed later.
+    /// Whether Redis is unreachable or cannot serve for now; the same command may succeed later.
     package var isUnavailability: Bool {
         switch code {
         case .notConnected, .overloaded, .timedOut, .answerLost, .connectionFailed, .protocolViolation: true
@@ -68,7 +68,7 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// An error reply, as Redis worded it: `CODE message`.
+    /// Creates the error for an error reply, `CODE message`.
     init(reply: String) {
         self.init(.server(ServerCondition(ofReply: reply)), Self.withoutScript(reply))
     }
@@ -86,7 +86,7 @@ package struct RedisError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 }
 
-/// The first word of an error that Redis replied with.
+/// The first word of an error reply.
 package struct ServerCondition: RawRepresentable, Hashable, Sendable {
     package let rawValue: String
 
@@ -94,12 +94,13 @@ package struct ServerCondition: RawRepresentable, Hashable, Sendable {
         self.rawValue = rawValue
     }
 
-    /// Of an error reply. What a script was refused is what it is about: Redis 6.2 wraps the error, `ERR Error running script …
-    /// -READONLY …`, and none up to 7.2 names what the user's rights do not allow a script.
+    /// Finds the condition of an error reply. For a failed script that is the error inside it: Redis 6.2 wraps it, `ERR
+    /// Error running script … -READONLY …`, and no version up to 7.2 reports `NOPERM` for a command that the user may
+    /// not run in a script.
     init(ofReply reply: String) {
         let word = reply.prefix { $0 != " " }
         self.init(rawValue: String(word))
-        // It was a primary when it was asked, or before it had answered.
+        // The server was a primary when it received the command, or until it replied.
         if self == Self.unblocked || reply.hasPrefix("ERR WAIT cannot be used with replica instances") { self = .readOnly }
         guard self == .error else { return }
         if reply.hasPrefix("ERR The user executing the script can't ") || reply.hasPrefix("ERR ACL failure in script: ") {
@@ -122,7 +123,7 @@ package struct ServerCondition: RawRepresentable, Hashable, Sendable {
     package static let outOfMemory = ServerCondition(rawValue: "OOM")
     /// Redis cannot persist to disk and refuses writes.
     package static let misconfigured = ServerCondition(rawValue: "MISCONF")
-    /// A script runs for longer than `lua-time-limit`.
+    /// A script has run for longer than `lua-time-limit`.
     package static let busy = ServerCondition(rawValue: "BUSY")
     /// The replica's link to its primary is down.
     package static let primaryDown = ServerCondition(rawValue: "MASTERDOWN")
@@ -132,29 +133,29 @@ package struct ServerCondition: RawRepresentable, Hashable, Sendable {
     package static let clusterDown = ServerCondition(rawValue: "CLUSTERDOWN")
     /// The key belongs to another server of the cluster.
     package static let moved = ServerCondition(rawValue: "MOVED")
-    /// The key is on its way to another server of the cluster.
+    /// The hash slot is migrating, and the key is at another server of the cluster.
     package static let ask = ServerCondition(rawValue: "ASK")
-    /// Some of the keys are on their way to another server of the cluster.
+    /// The hash slot is migrating, and only some of the keys are at the other server.
     package static let tryAgain = ServerCondition(rawValue: "TRYAGAIN")
     /// The script is not in the server's cache.
     package static let noScript = ServerCondition(rawValue: "NOSCRIPT")
     /// The connection must log in first.
     package static let noAuthentication = ServerCondition(rawValue: "NOAUTH")
-    /// User or password is wrong.
+    /// The user name or the password is wrong.
     package static let wrongPassword = ServerCondition(rawValue: "WRONGPASS")
     /// The user may not run this command or touch this key.
     package static let noPermission = ServerCondition(rawValue: "NOPERM")
     /// The key holds another type.
     package static let wrongType = ServerCondition(rawValue: "WRONGTYPE")
-    /// The server has become a replica while a command waited there.
+    /// The server became a replica while a command was blocked there.
     private static let unblocked = ServerCondition(rawValue: "UNBLOCKED")
-    /// Everything else.
+    /// Any other error.
     package static let error = ServerCondition(rawValue: "ERR")
 
-    /// A cluster has not run the command, which belongs elsewhere or has to wait.
+    /// Whether a cluster has not run the command, which belongs elsewhere or must wait.
     package var isRedirection: Bool { self == .moved || self == .ask || self == .tryAgain || self == .clusterDown }
 
-    /// Redis cannot serve for now, for a reason of its own.
+    /// Whether Redis cannot serve for now, for a reason of its own.
     package var isUnavailability: Bool {
         switch self {
         case .loading, .readOnly, .outOfMemory, .misconfigured, .busy, .primaryDown, .tooFewReplicas, .clusterDown, .moved, .ask,

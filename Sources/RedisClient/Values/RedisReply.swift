@@ -36,7 +36,7 @@ extension RedisReply {
         if case .array(let elements) = self { elements } else { nil }
     }
 
-    /// Returns the number of a reply to `command`.
+    /// Returns the number in a reply to `command`.
     package func integer(for command: String) throws(RedisError) -> Int64 {
         guard let integer else { throw unexpected(for: command) }
         return integer
@@ -51,13 +51,13 @@ extension RedisReply {
         return elements
     }
 
-    /// Fails as a reply that `command` cannot have.
+    /// Returns the error for a reply that `command` cannot have.
     package func unexpected(for command: String) -> RedisError {
         if case .error(let error) = self { return error }
         return RedisError(.unexpectedReply, "\(command): Redis replied with an unexpected \(kind)")
     }
 
-    /// The alternating names and values of an array; `nil` if the reply is not an array.
+    /// The alternating names and values of an array, or `nil` if the reply is not an array.
     package var fields: [String: String]? {
         guard let array else { return nil }
         var fields: [String: String] = [:]
