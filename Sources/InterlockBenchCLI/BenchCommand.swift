@@ -4,7 +4,7 @@ import InterlockCore
 internal import InterlockJudge
 import InterlockLoad
 
-/// `interlock-bench`, which is `interlock bench`: load, faults and checks.
+/// The program `interlock-bench`, also run as `interlock bench`: load, faults and checks.
 @main
 struct BenchCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -39,7 +39,7 @@ struct BenchCommand: AsyncParsableCommand {
     static func main() { begin() }
 }
 
-/// `interlock bench lock`.
+/// The command `interlock bench lock`.
 struct BenchLock: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "lock", abstract: "Lock cycles: acquire, hold, release.")
@@ -49,7 +49,7 @@ struct BenchLock: AsyncParsableCommand {
     func run() async throws { try await load.run(.lock) }
 }
 
-/// `interlock bench limit`.
+/// The command `interlock bench limit`.
 struct BenchLimit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "limit", abstract: "Limit decisions: LIMIT.TAKE.")
 
@@ -58,7 +58,7 @@ struct BenchLimit: AsyncParsableCommand {
     func run() async throws { try await load.run(.limit) }
 }
 
-/// `interlock bench permit`.
+/// The command `interlock bench permit`.
 struct BenchPermit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "permit", abstract: "Guarded calls: a permit, a call, its report.")
@@ -68,7 +68,7 @@ struct BenchPermit: AsyncParsableCommand {
     func run() async throws { try await load.run(.permit) }
 }
 
-/// `interlock bench proxy`.
+/// The command `interlock bench proxy`.
 struct BenchProxy: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "proxy", abstract: "Requests through the guarded proxy.")
@@ -78,7 +78,7 @@ struct BenchProxy: AsyncParsableCommand {
     func run() async throws { try await load.run(.proxy) }
 }
 
-/// `interlock bench mixed`.
+/// The command `interlock bench mixed`.
 struct BenchMixed: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "mixed",
@@ -89,7 +89,7 @@ struct BenchMixed: AsyncParsableCommand {
     func run() async throws { try await load.run(.mixed) }
 }
 
-/// `interlock bench check`: checks a history that a run recorded.
+/// The command `interlock bench check`, which checks a history that a run recorded.
 struct BenchCheck: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "check",
@@ -118,7 +118,7 @@ struct BenchCheck: AsyncParsableCommand {
     }
 }
 
-/// A judgement, as `bench check` shows it.
+/// The result of a check, as `bench check` shows it.
 struct CheckReading: Answer {
     var report: CheckReport
 
@@ -127,7 +127,7 @@ struct CheckReading: Answer {
     var table: String { (report.violations.map(\.description) + [report.verdict]).joined(separator: "\n") }
 }
 
-/// `interlock bench simulate`: says what has taken its place, for one version.
+/// The former command `interlock bench simulate`. Names its replacement for one more version.
 struct BenchSimulate: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "simulate", abstract: "Moved: the simulation is no longer part of the binary.", shouldDisplay: false)

@@ -3,7 +3,7 @@ import InterlockCore
 internal import InterlockJudge
 import InterlockLoad
 
-/// `uniform` or `zipf:1.1`.
+/// A distribution of names: `uniform` or `zipf:1.1`.
 struct SkewArgument: ExpressibleByArgument, Sendable {
     let skew: NameSkew
 
@@ -19,7 +19,7 @@ struct SkewArgument: ExpressibleByArgument, Sendable {
     var defaultValueDescription: String { "\(skew)" }
 }
 
-/// `0..5ms` or `2ms`.
+/// A duration or a range: `2ms` or `0..5ms`.
 struct HoldArgument: ExpressibleByArgument, Sendable {
     let range: ClosedRange<Duration>
 
@@ -37,9 +37,9 @@ struct HoldArgument: ExpressibleByArgument, Sendable {
     }
 }
 
-/// `all`, `none`, or kinds of faults with commas between them: `kill,pause`.
+/// The faults: `all`, `none`, or kinds separated by commas, such as `kill,pause`.
 struct FaultsArgument: ExpressibleByArgument, Sendable {
-    /// `nil`: all that there are.
+    /// The kinds; `nil` for all that the topology supports.
     private let kinds: Set<FaultKind>?
 
     init?(argument: String) {
@@ -70,12 +70,12 @@ struct FaultsArgument: ExpressibleByArgument, Sendable {
     }
 }
 
-/// `single`, `sentinel` or `cluster`.
+/// The topology of Redis: `single`, `sentinel` or `cluster`.
 enum TopologyArgument: String, ExpressibleByArgument, CaseIterable, Sendable {
     case single, sentinel, cluster
 }
 
-/// `lock=40,limit=40,permit=15,proxy=5`: weights; what is not named has none.
+/// The weights of a mixed run: `lock=40,limit=40,permit=15,proxy=5`. Omitted operations have weight 0.
 struct MixArgument: ExpressibleByArgument, Sendable {
     let shares: WorkloadShares
 

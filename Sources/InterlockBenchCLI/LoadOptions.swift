@@ -169,8 +169,8 @@ struct LoadOptions: ParsableArguments {
         }
     }
 
-    /// Runs a workload, shows and writes its report.
-    /// - Throws: `Failure`, also when a promise was broken.
+    /// Runs a workload, then shows and writes its report.
+    /// - Throws: `Failure` if the run fails or a promise was broken.
     func run(_ workload: Workload) async throws {
         let bench = try benchRun(workload)
         let line = ProgressLine()
@@ -221,7 +221,8 @@ struct LoadOptions: ParsableArguments {
         return BenchRun(plan: plan, fleet: own, historyPath: history)
     }
 
-    /// The `interlock` beside this program, by an open file: it stays the same when that is replaced during the run.
+    /// Returns the path of the `interlock` next to this program, through an open file, so that replacing the file
+    /// during the run has no effect.
     private static func sidecarProgram() throws -> String {
         guard let path = OwnFolder.program(named: "interlock") else {
             throw Failure(

@@ -96,7 +96,8 @@ extension RunReport: Answer {
     private static let toldViolations = 20
 }
 
-/// How a run stands, on standard error: one line that is written over where that is a terminal, else a line every ten seconds.
+/// Shows the progress of a run on standard error: a single line that is overwritten on a terminal, otherwise one line
+/// every ten seconds.
 final class ProgressLine: Sendable {
     private let isTerminal = isatty(STDERR_FILENO) == 1
     private let isOpen = NIOLockedValueBox(false)
@@ -111,7 +112,7 @@ final class ProgressLine: Sendable {
         Self.write("\r\u{1B}[K\(text)")
     }
 
-    /// The cursor goes to a line of its own.
+    /// Moves the cursor to a new line.
     func end() {
         let wasOpen = isOpen.withLockedValue { isOpen in
             defer { isOpen = false }

@@ -2,9 +2,10 @@ package import InterlockCore
 
 /// Checks a history against all promises as it happens.
 ///
-/// Events come in order of time. A history that makes no sense breaks the promise `sound`: an end without a beginning, a client
-/// that asks before it has its answer, an unknown service, time that goes back. Such an event is skipped; time that goes back
-/// counts as standing still.
+/// Events arrive in order of time. An inconsistent history breaks the promise `sound`: an end without a beginning, a
+/// client that sends a request before it has its last answer, an unknown service, or time that goes backward. Most such
+/// events are skipped. An event with an earlier time counts at the latest time so far, and a second request replaces
+/// the open one.
 ///
 /// Memory is bounded by clients, names, sidecars and services, never by operations. Equal histories give equal reports.
 package struct HistoryCheck: Sendable {
@@ -40,9 +41,9 @@ package struct HistoryCheck: Sendable {
     private var limitDecisions = 0
     private var violations: [Violation] = []
     private var found: [Violation] = []
-    /// When the history ended; `nil` before.
+    /// The end of the history; `nil` before `finish`.
     package private(set) var end: Instant?
-    /// How many violations were found so far.
+    /// The number of violations so far.
     package private(set) var violationCount = 0
 
     /// - Parameter toldViolations: the most violations in a report.
@@ -64,7 +65,7 @@ package struct HistoryCheck: Sendable {
         recovery = RecoveryChecker(rules: rules)
     }
 
-    /// What was found so far.
+    /// The results so far.
     package var report: CheckReport {
         CheckReport(
             operations: operations, lockCycles: leases.grants, limitDecisions: limitDecisions,
@@ -72,14 +73,14 @@ package struct HistoryCheck: Sendable {
             violations: violations, violationCount: violationCount)
     }
 
-    /// By fault number: in how many milliseconds after its end every sidecar that was asked served again. Faults that another
-    /// fault followed too soon are missing.
+    /// The time in milliseconds from the end of a fault until every sidecar in use served again, by fault number.
+    /// Faults are missing if another fault began too soon.
     package var recoveries: [Int: Int64] { recovery.recoveries }
 
-    /// Grants that could not be assigned to a fixed window. Only bounds over longer times judge them.
+    /// The number of grants that could not be assigned to a fixed window. Only the bounds over longer times cover them.
     package var undecidedGrants: Int { limits.undecided }
 
-    /// Takes the next event.
+    /// Checks the next event.
     package mutating func observe(_ event: HistoryEvent) {
         if event.at < now {
             note("time went back from \(now.inMilliseconds) ms to \(event.at.inMilliseconds) ms")
@@ -115,7 +116,7 @@ package struct HistoryCheck: Sendable {
         keepFindings()
     }
 
-    /// The history ends at `end`. Judges what never ended. No event may follow.
+    /// Ends the history at `end` and judges operations without an end. No event may follow.
     package mutating func finish(at end: Instant) {
         now = max(now, end)
         self.end = now
@@ -176,7 +177,7 @@ package struct HistoryCheck: Sendable {
         recovery.observe(step, faults: faults, into: &found)
     }
 
-    /// Returns whether the rules have this service; otherwise notes the event.
+    /// Returns whether the rules have this service; otherwise reports the event.
     private mutating func knows(_ service: Int, of event: String) -> Bool {
         guard !services.indices.contains(service) else { return true }
         note("\(event) of service \(service), which is not in the rules")
@@ -197,7 +198,7 @@ package struct HistoryCheck: Sendable {
 }
 
 extension OperationEnding {
-    /// Whether an operation of this kind can end like this.
+    /// Returns whether an operation of this kind can end like this.
     fileprivate func belongs(to operation: Operation) -> Bool {
         guard case .done(let success) = self else { return true }
         switch (success, operation) {

@@ -4,21 +4,22 @@ internal import InterlockCore
 internal import NIOCore
 internal import NIOPosix
 
-/// A whole run as `interlock bench` makes it: load on a fleet, faults in it, and a check of all that clients saw.
+/// A whole run of `interlock bench`: load on a fleet, faults in it, and a check of everything that clients saw.
 package struct BenchRun: Sendable {
     /// A fleet that is started for the run and stopped after it.
     package struct Fleet: Sendable {
-        /// The program `interlock`.
+        /// The path of the executable `interlock`.
         package var program: String
         package var sidecars: Int
-        /// Services beside the standard ones; see `StandardServices`.
+        /// The number of services in addition to the standard ones; see `StandardServices`.
         package var extraServices: Int
-        /// What is broken while the run goes on.
+        /// The kinds of faults to cause during the run.
         package var faults: Set<FaultKind>
         package var topology: FleetTopology
-        /// `locks.wait_replicas` of every sidecar.
+        /// The value of `locks.wait_replicas` for every sidecar.
         package var waitReplicas: Int
-        /// Whether whichever replica is promoted has every lock: not of one that has just moved with its slot.
+        /// Whether every replica that may be promoted has every lock. Not guaranteed while hash slots move: a
+        /// lock that has just moved with its slot may not be on the replicas yet.
         var keepsLocks: Bool {
             waitReplicas > 0 && waitReplicas == topology.replicas && faults.allSatisfy { $0.target != .slots }
         }
@@ -37,17 +38,18 @@ package struct BenchRun: Sendable {
         }
     }
 
-    /// What the load is; with a fleet of the harness's own, its sidecars and services are that fleet's.
+    /// The load. For a fleet of its own, the run replaces the sidecars and services of the plan.
     package var plan: LoadPlan
-    /// `nil`: the plan names running sidecars.
+    /// The fleet to start; `nil` if the plan names running sidecars.
     package var fleet: Fleet?
-    /// Where everything that clients saw is written down; see `HistoryFile`.
+    /// The path of the file that records everything clients saw; see `HistoryWriter`.
     package var historyPath: String?
 
-    /// Short enough that a sidecar can be stopped for longer, and that leases which lapse do not hold everybody up.
+    /// The TTL of leases under faults: short enough that a sidecar can be stopped for longer, and that expiring leases
+    /// do not block every client.
     package static let leaseUnderFaults = Duration.seconds(2)
-    /// So long after a fault everything must serve again: reconnecting pauses for a second at most, sidecars read again every
-    /// five.
+    /// The time after a fault by which everything must serve again. Reconnect pauses last at most one second, and
+    /// sidecars re-read Redis every five.
     package static let recovery = Duration.seconds(10)
 
     package init(plan: LoadPlan, fleet: Fleet?, historyPath: String? = nil) {
@@ -57,9 +59,10 @@ package struct BenchRun: Sendable {
     }
 
     /// - Parameters:
-    ///   - tell: takes what a person should know while it goes on, a line at a time.
-    ///   - progress: is called once a second.
-    /// - Throws: `LoadError`, `FleetError` or what else keeps the run from being made; broken promises are in the report.
+    ///   - tell: takes messages for the user during the run, one line per call.
+    ///   - progress: called once a second.
+    /// - Throws: `LoadError`, `FleetError` or another error that prevents the run. Broken promises are in the report
+    ///   instead.
     package func run(
         tell: @escaping @Sendable (String) -> Void = { _ in }, progress: @escaping @Sendable (LoadProgress) -> Void = { _ in }
     ) async throws -> RunReport {
@@ -118,7 +121,7 @@ package struct BenchRun: Sendable {
         let log = try historyPath.map { try HistoryLog(path: $0, rules: rules) }
         let recorder = HistoryRecorder(eventLoop: loop, rules: rules, sinks: log.map { log in [{ log.append($0) }] } ?? [])
         var patient = plan
-        // An answer that comes too late is a violation; one that never comes must not hold its client up for ever.
+        // A late answer is a violation, but a missing one must not block its client forever.
         patient.patience += .seconds(5)
         let load = try LoadRun(plan: patient, eventLoop: loop, recorder: recorder)
         let (beginnings, begun) = AsyncStream.makeStream(of: Void.self)
@@ -146,7 +149,7 @@ package struct BenchRun: Sendable {
             fleet: faults.fleet, plan: faults.plan, hotKeys: hotKeys, vanish: { _ = await load.vanish(count: $0) }, log: tell,
             note: { what in
                 await recorder.recordFromOutside(what)
-                // One that was started again is another process.
+                // A restarted Redis is another process.
                 if case .faultEnded = what, let process = await faults.fleet.redisProcessID {
                     await load.follow("redis", process: process)
                 }
@@ -155,7 +158,7 @@ package struct BenchRun: Sendable {
         return FaultRig.Outcome()
     }
 
-    /// Services, and the locks that are chosen most often.
+    /// The keys with the most load: the services and the most frequently chosen locks.
     private var hotKeys: [String] {
         let locks = (0..<min(plan.names, 64)).map { "\(plan.namePrefix)\($0)" }
         return StandardServices().services.map(\.rules.name) + locks

@@ -1,10 +1,10 @@
 internal import InterlockCore
 
-/// Every operation ends within its wait plus the rules' patience: with an answer, or because its connection was closed. If its
-/// sidecar was stopped or killed meanwhile, both count from the end of that fault, because the sidecar may have read the
-/// request only then.
+/// Every operation ends within its wait plus the rules' patience: with an answer, or because its connection was closed.
+/// If its sidecar was stopped or killed meanwhile, both count from the end of that fault, because the sidecar may have
+/// read the request only then.
 ///
-/// Operations that never end are found at the end of the history.
+/// Operations that never end are reported at the end of the history.
 struct AnswerChecker: HistoryChecker {
     static let promise = Promise.answers
 

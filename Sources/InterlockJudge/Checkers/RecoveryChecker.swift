@@ -1,11 +1,12 @@
 internal import InterlockCore
 
-/// After a fault every sidecar serves again within the recovery time of the rules.
+/// Every sidecar serves again within the recovery time of the rules after a fault.
 ///
-/// A sidecar serves again when an operation that was asked for after the fault was done, or was refused for a reason that only
-/// Redis can know. The promise is broken when an operation that was asked for after the recovery time fails or has no answer,
-/// and the sidecar has not served since the fault. Refusals without Redis, such as by an open breaker, say nothing. Nothing is
-/// judged if another fault was under way or began meanwhile. Bounded by sidecars.
+/// A sidecar serves again once an operation that was invoked after the fault is done, or is refused for a reason that
+/// only Redis can know. The promise is broken if an operation that was invoked after the recovery time fails or has no
+/// answer, and the sidecar has not served since the fault. Refusals that do not need Redis, such as by an open breaker,
+/// prove nothing. The checker judges nothing if another fault was active at the end of the fault, and stops when
+/// another begins. Memory is bounded by sidecars.
 struct RecoveryChecker: HistoryChecker {
     static let promise = Promise.recovery
 
@@ -13,16 +14,16 @@ struct RecoveryChecker: HistoryChecker {
         var fault: Int
         var kind: FaultKind
         var began: Instant
-        /// The sidecars that were asked, and when each served again.
+        /// The sidecars in use, with the time at which each served again.
         var sidecars: [Int: Instant?] = [:]
-        /// Sidecars that were already reported.
+        /// The sidecars that were already reported.
         var told: Set<Int> = []
     }
 
     private let recovery: Int64
     private let sidecarCount: Int
     private var current: Recovery?
-    /// By fault number: after how many ms every sidecar that was asked served again.
+    /// The time in ms until every sidecar in use served again, by fault number.
     private(set) var recoveries: [Int: Int64] = [:]
 
     init(rules: HistoryRules) {
@@ -86,7 +87,7 @@ struct RecoveryChecker: HistoryChecker {
 }
 
 extension OperationEnding {
-    /// Whether this answer shows that the sidecar reaches Redis; `nil` if it does not tell.
+    /// Whether this answer shows that the sidecar reaches Redis; `nil` if it shows neither.
     fileprivate var showsThatItServes: Bool? {
         switch self {
         case .done: true
@@ -97,7 +98,7 @@ extension OperationEnding {
         }
     }
 
-    /// The caller's mistakes, which a sidecar finds without Redis.
+    /// The codes of the caller's mistakes, which a sidecar detects without Redis.
     private static let mistakes: Set<String> = ["INVALID", "UNKNOWN", "NOAUTH", "NOPERM"]
 
     fileprivate var inWords: String {

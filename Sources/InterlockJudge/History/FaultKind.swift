@@ -1,7 +1,8 @@
-/// The faults of a run. Plans and simulated worlds draw by this order: a new one stands last, and changes what a seed draws.
+/// The kinds of faults. Plans and simulated worlds draw in this order, so append new kinds at the end; a new kind
+/// changes what a seed draws.
 ///
-/// What all must know of each is below, in switches that a new one does not compile without. What the harness and the simulation do
-/// for it is with them: docs/architecture.md lists the places.
+/// The properties that every part needs to know are below, in exhaustive switches. The code that causes each fault is
+/// in the harness and the simulation; docs/architecture.md lists the places to extend.
 package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     /// A sidecar is killed (SIGKILL) and restarted.
     case kill
@@ -21,12 +22,13 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case reset
     /// Redis' wall clock jumps.
     case clock
-    /// Redis comes back without its last writes, after a crash or the promotion of a lagging replica. In real processes Sentinels or
-    /// the servers of a cluster promote one, because the primary is killed, stopped, or cut off from them.
+    /// Redis comes back without its last writes, after a crash or the promotion of a lagging replica. In real
+    /// processes, Sentinels or the servers of a cluster promote one because the primary is killed, stopped, or cut off
+    /// from them.
     case failover
-    /// Redis is full and refuses writes that need memory.
+    /// Redis is full and rejects writes that need memory.
     case full
-    /// Redis is a replica, is loading its data or runs an endless script, and refuses commands.
+    /// Redis is a replica, is loading its data or runs an endless script, and rejects commands.
     case refusing
     /// Redis' script cache is flushed.
     case scripts
@@ -34,43 +36,42 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     case foreignLock = "foreign-lock"
     /// Another program deletes a counter.
     case foreignCounter = "foreign-counter"
-    /// Another program deletes the list of the fleet.
+    /// Another program deletes the registry of the fleet.
     case foreignFleet = "foreign-fleet"
     /// A sidecar reloads its configuration.
     case reload
-    /// Clients vanish while they wait or hold.
+    /// Clients vanish while they wait for or hold a lease.
     case vanish
-    /// One server of a quorum is away, stopped or restarted with its data, or its connections break.
+    /// One server of a quorum is unreachable, stopped or restarted with its data, or its connections break.
     case quorumServer = "quorum-server"
-    /// Slots of a cluster get another primary.
+    /// Hash slots of a cluster move to another primary.
     case reshard
-    /// A server joins a cluster and takes slots; it leaves again.
+    /// A server joins a cluster and takes over hash slots; it leaves again.
     case nodeJoin = "node-join"
-    /// A primary of a cluster gives its slots away and leaves; it joins again.
+    /// A primary of a cluster gives up its hash slots and leaves; it joins again.
     case nodeLeave = "node-leave"
     /// One server of a quorum is restarted and comes back empty.
     case quorumRestart = "quorum-restart"
 }
 
 extension FaultKind {
-    /// What a fault breaks.
+    /// The part of the system that a fault affects.
     package enum Target: Hashable, Sendable {
-        /// One sidecar, or its way to Redis.
+        /// One sidecar, or its connection to Redis.
         case sidecar
         case redis
         /// A server of a quorum.
         case quorum
-        /// What is in Redis: over at once.
+        /// The data in Redis; the fault is instantaneous.
         case data
-        /// Which server of a cluster has what.
+        /// The assignment of hash slots to the servers of a cluster.
         case slots
-        /// The configuration of one sidecar: over at once.
+        /// The configuration of one sidecar; the fault is instantaneous.
         case configuration
-        /// The programs beside a sidecar.
+        /// The client programs of a sidecar.
         case clients
     }
 
-    /// What it breaks.
     package var target: Target {
         switch self {
         case .kill, .pause, .partition, .latency, .reset: .sidecar
@@ -83,24 +84,24 @@ extension FaultKind {
         }
     }
 
-    /// What it takes to cause a fault in real processes.
+    /// A prerequisite for causing a fault in real processes.
     package enum Requirement: Hashable, Sendable {
-        /// Nothing but the processes.
+        /// The processes alone.
         case processes
-        /// A Redis that writes everything down before it answers.
+        /// A Redis that writes to its append-only file before it answers.
         case keptData
         /// A proxy between each sidecar and Redis.
         case proxies
         /// A Redis whose clock can be moved.
         case movableClock
-        /// Clients that can vanish.
+        /// Clients that can be made to vanish.
         case clients
-        /// A Redis whose replicas are promoted.
+        /// A Redis whose replicas can be promoted.
         case replicas
         case cluster
     }
 
-    /// What it takes to cause it in real processes; `nil`: simulations alone cause it.
+    /// The prerequisite for causing this fault in real processes; `nil` if only simulations cause it.
     package var requirement: Requirement? {
         switch self {
         case .kill, .pause, .redisPause, .redisWipe: .processes
@@ -118,43 +119,43 @@ extension FaultKind {
     package static let rigged = allCases.filter { $0.requirement != nil }
 }
 
-/// What a fault can cause. Checkers excuse with it what the fault explains.
+/// A possible effect of a fault. Checkers excuse the findings that it explains.
 package enum FaultEffect: Int, CaseIterable, Sendable {
-    /// Two clients may both believe that they hold a lock: Redis lost the first lease, or its clock ended it early. The fence still
-    /// stops the stale writer.
+    /// Two clients may both believe that they hold a lock, because Redis lost the first lease or its clock ended it
+    /// early. The fence still stops the stale writer.
     case lostExclusivity
-    /// Any lease may end early, and not only what was written last.
+    /// Any lease may end early, not only recently written ones.
     case lostLeases
-    /// Redis may lose its counts or count by another time. A limit may then be granted once more.
+    /// Redis may lose its counters or count by a different time. A limit may then be granted once more.
     case lostCounts
     /// Redis may have lost any of its data.
     case lostData
     /// Redis is empty when the fault ends.
     case emptyRedis
-    /// Redis has lost what was written last: it is as it was when the fault began.
+    /// Redis has lost its last writes and is back in the state at the start of the fault.
     case lostWrites
-    /// What Redis publishes may reach nobody.
+    /// Messages that Redis publishes may reach no subscriber.
     case lostNews
-    /// A sidecar may follow `when_redis_is_down`. That includes a sidecar that was stopped for longer than Redis' timeout, and
-    /// one that is starting.
+    /// A sidecar may follow `when_redis_is_down`. Includes a sidecar that was stopped for longer than its Redis
+    /// timeout, and one that is starting.
     case outage
-    /// A sidecar answers nobody.
+    /// A sidecar does not answer.
     case silence
-    /// A sidecar has lost what it knew.
+    /// A sidecar has lost its state in memory.
     case newProcess
-    /// Locks are not passed on as usual, even between healthy sidecars.
+    /// Locks are not handed over as usual, even between healthy sidecars.
     case disturbedLocks
-    /// Calls to services are answered late or differently than usual.
+    /// Calls to services are answered late or differently.
     case disturbedServices
     /// Messages may arrive, or take effect, only after the fault.
     case heldBack
-    /// Votes of a quorum are lost. Its locks are still passed on, but later.
+    /// Votes of a quorum are lost. Its locks are still handed over, but later.
     case lostVotes
     /// A server of a quorum has forgotten its part of every lease.
     case forgottenVotes
-    /// A sidecar may hear and publish news late.
+    /// A sidecar may receive and publish messages late.
     case lateNews
-    /// Connections come and go while the fault lasts.
+    /// Connections close and reopen while the fault lasts.
     case brokenConnections
     /// Redis' clock jumps.
     case clockJump
@@ -170,10 +171,9 @@ package enum FaultEffect: Int, CaseIterable, Sendable {
 
 extension FaultKind {
     private static let beyondSilence: Set<FaultEffect> = [.otherThanClock, .otherThanSilence, .any]
-    /// Of a Redis that cannot be used.
+    /// The effects of a Redis that cannot be used.
     private static let withoutRedis: Set<FaultEffect> = beyondSilence.union([.outage, .disturbedLocks, .disturbedServices])
 
-    /// What it can cause.
     package var effects: Set<FaultEffect> {
         switch self {
         case .kill: [.outage, .silence, .newProcess, .disturbedServices, .lateNews, .otherThanClock, .any]
@@ -206,6 +206,6 @@ extension FaultKind {
 
     package func mayCause(_ effect: FaultEffect) -> Bool { effects.contains(effect) }
 
-    /// Sidecars that go on may be unable to use Redis during the fault, and follow `when_redis_is_down`.
+    /// Whether healthy sidecars may be unable to use Redis during the fault, and follow `when_redis_is_down`.
     package var cutsOffRedis: Bool { mayCause(.outage) && !mayCause(.silence) }
 }

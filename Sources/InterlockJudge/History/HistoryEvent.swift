@@ -2,27 +2,29 @@ package import InterlockCore
 
 /// One event of a run. A history is a sequence of events, ordered by `at`.
 ///
-/// A client has at most one operation under way: its next `ended` belongs to its last `invoked`.
+/// A client has at most one active operation: its next `ended` belongs to its last `invoked`.
 package struct HistoryEvent: Hashable, Sendable, Codable {
-    /// On the machine's monotonic clock, or on a simulated world's clock.
+    /// The time on the machine's monotonic clock, or on a simulated world's clock.
     package var at: Instant
     package var what: What
 
     package enum What: Hashable, Sendable, Codable {
-        /// A client asks a sidecar (its number in the fleet) for something. Recorded *before* the request leaves.
+        /// A client sends a request to a sidecar (its number in the fleet). Recorded *before* the request leaves.
         case invoked(client: Int, sidecar: Int, Operation)
-        /// Recorded *after* the answer was read.
+        /// An operation ended. Recorded *after* the answer was read.
         case ended(client: Int, OperationEnding)
-        /// A write to the resource that a lock guards, with the writer's fence, and whether the resource accepted it. A holder may
-        /// write after its lease has ended; the resource must refuse that once a later holder has written.
+        /// A write to the resource that a lock guards, with the writer's fence, and whether the resource accepted it. A
+        /// holder may write after its lease has ended; the resource must refuse the write once a later holder has
+        /// written.
         case wrote(client: Int, lock: Int, lease: LeaseID, fence: Int64, isAccepted: Bool)
-        /// A sidecar's event stream reported a breaker's state. From now on that sidecar acts on it. An open breaker stays open at
-        /// least until `until`, converted to this history's clock.
+        /// A sidecar's event stream reported a breaker's state. From now on that sidecar applies it. An open breaker
+        /// stays open at least until `until`, converted to this history's clock.
         case breakerSeen(sidecar: Int, service: Int, state: BreakerSnapshot.State, generation: Int64, until: Instant?)
-        /// The link between a lease and its client's connection changed. A sidecar extends a linked lease. After the link ends
-        /// the lease lasts for at most its TTL.
+        /// The link between a lease and its client's connection changed. A sidecar extends a linked lease. After the
+        /// link ends, the lease lasts for at most its TTL.
         case linked(client: Int, lock: Int, lease: LeaseID, ttl: Int64, LinkChange)
-        /// An operator was told that a breaker's state is forced until `until`; without a state, that it is no longer forced.
+        /// An operator received confirmation that a breaker's state is forced until `until`. Without a state, the
+        /// forced state is unknown or has ended: recorded before an operator sends a request, and after one to end it.
         case forced(service: Int, state: BreakerSnapshot.Forced?, until: Instant?)
         /// A fault begins. `fault` is its number in the run.
         case faultBegan(fault: Int, FaultKind, sidecar: Int?)

@@ -1,7 +1,7 @@
 /// A history file that could not be written or read.
 package struct HistoryFileError: Error, Hashable, Sendable, CustomStringConvertible {
     package let path: String
-    /// Counted from 1; `nil` if the error is about the whole file.
+    /// The line number, counted from 1; `nil` if the error concerns the whole file.
     package let line: Int?
     /// A description of the damage and of the expected content.
     package let reason: String

@@ -1,14 +1,14 @@
 /// The first line of a history file.
 struct HistoryFileHeader: Codable {
-    /// The format that this code writes and reads.
+    /// The version of the format that this code writes and reads.
     static let version = 1
 
-    /// `what` of the last line.
+    /// The value of `what` in the last line.
     static let end = "end"
 
-    /// The format's version.
+    /// The version of the file's format.
     var history: Int
-    /// `nil` in files of versions that did not write it.
+    /// The origin of the history; `nil` in files of versions that did not record it.
     var source: HistorySource?
     var rules: HistoryRules
 }

@@ -1,6 +1,6 @@
 internal import InterlockCore
 
-/// What is wrong with a line, and what was expected.
+/// A description of an error in a line, and of the expected content.
 struct HistoryLineFault: Error {
     var reason: String
 
@@ -10,7 +10,7 @@ struct HistoryLineFault: Error {
 }
 
 extension HistoryLine {
-    /// The event that the line describes.
+    /// Returns the event that the line describes.
     func event() throws(HistoryLineFault) -> HistoryEvent {
         HistoryEvent(at: Instant(nanoseconds: at), try occurrence())
     }

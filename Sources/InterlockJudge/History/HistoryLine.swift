@@ -1,6 +1,6 @@
 internal import InterlockCore
 
-/// A line of a history file after the first: an event, or the end. `what` determines which other fields there are.
+/// A line of a history file after the first: an event, or the end. `what` determines the other fields.
 ///
 /// | `what` | fields |
 /// | --- | --- |
@@ -27,7 +27,7 @@ internal import InterlockCore
 /// | `breaker` | sidecar, service, state, generation, until? |
 /// | `fault` | fault, reason (its kind), sidecar? |
 /// | `mended` | fault |
-/// | `end` | events: how many there were |
+/// | `end` | events (their number) |
 ///
 /// `at` and `until` are in nanoseconds, all other times in milliseconds.
 struct HistoryLine: Decodable {
@@ -72,7 +72,8 @@ struct HistoryLine: Decodable {
 }
 
 extension HistoryLine {
-    /// Appends the line as JSON. A run records thousands of lines a second on its event loop, and `JSONEncoder` is ten times slower.
+    /// Appends the line as JSON. A run records thousands of lines a second on its event loop, and `JSONEncoder` is ten
+    /// times slower.
     func write(into buffer: inout [UInt8]) {
         buffer.append(UInt8(ascii: "{"))
         write(.at, at, into: &buffer)
@@ -102,7 +103,7 @@ extension HistoryLine {
         write(.reason, reason, into: &buffer)
         write(.retry, retry, into: &buffer)
         write(.events, events, into: &buffer)
-        // A comma follows each field.
+        // The comma after the last field becomes the closing brace.
         buffer[buffer.count - 1] = UInt8(ascii: "}")
     }
 

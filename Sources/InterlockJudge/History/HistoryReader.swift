@@ -4,20 +4,20 @@ package import InterlockCore
 /// Reads a history that `HistoryWriter` wrote, event by event. Memory is bounded by the longest line.
 package struct HistoryReader {
     private static let chunk = 64 * 1024
-    /// A longer line was not written by `HistoryWriter`.
+    /// The limit of a line's length, in bytes. `HistoryWriter` writes no longer lines.
     private static let longestLine = 1024 * 1024
 
     package let path: String
-    /// What the history is judged by.
+    /// The rules to judge the history by.
     package let rules: HistoryRules
-    /// When the history ended; `nil` until `next` reaches the end.
+    /// The end of the history; `nil` until `next` reaches it.
     package private(set) var end: Instant?
 
     private let decoder = JSONDecoder()
     private var lines: Lines
     private var events = 0
 
-    /// - Throws: `HistoryFileError`.
+    /// - Throws: `HistoryFileError` if the file cannot be read or does not start with the rules of this format.
     package init(path: String) throws(HistoryFileError) {
         self.path = path
         lines = try Lines(path: path)
@@ -87,7 +87,7 @@ package struct HistoryReader {
         }
     }
 
-    /// `nil` if the error is about the whole line.
+    /// Returns the path of the faulty field; `nil` if the error concerns the whole line.
     private static func place(_ context: DecodingError.Context) -> String? {
         context.codingPath.isEmpty ? nil : context.codingPath.map(\.stringValue).joined(separator: ".")
     }
@@ -113,7 +113,7 @@ extension HistoryReader {
             }
         }
 
-        /// `nil` at the end.
+        /// Returns the next line without its line feed; `nil` at the end.
         mutating func next() throws(HistoryFileError) -> ArraySlice<UInt8>? {
             var searched = start
             while true {

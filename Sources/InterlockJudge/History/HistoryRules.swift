@@ -1,20 +1,21 @@
 internal import InterlockCore
 
-/// What a history is judged by.
+/// The rules to judge a history by.
 package struct HistoryRules: Hashable, Sendable, Codable {
-    /// The services by their numbers.
+    /// The services, by number.
     package var services: [ServiceRules]
-    /// How many sidecars there are.
+    /// The number of sidecars.
     package var sidecars: Int
-    /// An operation is answered within its wait plus this, in ms, or its connection is closed.
+    /// The time in ms, beyond its wait, within which an operation is answered or its connection is closed.
     package var patience: Int64
-    /// Every sidecar serves again this long after a fault, in ms.
+    /// The time in ms after a fault within which every sidecar serves again.
     package var recovery: Int64
-    /// The longest time, in ms, that a wanted lock stays free while nothing is broken; `nil`: `recovery`.
+    /// The longest time in ms for which a wanted lock may stay free while no fault is active. `recovery` if `nil`.
     package var handOver: Int64?
-    /// By which share of the time Redis' clock may run fast or slow against the history's. 0 on one machine.
+    /// The fraction by which Redis' clock may run fast or slow against the history's. 0 on one machine.
     package var clockDrift: Double
-    /// Whether every lock is at all replicas before it is handed out, so that no failover may lose one; `nil`, as in older histories: no.
+    /// Whether every lock reaches all replicas before it is granted, so that no failover may lose one. `nil` in older
+    /// histories, which means `false`.
     package var keepsLocks: Bool?
 
     package init(
@@ -30,7 +31,8 @@ package struct HistoryRules: Hashable, Sendable, Codable {
         self.clockDrift = clockDrift
     }
 
-    /// When a lease of `ttl` ms is over that was set at `instant` at the latest: by a clock that drifts, and a little after that.
+    /// Returns the latest end of a lease of `ttl` ms that was set by `instant`, including clock drift and a small
+    /// margin.
     func leaseEnd(_ ttl: Int64, after instant: Instant) -> Instant {
         instant.advanced(byMilliseconds: ttl + Int64(Double(ttl) * clockDrift) + 5)
     }

@@ -1,4 +1,4 @@
-/// Where a history comes from. Only the file's first line says so.
+/// The origin of a history. Recorded only in the first line of the file.
 package enum HistorySource: String, Sendable, Codable {
     /// Real processes and a real Redis.
     case run

@@ -1,10 +1,10 @@
 internal import FoundationEssentials
 package import InterlockCore
 
-/// Writes a history to a file while it happens: one JSON object a line. The first line has the rules, the last marks the end,
-/// and each line in between is an event; see `HistoryLine`.
+/// Writes a history to a file while it happens, one JSON object per line. The first line has the rules, the last marks
+/// the end, and each line in between is an event; see `HistoryLine`.
 ///
-/// It buffers 64 KiB and blocks while it writes them. A history that is not closed reads as cut off.
+/// The writer buffers 64 KiB and blocks while it writes them. A history that was not closed is reported as cut off.
 package struct HistoryWriter: Sendable {
     private static let bufferSize = 64 * 1024
 
@@ -15,7 +15,7 @@ package struct HistoryWriter: Sendable {
     private var last = Instant(nanoseconds: 0)
 
     /// Creates the file, or replaces an existing one.
-    /// - Throws: `HistoryFileError`.
+    /// - Throws: `HistoryFileError` if the file cannot be created.
     package init(path: String, rules: HistoryRules, source: HistorySource = .run) throws(HistoryFileError) {
         self.path = path
         do {
@@ -26,7 +26,7 @@ package struct HistoryWriter: Sendable {
         }
         buffer.reserveCapacity(Self.bufferSize + 1024)
         let encoder = JSONEncoder()
-        // Equal histories make equal files.
+        // Equal histories must produce equal files.
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         do {
             buffer += try encoder.encode(HistoryFileHeader(history: HistoryFileHeader.version, source: source, rules: rules))
@@ -45,8 +45,8 @@ package struct HistoryWriter: Sendable {
         try endLine()
     }
 
-    /// Marks the end and writes what is buffered.
-    /// - Parameter end: when the history ended; by default with its last event.
+    /// Marks the end and writes the buffered lines.
+    /// - Parameter end: the end of the history; by default the time of its last event.
     package mutating func close(at end: Instant? = nil) throws(HistoryFileError) {
         var line = HistoryLine(at: end ?? last, what: HistoryFileHeader.end)
         line.events = events

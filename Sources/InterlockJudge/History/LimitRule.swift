@@ -1,11 +1,11 @@
-/// One limit as it is judged.
+/// One limit of a service, as far as it matters to the checkers.
 package struct LimitRule: Hashable, Sendable, Codable {
     package enum Algorithm: String, Hashable, Sendable, Codable {
         case fixed, sliding, gcra
     }
 
-    /// Whether a window begins with a call and ends one length later. Otherwise the limit holds in every window, wherever it
-    /// begins.
+    /// Whether a window begins with a call and ends after its length. Otherwise the limit holds in every window,
+    /// wherever it begins.
     package var hasOwnWindows: Bool {
         switch algorithm {
         case .fixed: true
@@ -14,11 +14,11 @@ package struct LimitRule: Hashable, Sendable, Codable {
     }
 
     package var algorithm: Algorithm
-    /// Calls in a window.
+    /// The number of calls allowed in a window.
     package var limit: Int64
-    /// In milliseconds.
+    /// The length of a window in ms.
     package var window: Int64
-    /// For `gcra` only.
+    /// The burst of `gcra`; unused otherwise.
     package var burst: Int64
     package var isPerSubject: Bool
 

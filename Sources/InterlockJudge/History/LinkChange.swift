@@ -3,6 +3,6 @@ package enum LinkChange: String, Hashable, Sendable, Codable {
     case began
     /// The client closed the connection and no longer believes in the lease.
     case left
-    /// The connection was lost, or the client was told that the lease is lost.
+    /// The connection was lost, or the client learned that the lease is lost.
     case lost
 }

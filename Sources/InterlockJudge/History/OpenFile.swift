@@ -4,7 +4,7 @@ internal import Glibc
 final class OpenFile: Sendable {
     let descriptor: Int32
 
-    /// The system's error message.
+    /// A failed system call, with the system's error message.
     struct Failure: Error {
         let reason: String
 
@@ -36,7 +36,7 @@ final class OpenFile: Sendable {
         }
     }
 
-    /// Appends up to `count` bytes and returns how many; 0 at the end. Blocks.
+    /// Appends up to `count` bytes and returns their number; 0 at the end of the file. Blocks.
     func read(_ count: Int, into bytes: inout [UInt8]) throws(Failure) -> Int {
         let before = bytes.count
         bytes.append(contentsOf: repeatElement(0, count: count))

@@ -1,22 +1,22 @@
-/// An operation that a client requests of a sidecar. Locks and services are numbered within the run.
+/// An operation that a client requests from a sidecar. Locks and services are numbered within the run.
 package enum Operation: Hashable, Sendable, Codable {
-    /// `LOCK.ACQUIRE` for `ttl` ms, waiting for at most `wait` ms. When one call takes several locks, each is an operation of
-    /// its own with its own client number.
+    /// `LOCK.ACQUIRE` for `ttl` ms, waiting for at most `wait` ms. If one call acquires several locks, each is a
+    /// separate operation with its own client number.
     case acquire(lock: Int, mode: LeaseMode, ttl: Int64, wait: Int64, isJoint: Bool = false)
     /// `LOCK.RENEW` of the client's lease for `ttl` ms.
     case renew(lock: Int, lease: LeaseID, ttl: Int64)
-    /// `LOCK.RELEASE`. The client stops believing in the lease as soon as it asks.
+    /// `LOCK.RELEASE`. The client stops believing in the lease as soon as it sends the request.
     case release(lock: Int, lease: LeaseID)
     /// `LIMIT.TAKE`.
     case take(service: Int, cost: Int64, subject: Int?, wait: Int64)
     /// `PERMIT.ACQUIRE`.
     case permit(service: Int, subject: Int? = nil, wait: Int64)
-    /// `PERMIT.REPORT` of a permit. The call is over as soon as the client reports.
+    /// `PERMIT.REPORT` of a permit. The call is over as soon as the client sends the report.
     case report(service: Int, permit: PermitNumber, isOK: Bool)
     /// A request through the guarded proxy.
     case proxied(service: Int)
 
-    /// The kind that it is counted as.
+    /// The kind under which the operation is counted.
     package var kind: OperationKind {
         switch self {
         case .acquire: .acquire
@@ -29,7 +29,7 @@ package enum Operation: Hashable, Sendable, Codable {
         }
     }
 
-    /// The service that the operation uses.
+    /// The service that the operation uses; `nil` for lock operations.
     package var service: Int? {
         switch self {
         case .acquire, .renew, .release: nil
@@ -37,7 +37,7 @@ package enum Operation: Hashable, Sendable, Codable {
         }
     }
 
-    /// The longest time that it may wait for its turn, in ms.
+    /// The longest time that the operation may wait for its turn, in ms.
     package var wait: Int64 {
         switch self {
         case .acquire(_, _, _, let wait, _), .take(_, _, _, let wait), .permit(_, _, let wait): wait

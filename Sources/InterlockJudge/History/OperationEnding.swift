@@ -1,21 +1,22 @@
-/// How an operation ended for its client.
+/// The end of an operation from its client's point of view.
 package enum OperationEnding: Hashable, Sendable, Codable {
-    /// The sidecar did what was asked.
+    /// The sidecar did as requested.
     case done(Success)
     /// The sidecar refused: the lock is held, the lease is lost, the limit is used up, the breaker is open.
     case refused(Refusal)
     /// An error which says that nothing was done, such as "unavailable" or "invalid".
     case failed(code: String)
-    /// No answer. It may have been carried out, or may yet be. Never counted as failed.
+    /// No answer. The operation may have been carried out, or may yet be. Never counted as failed.
     case unknown(reason: String)
 
-    /// The reason when the client itself went away. It says nothing about the sidecar.
+    /// The reason if the client itself disconnected, which says nothing about the sidecar.
     package static let vanished = "vanished"
-    /// Like `vanished`, for a client that will not ask again: the sidecar gives back what it is granted for it. A release was sent
-    /// before the client closed, and is carried out.
+    /// The reason if the client disconnected and will not retry: the sidecar releases what it is granted for the
+    /// client. A release that the client had sent is carried out.
     package static let abandoned = "abandoned"
 
-    /// Whether it may have been carried out, or may yet be. That includes errors, because an error may come from a timeout.
+    /// Whether the operation may have been carried out, or may yet be. Includes errors, because an error may come from
+    /// a timeout.
     package var isDoubtful: Bool {
         switch self {
         case .unknown, .failed: true

@@ -1,16 +1,16 @@
-/// Why the sidecar refused.
+/// The reason for a sidecar's refusal.
 package enum Refusal: Hashable, Sendable, Codable {
     /// Another client holds the lock.
     case held
     /// The token no longer holds the lease.
     case lost
-    /// A limit is used up. In ms; negative if the call can never be granted.
+    /// A limit is used up. The time is in ms; negative if the call can never be granted.
     case limited(retryAfter: Int64)
-    /// The breaker is open. In ms.
+    /// The breaker is open. The time is in ms; negative if unknown.
     case open(retryAfter: Int64)
-    /// Too many calls are under way or waiting.
+    /// Too many calls are active or waiting. The time is in ms; negative if unknown.
     case busy(retryAfter: Int64)
-    /// Any other refusal: its first word.
+    /// Any other refusal, by its first word.
     case other(String)
 
     /// The refusal as reports name it.

@@ -1,12 +1,12 @@
-/// The description of a service by which its history is judged.
+/// The properties of a service that the checkers need.
 package struct ServiceRules: Hashable, Sendable, Codable {
     package var name: String
     package var limits: [LimitRule]
-    /// What a sidecar does without Redis; see `LimitRule.boundsWithoutRedis`.
+    /// The policy of a sidecar without Redis; see `LimitRule.boundsWithoutRedis`.
     package var whenRedisIsDown: OutagePolicyName
-    /// Trial permits of the fleet; `nil` if no report can trip its breaker.
+    /// The number of concurrent trial permits in the fleet; `nil` if no report can trip the breaker.
     package var halfOpenPermits: Int?
-    /// How long an unreported permit counts, in ms.
+    /// The time for which an unreported permit counts, in ms.
     package var permitLifetime: Int64
 
     package init(

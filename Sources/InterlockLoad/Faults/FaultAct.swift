@@ -1,56 +1,57 @@
 package import InterlockJudge
 package import InterlockProcesses
 
-/// What exactly is broken, and where.
+/// A concrete fault: what is broken, where and how severely.
 ///
-/// A new kind has its name in `FaultKind`, where it says what it breaks, causes and needs, its acts here, how hard it comes in
-/// `FaultDraw`, and how it is made and repaired in `FaultRig`. What it needs of the servers an `OwnFleet` that may be asked for it
-/// starts.
+/// To add a kind, name it in `FaultKind` with its target, effects and requirements, add its acts here, draw their
+/// severity in `FaultDraw`, and cause and repair them in `FaultRig`. `OwnFleet` starts the servers that the kind
+/// requires.
 package enum FaultAct: Hashable, Sendable, Codable {
-    /// SIGKILL; started again at the same address.
+    /// A sidecar is killed (SIGKILL) and restarted at the same address.
     case kill(sidecar: Int)
-    /// SIGSTOP, then SIGCONT.
+    /// A sidecar is stopped (SIGSTOP) and continued (SIGCONT).
     case pause(sidecar: Int)
-    /// Redis ends, and starts again with its append-only file, in which all is that was ever acknowledged.
+    /// Redis exits and is restarted with its append-only file, which holds every acknowledged write.
     case redisRestart(RedisEnding)
-    /// SIGSTOP, then SIGCONT.
+    /// Redis is stopped (SIGSTOP) and continued (SIGCONT).
     case redisPause
-    /// Redis loses all it knows.
+    /// Redis loses all its data.
     case redisWipe(RedisWipe)
-    /// Sentinels promote a replica, or a cluster one of the primary in this place. The former primary comes back as one, until it has
-    /// been made a replica.
+    /// Sentinels promote a replica, or a cluster promotes one of the primary with this index. The former primary comes
+    /// back as a primary until it is made a replica.
     case failover(PrimaryLoss, place: Int)
-    /// So many slots, in which there is load, get another primary.
+    /// Another primary takes over `slots` hash slots, those with load first.
     case reshard(slots: Int, place: Int)
-    /// A server joins a cluster and takes so many slots; it leaves again in the end.
+    /// A server joins a cluster and takes over `slots` hash slots. The repair makes it leave again.
     case nodeJoin(slots: Int)
-    /// The primary in this place gives its slots away and leaves; it joins again in the end.
+    /// The primary with this index hands its hash slots over and leaves. The repair makes it join again.
     case nodeLeave(place: Int)
-    /// No byte passes between the sidecar and Redis, in either direction; connections stay. New ones are refused, or hang.
+    /// No byte passes between the sidecar and Redis in either direction. Existing connections stay open; new ones are
+    /// refused, or hang.
     case partition(sidecar: Int, refusesConnections: Bool)
-    /// Every byte comes late by `fixed` and up to `jitter` ms, in either direction and in order.
+    /// Every byte is delayed by `fixed` plus up to `jitter` ms, in either direction and in order.
     case delay(sidecar: Int, fixed: Int64, jitter: Int64)
-    /// A number of bytes passes in either direction at each interval, in ms.
+    /// Bytes pass in either direction in portions of `bytes`, one portion per interval, in ms.
     case trickle(sidecar: Int, bytes: Int, every: Int64)
-    /// All connections are broken at each interval, in ms.
+    /// All connections are broken once per interval, in ms.
     case reset(sidecar: Int, ConnectionBreak, every: Int64)
-    /// Redis' wall clock jumps. After a jump back it jumps forward by as much in the end: no lease, count or open breaker
-    /// outlasts the fault by the size of the jump. A jump forward stays. So the clock that Redis shows afterwards is never
-    /// behind where it was, and what lapsed early stays lapsed.
+    /// Redis' wall clock jumps. The repair of a jump back is a jump forward by the same amount, so that no lease, count
+    /// or open breaker outlasts the fault by the size of the jump. A jump forward stays. So the clock never ends up
+    /// behind its former course, and expired data stays expired.
     case clock(bySeconds: Int)
-    /// A number of clients vanishes without a word.
+    /// Up to `clients` busy clients vanish without releasing their leases or reporting their calls.
     case vanish(clients: Int)
 
-    /// How Redis ends.
+    /// The manner in which Redis exits.
     package enum RedisEnding: String, Hashable, Sendable, Codable, CaseIterable {
         case terminated, killed
     }
 
-    /// How Redis is emptied.
+    /// The manner in which Redis loses its data.
     package enum RedisWipe: String, Hashable, Sendable, Codable, CaseIterable {
-        /// Killed, and started without what it may have written to disk.
+        /// Redis is killed, and restarted without its files.
         case killed
-        /// `FLUSHALL`: no connection is lost.
+        /// `FLUSHALL`, which keeps all connections.
         case flushed
     }
 
@@ -73,7 +74,7 @@ package enum FaultAct: Hashable, Sendable, Codable {
         }
     }
 
-    /// What is broken. Never two acts at once on the same target.
+    /// The target of the act. Acts on the same target never overlap.
     package var target: FaultTarget {
         switch self {
         case .kill(let sidecar), .pause(let sidecar), .partition(let sidecar, _), .delay(let sidecar, _, _),
@@ -84,23 +85,23 @@ package enum FaultAct: Hashable, Sendable, Codable {
         }
     }
 
-    /// The sidecar that it concerns alone.
+    /// The sidecar that the act affects; `nil` if it affects Redis or the clients.
     package var sidecar: Int? {
         guard case .sidecar(let number) = target else { return nil }
         return number
     }
 }
 
-/// Who can be broken.
+/// The target of a fault.
 package enum FaultTarget: Hashable, Sendable, Codable {
     case redis
-    /// A sidecar, or its way to Redis.
+    /// A sidecar, or its connection to Redis.
     case sidecar(Int)
     case clients
 }
 
 extension FaultAct: CustomStringConvertible {
-    /// `kill of sidecar 2`.
+    /// The act in the form `kill of sidecar 2`.
     package var description: String {
         switch self {
         case .kill(let sidecar): "kill of sidecar \(sidecar)"

@@ -2,8 +2,8 @@ internal import InterlockCore
 internal import InterlockJudge
 internal import InterlockProcesses
 
-/// Draws one fault after another: kinds as from a shuffled pack of cards, so that none is missing for long, and of each kind
-/// anything from hardly felt to far beyond every timeout.
+/// Draws one fault after another. Kinds come as from a shuffled deck, so that each recurs soon; the severity of each
+/// ranges from barely noticeable to far beyond every timeout.
 struct FaultDraw {
     private let kinds: [FaultKind]
     private let sidecars: Int
@@ -12,17 +12,17 @@ struct FaultDraw {
     private var pack: [FaultKind] = []
 
     init(seed: UInt64, kinds: Set<FaultKind>, sidecars: Int, lease: Duration) {
-        // In an order of their own: that of a set changes from process to process.
+        // The order of `FaultKind` is stable; that of a set changes from process to process.
         self.kinds = FaultKind.rigged.filter { kinds.contains($0) && (sidecars > 0 || $0.target != .sidecar) }
         self.sidecars = sidecars
         self.lease = lease
         random = SeededRandom(seed: seed)
     }
 
-    /// Evenly spread over 0 ..< 1.
+    /// Returns a number drawn uniformly from 0 ..< 1.
     mutating func unit() -> Double { random.unit() }
 
-    /// `nil`: there is nothing to draw from.
+    /// Returns the next fault; `nil` if there are no kinds to draw from.
     mutating func next() -> (act: FaultAct, lasts: Duration)? {
         if pack.isEmpty { pack = kinds.shuffled(using: &random) }
         return pack.popLast().map { draw($0) }
@@ -74,14 +74,14 @@ struct FaultDraw {
 
     private mutating func sidecar() -> Int { Int.random(in: 0..<sidecars, using: &random) }
 
-    /// Of a server, however many there are.
+    /// Returns the index of a server, which is reduced modulo the number of servers when it is used.
     private mutating func place() -> Int { Int.random(in: 0..<60, using: &random) }
 
     private mutating func milliseconds(_ range: ClosedRange<Int64>) -> Duration {
         .milliseconds(Int64.random(in: range, using: &random))
     }
 
-    /// As often small as large: every doubling is as likely as any other.
+    /// Returns a number on a logarithmic scale: every doubling is equally likely.
     private mutating func logarithmic(_ range: ClosedRange<Int64>) -> Int64 {
         var highest = range.lowerBound
         var steps: [Int64] = []

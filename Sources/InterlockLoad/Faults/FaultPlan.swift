@@ -1,17 +1,18 @@
 internal import InterlockCore
 package import InterlockJudge
 
-/// Which faults a run has, when and how hard: decided by a seed alone.
+/// The faults of a run, with their times and severity, determined by a seed.
 ///
-/// Faults of one target follow each other; faults of different targets sometimes overlap. The end of the run is calm.
+/// Faults with the same target follow each other; faults with different targets sometimes overlap. No fault lasts into
+/// the end of the run.
 package struct FaultPlan: Hashable, Sendable, Codable {
     package var seed: UInt64
-    /// In the order in which they begin.
+    /// The faults in the order in which they begin.
     package var faults: [PlannedFault]
-    /// From here on nothing is broken any more, from the beginning of the run.
+    /// The time after which no fault is active, counted from the start of the run.
     package var calmFrom: Duration
 
-    /// Plans nothing: no fault ever begins.
+    /// A plan without faults.
     package static let none = FaultPlan(seed: 0, faults: [], calmFrom: .zero)
 
     package init(seed: UInt64, faults: [PlannedFault], calmFrom: Duration) {
@@ -21,20 +22,21 @@ package struct FaultPlan: Hashable, Sendable, Codable {
     }
 
     /// - Parameters:
-    ///   - seed: the same seed and settings give the same plan.
-    ///   - kinds: what may be broken; each about equally often. Those that need a sidecar are left out when there is none.
-    ///   - sidecars: how many there are.
-    ///   - duration: of the whole run.
-    ///   - gap: between a fault and the next, on average.
-    ///   - lease: how long a lease of the run lasts: a paused sidecar sleeps longer than that.
-    ///   - recovery: how long the end of the run is calm.
+    ///   - seed: the seed; the same seed and settings give the same plan.
+    ///   - kinds: the kinds to draw from, each about equally often. Kinds that need a sidecar are skipped if there is
+    ///     none.
+    ///   - sidecars: the number of sidecars.
+    ///   - duration: the duration of the whole run.
+    ///   - gap: the average pause between two faults.
+    ///   - lease: the TTL of the run's leases. A paused sidecar sleeps longer than that.
+    ///   - recovery: the length of the calm period at the end of the run.
     package init(
         seed: UInt64, kinds: Set<FaultKind>, sidecars: Int, duration: Duration, gap: Duration = .seconds(6),
         lease: Duration = .seconds(10), recovery: Duration = .seconds(10)
     ) {
         self.init(seed: seed, faults: [], calmFrom: max(.zero, duration - recovery))
         var draw = FaultDraw(seed: seed, kinds: kinds, sidecars: sidecars, lease: lease)
-        /// How many draws in a row did not fit in what is left of the run.
+        /// The number of consecutive draws that did not fit into the rest of the run.
         var misfits = 0
         while misfits < FaultKind.rigged.count, let (act, lasts) = draw.next() {
             let begins = begin(of: act, gap: gap, &draw)
@@ -61,30 +63,30 @@ package struct FaultPlan: Hashable, Sendable, Codable {
         return others.reduce(wanted, max)
     }
 
-    /// What share of the faults begins while another lasts.
+    /// The fraction of faults that begin while another is active.
     private static let overlaps = 0.25
-    /// How long it may take to repair a fault at the end of the run.
+    /// The time reserved to repair a fault at the end of the run.
     private static let mending = Duration.seconds(4)
-    /// Between two faults of the same target: the first has to be repaired before the next begins.
+    /// The minimum gap between two faults with the same target: the first must be repaired before the next begins.
     private static let shortestGap = Duration.seconds(2)
 }
 
 extension FaultPlan: CustomStringConvertible {
-    /// A line for each fault.
+    /// One line per fault.
     package var description: String {
         let lines = faults.map(\.description) + ["calm from \(calmFrom.wholeMilliseconds) ms"]
         return "faults of seed \(seed)\n  " + lines.joined(separator: "\n  ")
     }
 }
 
-/// A fault that a plan foresees.
+/// A fault in a plan.
 package struct PlannedFault: Hashable, Sendable, Codable {
-    /// Its number within the run, from 0.
+    /// The number of the fault within the run, from 0.
     package var number: Int
     package var act: FaultAct
-    /// When, from the beginning of the run.
+    /// The start, counted from the start of the run.
     package var begins: Duration
-    /// How long until it is repaired; that may take a while itself. Zero: it is over once it has happened.
+    /// The time until the repair begins; the repair itself takes time too. Zero if the fault is instantaneous.
     package var lasts: Duration
 
     package init(number: Int, act: FaultAct, begins: Duration, lasts: Duration) {
@@ -97,12 +99,12 @@ package struct PlannedFault: Hashable, Sendable, Codable {
     package var kind: FaultKind { act.kind }
     package var sidecar: Int? { act.sidecar }
 
-    /// When it is to be repaired, from the beginning of the run.
+    /// The start of the repair, counted from the start of the run.
     package var ends: Duration { begins + lasts }
 }
 
 extension PlannedFault: CustomStringConvertible {
-    /// `#3 at 12480 ms for 1203 ms: kill of sidecar 2`.
+    /// The fault in the form `#3 at 12480 ms for 1203 ms: kill of sidecar 2`.
     package var description: String {
         "#\(number) at \(begins.wholeMilliseconds) ms for \(lasts.wholeMilliseconds) ms: \(act)"
     }

@@ -5,19 +5,19 @@ internal import InterlockProcesses
 internal import NIOConcurrencyHelpers
 internal import RedisClient
 
-/// Carries a `FaultPlan` out on a fleet of the harness's own.
+/// Carries out a `FaultPlan` on the harness's own fleet.
 ///
-/// A fault is noted before it is made, and noted as over when what it broke is whole again: a killed process is ready again, a
-/// stopped one answers again, Redis serves again, its clock shows what it is to show. A client that was cut off may still be
-/// reconnecting then. Everything is repaired when `run` returns, also on cancellation. What cannot be repaired in time is a
-/// violation with the log of who failed, and the last fault of the run.
+/// The rig records a fault before it causes it, and records its end once the damage is repaired: a killed process is
+/// ready, a stopped one answers, Redis serves, its clock shows the intended time. Clients that were cut off may still
+/// be reconnecting then. Everything is repaired before `run` returns, even after cancellation. A failed repair is
+/// reported as a violation with the reason, and no further fault begins.
 package struct FaultRig: Sendable {
-    /// What was broken, and what did not become whole again.
+    /// The faults of a run and the repairs that failed.
     package struct Outcome: Sendable {
-        /// In the order in which they began.
+        /// The faults in the order in which they began.
         package var faults: [FaultReport] = []
         package var violations: [Violation] = []
-        /// The kinds that were planned and that this machine has not got what it takes for, and what that is.
+        /// The planned kinds that this machine or fleet cannot cause, each with the reason.
         package var missing: [FaultKind: String] = [:]
     }
 
@@ -27,7 +27,7 @@ package struct FaultRig: Sendable {
     }
 
     let fleet: OwnFleet
-    /// The slots of a cluster that there is load in.
+    /// The hash slots of the cluster that carry load.
     let hotSlots: [HashSlot]
     let vanish: (@Sendable (Int) async -> Void)?
     private let plan: FaultPlan
@@ -37,12 +37,12 @@ package struct FaultRig: Sendable {
     private let state = NIOLockedValueBox(State())
 
     /// - Parameters:
-    ///   - plan: made for as many sidecars as the fleet has, and of kinds that it was started for.
-    ///   - hotKeys: what there is load on, as the hash tags of its keys have it.
+    ///   - plan: a plan for as many sidecars as the fleet has, with kinds that the fleet was started for.
+    ///   - hotKeys: the hash tags of the keys that carry load.
     ///   - time: the clock of `Violation.at`.
-    ///   - vanish: makes this many clients vanish without a word; `nil`: there are none that could.
-    ///   - log: takes a line for everything that is done, with its time from the beginning of the run.
-    ///   - note: records in the run's history, before it returns.
+    ///   - vanish: disconnects this many clients without notice; `nil` if there are no such clients.
+    ///   - log: takes one line per action, with its time since the start of the run.
+    ///   - note: records an event in the history of the run before it returns.
     package init(
         fleet: OwnFleet, plan: FaultPlan, hotKeys: [String] = [], time: TimeSource = .system,
         vanish: (@Sendable (Int) async -> Void)? = nil,
@@ -58,12 +58,12 @@ package struct FaultRig: Sendable {
         self.note = note
     }
 
-    /// Makes and mends all faults of the plan; returns when the last is over, or soon after it was cancelled.
-    /// - Parameter start: when the run began.
+    /// Causes and repairs all faults of the plan. Returns when the last is repaired, or soon after cancellation.
+    /// - Parameter start: the start of the run.
     package func run(since start: ContinuousClock.Instant = .now) async -> Outcome {
         let faults = plan.faults.filter { isPossible($0) }
         await withTaskGroup(of: Void.self) { group in
-            // Faults of one target follow each other, however long the mending takes.
+            // Faults with the same target follow each other, however long the repair takes.
             for (_, own) in Dictionary(grouping: faults, by: \.act.target) {
                 group.addTask {
                     for fault in own { await carryOut(fault, since: start) }
@@ -98,7 +98,7 @@ package struct FaultRig: Sendable {
 
     private func carryOut(_ fault: PlannedFault, since start: ContinuousClock.Instant) async {
         guard !isBroken else { return }
-        // It begins by the real clock, which the processes live by. Cancelled is as good as over.
+        // The processes run by the real clock. Cancellation ends the sleep early, which the guard below detects.
         try? await Task.sleep(until: start + fault.begins, clock: .continuous)
         guard !Task.isCancelled, !isBroken else { return }
         guard ContinuousClock.now - start + fault.lasts <= plan.calmFrom else {
@@ -117,13 +117,13 @@ package struct FaultRig: Sendable {
             failure = error
         }
         do {
-            // In a task of its own: it is repaired also when this one was cancelled.
+            // A task of its own repairs the fault even if this task was cancelled.
             try await Task { try await repair(fault.act) }.value
         } catch {
             failure = failure ?? error
         }
         if let failure {
-            // It has not become whole: its end is not noted.
+            // The fault is not repaired, so its end is not recorded.
             say("not repaired: #\(fault.number): \(failure)", since: start)
             let reason = (failure as? RedisServerError)?.reason ?? "\(failure)"
             let violation = Violation(.recovery, at: time.now(), "after \(fault.act) all is not whole again: \(reason)")
@@ -142,7 +142,7 @@ package struct FaultRig: Sendable {
 
     private var isBroken: Bool { state.withLockedValue { $0.isBroken } }
 
-    /// - Returns: when, in seconds from the beginning of the run.
+    /// - Returns: the seconds since the start of the run.
     @discardableResult
     private func say(_ line: String, since start: ContinuousClock.Instant) -> Double {
         let now = ContinuousClock.now - start
@@ -152,12 +152,11 @@ package struct FaultRig: Sendable {
 }
 
 extension FaultRig {
-    /// How long Redis may take to end, and a client to vanish.
+    /// The time that Redis may take to exit, and a client to vanish.
     private static let timeout = Duration.seconds(30)
-    /// How long Redis may take to read its file, on a machine that is busy.
+    /// The time that Redis may take to load its data file on a busy machine.
     private static let restartPatience = Duration.seconds(60)
 
-    /// Breaks it.
     func make(_ act: FaultAct) async throws {
         switch act {
         case .kill(let sidecar): try await fleet.sidecars[sidecar].kill()
@@ -188,23 +187,24 @@ extension FaultRig {
         }
     }
 
-    /// Lets it last, from now on, as long as it was planned: real processes live by the real clock.
+    /// Waits until the fault has lasted as long as planned, by the real clock of the processes. Repeats resets
+    /// meanwhile.
     func keep(_ fault: PlannedFault) async throws {
         let end = ContinuousClock.now + fault.lasts
         if case .reset(let sidecar, let manner, let pause) = fault.act {
             while true {
                 let next = ContinuousClock.now + .milliseconds(pause)
                 guard next < end else { break }
-                // Between two resets, as planned.
+                // The planned pause between two resets.
                 try await Task.sleep(until: next, clock: .continuous)
                 await fleet.proxies[sidecar].breakConnections(manner)
             }
         }
-        // The fault's length itself. Cancelled, it is over.
+        // Cancellation ends the fault early.
         try await Task.sleep(until: end, clock: .continuous)
     }
 
-    /// Makes it whole again, in whatever state `make` left it, and waits until it is.
+    /// Repairs the damage, however far `make` got, and waits until the fleet works again.
     func repair(_ act: FaultAct) async throws {
         switch act {
         case .kill(let sidecar): try await fleet.sidecars[sidecar].start()
@@ -229,7 +229,7 @@ extension FaultRig {
         }
     }
 
-    /// So many slots, of which those come first that the run's names are in.
+    /// Returns up to `count` hash slots, first those that hold the names of the run.
     private func hot(_ count: Int, from place: Int) -> [HashSlot] {
         var slots: [HashSlot] = []
         for number in 0..<count where slots.count < min(count, HashSlot.count) {
@@ -250,14 +250,14 @@ extension FaultRig {
         try await finishing(within: Self.timeout, "Redis \(expectation)") { [server = fleet.server] in await act(server) }
     }
 
-    /// Past all proxies.
+    /// Sends a command to Redis directly, not through a proxy.
     private func ask(_ words: [String]) async throws {
         _ = try await RedisClient.ask(words, at: fleet.redis)
     }
 }
 
 extension FaultRig.Outcome {
-    /// - Parameter recoveries: after how many ms every sidecar served again, by the fault's number.
+    /// - Parameter recoveries: the time in ms until every sidecar served again, by fault number.
     func reports(recoveries: [Int: Int64]) -> [FaultReport] {
         faults.map { fault in
             var fault = fault
@@ -268,7 +268,7 @@ extension FaultRig.Outcome {
 }
 
 extension CheckReport {
-    /// With what the fault rig found broken for good.
+    /// Returns the report with the failed repairs added.
     func adding(_ found: [Violation]) -> CheckReport {
         var report = self
         report.violations += found
@@ -276,7 +276,7 @@ extension CheckReport {
         return report
     }
 
-    /// With the times of violations from the beginning of the run, as those of its faults are.
+    /// Returns the report with violation times counted from `start`, like the times of its faults.
     func counted(from start: Instant) -> CheckReport {
         var report = self
         for place in report.violations.indices {

@@ -1,10 +1,10 @@
-/// How a connection between a sidecar and Redis is broken.
+/// The manner in which a connection between a sidecar and Redis breaks.
 package enum ConnectionBreak: String, Hashable, Sendable, Codable, CaseIterable, CustomStringConvertible {
-    /// Both ends see a reset (RST). Answers on their way are lost.
+    /// Both ends see a reset (RST). Answers in transit are lost.
     case reset
-    /// The sidecar reads the end; what it still sends reaches Redis, whose answers are lost.
+    /// The sidecar sees the end of the stream. Its further requests still reach Redis, whose answers are lost.
     case endTowardSidecar = "half-close-toward-sidecar"
-    /// Redis reads the end, as when the sidecar has nothing more to say.
+    /// Redis sees the end of the stream, as if the sidecar had finished sending.
     case endTowardRedis = "half-close-toward-redis"
 
     package var description: String { rawValue }

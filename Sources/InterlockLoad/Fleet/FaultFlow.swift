@@ -1,12 +1,12 @@
-/// How bytes pass in one direction between a sidecar and Redis. None is lost, doubled or changed as long as the connection
-/// stays.
+/// The flow of bytes in one direction between a sidecar and Redis. No byte is lost, duplicated or changed while the
+/// connection lasts.
 package enum FaultFlow: Hashable, Sendable {
-    /// As they come.
+    /// Bytes pass at once.
     case free
-    /// `fixed` late, and up to `jitter` more; in order.
+    /// Bytes are delayed by `fixed` plus up to `jitter`, in order.
     case delayed(fixed: Duration, jitter: Duration)
-    /// This many at a time, with a pause in between.
+    /// Up to `bytes` bytes pass per interval.
     case trickling(bytes: Int, every: Duration)
-    /// Not at all: they are not even read.
+    /// No byte passes, and none is read from the source.
     case held
 }

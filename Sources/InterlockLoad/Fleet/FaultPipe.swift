@@ -2,25 +2,26 @@ internal import DequeModule
 internal import InterlockCore
 internal import NIOCore
 
-/// What is on its way in one direction of a connection, and when it may go on.
+/// The bytes in transit in one direction of a connection, and the time at which they may pass on.
 struct FaultPipe {
-    /// What is to be done now.
+    /// The next action of the stream.
     enum Step: Equatable {
         case forward(ByteBuffer)
-        /// The source has said its last word, and all before it has gone on.
+        /// The source has ended, and everything it sent was forwarded.
         case end
         case wait(until: NIODeadline)
-        /// Until something comes, or the flow changes.
+        /// Wait for more bytes or a change of the flow.
         case idle
     }
 
     private struct Item {
-        /// `nil`: the end.
+        /// The bytes; `nil` marks the end.
         var bytes: ByteBuffer?
         var due: NIODeadline
     }
 
-    /// The most bytes that wait: then nothing more is read. What the kernel had taken from a source that has closed still comes.
+    /// The limit of buffered bytes, beyond which the source is not read. Bytes that the kernel had received from a
+    /// closed source still arrive.
     private static let capacity = 1 << 20
 
     private var items = Deque<Item>()
@@ -28,7 +29,7 @@ struct FaultPipe {
     private var hasEnded = false
     private var flow: FaultFlow
     private var random: SeededRandom
-    /// When the next drop of a trickle may fall.
+    /// The time at which the next bytes of a trickle may pass.
     private var nextDrop = NIODeadline.uptimeNanoseconds(0)
 
     init(flow: FaultFlow, random: SeededRandom) {
@@ -36,7 +37,7 @@ struct FaultPipe {
         self.random = random
     }
 
-    /// Whether the source is to be read.
+    /// Whether to read from the source.
     var wantsMore: Bool { flow != .held && size < Self.capacity && !hasEnded }
 
     mutating func take(_ bytes: ByteBuffer, at now: NIODeadline) {
@@ -79,7 +80,7 @@ struct FaultPipe {
         return .forward(bytes)
     }
 
-    /// Never before what came earlier.
+    /// Returns the due time of new bytes, never before that of earlier ones.
     private mutating func due(at now: NIODeadline) -> NIODeadline {
         guard case .delayed(let fixed, let jitter) = flow else { return now }
         let late = now + TimeAmount(fixed + jitter * random.unit())
@@ -87,17 +88,17 @@ struct FaultPipe {
     }
 }
 
-/// One direction of a connection: carries out what its `FaultPipe` says. Confined to the event loop of its channels.
+/// One direction of a connection: carries out the steps of its `FaultPipe`. Confined to the event loop of its channels.
 final class FaultStream {
     private let source: any Channel
-    /// `nil`: not connected yet.
+    /// The destination; `nil` until it is connected.
     private var sink: (any Channel)?
     private var pipe: FaultPipe
     private var timer: Scheduled<Void>?
-    /// The sink has been told the end, or cannot be told any more: what still comes is read and dropped.
+    /// Whether the stream has ended: the sink has received the end, or is gone. Later bytes are read and discarded.
     private(set) var isOver = false
     private var hasEnded = false
-    /// Called once, when `isOver` turns true.
+    /// Called once, when `isOver` becomes `true`.
     var onOver: () -> Void = {}
 
     init(from source: any Channel, pipe: FaultPipe) {
@@ -116,7 +117,7 @@ final class FaultStream {
         run()
     }
 
-    /// The source says nothing more.
+    /// Handles the end of the source's output.
     func sourceEnded() {
         hasEnded = true
         pipe.end(at: .now())
@@ -128,7 +129,7 @@ final class FaultStream {
         run()
     }
 
-    /// The sink is gone, or is told the end before all has reached it.
+    /// Ends the stream without forwarding the rest.
     func giveUp() {
         guard !isOver else { return }
         isOver = true
@@ -137,7 +138,7 @@ final class FaultStream {
         onOver()
     }
 
-    /// Tells the sink the end, with what has reached it.
+    /// Closes the output to the sink, and discards the rest.
     func cutOff() {
         sink?.close(mode: .output, promise: nil)
         giveUp()

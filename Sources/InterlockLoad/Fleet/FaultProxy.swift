@@ -2,20 +2,21 @@ internal import InterlockCore
 internal import NIOCore
 internal import NIOPosix
 
-/// A TCP proxy of ours between one sidecar and Redis, on a port of 127.0.0.1 that stays: it delays, trickles, holds back and
-/// breaks off. It duplicates nothing and changes nothing.
+/// A TCP proxy between one sidecar and Redis, on a fixed port of 127.0.0.1. It delays, trickles, holds back and breaks
+/// off bytes. It never duplicates or changes them.
 ///
-/// Each connection keeps at most some 1 MB on its way in either direction; then its source is no longer read. While Redis is
-/// away a connection is closed as soon as it is opened. What a sidecar had sent before it closed still reaches Redis later, as
-/// on a network that heals.
+/// Each connection buffers about 1 MB in either direction, then stops reading from its source. While Redis is down, new
+/// connections are closed immediately. Bytes that a sidecar sent before it closed still reach Redis later, as on a
+/// network that heals.
 package final class FaultProxy: Sendable {
-    /// How bytes pass.
+    /// The treatment of bytes and new connections.
     package struct Mode: Hashable, Sendable {
-        /// From the sidecar to Redis.
+        /// The flow from the sidecar to Redis.
         package var requests: FaultFlow
-        /// From Redis to the sidecar.
+        /// The flow from Redis to the sidecar.
         package var answers: FaultFlow
-        /// Whether new connections are reset at once. Otherwise they are accepted, and hang while a direction is held.
+        /// Whether new connections are reset immediately. Otherwise they are accepted, and hang while a direction is
+        /// held.
         package var refusesConnections: Bool
 
         package init(requests: FaultFlow, answers: FaultFlow, refusesConnections: Bool = false) {
@@ -24,10 +25,10 @@ package final class FaultProxy: Sendable {
             self.refusesConnections = refusesConnections
         }
 
-        /// As if it were not there.
+        /// Passes all bytes on at once.
         package static let free = Mode(requests: .free, answers: .free)
 
-        /// Nothing passes.
+        /// Holds all bytes back.
         package static func partition(refusesConnections: Bool = false) -> Mode {
             Mode(requests: .held, answers: .held, refusesConnections: refusesConnections)
         }
@@ -45,11 +46,11 @@ package final class FaultProxy: Sendable {
         self.relays = relays
     }
 
-    /// Begins to listen; every byte passes at first. Close it at the end.
+    /// Starts a proxy that passes all bytes on. The caller must `close()` it.
     /// - Parameters:
-    ///   - redisPort: of 127.0.0.1. Redis need not listen there yet.
-    ///   - seed: decides the jitter.
-    /// - Throws: what NIO throws when it cannot listen.
+    ///   - redisPort: the port of Redis on 127.0.0.1. Redis need not listen yet.
+    ///   - seed: the seed of the jitter.
+    /// - Throws: an error of NIO if the proxy cannot listen.
     package static func start(redisPort: Int, seed: UInt64 = 0) async throws -> FaultProxy {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         let relays = try await eventLoop.submit {
@@ -64,19 +65,19 @@ package final class FaultProxy: Sendable {
         return FaultProxy(port: port, eventLoop: eventLoop, listener: listener, relays: relays)
     }
 
-    /// From now on bytes pass like this, on all connections; in effect when it returns.
+    /// Applies the mode to all connections, existing and new, before it returns.
     package func set(_ mode: Mode) async {
         await onLoop { $0.set(mode) }
     }
 
-    /// Breaks every connection there is.
+    /// Breaks every open connection.
     package func breakConnections(_ manner: ConnectionBreak) async {
         await onLoop { $0.breakAll(manner) }
     }
 
     /// Closes the port and every connection.
     package func close() async {
-        // It fails only when it is closed already.
+        // Closing fails only if the listener is already closed.
         try? await listener.close()
         await onLoop { $0.closeAll() }
     }
@@ -93,10 +94,11 @@ package final class FaultProxy: Sendable {
 
 /// The connections of a `FaultProxy`. Confined to its event loop.
 final class FaultRelays {
-    /// A sidecar has a handful; one that keeps connecting while nothing passes has some more.
+    /// A limit well above the few connections of a sidecar, and the additional ones of a sidecar that keeps
+    /// reconnecting.
     private static let mostConnections = 1024
     private static let connectTimeout = TimeAmount.seconds(10)
-    /// What the kernel keeps of what is not read, in bytes; it takes twice as much.
+    /// The receive buffer requested from the kernel, in bytes. The kernel doubles it.
     private static let receiveBuffer: Int = 1 << 17
 
     private let eventLoop: any EventLoop
@@ -159,7 +161,7 @@ final class FaultRelays {
             .whenComplete { relay.connected($0) }
     }
 
-    /// What accepted connections are set up with.
+    /// Returns the listener, which sets up each accepted connection.
     static func listener(on eventLoop: any EventLoop, _ relays: NIOLoopBound<FaultRelays>) -> ServerBootstrap {
         ServerBootstrap(group: eventLoop)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)

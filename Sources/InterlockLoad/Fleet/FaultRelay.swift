@@ -2,7 +2,7 @@ internal import InterlockCore
 internal import Glibc
 internal import NIOCore
 
-/// One connection of a sidecar, and the one to Redis behind it. Confined to their event loop.
+/// One connection of a sidecar and the matching one to Redis. Confined to their event loop.
 final class FaultRelay {
     enum End {
         case sidecar, redis
@@ -10,9 +10,9 @@ final class FaultRelay {
 
     private let sidecar: any Channel
     private var redis: (any Channel)?
-    /// From the sidecar to Redis.
+    /// The stream from the sidecar to Redis.
     private let requests: FaultStream
-    /// From Redis to the sidecar; `nil`: not connected yet.
+    /// The stream from Redis to the sidecar; `nil` until Redis is connected.
     private var answers: FaultStream?
     private var mode: FaultProxy.Mode
     private var random: SeededRandom
@@ -30,7 +30,7 @@ final class FaultRelay {
         requests.onOver = { [weak self] in self?.closeIfOver() }
     }
 
-    /// Whether the connection to Redis is to be opened now. While nothing passes, not even a handshake does.
+    /// Whether to connect to Redis now. While bytes are held back, the relay does not even connect.
     var wantsRedis: Bool {
         redis == nil && !isConnecting && !isClosed && mode.requests != .held && mode.answers != .held
     }
@@ -39,7 +39,7 @@ final class FaultRelay {
         isConnecting = true
     }
 
-    /// The connection to Redis that was wanted is there, or could not be had.
+    /// Takes the result of connecting to Redis.
     func connected(_ result: Result<any Channel, any Error>) {
         isConnecting = false
         guard case .success(let channel) = result else { return close() }
@@ -69,13 +69,13 @@ final class FaultRelay {
         stream(from: end)?.readIfWanted()
     }
 
-    /// `end` says nothing more, but may still listen.
+    /// Handles a half-close: `end` sends nothing more, but may still receive.
     func ended(_ end: End) {
         guard redis != nil || isConnecting else { return close() }
         stream(from: end)?.sourceEnded()
     }
 
-    /// The connection to `end` is gone. What it had said before still goes on.
+    /// Handles a closed connection. Bytes that `end` had sent before are still forwarded.
     func inactive(_ end: End) {
         ended(end)
         stream(toward: end)?.giveUp()
@@ -93,10 +93,10 @@ final class FaultRelay {
         }
     }
 
-    /// Both ends see a reset.
+    /// Resets both connections.
     func reset() {
         for channel in [sidecar, redis].compactMap({ $0 }) {
-            // Closing with nothing to linger for sends RST: `man 7 socket`.
+            // A zero linger time makes closing send RST: `man 7 socket`.
             _ = (channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0))
         }
         close()
@@ -132,7 +132,7 @@ final class FaultRelay {
     }
 }
 
-/// Tells a `FaultRelay` what happens at one of its ends.
+/// Reports the events at one end to a `FaultRelay`.
 final class FaultRelayHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 

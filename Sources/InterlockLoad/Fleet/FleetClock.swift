@@ -7,22 +7,22 @@ internal import RedisClient
 actor FleetClock {
     nonisolated let environment: [String: String]
     private let clock: SteeredClock
-    /// How many seconds it shows beside the true time.
+    /// The difference from the true time, in seconds.
     private var offset = 0
 
-    /// libfaketime looks into its file every second or two.
+    /// The time allowed for a jump. libfaketime re-reads its file every second or two.
     private static let timeout = Duration.seconds(20)
-    /// How much it may differ from what it should show, in seconds: it is read between two looks at the true one.
+    /// The tolerance of the comparison in seconds, in addition to the time between two reads of the true clock.
     private static let tolerance = 0.1
 
-    /// - Throws: `SteeredClockError` when libfaketime is not installed.
+    /// - Throws: `SteeredClockError` if libfaketime is not installed.
     init(folder: String) async throws {
         clock = try await SteeredClock(file: "\(folder)/clock", isReadEachTime: false)
         environment = clock.environment
     }
 
-    /// Moves it, and waits until Redis shows it.
-    /// - Throws: `FleetError` when Redis does not; what the client throws when Redis cannot be asked.
+    /// Moves the clock, and waits until Redis shows the new time.
+    /// - Throws: `FleetError` if Redis does not show it in time; the client's error if Redis cannot be reached.
     func jump(bySeconds seconds: Int, of redis: RedisConfiguration) async throws {
         offset += seconds
         try clock.show(secondsBesideTrueTime: offset)

@@ -1,8 +1,8 @@
-/// A fleet of the harness could not be started, or not be repaired.
+/// A failure to start or repair a fleet of the harness.
 package struct FleetError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What was to be done and what was wrong.
+    /// A description of the failed action and its cause.
     package var reason: String
-    /// The end of what the process in question had said.
+    /// The last lines of output of the affected process.
     package var log: String
 
     package init(_ reason: String, log: String = "") {

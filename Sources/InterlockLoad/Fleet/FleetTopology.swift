@@ -1,16 +1,16 @@
 package import InterlockJudge
 
-/// How many servers the fleet's Redis is.
+/// The number and roles of the Redis servers in a fleet.
 package enum FleetTopology: Hashable, Sendable {
-    /// One.
+    /// One server.
     case single
-    /// A primary with so many replicas, and three Sentinels that watch them.
+    /// A primary with this many replicas, and three Sentinels that watch them.
     case sentinel(replicas: Int)
-    /// A cluster of so many primaries, each with so many replicas.
+    /// A cluster of this many primaries, each with this many replicas.
     case cluster(primaries: Int, replicas: Int)
 
-    /// What can be broken there. The address of a server that Sentinels or a cluster name leads past every proxy, and what befalls a
-    /// single Redis is a failover there.
+    /// The kinds of faults that the topology supports. Sentinels and clusters tell sidecars the addresses of servers,
+    /// which bypass the proxies, and losing a Redis means a failover there.
     package var faults: [FaultKind] {
         FaultKind.rigged.filter { kind in
             switch (self, kind.requirement) {
@@ -25,7 +25,7 @@ package enum FleetTopology: Hashable, Sendable {
         }
     }
 
-    /// The most replicas that a server has.
+    /// The number of replicas per primary.
     package var replicas: Int {
         switch self {
         case .single: 0

@@ -5,27 +5,27 @@ package import InterlockJudge
 internal import InterlockProcesses
 package import RedisClient
 
-/// A real Redis and real sidecars, as child processes on 127.0.0.1: they die with the harness.
+/// A real Redis and real sidecars, as child processes on 127.0.0.1 that die with the harness.
 ///
-/// Use `withFleet`, which always ends them.
+/// Use `withFleet`, which always terminates them.
 package final class OwnFleet: Sendable {
-    /// In the order of their numbers. They stay where they are when they are started again.
+    /// The addresses of the sidecars, by number. They stay the same across restarts.
     package let endpoints: [SidecarEndpoint]
-    /// How to reach Redis past all proxies, to measure and to look.
+    /// The configuration to reach Redis directly, not through a proxy, for measurements and inspection.
     package let redis: RedisConfiguration
-    /// The kinds of faults that this machine has not got what it takes for, and what that is.
+    /// The kinds of faults that this machine cannot cause, each with the reason.
     package let missing: [FaultKind: String]
 
-    /// Of a fleet with Sentinels the primary to begin with, of a cluster one of its servers.
+    /// The Redis server: with Sentinels the initial primary, in a cluster the first server.
     let server: RedisServer
-    /// `nil`: there is one server, and no Sentinels.
+    /// The Sentinels and their servers; `nil` if the topology has none.
     let sentinels: SentinelFleet?
-    /// `nil`: there is no cluster.
+    /// The cluster; `nil` if the topology is not one.
     let cluster: ClusterFleet?
     let sidecars: [OwnSidecar]
-    /// One for each sidecar, or none.
+    /// The proxies, one per sidecar; empty if no fault needs them.
     let proxies: [FaultProxy]
-    /// `nil`: Redis shows the true time.
+    /// The clock of Redis; `nil` if Redis uses the system clock.
     let clock: FleetClock?
 
     private init(
@@ -47,9 +47,10 @@ package final class OwnFleet: Sendable {
         }
     }
 
-    /// Starts a fleet, runs `body` when all of it serves, and ends every process whatever happens, also on cancellation.
-    /// - Parameter onFailure: is told the end of every process' log when `body` throws.
-    /// - Throws: `FleetError` or `RedisServerError` with the log of what did not come up; what `body` throws.
+    /// Starts a fleet, runs `body` once everything serves, and then terminates every process, even after an error or
+    /// cancellation.
+    /// - Parameter onFailure: takes the last lines of every process' log if `body` throws.
+    /// - Throws: `FleetError` or `RedisServerError` with the log of a process that failed to start; errors of `body`.
     package static func withFleet<Result>(
         _ settings: FleetSettings, onFailure: (String) -> Void = { _ in }, _ body: (OwnFleet) async throws -> Result
     ) async throws -> Result {
@@ -67,17 +68,17 @@ package final class OwnFleet: Sendable {
         }
     }
 
-    /// The process that Redis is now; `nil`: it does not run.
+    /// The process ID of Redis, or of the current primary; `nil` if it does not run.
     package var redisProcessID: Int32? {
         get async { await (try? sentinels?.primary() ?? server)?.processID }
     }
 
-    /// The process that a sidecar is now; `nil`: it does not run.
+    /// Returns the process ID of a sidecar; `nil` if it does not run.
     package func processID(ofSidecar number: Int) async -> Int32? {
         await sidecars[number].processID
     }
 
-    /// The end of what each process has said.
+    /// The last lines of each process' log.
     package var logs: String {
         get async {
             var logs =
@@ -122,7 +123,7 @@ package final class OwnFleet: Sendable {
             url = started.url
             redis = started.configuration
         case .cluster(let primaries, let replicas):
-            // What one server's loss does to the keys of the others is up to Redis' own setting: to none.
+            // The loss of one server must not affect the keys of the others.
             let started = try await ClusterFleet.start(
                 primaries: primaries, replicas: replicas, arguments: arguments + ["--cluster-require-full-coverage", "no"])
             await parts.add(started)
@@ -154,7 +155,7 @@ package final class OwnFleet: Sendable {
             missing: missing)
     }
 
-    /// A port that was taken in the meantime is replaced by another.
+    /// Starts a sidecar. Retries with other ports if another process took one meanwhile.
     private static func startSidecar(
         _ number: Int, _ settings: FleetSettings, redisURL: String, folder: String, _ parts: Parts
     ) async throws -> OwnSidecar {
@@ -174,7 +175,7 @@ package final class OwnFleet: Sendable {
 }
 
 extension OwnFleet {
-    /// What has to be ended, in whatever state the fleet is.
+    /// The started parts of a fleet, which must be terminated however far the start got.
     private actor Parts {
         private var folder: TemporaryFolder?
         private var server: RedisServer?
@@ -190,14 +191,14 @@ extension OwnFleet {
         func add(_ sidecar: OwnSidecar) { sidecars.append(sidecar) }
         func add(_ proxy: FaultProxy) { proxies.append(proxy) }
 
-        /// In a task of its own: it runs to its end also when the caller is cancelled.
+        /// Terminates all parts in a task of its own, so that cancellation of the caller cannot interrupt it.
         func end() async {
             await Task { await endAll() }.value
         }
 
         private func endAll() async {
             for sidecar in sidecars {
-                // The kernel ends it together with the harness at the latest.
+                // A sidecar that cannot be killed here dies with the harness, through the kernel.
                 try? await sidecar.kill()
             }
             for proxy in proxies { await proxy.close() }
@@ -209,19 +210,19 @@ extension OwnFleet {
     }
 }
 
-/// What a fleet of the harness's own is made of.
+/// The settings of the harness's own fleet.
 package struct FleetSettings: Sendable {
-    /// The program `interlock`.
+    /// The path of the executable `interlock`.
     package var program: String
     package var sidecars: Int
-    /// The sidecars' configuration in YAML. Where they listen, which Redis they use and where their data lies is said on
-    /// the command line.
+    /// The configuration of the sidecars in YAML. The command line sets the listening addresses, Redis and the data
+    /// folder.
     package var configuration: String
-    /// What may be broken. It decides how the fleet is built: only a fleet whose connections may be broken has proxies in the
-    /// way, only one whose Redis may be restarted has an append-only file, only one whose clock may jump runs under libfaketime.
+    /// The kinds of faults to prepare for. They decide how the fleet is built: it has proxies only if connections may
+    /// break, an append-only file only if Redis may restart, and libfaketime only if the clock may jump.
     package var faults: Set<FaultKind>
     package var topology: FleetTopology
-    /// Further configuration of Redis as its command line takes it.
+    /// Additional command-line arguments of Redis.
     package var redisArguments: [String]
 
     package init(
@@ -238,7 +239,8 @@ package struct FleetSettings: Sendable {
 
     var needsProxies: Bool { need(.proxies) }
 
-    /// Every write is on disk before it is answered. A fleet that is only wiped has none: its Redis forgets by being killed.
+    /// Whether Redis syncs every write to disk before it answers. Without restarts there is no append-only file, so a
+    /// killed Redis loses its data.
     var keepsData: Bool { need(.keptData) }
 
     var movesClock: Bool { need(.movableClock) }

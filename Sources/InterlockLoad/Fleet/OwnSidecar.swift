@@ -4,7 +4,7 @@ internal import InterlockCore
 internal import InterlockProcesses
 internal import NIOConcurrencyHelpers
 
-/// A sidecar of a fleet of the harness's own: a process that can be killed, stopped, and started again at the same address.
+/// A sidecar of the harness's own fleet: a process that can be killed, stopped, and restarted at the same address.
 actor OwnSidecar {
     nonisolated let number: Int
     nonisolated let respPort: Int
@@ -13,18 +13,18 @@ actor OwnSidecar {
     private let words: [String]
     private var process: ServerProcess?
 
-    /// How long it may take until a sidecar serves, or is gone.
+    /// The time that a sidecar may take to become ready or to exit.
     private static let timeout = Duration.seconds(30)
     private static let logLimit = 1 << 16
-    /// What would tell every sidecar of the fleet the same.
+    /// Environment variables that would override the settings of every sidecar in the fleet.
     private static let foreignVariables = [
         "INTERLOCK_REDIS_URL", "INTERLOCK_RESP", "INTERLOCK_HTTP", "INTERLOCK_UNIX", "INTERLOCK_DATA_DIR",
     ]
 
     /// - Parameters:
-    ///   - program: `interlock`.
-    ///   - redisURL: of Redis, or of the proxy before it.
-    ///   - folder: with the configuration `interlock.yaml`.
+    ///   - program: the path of `interlock`.
+    ///   - redisURL: the URL of Redis, or of the proxy in front of it.
+    ///   - folder: the folder with the configuration `interlock.yaml`.
     init(number: Int, program: String, redisURL: String, folder: String) async throws {
         self.number = number
         respPort = try await LocalPort.unused()
@@ -38,14 +38,14 @@ actor OwnSidecar {
             ]
     }
 
-    /// The end of what it has said since it was last started.
+    /// The last lines of output since the last start.
     var log: String { process?.log ?? "" }
 
-    /// `nil`: it does not run.
+    /// The ID of the process; `nil` if it does not run.
     var processID: Int32? { process?.processID }
 
-    /// Starts it, and waits until it serves with its Redis connected.
-    /// - Throws: `FleetError` with its log when it does not within half a minute.
+    /// Starts the sidecar, and waits until it serves with its Redis connected.
+    /// - Throws: `FleetError` with the log if the sidecar is not ready within half a minute.
     func start() async throws {
         let started = try await ServerProcess.start("env", arguments: words, logLimit: Self.logLimit)
         process = started
@@ -61,21 +61,21 @@ actor OwnSidecar {
         }
     }
 
-    /// SIGKILL.
-    /// - Throws: `FleetError` when it is still there half a minute later.
+    /// Kills the process with SIGKILL, and waits until it is gone.
+    /// - Throws: `FleetError` if it still exists half a minute later.
     func kill() async throws {
         guard let process else { return }
         process.send(signal: SIGKILL)
         try await finishing(within: Self.timeout, "sidecar \(number) is gone") { await process.waitUntilEnd() }
     }
 
-    /// SIGSTOP: it keeps its connections and does nothing.
+    /// Stops the process with SIGSTOP. It keeps its connections.
     func pause() {
         process?.send(signal: SIGSTOP)
     }
 
-    /// Waits until its RESP door answers.
-    /// - Throws: `FleetError` with its log when it does not within half a minute.
+    /// Waits until the RESP API answers.
+    /// - Throws: `FleetError` with the log if it does not answer within half a minute.
     func answer() async throws {
         var door = SidecarEndpoint.door(at: .tcp(host: "127.0.0.1", port: respPort))
         door.connectTimeout = .seconds(10)
@@ -84,11 +84,11 @@ actor OwnSidecar {
             try await attempt {
                 try await eventually(within: Self.timeout, "sidecar \(number) answers") {
                     do {
-                        // A login ends with a PING.
+                        // Connecting includes a PING.
                         try await client.connect()
                         return true
                     } catch let error as InterlockError {
-                        // To ask for a key is an answer.
+                        // A demand for an API key is an answer too.
                         return error.isAnswer
                     }
                 }
@@ -100,17 +100,17 @@ actor OwnSidecar {
         }
     }
 
-    /// SIGCONT.
+    /// Continues the process with SIGCONT.
     func resume() {
         process?.send(signal: SIGCONT)
     }
 }
 
-/// Runs `work` in a task of its own, which is not cancelled, and waits for it only so long.
+/// Runs `work` in a task of its own, which is never cancelled, and waits a limited time for it.
 /// - Parameters:
-///   - limit: how long to wait; then `work` goes on unattended.
-///   - expectation: what `work` is to bring about, for the error's message.
-/// - Throws: `FleetError` when it takes longer; what `work` throws; `CancellationError`.
+///   - limit: the time to wait. After that `work` continues unattended.
+///   - expectation: the expected result of `work`, for the error message.
+/// - Throws: `FleetError` if `work` takes longer; the error of `work`; `CancellationError`.
 func finishing<Value: Sendable>(
     within limit: Duration, _ expectation: String, _ work: @escaping @Sendable () async throws -> Value
 ) async throws -> Value {

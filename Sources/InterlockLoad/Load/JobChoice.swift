@@ -1,12 +1,12 @@
 internal import InterlockCore
 internal import InterlockJudge
 
-/// Decides what is done next: a sequence of jobs that the plan and its seed decide wholly.
+/// Chooses the next job. The plan and its seed determine the whole sequence.
 struct JobChoice: Sendable {
     private let plan: LoadPlan
     private let names: NameChoice
     private let turnWait: Int64
-    /// Kinds of jobs, and up to which part of 0 ..< 1 each reaches.
+    /// The kinds of jobs with their cumulative probabilities.
     private let reaches: [(kind: OperationKind, until: Double)]
     private var random: SeededRandom
 
@@ -52,7 +52,7 @@ struct JobChoice: Sendable {
     private mutating func nextKind() -> OperationKind {
         guard reaches.count > 1 else { return reaches[0].kind }
         let point = random.unit()
-        // Rounding may leave the last one's end below 1.
+        // Rounding may leave the last cumulative probability below 1.
         return (reaches.first { point < $0.until } ?? reaches[0]).kind
     }
 
@@ -78,17 +78,17 @@ struct JobChoice: Sendable {
     }
 }
 
-/// What a client does from being free until it is free again.
+/// The work of a client from one idle period to the next.
 enum LoadJob: Hashable, Sendable {
-    /// Acquire, hold, release.
+    /// Acquires, holds and releases a lock.
     case lockCycle(lock: Int, mode: LeaseMode)
-    /// `wait` in ms.
+    /// Takes from the limits of a service, waiting up to `wait` ms.
     case take(service: Int, cost: Int64, subject: Int?, wait: Int64)
-    /// A permit, a call, a report. `wait` in ms.
+    /// Acquires a permit, makes a call and reports its outcome. The permit waits up to `wait` ms.
     case call(service: Int, wait: Int64)
     case proxied(service: Int)
 
-    /// What it begins with.
+    /// The kind of the job's first operation.
     var kind: OperationKind {
         switch self {
         case .lockCycle: .acquire
@@ -99,7 +99,7 @@ enum LoadJob: Hashable, Sendable {
     }
 }
 
-/// A job and when it should begin.
+/// A job and its due time.
 struct DueJob: Sendable {
     var job: LoadJob
     var due: Instant

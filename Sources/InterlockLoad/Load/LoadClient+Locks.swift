@@ -37,20 +37,20 @@ extension LoadClient {
         let believedUntil = invokedAt.advanced(byMilliseconds: validFor)
         var endsAt = Instant(nanoseconds: now.nanoseconds + length)
         if end == .overstay {
-            // Long enough that another client holds the lock by then, if one wants it.
+            // The client overstays long enough for another client to get the lock, if one wants it.
             let beyond = (0.05 + engine.random.unit() / 2) * Double(engine.ttlMilliseconds)
             endsAt = max(believedUntil, now).advanced(byMilliseconds: Int64(beyond) + 1)
         }
         var held = HeldLock(
             lock: lock, mode: mode, lease: lease, token: token, fence: fence, grantedAt: now, end: end, endsAt: endsAt,
             believedUntil: believedUntil)
-        // Of those who share a lock several have fences that are good: a resource cannot refuse the elder of them.
+        // Shared holders have several valid fences, so a resource cannot reject the older ones.
         if mode == .exclusive { held.writesAt = Instant(nanoseconds: now.nanoseconds + length / 2) }
         held.planRenewal(validFor: validFor, now: now)
         if held.renewsAt == nil, end == .release, engine.random.happens(plan.conduct.renews) {
             held.renewsAt = Instant(nanoseconds: now.nanoseconds + length / 2)
         }
-        // It has waited for longer than the lease is valid: it knows nothing before it has renewed.
+        // The wait outlasted the validity of the lease, so the client must renew before it may believe in it.
         if believedUntil <= now { held.renewsAt = now }
         self.held = held
         proceed(now: now)
@@ -58,7 +58,7 @@ extension LoadClient {
 
     private func nextEnd() -> HeldLock.End {
         let conduct = engine.plan.conduct
-        // One draw decides among them; a faultless client draws none.
+        // One draw decides the end. A faultless client draws no number.
         guard conduct.forgets + conduct.overstays + conduct.vanishesHolding > 0 else { return .release }
         let point = engine.random.unit()
         if point < conduct.forgets { return .forget }
@@ -66,7 +66,7 @@ extension LoadClient {
         return point < conduct.forgets + conduct.overstays + conduct.vanishesHolding ? .vanish : .release
     }
 
-    /// Does what is due, and plans the next.
+    /// Executes the steps that are due, and schedules the next.
     private func proceed(now: Instant) {
         var now = now
         while let held {
@@ -110,7 +110,7 @@ extension LoadClient {
         }
     }
 
-    /// As a program does that has slept: it tries to go on with the lease that it had.
+    /// Behaves like a program that has slept: tries to continue with its old lease.
     private func wakeUp(_ held: HeldLock, due: Instant, now: Instant) {
         self.held?.end = .release
         self.held?.endsAt = now
@@ -147,13 +147,13 @@ extension LoadClient {
         proceed(now: now)
     }
 
-    /// The lease no longer holds the lock.
+    /// Ends the client's belief in the lease.
     private func lost(now: Instant) {
         guard let held else { return }
         over(held, at: min(now, held.believedUntil))
     }
 
-    /// Whether it was renewed is not known. What was believed before still stands.
+    /// Handles a renewal with an unknown outcome. The lease stays valid until `believedUntil`.
     func renewalFailed(now: Instant) {
         guard var held else { return becomeFree() }
         guard now < held.believedUntil else { return release(held, due: now, now: now) }
@@ -172,20 +172,20 @@ extension LoadClient {
     }
 }
 
-/// A lease as its client sees it, and what the client means to do with it.
+/// A lease as its client knows it, and the client's plan for it.
 struct HeldLock: Sendable {
-    /// How it ends.
+    /// The manner in which the client gives up the lease.
     enum End: Hashable, Sendable {
         case release
-        /// It is never released, and lapses.
+        /// The client never releases the lease, which expires.
         case forget
-        /// Its client goes on after it is over, writes, and tries to renew.
+        /// The client continues after the lease has expired, writes, and tries to renew.
         case overstay
-        /// Its client closes the connection.
+        /// The client closes the connection.
         case vanish
     }
 
-    /// What is to be done next, and when.
+    /// A step of the plan.
     enum Step: Hashable, Sendable {
         case write
         case renew
@@ -200,13 +200,13 @@ struct HeldLock: Sendable {
     let grantedAt: Instant
     var end: End
     var endsAt: Instant
-    /// The client believes that it holds the lock until then, and no longer: what it asked for then is valid for so long,
-    /// and the client cannot know when it was granted meanwhile.
+    /// The time until which the client believes that it holds the lock. The validity counts from the request, because
+    /// the client cannot know when the sidecar granted it.
     var believedUntil: Instant
     var writesAt: Instant?
     var renewsAt: Instant?
 
-    /// What comes first.
+    /// The next step and its time.
     var next: (step: Step, at: Instant) {
         var next = (step: Step.end, at: endsAt)
         if let renewsAt, renewsAt <= next.at { next = (.renew, renewsAt) }
@@ -214,7 +214,7 @@ struct HeldLock: Sendable {
         return next
     }
 
-    /// Plans to renew at a third of the validity, if the lease would not last until the end.
+    /// Schedules a renewal at a third of the validity if the lease would expire before `endsAt`.
     mutating func planRenewal(validFor: Int64, now: Instant) {
         renewsAt = nil
         guard end != .overstay, endsAt >= believedUntil else { return }
@@ -222,13 +222,13 @@ struct HeldLock: Sendable {
     }
 }
 
-/// Resources that locks guard: each takes a write only if its fence is not below any that it has taken before.
+/// Resources guarded by locks. Each accepts a write unless it has accepted a higher fence before.
 package struct GuardedResource: Hashable, Sendable {
     private var highest: [Int: Int64] = [:]
 
     package init() {}
 
-    /// A write under a lock with the writer's fence; whether it was taken.
+    /// Attempts a write under a lock with the writer's fence. Returns whether it was accepted.
     package mutating func write(lock: Int, fence: Int64) -> Bool {
         guard fence >= highest[lock] ?? .min else { return false }
         highest[lock] = fence

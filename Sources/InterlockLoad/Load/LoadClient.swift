@@ -4,28 +4,28 @@ internal import InterlockJudge
 internal import Logging
 internal import NIOCore
 
-/// One client of a run: a connection to one sidecar's RESP door, and one thing to do at a time. Confined to the run's event
-/// loop.
+/// A client of a run: one RESP connection to a sidecar, and one job at a time. Confined to the event loop of the run.
 ///
-/// It connects again by itself. What was asked over a connection that is lost has an unknown end, and is never sent again.
+/// The client reconnects automatically. Operations on a lost connection end as unknown and are never sent again.
 final class LoadClient {
     let number: Int
-    /// The number of its sidecar.
+    /// The number of the client's sidecar.
     let sidecar: Int
     unowned let engine: LoadEngine
     private let configuration: SidecarClientConfiguration
     private var connection: SidecarConnection?
     private var timer: Scheduled<Void>?
 
-    /// It has a job.
+    /// Whether the client has a job.
     private(set) var isBusy = false
-    /// A command of its own awaits its answer.
+    /// Whether a command of the client awaits its answer.
     private(set) var isAsking = false
-    /// It has a request under way at the HTTP door, which takes no notice of the connection here.
+    /// Whether an HTTP request of the client is active. The RESP connection does not affect it.
     var isProxying = false
-    /// It has given up what it was doing, as if its process had died; the end of the command under way is all that is left.
+    /// Whether the client has abandoned its job as if its process had died. Only the ending of its active command is
+    /// still due.
     private(set) var isGone = false
-    /// It stands in the line of those who are free.
+    /// Whether the client is in the engine's list of idle clients.
     var isListed = false
     var held: HeldLock?
 
@@ -36,7 +36,7 @@ final class LoadClient {
         configuration = endpoint.door
     }
 
-    // MARK: Its connection
+    // MARK: Connection
 
     func connect() {
         guard engine.plan.usesDoor else { return }
@@ -47,26 +47,26 @@ final class LoadClient {
         connection.start()
     }
 
-    /// Why there is no connection, while there is none.
+    /// The reason for the missing connection; meaningless while connected.
     var lastFailure: InterlockError? { connection?.lastFailure }
 
-    /// It can be given a job.
+    /// Whether the client can take a job.
     var isReady: Bool { !isBusy && (!engine.plan.usesDoor || connection?.isUp ?? false) }
 
-    /// Ends the connection for good. What is under way ends as unknown.
+    /// Closes the connection permanently. An active operation ends as unknown.
     func close() -> EventLoopFuture<Void> {
         timer?.cancel()
         return connection?.close() ?? engine.eventLoop.makeSucceededVoidFuture()
     }
 
-    /// Begins anew, over another connection.
+    /// Replaces the connection with a new one.
     private func reconnect() {
         _ = connection?.close()
         connect()
     }
 
-    /// Closes the connection in the middle of whatever it does, as when its process dies, and comes back as another.
-    /// - Returns: whether it did anything.
+    /// Closes the connection in the middle of a job, as if the process had died, and reconnects as a new client.
+    /// - Returns: `false` if the client had no job to abandon.
     @discardableResult
     func vanish() -> Bool {
         guard isBusy, !isGone, !isProxying, connection != nil else { return false }
@@ -78,7 +78,7 @@ final class LoadClient {
         return true
     }
 
-    // MARK: Its jobs
+    // MARK: Jobs
 
     func begin(_ job: LoadJob, due: Instant) {
         isBusy = true
@@ -103,24 +103,24 @@ final class LoadClient {
         engine.ended(by: self)
     }
 
-    /// Does it then; whatever else was planned is not done any more.
+    /// Schedules `body` and cancels the previously scheduled work.
     func plan(at instant: Instant, _ body: @escaping () -> Void) {
         timer?.cancel()
         let pause = TimeAmount.nanoseconds(max(0, instant.nanoseconds - engine.recorder.now().nanoseconds))
         timer = engine.eventLoop.assumeIsolated().scheduleTask(in: pause, body)
     }
 
-    // MARK: Asking
+    // MARK: Calls
 
     /// An operation that was sent.
     struct Invocation {
         var operation: Operation
-        /// From when its latency counts.
+        /// The time from which the latency counts.
         var due: Instant
         var at: Instant
     }
 
-    /// Sends one call; `answered` takes its reply and ends the operation.
+    /// Sends one call. `answered` takes the reply and ends the operation.
     func ask<Call: SidecarCall>(
         _ operation: Operation, _ call: Call, due: Instant, answered: @escaping (Call.Reply, Invocation) -> Void
     ) {
@@ -130,7 +130,7 @@ final class LoadClient {
         let timeout = TimeAmount.milliseconds(operation.wait) + engine.patience
         connection.send(call, timeout: timeout) { [self] result in
             isAsking = false
-            // It would have vanished while it waited.
+            // The timer would make the client vanish while it waits.
             timer?.cancel()
             switch result {
             case .success(let reply): answered(reply, invocation)
@@ -139,15 +139,15 @@ final class LoadClient {
         }
     }
 
-    /// The operation succeeded.
-    /// - Returns: when that was.
+    /// Records success.
+    /// - Returns: the time of the ending.
     @discardableResult
     func done(_ success: Success, _ invocation: Invocation) -> Instant {
         engine.ended(invocation.operation, .done(success), due: invocation.due, by: self)
     }
 
-    /// The sidecar said no.
-    /// - Returns: when that was.
+    /// Records a refusal.
+    /// - Returns: the time of the ending.
     @discardableResult
     func refused(_ refusal: Refusal, _ invocation: Invocation) -> Instant {
         engine.ended(invocation.operation, .refused(refusal), due: invocation.due, by: self)
@@ -155,7 +155,7 @@ final class LoadClient {
 
     private func failed(_ invocation: Invocation, _ error: InterlockError) {
         let now = engine.ended(invocation.operation, OperationEnding(error), due: invocation.due, by: self)
-        // The answer may come yet, and would stand before those of all that follows.
+        // A late answer would be taken for the answer of the next call.
         if error.code == .answerTimedOut, !isGone { reconnect() }
         isGone ? becomeFree() : failed(invocation.operation, now: now)
     }
@@ -200,7 +200,7 @@ extension LoadClient {
         }
     }
 
-    /// Makes the call that was permitted: it takes its time, and then its outcome is reported.
+    /// Simulates the permitted call, which takes a while, and then reports its outcome.
     private func call(_ service: Int, permit: PermitNumber, id: String, now: Instant) {
         let length = engine.random.duration(in: engine.plan.hold).nanosecondsRounded
         let end = Instant(nanoseconds: now.nanoseconds + length)

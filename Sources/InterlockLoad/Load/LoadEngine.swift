@@ -5,13 +5,13 @@ internal import InterlockCore
 internal import Logging
 internal import NIOCore
 
-/// A run: hands jobs to clients as they are due, and accounts for what becomes of them. Confined to its event loop, with
-/// its clients, measures and all.
+/// The engine of a run: hands due jobs to clients and records their outcomes. Confined to its event loop, like its
+/// clients and measures.
 final class LoadEngine {
     enum Phase {
         case connecting
         case running
-        /// Nothing new begins; what is under way ends.
+        /// No operation begins; active ones end.
         case draining
         case over
     }
@@ -25,7 +25,7 @@ final class LoadEngine {
     let waitMilliseconds: Int64
     private(set) var proxy: ProxyDoor?
 
-    /// What clients decide as they go.
+    /// The source of the clients' random decisions.
     var random: SeededRandom
     var resource = GuardedResource()
     private(set) var measures: RunMeasures
@@ -47,13 +47,13 @@ final class LoadEngine {
     private var permits: PermitNumber = 0
     private var arrival: Scheduled<Void>?
     private var whenIdle: (() -> Void)?
-    /// A client is connected, or an attempt failed; while `connecting`.
+    /// Called while `connecting`, when a client has connected or an attempt failed.
     var onConnection: ((LoadClient, InterlockError?) -> Void)?
 
-    /// At rates where arrivals are closer than this, those of so long are begun together.
+    /// The shortest pause between two ticks. At high rates, the operations due within it begin together.
     private static let shortestTick = TimeAmount.microseconds(50)
 
-    /// - Throws: `LoadError` when the plan cannot be carried out.
+    /// - Throws: `LoadError` if the plan cannot be carried out.
     init(plan: LoadPlan, eventLoop: any EventLoop, recorder: HistoryRecorder) throws(LoadError) {
         try plan.validate()
         self.plan = plan
@@ -78,9 +78,9 @@ final class LoadEngine {
         }
     }
 
-    // MARK: From the beginning to the end
+    // MARK: Life cycle
 
-    /// - Throws: `LoadError` when a sidecar's address makes no URL.
+    /// - Throws: `LoadError` if TLS cannot be set up.
     func openProxy() throws(LoadError) {
         guard plan.usesProxy else { return }
         proxy = try ProxyDoor(plan: plan, eventLoop: eventLoop)
@@ -96,7 +96,7 @@ final class LoadEngine {
         arrive()
     }
 
-    /// Begins nothing more; `completion` is called when nothing is under way any more.
+    /// Stops starting operations. Calls `completion` once no operation is active.
     func drain(completion: @escaping () -> Void) {
         guard phase == .running else { return completion() }
         phase = .draining
@@ -107,12 +107,12 @@ final class LoadEngine {
         whenIdle = completion
     }
 
-    /// For how long operations may go on after the last has begun.
+    /// The longest time for which operations may continue after the last has begun.
     var longestDrain: Duration {
         plan.wait + plan.hold.upperBound + plan.ttl + plan.ttl + plan.patience + plan.patience
     }
 
-    /// Ends all connections; what is still under way ends as unknown.
+    /// Closes all connections. Active operations end as unknown.
     func close() -> EventLoopFuture<Void> {
         phase = .over
         var closing = clients.map { $0.close() }
@@ -128,13 +128,13 @@ final class LoadEngine {
 
     // MARK: Measuring
 
-    /// From now on the process that is measured as `name` is this one.
+    /// Assigns the measured process `name` to this process.
     func follow(_ name: String, process: Int32) {
         processes.follow(name, process: process)
         processes.sample(at: recorder.now())
     }
 
-    /// Asks every sidecar what it has sent to Redis, and looks at the processes. `completion` is called when all have
+    /// Samples the processes and asks every sidecar for its count of Redis commands. Calls `completion` once all have
     /// answered, or after a second.
     func count(completion: @escaping () -> Void) {
         var left = watches.count
@@ -151,7 +151,8 @@ final class LoadEngine {
 
     private func counted(_ counts: SidecarWatch.Counts, by sidecar: Int) {
         redisCommands.counted(counts.redisCommands, sidecar: sidecar, process: counts.process)
-        // One on another machine, or in another container, has a number that means another process here, or none.
+        // The process ID of a sidecar on another machine or in another container may denote a different local process,
+        // or none.
         guard ProcessMeter.programName(of: counts.process) == "interlock" else { return }
         processes.follow("sidecar \(sidecar)", process: counts.process)
     }
@@ -171,7 +172,7 @@ final class LoadEngine {
         return isOverflow ? .distantFuture : Instant(nanoseconds: sum)
     }
 
-    /// Begins all that is due, and comes again for the next.
+    /// Begins all due operations and schedules the next tick.
     private func arrive() {
         guard phase == .running, schedule != nil else { return }
         let now = recorder.now()
@@ -201,7 +202,7 @@ final class LoadEngine {
         client.begin(job.job, due: job.due)
     }
 
-    /// A client has ended its job.
+    /// Handles the end of a client's job.
     func ended(by client: LoadClient) {
         busy -= 1
         if busy == 0, let whenIdle {
@@ -211,12 +212,12 @@ final class LoadEngine {
         isFree(client)
     }
 
-    /// A client may be given a job, if it is connected.
+    /// Gives a client a job, or lists it as idle, if it is ready.
     private func isFree(_ client: LoadClient) {
         guard phase == .running, client.isReady else { return }
         if let waiting = backlog.popFirst() { return begin(waiting, by: client) }
         guard schedule == nil else {
-            // Those who have been free for longest come first: all sidecars are asked in turn.
+            // The longest idle client is first, so all sidecars are used in rotation.
             if !client.isListed {
                 client.isListed = true
                 idle.append(client)
@@ -230,7 +231,7 @@ final class LoadEngine {
         begin(DueJob(job: job, due: now), by: client)
     }
 
-    // MARK: What clients tell
+    // MARK: Reports from clients
 
     func isUp(_ client: LoadClient) {
         onConnection?(client, nil)
@@ -241,19 +242,19 @@ final class LoadEngine {
         onConnection?(client, error)
     }
 
-    /// - Returns: when that was.
+    /// - Returns: the time of the event.
     @discardableResult
     func invoked(_ operation: Operation, by client: LoadClient) -> Instant {
         let now = recorder.record(.invoked(client: client.number, sidecar: client.sidecar, operation))
         switch operation.kind {
-        // They follow what was due, and are counted when they are sent.
+        // Follow-up operations are not scheduled, so they count as offered when they are sent.
         case .renew, .release, .report: measures.offered(operation.kind, at: now)
         case .acquire, .take, .permit, .proxied: break
         }
         return now
     }
 
-    /// - Returns: when that was.
+    /// - Returns: the time of the event.
     @discardableResult
     func ended(_ operation: Operation, _ ending: OperationEnding, due: Instant, by client: LoadClient) -> Instant {
         let now = recorder.record(.ended(client: client.number, ending))
@@ -271,7 +272,7 @@ final class LoadEngine {
         return permits
     }
 
-    // MARK: What clients ask
+    // MARK: Queries from clients
 
     func name(ofLock lock: Int) -> String { "\(plan.namePrefix)\(lock)" }
 
@@ -279,7 +280,7 @@ final class LoadEngine {
 
     func name(ofService service: Int) -> String { plan.services.rules[service].name }
 
-    /// Whether a call of the service fails now.
+    /// Returns whether a call to the service fails now.
     func callFails(_ service: Int) -> Bool {
         guard let phases = plan.badPhases[service] else { return false }
         return phases.isBad(atNanoseconds: recorder.now().nanoseconds - start.nanoseconds) && random.happens(phases.failures)

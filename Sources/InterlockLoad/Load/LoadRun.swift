@@ -5,13 +5,13 @@ internal import InterlockClient
 internal import Interlock
 package import NIOCore
 
-/// A run of load against sidecars. Lives on one event loop, with its connections, its measures and the checkers of its
-/// history: nothing of an operation changes the thread.
+/// A run of load against sidecars. Lives on one event loop with its connections, its measures and the checkers of its
+/// history, so an operation never switches threads.
 package actor LoadRun {
     private nonisolated let eventLoop: any EventLoop
     private let engine: LoadEngine
     private var connection: CheckedContinuation<Void, any Error>?
-    /// How many clients have been told to connect, and which are or were connected.
+    /// The number of clients that began to connect.
     private var connecting = 0
     private var up = Set<Int>()
     private var watched: CheckedContinuation<Void, Never>?
@@ -22,30 +22,30 @@ package actor LoadRun {
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { eventLoop.executor.asUnownedSerialExecutor() }
 
-    /// How many connections are made at one time.
+    /// The number of connections that are opened concurrently.
     private static let connectionsAtOnce = 64
-    /// Beside those of the clients: to watch each sidecar, and what a process needs anyway.
+    /// The file descriptors beyond those of the clients: for the watches of the sidecars and the process itself.
     private static let otherDescriptors = 128
-    /// How long to wait for the first connection.
+    /// The time allowed for the first connection.
     private static let firstConnection = Duration.seconds(3)
-    /// How long a sidecar may take to let itself be watched.
+    /// The time to wait for the subscriptions at the sidecars.
     private static let watchPatience = TimeAmount.seconds(2)
 
     /// - Parameters:
-    ///   - eventLoop: best one of its own.
-    ///   - recorder: on the same event loop.
-    /// - Throws: `LoadError` when the plan cannot be carried out.
+    ///   - eventLoop: the event loop of the run, best a dedicated one.
+    ///   - recorder: a recorder on the same event loop.
+    /// - Throws: `LoadError` if the plan cannot be carried out.
     package init(plan: LoadPlan, eventLoop: any EventLoop, recorder: HistoryRecorder) throws {
         self.eventLoop = eventLoop
         engine = try LoadEngine(plan: plan, eventLoop: eventLoop, recorder: recorder)
     }
 
-    /// Connects, drives the sidecars for as long as the plan says, and lets what is under way end. Runs once. When the task
-    /// is cancelled it ends early, and what it measured until then is its outcome.
+    /// Connects, drives the sidecars for the duration of the plan, and waits for active operations to end. Call it
+    /// once. Cancellation ends the run early; the outcome then covers the run up to that point.
     /// - Parameters:
-    ///   - progress: called once a second, on the event loop.
-    ///   - begun: called on the event loop when all connections stand, as the first operation becomes due.
-    /// - Throws: `LoadError` when the sidecars cannot be reached, or not that many connections can be made.
+    ///   - progress: called once a second on the event loop.
+    ///   - begun: called on the event loop once all connections are up, when the run begins.
+    /// - Throws: `LoadError` if the sidecars cannot be reached or the process cannot open enough connections.
     package func run(
         progress: @escaping @Sendable (LoadProgress) -> Void = { _ in }, begun: @Sendable () -> Void = {}
     ) async throws -> LoadOutcome {
@@ -64,18 +64,18 @@ package actor LoadRun {
         }
     }
 
-    /// Ends it early: nothing more begins.
+    /// Ends the run early. No further operation begins.
     package func stop() {
         isStopped = true
         connected(.failure(CancellationError()))
         drain()
     }
 
-    /// Makes clients vanish that wait for a lock or hold one, or call: their connections are closed as if they had died.
-    /// - Returns: how many there were.
+    /// Makes up to `count` busy clients vanish: closes their connections as if their processes had died.
+    /// - Returns: the number of clients that vanished.
     package func vanish(count: Int) -> Int {
         var vanished = 0
-        // From anywhere in the list, so that it is not always the same ones.
+        // A random start keeps the choice from always hitting the same clients.
         let clients = engine.clients
         guard !clients.isEmpty else { return 0 }
         let first = Int(engine.random.unit() * Double(clients.count))
@@ -85,8 +85,8 @@ package actor LoadRun {
         return vanished
     }
 
-    /// From now on the process that is measured as `name` is this one: `redis`, when it was started again. Sidecars are
-    /// followed by themselves.
+    /// Assigns the measured process `name`, such as `redis` after a restart, to this process. Sidecars are followed
+    /// automatically.
     package func follow(_ name: String, process: Int32) {
         engine.follow(name, process: process)
     }
@@ -129,7 +129,7 @@ package actor LoadRun {
     }
 
     private func isDown(_ client: LoadClient, _ error: InterlockError) {
-        // What a sidecar says itself it says again at the next attempt.
+        // The sidecar would give the same answer at the next attempt.
         guard error.isAnswer else { return }
         connected(.failure(LoadError("sidecar \(client.sidecar) refuses clients: \(error)")))
     }
@@ -151,7 +151,7 @@ package actor LoadRun {
 
     private func close() async {
         let closing = engine.close()
-        // Closing cannot fail: the futures are completed by this side alone.
+        // Closing cannot fail: only this side completes the futures.
         try? await closing.get()
         engine.forgetClients()
     }
@@ -190,7 +190,8 @@ package actor LoadRun {
         }
     }
 
-    /// Until every sidecar is watched, or it is clear that one cannot be: that one is driven all the same.
+    /// Waits until every sidecar is watched or `watchPatience` has passed. Sidecars without a watch are driven all the
+    /// same.
     private func untilWatched() async {
         let timeout = after(Self.watchPatience) { [self] in endWatchWait() }
         await withCheckedContinuation { continuation in
@@ -233,9 +234,9 @@ package actor LoadRun {
     }
 }
 
-/// The files and connections that a run needs.
+/// The file descriptors that a run needs.
 enum FileDescriptors {
-    /// - Throws: `LoadError` when fewer than `count` are allowed.
+    /// - Throws: `LoadError` if fewer than `count` are allowed.
     static func provide(for count: Int) throws(LoadError) {
         guard let bound = OpenFileBound.raised(), bound < count else { return }
         throw LoadError(

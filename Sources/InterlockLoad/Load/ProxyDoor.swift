@@ -8,14 +8,14 @@ internal import NIOCore
 internal import NIOHTTP1
 internal import NIOPosix
 
-/// Sends requests through the guarded proxies of sidecars. Confined to its event loop.
+/// Sends requests through the guarded proxies of the sidecars. Confined to its event loop.
 final class ProxyDoor {
     private struct Route: Hashable {
         var sidecar: Int
         var service: Int
     }
 
-    /// Of a refusal's body.
+    /// The body of a refusal.
     private struct Problem: Decodable {
         var code: String
         var retry_after_ms: Int64?
@@ -23,18 +23,18 @@ final class ProxyDoor {
 
     private static let problemType = "application/problem+json"
 
-    /// A refusal's body is small; what is larger is the upstream's, and not looked at.
+    /// The number of bytes of a body that are kept. Refusals are smaller; a longer body is an upstream's.
     private static let mostBytes = 1024 * 1024
 
     private let eventLoop: any EventLoop
-    /// By the sidecar's number.
+    /// The connection pools, by sidecar number.
     private let pools: [Int: HTTPConnectionPool]
     private let requests: [Route: HTTPRequestHead]
 
-    /// - Throws: `LoadError` when TLS cannot be spoken.
+    /// - Throws: `LoadError` if TLS cannot be set up.
     init(plan: LoadPlan, eventLoop: any EventLoop) throws(LoadError) {
         self.eventLoop = eventLoop
-        // As many as there are clients may be under way at one time, and no more.
+        // Each client has at most one active request.
         let settings = HTTPConnectionPool.Settings(
             connectTimeout: .seconds(2), idleTimeout: .seconds(60), mostConnections: plan.clients)
         var pools: [Int: HTTPConnectionPool] = [:]
@@ -64,7 +64,7 @@ final class ProxyDoor {
         }
     }
 
-    /// `completion` is called once, on the event loop.
+    /// Sends a GET request to a service. Calls `completion` once, on the event loop.
     func get(_ service: Int, sidecar: Int, timeout: TimeAmount, completion: @escaping (OperationEnding) -> Void) {
         guard let pool = pools[sidecar], let request = requests[Route(sidecar: sidecar, service: service)] else {
             return completion(.failed(code: OperationEnding.notConnected))
@@ -84,7 +84,8 @@ final class ProxyDoor {
         return eventLoop.makeSucceededVoidFuture()
     }
 
-    /// What the sidecar says itself is a problem with one of its codes; all else is the upstream's.
+    /// Converts an answer. Only a problem document with a code comes from the sidecar itself; any other answer comes
+    /// from the upstream.
     private static func ending(_ answer: HTTPFetch.Answer) -> OperationEnding {
         let status = Int(answer.head.status.code)
         guard answer.head.headers.first(name: "Content-Type")?.hasPrefix(problemType) ?? false,
@@ -100,14 +101,14 @@ final class ProxyDoor {
 }
 
 extension OperationEnding {
-    /// The code of what never left, because its sidecar was not connected.
+    /// The code of a call that was not sent because its sidecar was not connected.
     static let notConnected = "not-connected"
-    /// The answer did not come in time.
+    /// The reason if no answer arrived in time.
     static let timedOut = "timed-out"
-    /// The connection was lost before the answer.
+    /// The reason if the connection was lost before the answer.
     static let answerLost = "answer-lost"
 
-    /// The reply of a call was none of those it can have.
+    /// The ending of a call whose reply has an unexpected form.
     static let unreadable = OperationEnding.unknown(reason: "unreadable")
 
     init(_ error: InterlockError) {
@@ -116,23 +117,23 @@ extension OperationEnding {
             case .notConnected, .connectionFailed, .overloaded: .failed(code: Self.notConnected)
             case .answerTimedOut: .unknown(reason: Self.timedOut)
             case .answerLost: .unknown(reason: Self.answerLost)
-            // There was an answer that cannot be understood.
+            // The sidecar sent an answer that cannot be parsed.
             case _ where !error.isAnswer: Self.unreadable
             case .invalid: .failed(code: Self.invalid(error.message))
-            // What nobody has foreseen is said in full, but for what is different each time.
+            // Unforeseen errors keep their text, shortened to drop the varying parts.
             case .other: .failed(code: "ERR: " + error.message.split(separator: " ").prefix(16).joined(separator: " "))
             default: .failed(code: error.code.rawValue)
             }
     }
 
-    /// What was asked for was a mistake, of the harness or of the sidecar: its report says which. Without the names in it, of which
-    /// there are many.
+    /// Returns the code for a rejected request, a mistake of the harness or of the sidecar. Keeps the message without
+    /// the names in it, which would create many distinct codes.
     private static func invalid(_ message: String) -> String {
         let words = message.split(separator: " ").prefix { $0 != "of" && $0.last != ":" && $0.last != ";" }
         return "INVALID: \(words.joined(separator: " "))"
     }
 
-    /// A sidecar has answered: how long that took is a latency.
+    /// Whether the sidecar answered, so that the duration counts as a latency.
     var isAnswer: Bool {
         switch self {
         case .done, .refused: true
@@ -143,7 +144,8 @@ extension OperationEnding {
 }
 
 extension Refusal {
-    /// As the doors word it; `retryAfter` in ms.
+    /// Creates a refusal from the reason in an API answer.
+    /// - Parameter retryAfter: the time to wait in ms; negative if unknown.
     init(reason: String, retryAfter: Int64) {
         self =
             switch reason {

@@ -6,18 +6,18 @@ internal import InterlockJudge
 internal import Logging
 internal import NIOCore
 
-/// Watches one sidecar: what it tells of breakers, and what it says of itself. Confined to the run's event loop.
+/// Watches one sidecar: its breaker events and its status. Confined to the run's event loop.
 ///
-/// A sidecar acts on a breaker's change before it tells its subscribers of it: what is seen here, it acts on.
+/// A sidecar applies a change of a breaker before it publishes the change, so a change seen here is already in effect.
 final class SidecarWatch {
-    /// What a sidecar says of itself.
+    /// The counters and the process ID that a sidecar reports.
     struct Counts {
         var redisCommands: Int
         var process: Int32
     }
 
-    /// How long an event may have been on its way, in ms: where Redis' clock is not this machine's, nothing else says when it
-    /// was sent.
+    /// The longest assumed delay of an event, in ms. If Redis' clock differs from this machine's, the time of sending
+    /// is unknown.
     private static let longestOnItsWay: Int64 = 300
 
     let sidecar: Int
@@ -27,7 +27,7 @@ final class SidecarWatch {
     private let subscription: SidecarSubscription
     private let connection: SidecarConnection
     private var isFollowing = false
-    /// Called when `isWatching` may have become true.
+    /// Called when `isWatching` may have become `true`.
     var onWatching: (() -> Void)?
 
     init(_ endpoint: SidecarEndpoint, plan: LoadPlan, recorder: HistoryRecorder, eventLoop: any EventLoop, logger: Logger) {
@@ -59,7 +59,8 @@ final class SidecarWatch {
         [subscription.close(), connection.close()]
     }
 
-    /// Asks what the sidecar has sent to Redis so far, and which process it is; `nil`: it does not say, or not in time.
+    /// Fetches the number of commands that the sidecar has sent to Redis, and its process ID. Passes `nil` to
+    /// `completion` if the sidecar does not answer in time or reports neither.
     func count(timeout: TimeAmount, completion: @escaping (Counts?) -> Void) {
         connection.send(StatusCalls.Report(), timeout: timeout) { result in
             guard let status = try? result.get(), let commands = status.redis.commandsSent, let process = status.processID else {
@@ -93,7 +94,7 @@ final class SidecarWatch {
     }
 }
 
-/// What an event says of a breaker: those of its fields that a run judges by.
+/// A breaker event, reduced to the fields that the checks need.
 struct BreakerNotice: Decodable {
     var type: String
     var service: String
@@ -112,7 +113,7 @@ struct BreakerNotice: Decodable {
         case forcedUntilMilliseconds = "forced_until_ms"
     }
 
-    /// `nil`: it is an event of another type, or none at all.
+    /// Decodes an event; `nil` if it has another type or cannot be decoded.
     init?(json: [UInt8]) {
         guard let notice = try? JSONDecoder().decode(BreakerNotice.self, from: Data(json)), notice.type == "breaker" else {
             return nil
@@ -120,7 +121,7 @@ struct BreakerNotice: Decodable {
         self = notice
     }
 
-    /// As sidecars act by it: what an operator forces stands above what the breaker says.
+    /// The state that sidecars apply: a forced state overrides the breaker's own.
     var state: BreakerSnapshot.State? {
         switch forced.flatMap(BreakerSnapshot.Forced.init) {
         case .open: .open
@@ -129,13 +130,14 @@ struct BreakerNotice: Decodable {
         }
     }
 
-    /// When what it says ends by itself, in milliseconds of the Unix epoch; `nil`: it does not.
+    /// The end of the state in milliseconds since the Unix epoch; `nil` if it does not end by itself.
     var until: Int64? {
         let until = (forced ?? "").isEmpty ? untilMilliseconds : forcedUntilMilliseconds
         return until == 0 ? nil : until
     }
 
-    /// For how many milliseconds of Redis' clock it stands from the moment of the event; `nil`: it does not end by itself.
+    /// The remaining time of the state at the event, in milliseconds by Redis' clock; `nil` if it does not end by
+    /// itself.
     var lasts: Int64? {
         guard let until, let atMilliseconds else { return nil }
         return max(0, until &- atMilliseconds)

@@ -5,10 +5,10 @@ package import InterlockJudge
 internal import NIOConcurrencyHelpers
 package import NIOCore
 
-/// Stamps what happens with the time, has it checked, and hands it on, in order. Lives on a run's event loop, as everything
-/// that records; only faults come from outside.
+/// Timestamps events, checks them, and passes them on in order. Lives on the run's event loop, like all of its callers
+/// except the fault rig.
 package final class HistoryRecorder: Sendable {
-    /// Takes the events one after another. Called on the event loop; must not block.
+    /// A receiver of the events, one after another. Called on the event loop; must not block.
     package typealias Sink = @Sendable (HistoryEvent) -> Void
 
     private struct State: Sendable {
@@ -22,8 +22,8 @@ package final class HistoryRecorder: Sendable {
     private let state: NIOLoopBoundBox<State>
 
     /// - Parameters:
-    ///   - eventLoop: the run's.
-    ///   - rules: what the history is judged by while it goes by; `nil`: it is not.
+    ///   - eventLoop: the event loop of the run.
+    ///   - rules: the rules to check the history by; `nil` if it is not checked.
     ///   - time: the monotonic clock that all processes of this machine share.
     ///   - sinks: further receivers of the history, such as a file.
     package init(eventLoop: any EventLoop, rules: HistoryRules? = nil, time: TimeSource = .system, sinks: [Sink] = []) {
@@ -33,8 +33,8 @@ package final class HistoryRecorder: Sendable {
         state = .makeBoxSendingValue(State(check: rules.map { HistoryCheck(rules: $0) }), eventLoop: eventLoop)
     }
 
-    /// Records what happens now. Called on the event loop.
-    /// - Returns: when that is.
+    /// Records an event with the current time. Call it on the event loop.
+    /// - Returns: the time of the event.
     @discardableResult
     package func record(_ what: HistoryEvent.What) -> Instant {
         let now = time.now()
@@ -49,7 +49,7 @@ package final class HistoryRecorder: Sendable {
         return now
     }
 
-    /// The same for those who are not on the event loop: it is recorded when this returns.
+    /// Records an event from outside the event loop. Returns once it is recorded.
     @discardableResult
     package func recordFromOutside(_ what: HistoryEvent.What) async -> Instant {
         await withCheckedContinuation { continuation in
@@ -57,8 +57,8 @@ package final class HistoryRecorder: Sendable {
         }
     }
 
-    /// The history is over: judges what has no end. Nothing is recorded afterwards.
-    /// - Returns: what was found; `nil`: there were no rules to judge by.
+    /// Ends the history and judges operations without an end. No event may follow.
+    /// - Returns: the finished check; `nil` if the history is not checked.
     package func finish() async -> HistoryCheck? {
         await withCheckedContinuation { continuation in
             eventLoop.execute {
@@ -70,44 +70,45 @@ package final class HistoryRecorder: Sendable {
 
     func now() -> Instant { time.now() }
 
-    /// The faults that are on, in the order in which they began. Called on the event loop.
+    /// The active faults in the order in which they began. Read it on the event loop.
     var faults: [FaultKind] { state.value.faults.sorted { $0.key < $1.key }.map(\.value) }
 
-    /// How many promises were found broken so far. Called on the event loop.
+    /// The number of violations so far. Read it on the event loop.
     var violationCount: Int { state.value.check?.violationCount ?? 0 }
 }
 
-/// Writes a history to a file while the run records it. It has its own queue, so that a stalled disk or pipe delays no client.
+/// Writes a history to a file while the run records it. Uses its own queue, so that a stalled disk or pipe delays no
+/// client.
 final class HistoryLog: Sendable {
     private struct State {
-        /// `nil`: it could not be written any more.
+        /// The writer; `nil` after a failed write.
         var writer: HistoryWriter?
         var failure: (any Error)?
     }
 
-    /// The most events that wait to be written.
+    /// The limit of queued events.
     private static let limit = 200_000
-    /// How long the last of them may take.
+    /// The time allowed to write the remaining events.
     private static let patience = Duration.seconds(10)
 
     private let path: String
     private let queue = DispatchQueue(label: "interlock.history")
-    /// How many wait; `nil`: once there were too many.
+    /// The number of queued events; `nil` once it has exceeded the limit.
     private let waiting = NIOLockedValueBox<Int?>(0)
-    /// Only the queue takes it for longer than a moment.
+    /// The state of the file. Only the queue holds its lock for longer than a moment.
     private let state: NIOLockedValueBox<State>
 
-    /// - Throws: when the file cannot be written.
+    /// - Throws: an error if the file cannot be written.
     init(path: String, rules: HistoryRules) throws {
         self.path = path
         state = NIOLockedValueBox(State(writer: try HistoryWriter(path: path, rules: rules)))
     }
 
-    /// Never waits. The run goes on when the file cannot be written; `close` says so.
+    /// Queues an event without blocking. The run continues if the file cannot be written, and `close` throws the error.
     func append(_ event: HistoryEvent) {
         let isAccepted = waiting.withLockedValue { waiting in
             guard let count = waiting, count < Self.limit else {
-                // The history has a gap: nothing more of it is of use.
+                // A history with a gap is useless from there on.
                 waiting = nil
                 return false
             }
@@ -128,8 +129,9 @@ final class HistoryLog: Sendable {
         }
     }
 
-    /// - Parameter end: when the history was over.
-    /// - Throws: why the file is not whole.
+    /// Writes the remaining events and closes the file.
+    /// - Parameter end: the end of the history.
+    /// - Throws: an error if the file is incomplete.
     func close(at end: Instant?) async throws {
         let (results, continuation) = AsyncStream<Result<Void, any Error>>.makeStream()
         queue.async { [self] in
@@ -150,7 +152,7 @@ final class HistoryLog: Sendable {
     }
 }
 
-/// The error of a history that the run records faster than the file accepts it.
+/// The error of a file that the run outpaces.
 private struct HistoryLogError: Error, CustomStringConvertible {
     let path: String
 

@@ -1,13 +1,13 @@
 package import InterlockCore
 package import InterlockJudge
 
-/// What a run measured: all that a `RunReport` has but for faults and what the checkers say.
+/// The measurements of a run: a `RunReport` without faults and check results.
 package struct LoadOutcome: Sendable {
-    /// Unix time in ms.
+    /// The start of the run, as Unix time in ms.
     package var startedAt: Int64
-    /// The same on the clock of histories: what the seconds of a report are counted from.
+    /// The start of the run on the clock of histories, from which the times of a report count.
     package var start: Instant
-    /// In seconds, until the last operation had ended.
+    /// The time in seconds until the last operation had ended.
     package var duration: Double
     package var operations: [OperationReport]
     package var timeline: [TimelinePoint]
@@ -17,7 +17,6 @@ package struct LoadOutcome: Sendable {
     package var ownership: [OwnershipSpan]
     package var windows: [WindowCount]
 
-    /// The run's report.
     package func report(
         title: String, seed: UInt64, settings: [RunReport.Setting], faults: [FaultReport] = [], check: CheckReport = CheckReport()
     ) -> RunReport {

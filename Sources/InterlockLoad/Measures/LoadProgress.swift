@@ -1,22 +1,22 @@
 package import InterlockJudge
 
-/// How a run stands, once a second.
+/// The state of a run, reported once a second.
 package struct LoadProgress: Sendable {
-    /// Since it began.
+    /// The seconds since the start of the run.
     package var seconds: Double
-    /// All operations so far.
+    /// The number of due operations so far.
     package var offered: Int
     package var done: Int
     package var refused: Int
     package var failed: Int
     package var unknown: Int
-    /// Due, and not begun yet.
+    /// The number of operations that are due but not begun.
     package var waiting: Int
-    /// Of all that were answered so far, in microseconds.
+    /// The 99th percentile of the latency of all operations answered so far, in microseconds; `nil` if there are none.
     package var p99: Double?
-    /// The last whole second.
+    /// The last complete second.
     package var last: TimelinePoint?
     package var violations: Int
-    /// What is broken just now.
+    /// The active faults.
     package var faults: [FaultKind]
 }

@@ -1,11 +1,11 @@
 internal import Glibc
 internal import InterlockCore
 
-/// What processes of this machine use, as the kernel counts it in `/proc`.
+/// The CPU time and memory of local processes, from `/proc`.
 struct ProcessMeter: Sendable {
     private struct Followed: Sendable {
         var process: Int32
-        /// Of processes that bore this name before.
+        /// The CPU time of earlier processes with this name.
         var secondsEarlier = 0.0
         var secondsAtStart: Double?
         var secondsNow = 0.0
@@ -21,20 +21,20 @@ struct ProcessMeter: Sendable {
     private var startedAt: Instant?
     private var lastSample: Instant?
 
-    /// From now on `name` is this process; one that bore the name before has ended.
+    /// Assigns `name` to this process. An earlier process with the name has ended.
     mutating func follow(_ name: String, process: Int32) {
         guard followed[name]?.process != process else { return }
         var entry = Followed(process: process)
         if let earlier = followed[name] {
             entry.secondsEarlier = earlier.seconds
-            // It was started in the middle of the run: all that it has used counts.
+            // A process that was started during the run counts from its start.
             entry.secondsAtStart = 0
             entry.residentPeak = earlier.residentPeak
         }
         followed[name] = entry
     }
 
-    /// Reads all of them: about 20 µs for each.
+    /// Samples all processes. Takes about 20 µs per process.
     mutating func sample(at now: Instant) {
         startedAt = startedAt ?? now
         lastSample = now
@@ -65,7 +65,7 @@ struct ProcessMeter: Sendable {
 
     private func processorSeconds(of process: Int32) -> Double? {
         guard let text = Self.read("/proc/\(process)/stat"), let behindName = text.lastIndex(of: ")") else { return nil }
-        // Behind the command's name, which is in parentheses, utime and stime are the 12th and 13th.
+        // The fields utime and stime are the 12th and 13th after the command name in parentheses.
         let fields = text[text.index(after: behindName)...].split(separator: " ")
         guard fields.count > 12, let user = Double(fields[11]), let system = Double(fields[12]) else { return nil }
         return (user + system) / ticksPerSecond
@@ -76,17 +76,18 @@ struct ProcessMeter: Sendable {
         return Int(fields[1]).map { $0 * pageSize }
     }
 
-    /// The name of the program that a process executes; `nil`: there is no such process, or it belongs to another user.
+    /// Returns the name of the executable of a process; `nil` if there is no such process or it belongs to another
+    /// user.
     static func programName(of process: Int32) -> String? {
         var bytes = [CChar](repeating: 0, count: 4096)
         let count = readlink("/proc/\(process)/exe", &bytes, bytes.count)
         guard count > 0 else { return nil }
         let path = String(decoding: bytes[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        // Of a file that was replaced since, the kernel says so behind its name.
+        // The kernel appends " (deleted)" to the path of a replaced file.
         return path.split(separator: "/").last?.split(separator: " ").first.map(String.init)
     }
 
-    /// A file of `/proc`, which never blocks.
+    /// Reads a file of `/proc` (at most 1024 bytes). Such reads never block.
     private static func read(_ path: String) -> String? {
         let file = open(path, O_RDONLY | O_CLOEXEC)
         guard file >= 0 else { return nil }
@@ -97,11 +98,11 @@ struct ProcessMeter: Sendable {
     }
 }
 
-/// How many commands Redis received from the fleet, by the sidecars' own counts: a script is one, whatever it calls. Redis'
-/// own counts hold the calls inside scripts too.
+/// The number of commands that Redis received from the fleet, by the sidecars' own counters. A script counts as one
+/// command. Redis' own counters also include the calls inside scripts.
 struct RedisCommandMeter: Sendable {
     private struct Count: Sendable {
-        /// Of processes that were this sidecar before.
+        /// The commands of earlier processes of this sidecar.
         var earlier = 0
         var first: Int
         var last: Int
@@ -110,7 +111,7 @@ struct RedisCommandMeter: Sendable {
 
     private var counts: [Int: Count] = [:]
 
-    /// What a sidecar said now. A process that has taken another's place counts from 0.
+    /// Records the counter of a sidecar. The counter of a new process starts at 0.
     mutating func counted(_ commands: Int, sidecar: Int, process: Int32) {
         guard var count = counts[sidecar] else {
             counts[sidecar] = Count(first: commands, last: commands, process: process)
@@ -125,8 +126,8 @@ struct RedisCommandMeter: Sendable {
         counts[sidecar] = count
     }
 
-    /// Since the first counts; `nil`: no sidecar told. What a sidecar that was killed sent after its last count, up to a
-    /// second's worth, is missing.
+    /// The commands since the first sample; `nil` if no sidecar reported any. Commands that a killed sidecar sent after
+    /// its last sample, up to one second's worth, are missing.
     var commands: Double? {
         counts.isEmpty ? nil : Double(counts.values.reduce(0) { $0 + $1.earlier + $1.last - $1.first })
     }

@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import InterlockJudge
 
-/// All that is measured in a run. Confined to its event loop.
+/// All measurements of a run. Confined to its event loop.
 final class RunMeasures {
     private let start: Instant
     private var tallies = [OperationTally](repeating: OperationTally(), count: OperationKind.allCases.count)
@@ -68,7 +68,7 @@ final class RunMeasures {
 }
 
 extension OperationKind {
-    /// In a list of all.
+    /// The index of the kind's tally.
     fileprivate var place: Int {
         switch self {
         case .acquire: 0
@@ -82,7 +82,7 @@ extension OperationKind {
     }
 }
 
-/// Who held the first few locks when: as much of it as a picture can show.
+/// The holders of the first few locks over time, as many as a plot can show.
 struct OwnershipLog: Sendable {
     static let mostLocks = 8
     static let mostSpans = 4000
@@ -94,7 +94,7 @@ struct OwnershipLog: Sendable {
         self.start = start
     }
 
-    /// A lease is over: it was given up, or has lapsed.
+    /// Records a lease that was released or has expired.
     mutating func held(lock: Int, client: Int, sidecar: Int, fence: Int64, from began: Instant, to ended: Instant) {
         guard lock < Self.mostLocks, spans.count < Self.mostSpans else { return }
         spans.append(

@@ -2,7 +2,7 @@ internal import Histogram
 internal import InterlockCore
 internal import InterlockJudge
 
-/// What happens second by second, all operations taken together.
+/// The results of each second, over all operations.
 struct RunTimeline: Sendable {
     private let start: Instant
     private(set) var points: [TimelinePoint] = []
@@ -28,13 +28,13 @@ struct RunTimeline: Sendable {
         if ending.isAnswer { latency.record(nanoseconds: nanoseconds) }
     }
 
-    /// Closes the seconds that are over by `now`.
+    /// Closes the seconds that have ended by `now`.
     mutating func advance(to now: Instant) {
         let second = Int((now.nanoseconds - start.nanoseconds) / 1_000_000_000)
         while current.second < second { closeSecond() }
     }
 
-    /// Closes the second that is not over.
+    /// Closes the current second unless it is empty.
     mutating func finish(at now: Instant) {
         advance(to: now)
         guard current.offered + current.done + current.refused + current.failed > 0 else { return }
@@ -51,18 +51,18 @@ struct RunTimeline: Sendable {
     }
 }
 
-/// Counts latencies in an HDR histogram: in microseconds, to three significant digits, up to ten minutes. Its size does not
-/// depend on how many there are.
+/// Counts latencies in an HDR histogram with microsecond resolution and three significant digits, up to ten minutes.
+/// Its size does not depend on the number of latencies.
 struct LatencyRecorder: Sendable {
     private static let longest: UInt64 = 600_000_000
-    /// How finely the curve of percentiles is drawn: this many points each time the share above halves.
+    /// The resolution of the percentile curve: the number of points each time the remaining fraction halves.
     private static let pointsPerHalving = 4
 
     private var histogram = Histogram<UInt64>(highestTrackableValue: Self.longest)
 
     var count: Int { Int(histogram.totalCount) }
 
-    /// What takes longer than ten minutes counts as ten minutes.
+    /// Records a latency. Ten minutes is the maximum; longer ones are clamped.
     mutating func record(nanoseconds: Int64) {
         histogram.record(min(UInt64(max(0, nanoseconds)) / 1000, Self.longest))
     }
@@ -71,7 +71,8 @@ struct LatencyRecorder: Sendable {
         histogram.reset()
     }
 
-    /// The latency that this share (0 ... 1) of all did not exceed, in microseconds; `nil`: there are none.
+    /// Returns the latency in microseconds that this fraction (0 ... 1) of operations did not exceed; `nil` if there
+    /// are none.
     func microseconds(atShare share: Double) -> Double? {
         count == 0 ? nil : Double(histogram.valueAtPercentile(share * 100))
     }
@@ -90,7 +91,7 @@ struct LatencyRecorder: Sendable {
         var points: [LatencyReport.Percentile] = []
         for value in histogram.percentiles(ticksPerHalfDistance: Self.pointsPerHalving) {
             let share = value.percentileLevelIteratedTo / 100
-            // A plot by "nines" has no place for all of them.
+            // A percentile plot by "nines" cannot show 100%.
             guard share < 1 else { break }
             points.append(LatencyReport.Percentile(share: share, microseconds: Double(value.value)))
         }
@@ -98,7 +99,7 @@ struct LatencyRecorder: Sendable {
     }
 }
 
-/// What becomes of one kind of operation.
+/// The running results of one kind of operation.
 struct OperationTally: Sendable {
     var offered = 0
     var done = 0

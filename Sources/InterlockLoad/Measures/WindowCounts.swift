@@ -1,8 +1,7 @@
 internal import InterlockJudge
 internal import InterlockCore
 
-/// What was granted in each window of the first few services that have one limit for all calls: as much of it as a picture
-/// can show.
+/// The grants in each window of the first few services that have one common limit, as many as a plot can show.
 struct WindowCounts: Sendable {
     static let mostServices = 6
     static let mostWindows = 1500
@@ -32,7 +31,8 @@ struct WindowCounts: Sendable {
         }
     }
 
-    /// - Parameter resetAfter: in ms; of a fixed limit it tells when the window ends that the call was counted in.
+    /// - Parameter resetAfter: the time in ms until the window ends that counted the call, if the limit has fixed
+    ///   windows.
     mutating func taken(service: Int, cost: Int64, resetAfter: Int64, at now: Instant) {
         guard let rule = lines[service]?.rule else { return }
         let time = now.nanoseconds - start.nanoseconds
@@ -40,20 +40,21 @@ struct WindowCounts: Sendable {
         let began: Int64
         if rule.hasOwnWindows {
             let end = time + resetAfter * 1_000_000
-            // Two answers of one window differ in its end by how long they took: no new one begins before half of it is over.
+            // Answers of one window disagree about its end by their latencies, so a new window begins no earlier than
+            // half a window later.
             if let open = lines[service]?.open, end - length < open.began + length / 2 {
                 began = open.began
             } else {
                 began = end - length
             }
         } else {
-            // These promise it of any window: also of those that this clock's ticks begin.
+            // Other limits hold in any window, so also in windows aligned with the start of the run.
             began = time - time % length
         }
         lines[service]?.count(cost, inWindowFrom: began, bound: Self.mostWindows)
     }
 
-    /// The windows of all services, those that are not over too.
+    /// The windows of all services, including current ones.
     var all: [WindowCount] {
         lines.sorted { $0.key < $1.key }.flatMap { _, line in line.windows + line.lastWindow }
     }
@@ -69,7 +70,7 @@ extension WindowCounts.Line {
         open = WindowCounts.Window(began: began, granted: cost)
     }
 
-    /// What the limit may grant in a window.
+    /// The most that the limit may grant in a window.
     private var mostInWindow: Int64 {
         switch rule.algorithm {
         case .fixed, .sliding: rule.limit

@@ -1,17 +1,17 @@
 package import InterlockCore
 internal import Glibc
 
-/// When an upstream is bad: spans of time that a seed decides, so that breakers trip and recover during a run.
+/// The phases in which an upstream fails calls, drawn from a seed, so that breakers trip and recover during a run.
 package struct BadPhases: Hashable, Sendable {
-    /// What share of calls fails while it is bad.
+    /// The fraction of calls that fail in a bad phase.
     package var failures: Double
-    /// When it turns bad and good again, by turns: nanoseconds from the beginning.
+    /// The alternating starts and ends of bad phases, in nanoseconds since the start of the run.
     private var turns: [Int64] = []
 
     /// - Parameters:
-    ///   - good: for how long it is good at a time.
-    ///   - bad: for how long it is bad at a time.
-    ///   - length: after which it stays good.
+    ///   - good: the range of lengths of a good phase.
+    ///   - bad: the range of lengths of a bad phase.
+    ///   - length: the time after which the upstream stays good.
     package init(
         good: ClosedRange<Duration> = .seconds(3)...(.seconds(8)), bad: ClosedRange<Duration> = .seconds(1)...(.seconds(2)),
         failures: Double = 0.9, length: Duration, random: SeededRandom
@@ -20,7 +20,7 @@ package struct BadPhases: Hashable, Sendable {
         var random = random
         let end = length.nanosecondsRounded
         var time: Int64 = 0
-        // Every phase takes a millisecond at least: the list is bounded by the run's length.
+        // The minimum of one millisecond bounds the list by the length of the run.
         func phase(_ range: ClosedRange<Duration>) -> Int64 { max(1_000_000, random.duration(in: range).nanosecondsRounded) }
         while true {
             let begin = time + phase(good)
@@ -30,7 +30,7 @@ package struct BadPhases: Hashable, Sendable {
         }
     }
 
-    /// O(log n) in phases.
+    /// Returns whether the time is in a bad phase. O(log n) in the number of phases.
     package func isBad(atNanoseconds time: Int64) -> Bool {
         var low = 0
         var high = turns.count
@@ -43,14 +43,14 @@ package struct BadPhases: Hashable, Sendable {
 }
 
 extension SeededRandom {
-    /// Evenly spread over the range.
+    /// Returns a duration drawn uniformly from the range.
     mutating func duration(in range: ClosedRange<Duration>) -> Duration {
         range.lowerBound + (range.upperBound - range.lowerBound) * unit()
     }
 }
 
 extension Duration {
-    /// Saturates.
+    /// The duration in nanoseconds, rounded toward zero and clamped to the range of `Int64`.
     var nanosecondsRounded: Int64 {
         let (seconds, attoseconds) = components
         let (whole, overflow) = seconds.multipliedReportingOverflow(by: 1_000_000_000)
@@ -59,24 +59,24 @@ extension Duration {
     }
 }
 
-/// When the operations of an open loop are due: a Poisson process, whose gaps are exponentially distributed.
+/// The due times of an open loop: a Poisson process, whose gaps are exponentially distributed.
 package struct ArrivalSchedule: Sendable {
     private var random: SeededRandom
     private let meanGap: Double
-    /// In a fraction of a nanosecond's precision, so that fast rates do not drift.
+    /// The last due time in fractional nanoseconds, so that rounding does not accumulate at high rates.
     private var last = 0.0
 
-    /// - Parameter rate: a second on average; above 0.
+    /// - Parameter rate: the average number of operations per second; above 0.
     package init(rate: Double, random: SeededRandom) {
         precondition(rate > 0, "a rate is above 0")
         self.random = random
         meanGap = 1e9 / rate
     }
 
-    /// Nanoseconds from the beginning to the next one.
+    /// Returns the next due time in nanoseconds since the start of the run.
     package mutating func next() -> Int64 {
         last += -log1p(-random.unit()) * meanGap
-        // A rate near 0 has gaps that no run outlasts.
+        // A gap may exceed the range of `Int64` if the rate is near 0.
         return last < 9e18 ? Int64(last) : .max
     }
 }

@@ -1,19 +1,19 @@
 internal import InterlockCore
 internal import InterlockJudge
 
-/// How often clients do what programs do that are in trouble: probabilities of each lock cycle or call.
+/// The probabilities of unusual client behavior, per lock cycle or call.
 package struct ClientConduct: Hashable, Sendable {
-    /// Renews in the middle of a hold although the lease would have lasted.
+    /// The client renews in the middle of a hold although the lease would have lasted.
     package var renews: Double
-    /// Never releases: the lease lapses.
+    /// The client never releases, so the lease expires.
     package var forgets: Double
-    /// Goes on after its lease has ended, and writes with a fence that is stale by then.
+    /// The client continues after its lease has ended, and writes with a stale fence.
     package var overstays: Double
-    /// Closes its connection instead of releasing.
+    /// The client closes its connection instead of releasing.
     package var vanishesHolding: Double
-    /// Closes its connection while it waits.
+    /// The client closes its connection while it waits.
     package var vanishesWaiting: Double
-    /// Never reports a permit.
+    /// The client never reports a permit.
     package var leavesUnreported: Double
 
     package init(
@@ -28,22 +28,23 @@ package struct ClientConduct: Hashable, Sendable {
         self.leavesUnreported = leavesUnreported
     }
 
-    /// Programs that do what they should: for measuring.
+    /// Well-behaved clients, for benchmarks.
     package static let faultless = ClientConduct()
-    /// Each of it often enough to be seen in a minute, seldom enough that leases which lapse do not stand in everybody's way.
+    /// Clients that show each behavior often enough to see it within a minute, but rarely enough that expiring leases
+    /// do not block the others.
     package static let troubled = ClientConduct(
         renews: 0.02, forgets: 0.002, overstays: 0.002, vanishesHolding: 0.001, vanishesWaiting: 0.002, leavesUnreported: 0.005)
 }
 
-/// Which of the locks are held how. A lock is always of one kind: by its number, so that hot and cold names are among all.
+/// The modes of the locks. The number of a lock determines its kind, so each kind has hot and cold names.
 package struct LockModeMix: Hashable, Sendable {
-    /// How many of each ten locks are held by readers and writers.
+    /// The number of locks out of ten that are shared by readers and writers.
     package var readersAndWriters: Int
-    /// How many of each ten locks are semaphores.
+    /// The number of locks out of ten that are semaphores.
     package var semaphores: Int
-    /// What share of those who want a lock of readers and writers are readers.
+    /// The fraction of readers among the callers of a shared lock.
     package var readers: Double
-    /// How many may hold a semaphore at once.
+    /// The number of slots of a semaphore.
     package var places: Int
 
     package init(readersAndWriters: Int = 0, semaphores: Int = 0, readers: Double = 0.8, places: Int = 3) {
@@ -53,11 +54,11 @@ package struct LockModeMix: Hashable, Sendable {
         self.places = places
     }
 
-    /// Seven of ten exclusive, two of readers and writers, one a semaphore.
+    /// Seven exclusive locks out of ten, two for readers and writers, one semaphore.
     package static let mixed = LockModeMix(readersAndWriters: 2, semaphores: 1)
 
     func mode(ofLock lock: Int, random: inout SeededRandom) -> LeaseMode {
-        // From the end: the first, hottest lock is an exclusive one.
+        // Counting from the end makes the first and hottest lock exclusive.
         let place = 9 - lock % 10
         if place < semaphores { return .permits(places) }
         guard place < semaphores + readersAndWriters, random.happens(readers) else { return .exclusive }
@@ -65,9 +66,9 @@ package struct LockModeMix: Hashable, Sendable {
     }
 }
 
-/// Times in a range as people write them: `0..5ms`, or `2ms` for always the same.
+/// Parses a range of durations: `0..5ms`, or `2ms` for a constant one.
 package enum HoldText {
-    /// - Parameter duration: reads one duration, such as `5ms`. A bare `0` needs no unit.
+    /// - Parameter duration: parses one duration, such as `5ms`. A bare `0` needs no unit.
     package static func parse(
         _ text: String, duration: (Substring) throws -> Duration
     ) throws(LoadArgumentError) -> ClosedRange<Duration> {

@@ -1,8 +1,8 @@
-/// An argument of a load run that cannot be read.
+/// A malformed argument of a load run.
 package struct LoadArgumentError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What would have been understood: `uniform, or zipf:EXPONENT such as zipf:1.1`.
+    /// The accepted form: `uniform, or zipf:EXPONENT such as zipf:1.1`.
     package var expected: String
-    /// What was there instead. Never an address with a password.
+    /// The rejected text; `nil` if it may contain a password.
     package var found: String?
 
     package init(expected: String, found: String?) {

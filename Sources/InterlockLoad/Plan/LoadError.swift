@@ -1,6 +1,6 @@
-/// Why a run could not begin, or could not be ended as it should.
+/// A failure to start or complete a run.
 package struct LoadError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What was asked, what was wrong, what to do.
+    /// The message: the failed request, the cause, and the remedy.
     package var description: String
 
     package init(_ description: String) {

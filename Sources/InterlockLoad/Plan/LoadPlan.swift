@@ -1,47 +1,48 @@
 internal import InterlockJudge
 
-/// What a run asks of which sidecars, how fast and for how long.
+/// The workload of a run, its target sidecars, its rate and its duration.
 package struct LoadPlan: Sendable {
     package var workload: Workload
     package var sidecars: [SidecarEndpoint]
     package var services: LoadServices
     package var pacing = Pacing.openLoop(rate: 1000)
-    /// Connections, spread round robin over the sidecars.
+    /// The number of connections, spread round robin over the sidecars.
     package var clients = 64
     package var duration = Duration.seconds(30)
-    /// Of a mixed run.
+    /// The weights of the operations of a mixed run.
     package var shares = WorkloadShares()
 
-    /// How many locks there are, and how many subjects.
+    /// The number of locks, and of subjects.
     package var names = 1000
-    /// What the names of locks and subjects begin with.
+    /// The prefix of lock and subject names.
     package var namePrefix = "bench-"
     package var skew = NameSkew.uniform
     package var modes = LockModeMix()
-    /// For how long a lock is held, or a permitted call lasts: any time in this range is as likely as any other.
+    /// The range of times to hold a lock or to run a permitted call, drawn uniformly.
     package var hold = Duration.zero...Duration.milliseconds(5)
     package var ttl = Duration.seconds(10)
-    /// For how long an acquire waits.
+    /// The longest wait of an acquire.
     package var wait = Duration.seconds(5)
-    /// For how long a take or a permit waits for its turn, when it does.
+    /// The longest wait of a take or permit that waits for its turn.
     package var turnWait = Duration.milliseconds(200)
-    /// What share of takes and permits waits for its turn.
+    /// The fraction of takes and permits that wait for their turn.
     package var turnWaits = 0.0
-    /// What a take costs.
+    /// The range of costs of a take.
     package var costs: ClosedRange<Int64> = 1...1
     package var conduct = ClientConduct.faultless
-    /// When calls of the services fail; an entry for each service that ever does.
+    /// The phases in which calls to a service fail, with an entry for each service that has any.
     package var badPhases: [Int: BadPhases] = [:]
 
     package var seed: UInt64 = 1
-    /// How long an answer may take beyond the wait that was asked for. Then its connection is given up, and what became of
-    /// the operation is unknown.
+    /// The longest time to wait for an answer beyond the requested wait. After that the client closes the connection,
+    /// and the outcome of the operation is unknown.
     package var patience = Duration.seconds(10)
-    /// Whether `until` of a breaker's event can be told on this machine's clock: not when Redis' clock is made to jump.
+    /// Whether `until` of a breaker event can be converted to this machine's clock. `false` if the run makes Redis'
+    /// clock jump.
     package var trustsWallClock = true
-    /// The channel on which sidecars tell of events, as their `redis.prefix` has it.
+    /// The channel on which sidecars publish events. Depends on their `redis.prefix`.
     package var eventChannel = "interlock:events"
-    /// The process whose processor time and memory are measured beside the sidecars'.
+    /// The process whose CPU time and memory are measured in addition to the sidecars'.
     package var redisProcessID: Int32?
 
     package init(workload: Workload, sidecars: [SidecarEndpoint], services: LoadServices = LoadServices()) {
@@ -50,12 +51,12 @@ package struct LoadPlan: Sendable {
         self.services = services
     }
 
-    /// More connections than one process can make to a sidecar's address.
+    /// A limit above the number of connections that one process can open to one address.
     package static let mostClients = 60_000
-    /// How many operations may be due and not begun: what is due beyond is counted as unsent.
+    /// The most operations that may be due but not begun. Further ones are counted as unsent.
     package static let longestBacklog = 200_000
 
-    /// - Throws: what cannot be done, and what to do about it.
+    /// - Throws: `LoadError` if the plan cannot run, with the remedy.
     func validate() throws(LoadError) {
         func require(_ condition: Bool, _ message: String) throws(LoadError) {
             guard condition else { throw LoadError(message) }
@@ -103,17 +104,19 @@ package struct LoadPlan: Sendable {
         }
     }
 
-    /// Requests through the proxy need no connection to the RESP door.
+    /// Whether the run needs RESP connections. Proxied requests do not.
     var usesDoor: Bool { workload != .proxy }
 }
 
-/// When operations begin.
+/// The rule for when operations begin.
 package enum Pacing: Hashable, Sendable {
-    /// A rate per second on average, as of independent callers (a Poisson process), whether sidecars keep up or not.
-    /// Latencies are counted from when an operation was due, so that a stall is paid by all who came during it and not
-    /// only by those who happened to be under way ("coordinated omission", Tene, "How NOT to Measure Latency", 2015).
+    /// A Poisson process with this average rate per second, like independent callers, whether sidecars keep up or not.
+    /// Latencies count from the time at which an operation was due, so a stall affects every operation that fell due
+    /// during it, not only the few that were in flight ("coordinated omission", Tene, "How NOT to Measure Latency",
+    /// 2015).
     case openLoop(rate: Double)
-    /// Each client begins the next as soon as it has ended one: for finding the highest throughput. Its latencies are
-    /// those of callers who wait for slow answers before they come again, and say little of others'.
+    /// Each client begins its next operation as soon as the last has ended. Finds the highest throughput. The latencies
+    /// are those of callers that wait for slow answers before they call again, and do not represent independent
+    /// callers.
     case closedLoop
 }

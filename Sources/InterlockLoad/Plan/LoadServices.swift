@@ -1,15 +1,15 @@
 package import InterlockJudge
 
-/// The services of a run, and what each is asked for; all by their numbers.
+/// The services of a run and the operations that each is used for, by service number.
 package struct LoadServices: Hashable, Sendable {
     package var rules: [ServiceRules]
-    /// Of which `LIMIT.TAKE` takes.
+    /// The services used with `LIMIT.TAKE`.
     package var takes: [Int]
-    /// For which permits are asked.
+    /// The services used with permits.
     package var permits: [Int]
-    /// Which are called through the proxy.
+    /// The services called through the proxy.
     package var proxied: [Int]
-    /// Whose calls name a subject.
+    /// The services whose calls name a subject.
     package var subjects: Set<Int>
 
     package init(
@@ -22,7 +22,7 @@ package struct LoadServices: Hashable, Sendable {
         self.subjects = subjects ?? Set(rules.indices.filter { rules[$0].limits.contains(where: \.isPerSubject) })
     }
 
-    /// Services of sidecars that were not started here: their rules are not known and not checked.
+    /// Creates services of sidecars that the harness did not start. Their rules are unknown and not checked.
     package static func named(_ names: [String], for workload: Workload) -> LoadServices {
         let all = Array(names.indices)
         return LoadServices(

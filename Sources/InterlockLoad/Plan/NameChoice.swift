@@ -1,14 +1,14 @@
 internal import Glibc
 package import InterlockCore
 
-/// Chooses among names by their numbers, 0 the most frequent; in constant memory and, on average, constant time.
+/// Draws names by their numbers, where 0 is the most frequent. Takes constant memory and, on average, constant time.
 ///
 /// Zipf's law by rejection-inversion: Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
 /// discrete distributions", ACM Transactions on Modeling and Computer Simulation 6 (1996).
 package struct NameChoice: Sendable {
-    /// The most names that can be chosen from.
+    /// The maximum number of names.
     package static let mostNames = 10_000_000
-    /// Beyond this exponent nothing but the first name is chosen.
+    /// The largest useful exponent. Beyond it, practically every draw is the first name.
     package static let steepest = 20.0
 
     private enum Law: Sendable {
@@ -16,11 +16,11 @@ package struct NameChoice: Sendable {
         case zipf(Zipf)
     }
 
-    /// From how many.
+    /// The number of names.
     package let count: Int
     private let law: Law
 
-    /// - Parameter count: 1 to `mostNames`.
+    /// - Parameter count: the number of names, from 1 to `mostNames`.
     package init(among count: Int, skew: NameSkew) {
         precondition((1...Self.mostNames).contains(count), "a run has 1 to \(Self.mostNames) names")
         self.count = count
@@ -31,7 +31,7 @@ package struct NameChoice: Sendable {
             }
     }
 
-    /// A number in `0 ..< count`.
+    /// Returns a number in `0 ..< count`.
     package func next(using random: inout SeededRandom) -> Int {
         switch law {
         case .uniform: Int(random.unit() * Double(count))
@@ -40,14 +40,14 @@ package struct NameChoice: Sendable {
     }
 }
 
-/// Numbers from 1 whose frequencies fall by a power. The names of its members are the paper's: `h` is the frequency, drawn
-/// out to real numbers, and `integral` what is below it.
+/// Draws numbers from 1 whose frequencies fall by a power law. The members have the names of the paper: `h` is the
+/// frequency, extended to real numbers, and `integral` is its integral.
 private struct Zipf: Sendable {
     private let count: Double
     private let exponent: Double
     private let first: Double
     private let last: Double
-    /// What lies so close below a whole number is taken without a closer look.
+    /// The distance below a whole number within which a point is accepted without evaluating `h`.
     private let sureTail: Double
 
     init(count: Int, exponent: Double) {
@@ -80,16 +80,16 @@ private struct Zipf: Sendable {
     }
 
     private static func inverse(_ area: Double, _ exponent: Double) -> Double {
-        // Rounding may lead below the curve's end.
+        // Rounding may otherwise lead out of the domain of the logarithm.
         exp(relativeLogarithm(max(-1, area * (1 - exponent))) * area)
     }
 
-    /// (eˣ − 1) ÷ x, also near 0, where an exponent of 1 leads.
+    /// Returns (eˣ − 1) ÷ x, also near 0, where an exponent of 1 leads.
     private static func relativeExponential(_ x: Double) -> Double {
         abs(x) > 1e-8 ? expm1(x) / x : 1 + x / 2
     }
 
-    /// ln(1 + x) ÷ x, also near 0.
+    /// Returns ln(1 + x) ÷ x, also near 0.
     private static func relativeLogarithm(_ x: Double) -> Double {
         abs(x) > 1e-8 ? log1p(x) / x : 1 - x / 2
     }

@@ -1,13 +1,14 @@
-/// How often each of the names is chosen.
+/// The distribution of names in a run.
 package enum NameSkew: Hashable, Sendable, CustomStringConvertible {
-    /// Each as often as any other.
+    /// All names are equally frequent.
     case uniform
-    /// The k-th as often as 1 ÷ k to this power: a few hot names, and a long tail.
+    /// The k-th name has a frequency proportional to 1 ÷ k to the power of `exponent`: a few hot names, and a long
+    /// tail.
     case zipf(exponent: Double)
 
     private static let zipfPrefix = "zipf:"
 
-    /// Reads `uniform` or `zipf:EXPONENT`.
+    /// Parses `uniform` or `zipf:EXPONENT`.
     package init(argument: String) throws(LoadArgumentError) {
         if argument == "uniform" {
             self = .uniform

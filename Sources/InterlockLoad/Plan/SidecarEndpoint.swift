@@ -1,13 +1,13 @@
 package import InterlockClient
 internal import RedisClient
 
-/// A sidecar that a run drives.
+/// A sidecar that the run drives.
 package struct SidecarEndpoint: Sendable {
-    /// Its number in the fleet, from 0.
+    /// The number of the sidecar in the fleet, from 0.
     package var number: Int
-    /// Its RESP door. The API key is also shown at the HTTP door.
+    /// The RESP API. Requests to the HTTP API carry the same API key.
     package var door: SidecarClientConfiguration
-    /// Its HTTP door; `nil`: nothing is sent through its proxy.
+    /// The HTTP API; `nil` if the run sends no requests through the proxy.
     package var http: HTTPAddress?
 
     package struct HTTPAddress: Hashable, Sendable {
@@ -30,12 +30,13 @@ package struct SidecarEndpoint: Sendable {
     private static let expectation =
         "a sidecar's RESP door: HOST:PORT, unix:PATH, or redis://[[user]:key@]host:port (rediss:// for TLS)"
 
-    /// Reads `HOST:PORT`, `unix:PATH`, or a URL as Redis clients have it, whose password is the API key.
+    /// Parses `HOST:PORT`, `unix:PATH`, or a Redis URL, whose password is the API key.
     package init(argument: String, number: Int) throws(LoadArgumentError) {
         self.init(number: number, door: try Self.door(argument))
     }
 
-    /// The settings of a run's clients: what takes longer than half a second is told as such, and tried again.
+    /// Returns the settings of the run's clients. Connection attempts and logins time out after half a second and are
+    /// retried.
     static func door(at address: SidecarAddress) -> SidecarClientConfiguration {
         var door = SidecarClientConfiguration(address: address)
         door.connectTimeout = .milliseconds(500)
@@ -50,7 +51,7 @@ package struct SidecarEndpoint: Sendable {
             return door(at: .unixSocket(path: path))
         }
         let isURL = argument.contains("://")
-        // A URL, or what was to be one, may hold a key: it is not repeated.
+        // A URL, or a malformed one, may contain a key, so the error does not repeat it.
         let shown = isURL || argument.contains("@") ? nil : argument
         let url: RedisConfiguration
         do {
@@ -61,7 +62,7 @@ package struct SidecarEndpoint: Sendable {
         guard url.database == 0, isURL || url.password == nil else {
             throw LoadArgumentError(expected: "\(expectation), without a database", found: nil)
         }
-        // Redis' own port, which a URL without one would mean, is no sidecar's.
+        // The default port of a URL is that of Redis, which no sidecar uses.
         guard namesPort(argument, url) else {
             throw LoadArgumentError(expected: "\(expectation), with its port", found: shown)
         }

@@ -1,4 +1,4 @@
-/// What a run asks sidecars for.
+/// The operations of a run.
 package enum Workload: String, Hashable, Sendable, Codable, CaseIterable {
     /// Lock cycles: acquire, hold, release.
     case lock

@@ -1,4 +1,4 @@
-/// What a mixed run is made of: weights, of whatever sum.
+/// The weights of the operations of a mixed run, with an arbitrary sum.
 package struct WorkloadShares: Hashable, Sendable {
     package var lock: Double
     package var limit: Double

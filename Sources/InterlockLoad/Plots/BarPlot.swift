@@ -1,4 +1,4 @@
-/// Bars over time beside what they may not exceed: those that do are in the colour of alarm.
+/// Bars over time with their limits. Bars above the limit have the alarm color.
 struct BarPlot: Plot {
     struct Bar: Hashable, Sendable {
         let began: Double
@@ -12,12 +12,12 @@ struct BarPlot: Plot {
     let numbers: PlotNumbers
     private let bars: [Bar]
 
-    /// - Parameter span: moments that the axis shows, whether or not there are bars.
+    /// - Parameter span: times that the axis must cover, whether or not there are bars.
     init(
         title: String, summary: String, y: PlotLabel, barName: String, boundName: String, bars: [Bar], bands: [PlotBand],
         span: [Double]
     ) {
-        // More than there are pixels would hide each other.
+        // More bars than this would hide each other.
         let shown = Thinning.heaviest(
             bars.sorted { $0.began < $1.began }, limit: Int(PlotFrame.areaWidth / 2), by: Bar.isLighter)
         self.bars = shown
@@ -58,7 +58,7 @@ struct BarPlot: Plot {
         return "\(drawing)<path class=\"line reference\" d=\"\(bound)\"/>"
     }
 
-    /// As wide as bars are mostly apart: there is no other way to know how long a window is.
+    /// The width of a bar: the median gap between bars, because the length of a window is not known here.
     private var barWidth: Double {
         let places = bars.compactMap { frame.x($0.began) }
         let gaps = zip(places.dropFirst(), places).map { $0 - $1 }.filter { $0 > 0 }.sorted()
@@ -69,7 +69,7 @@ struct BarPlot: Plot {
 extension BarPlot.Bar {
     fileprivate var tone: PlotTone { isOver ? .alarm : .series(0) }
 
-    /// For thinning out: what is over its bound weighs more than anything else.
+    /// Orders bars for thinning: bars over their limit weigh more than all others.
     fileprivate static func isLighter(_ left: Self, _ right: Self) -> Bool {
         left.isOver == right.isOver ? left.height < right.height : right.isOver
     }

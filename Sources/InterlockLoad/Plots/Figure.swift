@@ -1,11 +1,11 @@
-/// Figures of a run as people read them. A figure that is no number is a dash; none is too large to show.
+/// Numbers of a run in readable form. A dash replaces non-finite numbers; any size is supported.
 package enum Figure {
-    /// `1,234,567`.
+    /// Returns a number with thousands separators: `1,234,567`.
     package static func count(_ count: some BinaryInteger) -> String {
         grouped(String(count.magnitude), isNegative: count < 0)
     }
 
-    /// A latency in microseconds: `85µs`, `1.24ms`, `12.3s`; three digits count.
+    /// Returns a latency in microseconds with three significant digits: `85µs`, `1.24ms`, `12.3s`.
     package static func latency(microseconds: Double) -> String {
         switch abs(microseconds) {
         case ..<999.5: digits(microseconds) + "µs"
@@ -15,15 +15,15 @@ package enum Figure {
         }
     }
 
-    /// A span in seconds: `30.0ms`, `12.3s`, `1,800s`.
+    /// Returns a time span in seconds: `30.0ms`, `12.3s`, `1,800s`.
     package static func span(seconds: Double) -> String { latency(microseconds: seconds * 1_000_000) }
 
-    /// A moment of a run in seconds since its start: `0.00s`, `12.35s`.
+    /// Returns a time in seconds since the start of the run: `0.00s`, `12.35s`.
     package static func moment(seconds: Double) -> String {
         seconds.isFinite ? decimals(seconds, 2) + "s" : nothing
     }
 
-    /// An amount of memory: `812 KB`, `36.2 MB`; a KB is 1024 bytes.
+    /// Returns an amount of memory: `812 KB`, `36.2 MB`; 1 KB is 1024 bytes.
     package static func memory(bytes: Int) -> String {
         switch Double(bytes.magnitude) {
         case ..<1024: "\(bytes) B"
@@ -33,9 +33,9 @@ package enum Figure {
         }
     }
 
-    /// With this many decimals: `0.42`.
+    /// Returns a number with this many decimals: `0.42`.
     package static func decimals(_ value: Double, _ count: Int) -> String {
-        // Above this a Double has no decimals to speak of, and an Int may have no room.
+        // Above this a Double has few decimals, and the scaled number may overflow an Int.
         guard value.isFinite, abs(value) < 1e15 else { return value.isFinite ? "\(value)" : nothing }
         let scale = (0..<count).reduce(1) { scale, _ in scale * 10 }
         let scaled = (value.magnitude * Double(scale)).rounded()
@@ -47,7 +47,7 @@ package enum Figure {
         return whole + "." + String(repeating: "0", count: count - fraction.count) + fraction
     }
 
-    /// A number of unknown size in few characters, for an axis: `0.25`, `40`, `12k`, `3.5M`.
+    /// Returns a number of any size in few characters, for an axis: `0.25`, `40`, `12k`, `3.5M`.
     static func short(_ value: Double) -> String {
         switch abs(value) {
         case 0: "0"
@@ -60,7 +60,7 @@ package enum Figure {
         }
     }
 
-    /// Without zeros at the end of the decimals.
+    /// Returns the number without trailing zeros after the decimal point.
     static func trimmed(_ figure: String) -> String {
         guard figure.contains(".") else { return figure }
         var trimmed = Substring(figure)
@@ -71,7 +71,7 @@ package enum Figure {
 
     static let nothing = "–"
 
-    /// Three digits, of which at most two are decimals.
+    /// Returns three digits, at most two of them decimals.
     private static func digits(_ value: Double) -> String {
         switch abs(value) {
         case 0: "0"

@@ -1,9 +1,10 @@
-/// Lines over an axis: how something went with time, or with size.
+/// Lines over a linear or logarithmic x axis, such as values over time.
 struct LinePlot: Plot {
     let frame: PlotFrame
     private let lines: [PlotLine]
 
-    /// The axes show all points; `xValues` are shown beside them, for an axis that is longer than its lines.
+    /// Creates a plot whose axes cover all points.
+    /// - Parameter xValues: further values that the x axis must cover.
     init(
         title: String, summary: String, x: PlotLabel, y: PlotLabel, lines: [PlotLine], bands: [PlotBand] = [],
         xValues: [Double] = []
@@ -35,14 +36,14 @@ struct LinePlot: Plot {
                 isGap = true
                 continue
             }
-            // A line of no length has round ends: a point that stands alone is seen.
+            // Round line ends make a line of length zero visible, which shows isolated points.
             path += isGap ? "M\(x) \(y)h0" : "L\(x) \(y)"
             isGap = false
         }
         return "<path class=\"line \(line.tone.styleName)\(line.isDashed ? " dashed" : "")\" d=\"\(path)\"/>"
     }
 
-    /// Few points are measurements that one wants to point at.
+    /// Returns a dot with a tooltip per point if the line has few points.
     private func dots(_ line: PlotLine) -> Markup {
         guard line.points.count <= Self.dottedPoints, case .axis(let side) = frame.side else { return "" }
         var dots = Markup()
@@ -72,7 +73,7 @@ struct LinePlot: Plot {
             total: all.count)
     }
 
-    /// The highest figure is what a thinned-out table must not lose.
+    /// Returns the highest value of a row, which thinning must keep.
     private func weight(of row: [Double]) -> Double { row.lazy.filter(\.isFinite).max() ?? -.infinity }
 
     private static let dottedPoints = 60

@@ -1,8 +1,9 @@
-/// HTML or SVG text. What is written out in the source is trusted; what is put in between is escaped, unless it is markup itself.
+/// HTML or SVG text. Literals in the source are trusted; interpolated values are escaped unless they are markup
+/// themselves.
 struct Markup: Hashable, Sendable, ExpressibleByStringInterpolation {
     private(set) var text: String
 
-    /// Nothing.
+    /// Creates empty markup.
     init() { text = "" }
 
     init(stringLiteral text: String) { self.text = text }
@@ -26,12 +27,13 @@ struct Markup: Hashable, Sendable, ExpressibleByStringInterpolation {
 
         mutating func appendLiteral(_ literal: String) { text += literal }
 
-        /// Anybody's text.
+        /// Appends untrusted text, escaped.
         mutating func appendInterpolation(_ text: String) { self.text += Markup.escaped(text) }
 
         mutating func appendInterpolation(_ number: Int) { text += String(number) }
 
-        /// A coordinate, to a tenth of a pixel; one that is no number is 0, for a drawing must stay a drawing.
+        /// Appends a coordinate, rounded to a tenth of a pixel. A coordinate that is not finite, or is huge, becomes 0
+        /// so that the drawing stays valid.
         mutating func appendInterpolation(_ coordinate: Double) {
             guard coordinate.isFinite, abs(coordinate) < 1e6 else {
                 text += "0"
@@ -48,7 +50,7 @@ struct Markup: Hashable, Sendable, ExpressibleByStringInterpolation {
         }
     }
 
-    /// Safe within elements and within quoted attributes. What XML does not allow at all becomes U+FFFD.
+    /// Escapes text for elements and quoted attributes. Replaces characters that XML does not allow with U+FFFD.
     private static func escaped(_ text: String) -> String {
         var escaped = ""
         for scalar in text.unicodeScalars {

@@ -1,17 +1,17 @@
-/// Something that can be drawn: its frame, and what stands in it.
+/// A plot: its frame and the contents.
 protocol Plot {
     var frame: PlotFrame { get }
-    /// There is nothing to draw but the frame.
+    /// Whether there is nothing to draw but the frame.
     var isEmpty: Bool { get }
-    /// What stands within the frame.
+    /// The contents of the frame.
     var drawing: Markup { get }
-    /// The same in numbers, for readers who cannot see the drawing.
+    /// The same data as a table, for readers who cannot see the drawing.
     var numbers: PlotNumbers { get }
 }
 
 extension Plot {
-    /// One `svg` element, without scripts and without anything from elsewhere; `id` is unique in its page, which has the style
-    /// sheet.
+    /// Returns one `svg` element without scripts and external resources.
+    /// - Parameter id: a prefix that is unique in the page. The page must include the style sheet.
     func svg(id: String) -> Markup {
         let content = isEmpty ? frame.emptiness : drawing
         return """
@@ -22,9 +22,9 @@ extension Plot {
     }
 }
 
-/// The style sheet of all plots. A drawing names classes only, so that the same one is light and dark.
+/// The style sheet of all plots. Drawings use only class names, so one drawing works in light and dark mode.
 enum PlotStyle {
-    /// Light, or dark where the reader prefers that.
+    /// The rules for light mode, with dark mode for readers who prefer it.
     static let page: Markup = "\(shapes)\(colours(light))@media (prefers-color-scheme: dark){\(colours(dark))}"
 
     private struct Palette {
@@ -34,7 +34,7 @@ enum PlotStyle {
         let band: String
         let alarm: String
         let reference: String
-        /// `PlotTone.count` colours that are told apart also by those who confuse red and green: they differ in lightness too.
+        /// The colors of `PlotTone.series`. They also differ in lightness, for readers who confuse red and green.
         let series: [String]
     }
 

@@ -1,6 +1,6 @@
 internal import Glibc
 
-/// One axis of a plot: from where to where it goes, and where on it a value stands.
+/// An axis of a plot: its domain and its scale.
 struct PlotAxis: Hashable, Sendable {
     enum Scale: Hashable, Sendable {
         case linear, logarithmic
@@ -9,12 +9,13 @@ struct PlotAxis: Hashable, Sendable {
     let label: String
     let unit: AxisUnit
     let scale: Scale
-    /// Finite, and wider than nothing; above 0 when it is logarithmic.
+    /// A finite, non-empty range; positive if the axis is logarithmic.
     let domain: ClosedRange<Double>
 
-    /// An axis on which all of `values` stand that it can show.
+    /// Creates an axis that covers all `values` that its scale can show.
     ///
-    /// - Parameter isExact: it ends where the values end, as time does; otherwise it begins at 0 and ends at a tick.
+    /// - Parameter isExact: whether the axis ends where the values end, like time. Otherwise it includes 0 and ends at
+    ///   ticks.
     init(
         label: String, unit: AxisUnit, scale: Scale = .linear, showing values: some Sequence<Double>, isExact: Bool = false
     ) {
@@ -40,7 +41,7 @@ struct PlotAxis: Hashable, Sendable {
         }
     }
 
-    /// Where a value stands, from 0 to 1; `nil`: it cannot be shown.
+    /// Returns the position of a value from 0 to 1; `nil` if the scale cannot show it.
     func position(of value: Double) -> Double? {
         guard scale.shows(value) else { return nil }
         let low = scale.projection(of: domain.lowerBound)
@@ -48,7 +49,7 @@ struct PlotAxis: Hashable, Sendable {
         return min(max((scale.projection(of: value) - low) / (high - low), 0), 1)
     }
 
-    /// About ten values at most.
+    /// The values of the ticks, about ten at most.
     var ticks: [Double] {
         switch scale {
         case .linear:
@@ -66,7 +67,7 @@ struct PlotAxis: Hashable, Sendable {
         }
     }
 
-    /// 1, 2, 5, 10, 20, 50 …, those of them that are not outside.
+    /// Returns the numbers 1, 2, 5, 10, 20, 50 … within the range.
     private static func roundNumbers(from low: Double, through high: Double) -> [Double] {
         powersOfTen(from: low / 10, through: high)
             .flatMap { power -> [Double] in [power, power * 2, power * 5] }
@@ -79,12 +80,12 @@ struct PlotAxis: Hashable, Sendable {
         return first <= last ? (first...last).map { pow(10, Double($0)) } : []
     }
 
-    /// By which a binary fraction may miss the decimal one that is meant.
+    /// The relative error allowed between a binary fraction and the decimal one it represents.
     private static let tolerance = 1e-9
 }
 
 extension PlotAxis.Scale {
-    /// Whether it has a place for `value`. Beyond these sizes arithmetic with them would be no arithmetic.
+    /// Returns whether the scale can show `value`. Larger values would make the arithmetic imprecise.
     func shows(_ value: Double) -> Bool {
         switch self {
         case .linear: value.isFinite && abs(value) < 1e15
@@ -100,16 +101,16 @@ extension PlotAxis.Scale {
     }
 }
 
-/// What an axis measures: how its numbers are written, and at which of them it has ticks.
+/// The unit of an axis. Determines the format of its numbers and the ticks.
 enum AxisUnit: Hashable, Sendable {
     case number
     case microseconds
-    /// Of a run.
+    /// Seconds since the start of the run.
     case seconds
-    /// 1 ÷ (1 − share): 10 is the 90th percentile, 100 the 99th.
+    /// The value 1 ÷ (1 − fraction): 10 is the 90th percentile, 100 the 99th.
     case percentile
 
-    /// As a tick says it.
+    /// Returns the text of a tick.
     func tick(_ value: Double) -> String {
         switch self {
         case .number: Figure.short(value)
@@ -119,7 +120,7 @@ enum AxisUnit: Hashable, Sendable {
         }
     }
 
-    /// As a person reads it in a table or above a point.
+    /// Returns the text for a table or a tooltip.
     func figure(_ value: Double) -> String {
         switch self {
         case .number: Figure.trimmed(Figure.decimals(value, 3))
@@ -129,7 +130,7 @@ enum AxisUnit: Hashable, Sendable {
         }
     }
 
-    /// Steps that people count in, for an axis that is not logarithmic.
+    /// Returns the smallest step in common use (1, 2, 5 … or clock steps), for a linear axis.
     func step(atLeast smallest: Double) -> Double {
         if self == .seconds, smallest > 10, let step = Self.clockSteps.first(where: { $0 >= smallest }) { return step }
         guard smallest > 0 else { return 1 }

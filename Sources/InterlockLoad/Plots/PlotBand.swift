@@ -1,7 +1,7 @@
-/// A stretch of the x axis in which something went on: it is shaded, and named.
+/// A named, shaded stretch of the x axis.
 struct PlotBand: Hashable, Sendable {
     let name: String
-    /// What a person reads who points at it.
+    /// The text of the band's tooltip.
     let detail: String
     let began: Double
     let ended: Double

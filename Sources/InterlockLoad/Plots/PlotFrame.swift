@@ -1,6 +1,6 @@
-/// What stands around the contents of a plot: axes, ticks, legend, bands.
+/// The surroundings of a plot's contents: axes, ticks, legend, bands.
 struct PlotFrame: Hashable, Sendable {
-    /// How the legend shows a tone.
+    /// An entry of the legend.
     struct LegendEntry: Hashable, Sendable {
         enum Mark: Hashable, Sendable {
             case line, dashes, area
@@ -11,10 +11,10 @@ struct PlotFrame: Hashable, Sendable {
         let mark: Mark
     }
 
-    /// The ticks of the y axis.
+    /// The left side of the plot.
     enum Side: Hashable, Sendable {
         case axis(PlotAxis)
-        /// Rows with names, each so high, from the top.
+        /// Named rows with their heights, from the top.
         case rows(label: String, [Row])
     }
 
@@ -28,15 +28,15 @@ struct PlotFrame: Hashable, Sendable {
     static let areaWidth = width - left - 28
 
     let title: String
-    /// In a sentence, what there is to be seen.
+    /// One sentence that describes the plot.
     let summary: String
     let x: PlotAxis
     let side: Side
-    /// In rows that are as wide as the plot at most.
+    /// The legend, in rows no wider than the plot.
     let legendRows: [[LegendEntry]]
-    /// Those that reach into the plot.
+    /// The bands that overlap the domain of the x axis.
     let bands: [PlotBand]
-    /// Where the area begins, in pixels of the drawing: below legend, label and names of bands.
+    /// The top of the area, in pixels of the drawing, below the legend, the label and the names of bands.
     let top: Double
 
     init(title: String, summary: String, x: PlotAxis, side: Side, legend: [LegendEntry] = [], bands: [PlotBand] = []) {
@@ -63,15 +63,15 @@ struct PlotFrame: Hashable, Sendable {
 
     var height: Double { top + areaHeight + 44 }
 
-    /// On which the label of the y axis stands.
+    /// The baseline of the y axis label.
     private var labelLine: Double { 16 + Double(legendRows.count) * 18 }
 
-    // MARK: Places
+    // MARK: Coordinates
 
-    /// `nil`: the axis has no place for it.
+    /// Returns the x coordinate of a value; `nil` if the axis cannot show it.
     func x(_ value: Double) -> Double? { x.position(of: value).map { Self.left + $0 * Self.areaWidth } }
 
-    /// `nil`: the axis has no place for it, or there are rows instead.
+    /// Returns the y coordinate of a value; `nil` if the axis cannot show it or the plot has rows.
     func y(_ value: Double) -> Double? {
         guard case .axis(let axis) = side else { return nil }
         return axis.position(of: value).map { bottom - $0 * areaHeight }
@@ -130,11 +130,11 @@ struct PlotFrame: Hashable, Sendable {
 }
 
 extension PlotFrame {
-    /// The names of bands stand above the area, in at most this many rows.
+    /// The maximum number of rows for the names of bands above the area.
     static let bandRows = 2
     static let bandRowHeight = 12.0
 
-    /// The bands, with as many of their names as fit.
+    /// The bands, with as many names as fit.
     var shading: Markup {
         var shading = Markup()
         var taken = [Double](repeating: -.infinity, count: Self.bandRows)
@@ -198,9 +198,10 @@ extension PlotFrame {
     }
 }
 
-/// How wide a text becomes: an estimate, as the reader's fonts are not known.
+/// Estimates the width of a text. The reader's fonts are unknown.
 enum TextWidth {
-    /// In pixels, at a font size in pixels. Generous: texts that overlap are worse than gaps.
+    /// Returns the width in pixels at a font size in pixels. Errs on the wide side: overlapping texts are worse than
+    /// gaps.
     static func pixels(of text: String, size: Double) -> Double {
         text.unicodeScalars.reduce(0) { $0 + ($1.value < 0x2E80 ? 0.58 : 1) * size }
     }

@@ -1,4 +1,4 @@
-/// What an axis is to show, before it is known how much of it.
+/// The label, unit and scale of an axis without a domain.
 struct PlotLabel: Hashable, Sendable {
     let text: String
     let unit: AxisUnit
@@ -10,6 +10,6 @@ struct PlotLabel: Hashable, Sendable {
         self.scale = scale
     }
 
-    /// Of all plots over a run's time.
+    /// The x axis of all plots over the time of a run.
     static let time = PlotLabel("time since the start", unit: .seconds)
 }

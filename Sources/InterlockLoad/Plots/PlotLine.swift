@@ -2,17 +2,17 @@
 struct PlotLine: Hashable, Sendable {
     struct Point: Hashable, Sendable {
         var x: Double
-        /// What is no number is a gap.
+        /// The value; a gap if it is not finite.
         var y: Double
     }
 
     let name: String
     let tone: PlotTone
     let isDashed: Bool
-    /// In the order of `x`; at most `Thinning.limit`.
+    /// The points in the order of `x`; at most `Thinning.limit`.
     let points: [Point]
 
-    /// - Parameter points: as many as there are; they are thinned out.
+    /// - Parameter points: any number of points, which are thinned.
     init(name: String, tone: PlotTone, isDashed: Bool = false, points: [Point]) {
         self.name = name
         self.tone = tone

@@ -1,11 +1,11 @@
-/// What a plot shows, as a table: a first column of places, and the figures that stand there.
+/// The data of a plot as a table: the first column holds the positions, the others the values.
 struct PlotNumbers: Hashable, Sendable {
-    /// The most rows that a plot's table has.
+    /// The maximum number of rows in a plot's table.
     static let limit = 200
 
     let columns: [String]
     let rows: [[String]]
-    /// How many rows there would be, and which of them are shown.
+    /// The number of rows before thinning, and a description of the rows that are shown.
     let total: Int
     var choice = "the highest of each stretch"
 }

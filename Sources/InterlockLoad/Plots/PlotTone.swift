@@ -1,15 +1,15 @@
-/// How something in a plot is coloured. The colours stand in `PlotStyle`.
+/// The color of an element of a plot. `PlotStyle` defines the colors.
 enum PlotTone: Hashable, Sendable {
-    /// One of several that are told apart; colours repeat after `count`.
+    /// One of several distinct colors, which repeat after `count`.
     case series(Int)
-    /// What must not be.
+    /// The color of errors and violated limits.
     case alarm
-    /// What others are compared with.
+    /// The color of a reference value.
     case reference
 
     static let count = 8
 
-    /// The name that the style sheet knows it by.
+    /// The class name in the style sheet.
     var styleName: String {
         switch self {
         case .series(let index): "t\(UInt(bitPattern: index) % UInt(Self.count))"

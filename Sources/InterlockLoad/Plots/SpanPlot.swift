@@ -1,13 +1,13 @@
-/// Who held what when: a row for each resource, a bar for each time it was held. Bars that overlap lie below each other.
+/// The holders of resources over time: one row per resource, one bar per hold. Overlapping bars are stacked.
 struct SpanPlot: Plot {
     struct Span: Hashable, Sendable {
         let row: Int
         let began: Double
         let ended: Double
         let tone: PlotTone
-        /// What a person reads who points at it.
+        /// The text of the bar's tooltip.
         let detail: String
-        /// The cells of its line in the table of numbers.
+        /// The cells of the span's row in the table of numbers.
         let figures: [String]
     }
 
@@ -57,8 +57,8 @@ struct SpanPlot: Plot {
         return drawing
     }
 
-    /// Puts each span into the first lane that is free when it begins; what finds none lies in the last. Of too many spans
-    /// those stay that overlap with others, then the longest.
+    /// Puts each span into the first lane that is free when it begins, or into the last if none is. Thinning prefers
+    /// spans that overlap with others, then longer ones.
     private static func layOut(_ spans: [Span], limit: Int) -> LaidOutRow {
         var ends: [Double] = []
         let laidOut = spans.sorted { $0.began < $1.began }.map { span in

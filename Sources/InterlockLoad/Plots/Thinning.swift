@@ -1,9 +1,10 @@
-/// Leaves out so much of a long series that a browser can show it, and never what stands out.
+/// Shortens a long series so that a browser can show it, without dropping extremes.
 enum Thinning {
-    /// The most points that a series of a plot has.
+    /// The maximum number of points in a series.
     static let limit = 2000
 
-    /// Of each stretch of `points` the lowest and the highest, in their order; a stretch of gaps is one gap. O(n).
+    /// Returns the lowest and the highest point of each stretch of `points`, in their order. A stretch of gaps becomes
+    /// one gap. O(n).
     static func points(_ points: [PlotLine.Point], limit: Int = limit) -> [PlotLine.Point] {
         guard points.count > limit else { return points }
         return stretches(of: points, count: limit / 2).flatMap { stretch in
@@ -15,7 +16,7 @@ enum Thinning {
         }
     }
 
-    /// Of each stretch of `elements` the one that weighs most. O(n).
+    /// Returns the heaviest element of each stretch of `elements`. O(n).
     static func heaviest<Element>(
         _ elements: [Element], limit: Int = limit, by isLighter: (Element, Element) -> Bool
     ) -> [Element] {

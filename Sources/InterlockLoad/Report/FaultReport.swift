@@ -1,15 +1,16 @@
 package import InterlockJudge
 
-/// A fault that was made.
+/// A fault that the rig caused.
 package struct FaultReport: Codable, Hashable, Sendable {
-    /// Within the run.
+    /// The number of the fault in the run.
     package var number: Int
     package var kind: FaultKind
-    /// `nil`: it concerned Redis, or all.
+    /// The affected sidecar; `nil` if the fault affected Redis or all sidecars.
     package var sidecar: Int?
     package var began: Double
     package var ended: Double
-    /// After how many seconds from its end every sidecar served again; `nil`: another fault came before that, or never.
+    /// The seconds from the end of the fault until every sidecar served again; `nil` if another fault began earlier or
+    /// they never did.
     package var recoveredAfter: Double?
 
     package init(

@@ -1,4 +1,4 @@
-/// One self-contained HTML page: no scripts, nothing from elsewhere, which its browser is told too.
+/// A self-contained HTML page without scripts or external resources. A content security policy enforces this.
 struct HTMLPage {
     let title: String
     let body: Markup
@@ -29,7 +29,8 @@ struct HTMLPage {
         return page.text
     }
 
-    /// A plot below its title, its numbers folded up beneath. `id` is unique in the page.
+    /// Returns a figure: a plot below its title, with its numbers in a collapsed table.
+    /// - Parameter id: an identifier that is unique in the page.
     static func figure(_ plot: some Plot, id: String) -> Markup {
         let numbers = plot.numbers
         let omission: Markup =
@@ -50,8 +51,12 @@ struct HTMLPage {
             """
     }
 
-    /// `label` is for those who hear the page. The first column names what the others are of; the first `words` columns are no
-    /// figures.
+    /// Returns a table.
+    /// - Parameters:
+    ///   - label: the name of the table for screen readers.
+    ///   - columns: the column headings.
+    ///   - rows: the cells. The first column identifies the row.
+    ///   - words: the number of leading columns that hold text instead of numbers.
     static func table(_ label: String, _ columns: [String], _ rows: [[String]], words: Int = 1) -> Markup {
         func cells(_ row: [String], _ cell: (String, Int) -> Markup) -> [Markup] {
             row.enumerated().map { cell($1, $0) }

@@ -99,7 +99,7 @@ extension HTMLReport {
         }
     }
 
-    /// Every plot over time is as long as the run, so that one can be held against the other.
+    /// The time axis of all plots: the whole run, so that plots are comparable.
     private var span: [Double] { [0, report.duration] }
 
     private static let mostLocks = 16

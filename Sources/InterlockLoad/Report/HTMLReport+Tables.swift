@@ -1,7 +1,7 @@
 internal import InterlockJudge
 
 extension HTMLReport {
-    /// The most rows that a table of this page has.
+    /// The maximum number of rows in a table of this page.
     private static let mostRows = 500
 
     var settings: Markup {

@@ -1,6 +1,6 @@
 internal import FoundationEssentials
 
-/// A run as one HTML page that needs nothing else: tables, plots, and what was found.
+/// A run as one self-contained HTML page with tables, plots and findings.
 package struct HTMLReport: Sendable {
     let report: RunReport
 
@@ -8,7 +8,7 @@ package struct HTMLReport: Sendable {
         self.report = report
     }
 
-    /// The page. Long series are thinned out to what can be seen, and never lose what stands out.
+    /// The HTML text. Long series are thinned to what is visible, without dropping extremes.
     package var text: String { HTMLPage(title: "\(report.title): \(report.check.verdict)", body: body).text }
 
     private var body: Markup {
@@ -35,7 +35,7 @@ package struct HTMLReport: Sendable {
     }
 
     private var subtitle: String {
-        // To the end of the year 9999.
+        // The formatter supports dates up to the end of the year 9999.
         let seconds = Double(min(max(report.startedAt, 0), 253_402_300_799_999)) / 1000
         let started = Date.ISO8601FormatStyle().format(Date(timeIntervalSince1970: seconds))
         return "\(Figure.span(seconds: report.duration)) from \(started), seed \(report.seed)"
@@ -50,13 +50,13 @@ package struct ReportFile: Sendable {
         self.path = path
     }
 
-    /// Writes all of it or nothing: a reader of the file sees the old text or the new one. What is no file, as `/dev/stdout`
-    /// or a named pipe, is written to as it is.
+    /// Writes the text atomically: a reader of the file sees either the old text or the new one. Writes directly to
+    /// anything but a regular file, such as `/dev/stdout` or a named pipe.
     /// - Throws: `ReportFileError`.
     package func write(_ text: String) throws {
         let kind = try? FileManager.default.attributesOfItem(atPath: path)[.type] as? FileAttributeType
         guard !path.isEmpty, kind != .typeDirectory else { throw ReportFileError(path: path, reason: "that is no file") }
-        // Replacing a device or a pipe by a file would break it for all others.
+        // Replacing a device or a pipe with a file would break it for all other programs.
         let isReplaceable = kind == nil || kind == .typeRegular
         do {
             try Data(text.utf8).write(to: URL(filePath: path), options: isReplaceable ? .atomic : [])
@@ -66,7 +66,7 @@ package struct ReportFile: Sendable {
     }
 }
 
-/// A report that could not be written.
+/// A failure to write a report.
 package struct ReportFileError: Error, CustomStringConvertible, Sendable {
     package let path: String
     package let reason: String

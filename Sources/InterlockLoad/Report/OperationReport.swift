@@ -1,20 +1,20 @@
 package import InterlockJudge
 
-/// What became of one kind of operation.
+/// The results of one kind of operation.
 package struct OperationReport: Codable, Hashable, Sendable {
     package var kind: OperationKind
-    /// How many were due.
+    /// The number of operations that were due.
     package var offered: Int
     package var done: Int
-    /// By the reason's name.
+    /// The number of refusals by reason.
     package var refused: [String: Int]
-    /// By the error's first word.
+    /// The number of errors by code.
     package var failed: [String: Int]
-    /// Without an answer.
+    /// The number of operations without an answer.
     package var unknown: Int
-    /// Due, and never sent: the harness had too many of them already.
+    /// The number of due operations that were never sent because the backlog was full or the run ended.
     package var unsent: Int
-    /// Of all that were answered; `nil`: none was.
+    /// The latency of answered operations; `nil` if there are none.
     package var latency: LatencyReport?
 
     package init(

@@ -1,4 +1,4 @@
-/// A lease from its grant to its release or its end.
+/// A lease from its grant until its release or expiry, with times in seconds since the start of the run.
 package struct OwnershipSpan: Codable, Hashable, Sendable {
     package var lock: Int
     package var client: Int

@@ -1,12 +1,12 @@
-/// What a process used.
+/// The CPU time and memory of a process.
 package struct ProcessReport: Codable, Hashable, Sendable {
-    /// `sidecar 1`, `redis`, `harness`.
+    /// The name of the process: `sidecar 1`, `redis`, `harness`.
     package var name: String
-    /// Of one core, on average.
+    /// The average number of cores in use.
     package var coreShare: Double
-    /// The most that was seen, in bytes.
+    /// The peak of the resident memory samples, in bytes.
     package var residentPeak: Int
-    /// At the end, in bytes.
+    /// The resident memory at the end of the run, in bytes.
     package var residentEnd: Int
 
     package init(name: String, coreShare: Double, residentPeak: Int, residentEnd: Int) {

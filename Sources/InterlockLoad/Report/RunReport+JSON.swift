@@ -2,14 +2,14 @@ internal import FoundationEssentials
 internal import InterlockJudge
 
 extension RunReport {
-    /// The report as one JSON object on one line, its keys sorted. A number that JSON does not have is a string: `"inf"`,
-    /// `"-inf"`, `"nan"`.
-    /// - Throws: what `JSONEncoder` throws.
+    /// The report as one JSON object on one line, with sorted keys. Numbers that JSON does not support become strings:
+    /// `"inf"`, `"-inf"`, `"nan"`.
+    /// - Throws: an error of `JSONEncoder`.
     package var json: String {
         get throws {
             let encoder = JSONEncoder()
             encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-            // A run is not lost because one of its figures is odd.
+            // One non-finite number must not fail the whole report.
             encoder.nonConformingFloatEncodingStrategy = .convertToString(
                 positiveInfinity: "inf", negativeInfinity: "-inf", nan: "nan")
             return String(decoding: try encoder.encode(self), as: UTF8.self)
@@ -17,7 +17,7 @@ extension RunReport {
     }
 }
 
-// What the fields are called in JSON, with their units. docs/internals/bench.md describes them.
+// The JSON keys include the units. docs/internals/bench.md describes them.
 
 extension RunReport {
     enum CodingKeys: String, CodingKey {

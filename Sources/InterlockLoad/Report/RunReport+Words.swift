@@ -1,7 +1,7 @@
 package import InterlockJudge
 
 extension RunReport {
-    /// How many commands Redis received: `12,345, 2.01 for each operation`; or that it is not known.
+    /// The number of commands that Redis received, such as `12,345, 2.01 for each operation`, or `not known`.
     package var redisUse: String {
         guard let redisCommands else { return "not known" }
         let share = redisCommandsPerOperation.map { ", \(Figure.decimals($0, 2)) for each operation" } ?? ""
@@ -10,7 +10,7 @@ extension RunReport {
 }
 
 extension FaultReport {
-    /// What was broken: `sidecar 2`, `redis`.
+    /// The target of the fault, such as `sidecar 2` or `redis`.
     package var target: String {
         if let sidecar { return "sidecar \(sidecar)" }
         return switch kind.target {
@@ -22,7 +22,7 @@ extension FaultReport {
 }
 
 extension OperationReport {
-    /// How an operation ended that was not done, and of which there are reasons.
+    /// The endings that have reasons.
     package enum Ending: String, Hashable, Sendable {
         case refused, failed
     }
@@ -31,7 +31,7 @@ extension OperationReport {
 
     package var failedCount: Int { Self.sum(failed) }
 
-    /// Why operations were refused and failed, the most frequent reason of each first; 20 of each at most.
+    /// The reasons for refused and failed operations, the most frequent of each ending first; at most 20 of each.
     package var reasons: [(ending: Ending, reason: String, count: Int)] {
         [(Ending.refused, refused), (.failed, failed)].flatMap { ending, counts in
             counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(Self.mostReasons)
@@ -45,14 +45,14 @@ extension OperationReport {
 }
 
 extension CheckReport {
-    /// The last line of every report: `0 violations in 1,234,567 operations`.
+    /// The last line of every report, such as `0 violations in 1,234,567 operations`.
     package var verdict: String {
         "\(Figure.count(total)) violation\(total == 1 ? "" : "s") in \(Figure.count(operations)) operations"
     }
 
-    /// No promise was seen broken.
+    /// Whether no violation was found.
     package var isClean: Bool { total == 0 }
 
-    /// All violations that were found, those that are not told included.
+    /// The number of violations, including those not listed in the report.
     package var total: Int { max(violationCount, violations.count) }
 }

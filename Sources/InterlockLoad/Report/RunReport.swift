@@ -1,28 +1,28 @@
 package import InterlockJudge
 
-/// What a run found: for the table, for JSON and for the HTML page. All times in seconds since its start, latencies in
-/// microseconds from when a request was due.
+/// The results of a run, for the table, JSON and the HTML page. Times are in seconds since the start of the run,
+/// latencies in microseconds since the operation was due.
 package struct RunReport: Codable, Sendable {
-    /// The workload: `mixed`.
+    /// The workload, such as `mixed`.
     package var title: String
-    /// Unix time in ms.
+    /// The start of the run, as Unix time in ms.
     package var startedAt: Int64
     package var duration: Double
     package var seed: UInt64
-    /// What was asked for, in words: `rate: 5000/s`.
+    /// The settings in words, such as `load: 5,000 a second, open loop`.
     package var settings: [Setting]
     package var operations: [OperationReport] = []
-    /// One point for each second.
+    /// The results per second.
     package var timeline: [TimelinePoint] = []
-    /// Commands that Redis received from all its clients; `nil`: Redis was not there to be asked.
+    /// The number of commands that the sidecars sent to Redis; `nil` if no sidecar reported it.
     package var redisCommands: Double?
-    /// The same for each operation that was done or refused.
+    /// The number of Redis commands per operation that was done or refused.
     package var redisCommandsPerOperation: Double?
     package var processes: [ProcessReport] = []
     package var faults: [FaultReport] = []
-    /// Who held the first few locks when; bounded.
+    /// The holders of the first few locks over time; bounded.
     package var ownership: [OwnershipSpan] = []
-    /// What was granted in each window of the first few limits; bounded.
+    /// The grants in each window of the first few limits; bounded.
     package var windows: [WindowCount] = []
     package var check = CheckReport()
 

@@ -1,11 +1,11 @@
-/// One second of a run, all operations taken together.
+/// The results of one second of a run, over all operations.
 package struct TimelinePoint: Codable, Hashable, Sendable {
-    /// When the second began.
+    /// The start of the second, in seconds since the start of the run.
     package var second: Int
     package var offered: Int
     package var done: Int
     package var refused: Int
-    /// Failed and unknown.
+    /// The number of operations that failed or have an unknown outcome.
     package var failed: Int
     package var p50: Double?
     package var p99: Double?

@@ -1,7 +1,7 @@
-/// What was granted of a limit in one of its windows.
+/// The grants of a limit in one of its windows.
 package struct WindowCount: Codable, Hashable, Sendable {
     package var service: String
-    /// When the window began.
+    /// The start of the window in seconds since the start of the run.
     package var began: Double
     package var granted: Int64
     package var limit: Int64

@@ -5,12 +5,12 @@ package import NIOCore
 internal import NIOHTTP1
 internal import NIOPosix
 
-/// The upstream of a harness's own fleet: an HTTP server on this machine's loopback that answers every request at once,
-/// with 200, or with 503 while it has a bad phase.
+/// The upstream of the harness's own fleet: an HTTP server on the loopback interface that answers every request at once
+/// with 200, or with 503 for failed calls of a bad phase.
 package final class BenchUpstream: Sendable {
     private let listener: any Channel
 
-    /// Where sidecars call it.
+    /// The URL for the sidecars.
     package let url: String
 
     private init(listener: any Channel, port: Int) {
@@ -19,10 +19,10 @@ package final class BenchUpstream: Sendable {
     }
 
     /// - Parameters:
-    ///   - group: where it runs; best not on the event loop of a run.
-    ///   - phases: when it is bad, from now on; `nil`: never.
-    ///   - seed: decides which of the requests in a bad phase fail.
-    /// - Throws: when it cannot listen.
+    ///   - group: the event loops of the server, best not that of the run.
+    ///   - phases: the bad phases, from now on; `nil` if there are none.
+    ///   - seed: decides which requests of a bad phase fail.
+    /// - Throws: an error if the server cannot listen.
     package static func start(
         on group: any EventLoopGroup, phases: BadPhases? = nil, seed: UInt64 = 1
     ) async throws -> BenchUpstream {
@@ -42,13 +42,13 @@ package final class BenchUpstream: Sendable {
         return BenchUpstream(listener: listener, port: port)
     }
 
-    /// Takes no more connections.
+    /// Stops accepting connections. Open ones stay open.
     package func close() async throws {
         try await listener.close()
     }
 }
 
-/// One connection.
+/// The handler of one connection.
 private final class UpstreamHandler: ChannelInboundHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundOut = HTTPServerResponsePart
@@ -64,7 +64,7 @@ private final class UpstreamHandler: ChannelInboundHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        // A request's body says nothing to it.
+        // Request bodies are ignored.
         guard case .end = unwrapInboundIn(data) else { return }
         let status: HTTPResponseStatus = isBad ? .serviceUnavailable : .ok
         let head = HTTPResponseHead(version: .http1_1, status: status, headers: ["Content-Length": "0"])

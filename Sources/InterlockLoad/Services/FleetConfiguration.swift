@@ -1,14 +1,14 @@
 package import InterlockJudge
 
-/// The configuration file of a harness's own sidecars.
+/// The configuration file of the sidecars that the harness starts.
 package struct FleetConfiguration: Sendable {
     package var services: [FleetService]
-    /// How many sidecars there will be.
+    /// The number of sidecars in the fleet.
     package var sidecars: Int
-    /// The most connections of clients at one sidecar.
+    /// The maximum number of client connections per sidecar.
     package var maximumConnections = 15_000
 
-    /// `locks.wait_replicas`.
+    /// The value of `locks.wait_replicas`.
     package var waitReplicas: Int
 
     package init(services: [FleetService], sidecars: Int, waitReplicas: Int = 0) {
@@ -17,7 +17,7 @@ package struct FleetConfiguration: Sendable {
         self.waitReplicas = waitReplicas
     }
 
-    /// As `interlock serve --config` reads it. Where Redis is and where the doors are, flags say.
+    /// The file for `interlock serve --config`. Flags set the address of Redis and the listening addresses.
     package var yaml: String {
         var lines = [
             "listen: { max_connections: \(maximumConnections) }", "log: { level: warning }", "fleet_size: \(sidecars)",
@@ -33,7 +33,7 @@ package struct FleetConfiguration: Sendable {
         let rules = service.rules
         var lines = ["  \(quoted(rules.name)):"]
         if let url = service.url {
-            // So that a call that an outage holds up does not outlast its permit.
+            // The timeout keeps a call that an outage delays from outlasting its permit.
             lines += ["    url: \(quoted(url))", "    timeouts: { total: \(rules.permitLifetime)ms }"]
         }
         if !rules.limits.isEmpty {
@@ -69,15 +69,15 @@ package struct FleetConfiguration: Sendable {
     }
 }
 
-/// A service as the harness's own sidecars are told of it.
+/// A service in the configuration of the harness's sidecars.
 package struct FleetService: Hashable, Sendable {
     package var rules: ServiceRules
-    /// When its breaker trips, if `rules` say that it has one.
+    /// The settings of the breaker. Used only if `rules` have one.
     package var breaker: Breaker
-    /// Where its upstream is; `nil`: it cannot be called through the proxy.
+    /// The URL of the upstream; `nil` if the service cannot be called through the proxy.
     package var url: String?
 
-    /// Times in ms.
+    /// The settings of a breaker, with times in ms.
     package struct Breaker: Hashable, Sendable {
         package var failurePercent = 50
         package var window: Int64 = 2000

@@ -1,19 +1,19 @@
 package import InterlockCore
 internal import InterlockJudge
 
-/// The services of a harness's own fleet: limits of each algorithm, breakers, and one that is called through the proxy.
+/// The services of the harness's own fleet: limits of each algorithm, breakers, and a service behind the proxy.
 package struct StandardServices: Sendable {
     package let services: [FleetService]
-    /// What a run asks of them.
+    /// The operations of a run on these services.
     package let load: LoadServices
 
-    /// Services that permits are asked for, and the one behind the proxy: those that have bad phases.
+    /// The services with bad phases: those with permits, and the one behind the proxy.
     private let failing: [Int]
 
     /// - Parameters:
-    ///   - upstream: the URL of a `BenchUpstream`; `nil`: nothing is called through the proxy.
-    ///   - extra: how many more services, all alike. If there are any, takes and permits go to them alone: for finding out
-    ///     what many services cost.
+    ///   - upstream: the URL of a `BenchUpstream`; `nil` if no service is called through the proxy.
+    ///   - extra: the number of identical additional services. If there are any, all takes and permits go to them, to
+    ///     measure the cost of many services.
     package init(upstream: String? = nil, extra: Int = 0) {
         var services = Self.limited + Self.guarded
         let limited = Array(Self.limited.indices)
@@ -37,7 +37,7 @@ package struct StandardServices: Sendable {
             proxied: proxied)
     }
 
-    /// When which of them fail: spans of time that the seed decides, another's for each.
+    /// Returns the bad phases of each failing service, drawn independently from the seed.
     package func badPhases(length: Duration, random: SeededRandom) -> [Int: BadPhases] {
         var random = random
         return Dictionary(uniqueKeysWithValues: failing.map { ($0, BadPhases(length: length, random: random.split())) })
@@ -55,7 +55,7 @@ package struct StandardServices: Sendable {
             ]),
     ]
 
-    /// Their permits expire soon: one without a report frees its place.
+    /// The short permit lifetime frees the slots of permits without a report.
     private static let guarded: [FleetService] = [
         FleetService(
             rules: ServiceRules(

@@ -1,27 +1,29 @@
 internal import InterlockCore
 
-/// After a trip has reached a sidecar, that sidecar permits no call until the open time is over. No two states of a breaker
-/// have the same generation, because nobody could tell which is newer.
+/// Once a sidecar knows of a trip, it permits no call until the open time is over. No two states of a breaker have the
+/// same generation, because then no sidecar could tell which is newer.
 ///
-/// A permit or guarded call is judged if it was asked for after its sidecar reported the breaker open, and granted before the
-/// open time's end (without an end: before other news). News of a later state that is not open excuses it, if that news comes
-/// before the end and at most half a second after the answer.
+/// A permit or guarded call is judged if it was invoked after its sidecar reported the breaker open, and granted before
+/// the open time ended (or before other news, if it has no end). News of a later state that is not open excuses it if
+/// that news arrives before the end and at most half a second after the answer.
 ///
-/// What a sidecar knew is dropped when the sidecar is killed. Everything known is dropped when Redis loses its data, its clock
-/// jumps, or it restarts, because the last news may be lost with it. States without an end are also dropped when a sidecar is
-/// cut off from Redis. For a minute after a jump of the clock no end is believed, because old ends may be reported again.
+/// The knowledge of a sidecar is dropped when it is killed. All knowledge is dropped when Redis loses its data, its
+/// clock jumps, or it restarts, because the latest news may be lost with it. States without an end are also dropped
+/// when a sidecar is cut off from Redis. For one minute after a jump of the clock no end is trusted, because old ends
+/// may be reported again.
 ///
-/// A guarded call that the proxy answered from its cache must not count as passed. Bounded by sidecars and services.
+/// A guarded call that the proxy answered from its cache must not count as passed. Memory is bounded by sidecars and
+/// services.
 struct BreakerChecker: HistoryChecker {
     static let promise = Promise.openBreakers
 
-    /// The accuracy of an open time's end, in ms, if clocks agree.
+    /// The accuracy of the end of an open time, in ms, if clocks agree.
     private static let blur: Int64 = 5
 
-    /// How long, in ms, after a jump of Redis' clock ends by the old clock may be reported.
+    /// The time after a jump of Redis' clock in which ends by the old clock may be reported, in ms.
     private static let oldNews: Int64 = 60_000
 
-    /// How long, in ms, a sidecar may take to subscribe again after Redis is back.
+    /// The time that a sidecar may take to subscribe again once Redis is back, in ms.
     private static let subscribing: Int64 = 1500
 
     private struct Open: Sendable {
@@ -37,12 +39,12 @@ struct BreakerChecker: HistoryChecker {
 
     private let services: [ServiceRules]
     private let clockDrift: Double
-    /// By sidecar and service: the open state that the sidecar knows.
+    /// The open state that a sidecar knows, by sidecar and service.
     private var known: [Int: [Open?]] = [:]
-    /// By service: the newest change that was reported.
+    /// The newest reported change, by service.
     private var newest: [Change]
     private var doubtful = DoubtfulFindings()
-    /// When Redis last came back, by sidecar that had been cut off.
+    /// The time at which Redis last came back, by sidecar that had been cut off.
     private var lastReturn: [Int: Instant] = [:]
 
     init(rules: HistoryRules) {
@@ -81,7 +83,7 @@ struct BreakerChecker: HistoryChecker {
             forget(kind, sidecar)
             if kind.cutsOffRedis { returned(sidecar, at: step.at, from: kind) }
         case .forced(let service, _, _):
-            // The operator may have changed it earlier, and that news was lost.
+            // The operator may have changed the state earlier, and that news may be lost.
             for sidecar in known.keys { known[sidecar]?[service] = nil }
         case .invoked, .ended, .wrote, .linked, .finished:
             return
@@ -92,7 +94,7 @@ struct BreakerChecker: HistoryChecker {
         guard let service = call.demand?.service, let open = known[call.sidecar]?[service], call.invoked >= open.since else {
             return
         }
-        // A sidecar reads changes that it missed when Redis is back, and publishes nothing about them.
+        // A sidecar reads the changes that it missed once Redis is back, and does not publish them.
         guard open.since > (lastReturn[call.sidecar] ?? .distantPast).advanced(byMilliseconds: Self.subscribing) else { return }
         // The sidecar measures the remaining time by its own clock.
         let end = open.until.map { until in
@@ -100,7 +102,7 @@ struct BreakerChecker: HistoryChecker {
             return until.advanced(byMilliseconds: -Self.blur - drift)
         }
         guard end.map({ instant < $0 }) ?? true else { return }
-        // It may have read from Redis what another sidecar was told earlier.
+        // The sidecar may have read from Redis a change that another sidecar reported earlier.
         guard newest[service].generation <= open.generation || newest[service].state == .open else { return }
         let until = open.until.map { " until \($0.inMilliseconds) ms" } ?? ""
         doubtful.append(

@@ -1,21 +1,21 @@
 internal import DequeModule
 internal import InterlockCore
 
-/// Findings that later news of a breaker may explain. A sidecar acts on a change at once, and the history hears of the change a
-/// moment later. A finding becomes final if no such news comes within half a second.
+/// Findings that later news of a breaker may explain. A sidecar applies a change at once, and the history records the
+/// change a moment later. A finding becomes final if no such news arrives within half a second.
 struct DoubtfulFindings: Sendable {
     struct Finding: Sendable {
         var service: Int
         /// The generation of the state that the finding contradicts.
         var generation: Int64
-        /// Later news explains nothing; `nil` if any news does.
+        /// The time after which news no longer explains the finding; `nil` if any later news does.
         var until: Instant?
         var violation: Violation
     }
 
-    /// In nanoseconds.
+    /// The time to wait for news, in nanoseconds.
     private static let patience: Int64 = 500_000_000
-    /// Beyond this many, the oldest are dropped.
+    /// The maximum number of findings. The oldest are dropped first.
     private static let capacity = 1024
 
     private var findings: Deque<Finding> = []
@@ -25,7 +25,7 @@ struct DoubtfulFindings: Sendable {
         findings.append(finding)
     }
 
-    /// A breaker changed to a state that explains findings.
+    /// Drops the findings that a change of a breaker explains.
     mutating func explain(_ service: Int, generation: Int64, at instant: Instant) {
         guard !findings.isEmpty else { return }
         findings.removeAll {
@@ -35,7 +35,7 @@ struct DoubtfulFindings: Sendable {
 
     mutating func removeAll() { findings.removeAll() }
 
-    /// Reports the findings that nothing has explained in time.
+    /// Reports the findings that no news has explained in time.
     mutating func settle(at instant: Instant, into violations: inout [Violation]) {
         while let first = findings.first, first.violation.at.nanoseconds + Self.patience <= instant.nanoseconds {
             violations.append(first.violation)

@@ -1,11 +1,11 @@
 internal import InterlockCore
 
-/// A forced state stands until its end, or until an operator changes it, whatever happens to Redis.
+/// A forced state lasts until its end, or until an operator changes it, whatever happens to Redis.
 ///
-/// The promise is broken when a sidecar reports another state with a later generation, and no report of the forced state
-/// follows. A forced state is not judged if Redis lost data or its clock jumped before the operator had the answer. A jump of
-/// Redis' clock ends none; together with another fault it may, because the sidecars that have measured the end may be gone.
-/// Bounded by services.
+/// The promise is broken if a sidecar reports another state with a later generation, and no report of the forced state
+/// follows. The checker ignores a forced state if Redis lost data or its clock jumped before the operator had the
+/// answer. A jump of Redis' clock alone ends no forced state; together with another fault it may, because the sidecars
+/// that measured the time may be gone. Memory is bounded by services.
 struct ForcedStateChecker: HistoryChecker {
     static let promise = Promise.forcedStates
 
@@ -23,7 +23,7 @@ struct ForcedStateChecker: HistoryChecker {
     private let services: [ServiceRules]
     private var forced: [Int: Forced] = [:]
     private var doubtful = DoubtfulFindings()
-    /// By service: when an operator last asked for a change.
+    /// The time of an operator's last request, by service. Its event has no state.
     private var asked: [Int: Instant] = [:]
 
     init(rules: HistoryRules) {

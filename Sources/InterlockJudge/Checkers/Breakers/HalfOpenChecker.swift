@@ -1,39 +1,40 @@
 internal import InterlockCore
 
-/// A half-open breaker reaches a decision: it does not keep refusing while no trial call is under way.
+/// A half-open breaker reaches a decision: it does not keep refusing while no trial call is active.
 ///
-/// The promise is broken when a half-open breaker has refused calls although no trial can have been under way for two seconds,
-/// and goes on for another half second. A trial ends when it is reported or its permit lapses; a trial that is being asked for
-/// is known only by its answer, hence the half second. A call without a wait that a limit refused is a sign of life, because
-/// the breaker had let it through.
+/// The promise is broken if a half-open breaker has refused calls although no trial can have been active for 1.5
+/// seconds, and still refuses half a second later. A trial ends when it is reported or its permit expires. An active
+/// request for a trial is known only by its answer, hence the half second. If a limit refuses a call without a wait,
+/// the breaker had let it through, which counts as progress.
 ///
-/// Judges only services whose trials the fleet shares. Judges nothing if a relevant fault lasted since then, or within the
-/// recovery time or a permit's lifetime before: Redis may have granted a trial whose answer was lost. Bounded by services and
-/// permits.
+/// The checker judges only services whose trials are counted across the fleet. It judges nothing if a relevant fault
+/// was active since the last progress, or within the recovery time or a permit's lifetime before: Redis may have
+/// granted a trial whose answer was lost. Memory is bounded by services and permits.
 struct HalfOpenChecker: HistoryChecker {
     static let promise = Promise.halfOpen
 
-    /// A call that could wait, and was answered within this many ms, did not wait.
+    /// The time within which a call that could have waited counts as not having waited, in ms.
     private static let atOnce: Int64 = 50
 
-    /// Sidecars report outcomes and read states at least once a second.
+    /// The time without a possible trial after which refusals are wrong, in ms. Sidecars report outcomes and read
+    /// states at least once a second.
     private static let patience: Int64 = 1500
-    /// A trial is answered within this many ms.
+    /// The longest time from a request for a trial to its answer, in ms.
     private static let asking: Int64 = 500
 
     private struct Wait: Sendable {
         /// The last event that could have led to a decision.
         var since: Instant
         var refused = 0
-        /// When a call was first refused wrongly.
+        /// The time of the first wrong refusal.
         var doubted = Instant.distantPast
     }
 
-    /// Unreported trials. A sidecar may grant one before another sidecar knows of the change.
+    /// The unreported trials. A sidecar may grant one before another sidecar knows of the change.
     private struct Trials: Sendable {
-        /// Until when each of them counts.
+        /// The expiry of each trial.
         private var lapses: [PermitNumber: Instant] = [:]
-        /// Lapsed trials are dropped when there are this many.
+        /// The number of trials that triggers the removal of expired ones.
         private var worthALook = 64
 
         mutating func give(_ permit: PermitNumber, until lapse: Instant, at instant: Instant) {
@@ -92,7 +93,7 @@ struct HalfOpenChecker: HistoryChecker {
         guard var wait = waits[service] else { return }
         defer { waits[service] = wait }
         switch ending {
-        // It may have been granted a trial.
+        // The call may have been granted a trial.
         case .unknown, .failed: wait.since = max(wait.since, lapse)
         case .refused(.limited) where patience == 0 || instant < call.invoked.advanced(byMilliseconds: Self.atOnce):
             wait.since = max(wait.since, instant)

@@ -1,30 +1,31 @@
 internal import InterlockCore
 
-/// A half-open breaker gives out no more trial permits in the whole fleet than configured.
+/// A half-open breaker grants no more trial permits in the whole fleet than configured.
 ///
-/// Counts permits that were granted in the state half-open, are not reported and have not lapsed. A reported failure opens the
-/// breaker again, and so does other news: then the trials under way belong to an older generation and no longer count. Where
-/// sidecars were cut off from Redis, that news may come up to half a second after the finding.
+/// The checker counts permits that were granted in the state half-open, are not reported and have not expired. A
+/// reported failure opens the breaker again, and news of a later generation replaces the state; active trials then no
+/// longer count. If sidecars were cut off from Redis, that news may arrive up to half a second after the finding.
 ///
-/// Ignores permits that a sidecar may have granted while Redis was away, because it cannot count the fleet's trials then; unless
-/// the service says `deny` and the fleet's breaker was not closed. A sidecar that opened a breaker for itself also tries by
-/// itself. Everything is dropped when Redis loses its data or its clock jumps. A breaker that a limit opens has no trials: its
-/// rules have no `halfOpenPermits`. Bounded by services and their trial permits.
+/// The checker ignores permits that a sidecar may have granted while Redis was down, because the sidecar cannot count
+/// the fleet's trials then, unless the service has the policy `deny` and the fleet's breaker was not closed. A sidecar
+/// that opened a breaker on its own also grants its own trials. All state is dropped when Redis loses its data or its
+/// clock jumps. A breaker that a limit opens has no trials: its rules have no `halfOpenPermits`. Memory is bounded by
+/// services and their trial permits.
 struct TrialChecker: HistoryChecker {
     static let promise = Promise.trials
 
     private struct Trial: Sendable {
         var permit: PermitNumber
-        /// From then on it may no longer count.
+        /// The time from which the trial may no longer count.
         var lapsesAt: Instant
     }
 
     private struct Service: Sendable {
         var rules: ServiceRules
         var trials: [Trial] = []
-        /// The newest generation that was reported.
+        /// The newest reported generation.
         var generation: Int64 = 0
-        /// The fleet's state; `nil` if none was reported, as for a breaker that was always closed.
+        /// The fleet's state; `nil` if none was reported, as for a breaker that was never open.
         var state: BreakerSnapshot.State?
     }
 
@@ -85,7 +86,7 @@ struct TrialChecker: HistoryChecker {
         services[number].trials.append(Trial(permit: permit, lapsesAt: call.invoked.advanced(byMilliseconds: lifetime)))
         let count = services[number].trials.count
         guard count > most else { return }
-        // Report each surplus trial once.
+        // Each surplus trial is reported once.
         services[number].trials.removeFirst()
         let violation = Violation(
             Self.promise, at: instant,

@@ -6,10 +6,11 @@ struct Call: Sendable {
     var sidecar: Int
     var operation: Operation
     var invoked: Instant
-    /// How many leases of all locks had been granted by then. This call's grant is certainly later than those.
+    /// The number of leases granted before the call, over all locks. A grant of this call is certainly later than
+    /// those.
     var grantsBefore: Int
 
-    /// The most that the call may take from its service's limits.
+    /// The most that the call may take from its service's limits; `nil` if it takes nothing.
     var demand: Demand? {
         switch operation {
         case .take(let service, let cost, let subject, _): Demand(service: service, cost: cost, subject: subject)
@@ -19,7 +20,7 @@ struct Call: Sendable {
         }
     }
 
-    /// The lock that the call may hold, and its TTL in ms.
+    /// The lock that the call may hold, and its TTL in ms; `nil` if it cannot hold one.
     var lockAndTTL: (lock: Int, ttl: Int64)? {
         switch operation {
         case .acquire(let lock, _, let ttl, _, _), .renew(let lock, _, let ttl): (lock, ttl)

@@ -1,16 +1,16 @@
 /// The result of a check.
 package struct CheckReport: Codable, Hashable, Sendable {
-    /// Operations that were checked.
+    /// The number of operations that were checked.
     package var operations: Int
-    /// Granted leases, and limit decisions (granted or refused).
+    /// The number of granted leases, and of limit decisions (granted or refused).
     package var lockCycles: Int
     package var limitDecisions: Int
-    /// Writes that the guarded resource refused because a later lease had written.
+    /// The number of writes that the guarded resource refused because the lease had ended or a later one had written.
     package var staleWritesRefused: Int
-    /// Leases that failovers took from their holders; the first of them are told.
+    /// The number of leases that failovers took from their holders. `lostLeases` lists the first of them.
     package var leasesLost: Int
     package var lostLeases: [LostLease]
-    /// The first ones; `violationCount` counts all.
+    /// The first violations; `violationCount` is the number of all.
     package var violations: [Violation]
     package var violationCount: Int
 

@@ -1,7 +1,7 @@
 internal import InterlockCore
 
-/// The faults of a run so far: which effects are under way, and when each last began and ended. Checkers use it to excuse
-/// what a fault explains. Bounded by sidecars.
+/// The faults of a run so far, with the active effects and their last start and end. Checkers use it to excuse findings
+/// that a fault explains. Memory is bounded by the number of sidecars.
 struct FaultLog: Sendable {
     private struct Track: Sendable {
         var underWay = 0
@@ -16,22 +16,22 @@ struct FaultLog: Sendable {
         }
     }
 
-    /// How many ends of count-losing faults are kept.
+    /// The number of ends of count-losing faults that are kept.
     private static let keptEnds = 32
 
     private var underWay: [Int: (kind: FaultKind, sidecar: Int?)] = [:]
-    /// By effect: all faults.
+    /// Every fault, by effect.
     private var all = [Track](repeating: Track(), count: FaultEffect.allCases.count)
-    /// By effect: faults of Redis or of everything.
+    /// Faults that are not specific to one sidecar, by effect.
     private var common = [Track](repeating: Track(), count: FaultEffect.allCases.count)
-    /// By sidecar and effect: faults of that sidecar only.
+    /// Faults of one sidecar, by sidecar and effect.
     private var own: [Int: [Track]] = [:]
-    /// When the latest count-losing faults ended.
+    /// The times at which the latest count-losing faults ended.
     private var countsLost: [Instant] = []
-    /// When Redis' clock last jumped. The jump may have been back to the right time.
+    /// The time of the last jump of Redis' clock. The jump may have been back to the correct time.
     private(set) var lastClockJump = Instant.distantPast
 
-    /// Whether failovers lose no lock: see `HistoryRules`.
+    /// Whether failovers lose no locks; see `HistoryRules`.
     private let keepsLocks: Bool
 
     init(keepsLocks: Bool = false) {
@@ -40,10 +40,10 @@ struct FaultLog: Sendable {
 
     var isEmpty: Bool { all[FaultEffect.any.rawValue].underWay == 0 && all[FaultEffect.any.rawValue].lastEnd == .distantPast }
 
-    /// How many faults are under way.
+    /// The number of active faults.
     var underWayCount: Int { underWay.count }
 
-    /// Returns `false` if a fault of this number is already under way.
+    /// Returns `false` if a fault with this number is already active.
     mutating func began(_ fault: Int, _ kind: FaultKind, sidecar: Int?, at instant: Instant) -> Bool {
         guard underWay.updateValue((kind, sidecar), forKey: fault) == nil else { return false }
         if kind.mayCause(.clockJump) { lastClockJump = instant }
@@ -54,7 +54,7 @@ struct FaultLog: Sendable {
         return true
     }
 
-    /// Returns the fault that ended; `nil` if there is none of this number.
+    /// Returns the fault that ended; `nil` if no active fault has this number.
     mutating func ended(_ fault: Int, at instant: Instant) -> (kind: FaultKind, sidecar: Int?)? {
         guard let ended = underWay.removeValue(forKey: fault) else { return nil }
         if ended.kind.mayCause(.clockJump) { lastClockJump = instant }
@@ -77,12 +77,12 @@ struct FaultLog: Sendable {
         }
     }
 
-    /// Whether such a fault was under way at any time since `instant`.
+    /// Returns whether a fault with this effect was active at any time since `instant`.
     func touches(_ effect: FaultEffect, since instant: Instant) -> Bool {
         all[effect.rawValue].touches(since: instant)
     }
 
-    /// Like `touches(_:since:)`, for faults of this sidecar or of all.
+    /// Returns the same as `touches(_:since:)`, but ignores faults of other sidecars.
     func touches(_ effect: FaultEffect, sidecar: Int, since instant: Instant) -> Bool {
         guard touches(effect, since: instant) else { return false }
         return common[effect.rawValue].touches(since: instant) || own[sidecar]?[effect.rawValue].touches(since: instant) ?? false
@@ -92,22 +92,24 @@ struct FaultLog: Sendable {
         common[effect.rawValue].underWay > 0 || own[sidecar]?[effect.rawValue].underWay ?? 0 > 0
     }
 
-    /// When such a fault of this sidecar, or of all, last ended.
+    /// Returns when a fault with this effect, of this sidecar or common to all, last ended.
     func lastEnd(of effect: FaultEffect, sidecar: Int) -> Instant {
         max(common[effect.rawValue].lastEnd, own[sidecar]?[effect.rawValue].lastEnd ?? .distantPast)
     }
 
-    /// When such a fault of this sidecar, or of all, last began.
+    /// Returns when a fault with this effect, of this sidecar or common to all, last began.
     func lastBegin(of effect: FaultEffect, sidecar: Int) -> Instant {
         max(common[effect.rawValue].lastBegin, own[sidecar]?[effect.rawValue].lastBegin ?? .distantPast)
     }
 
-    /// When count-losing faults ended since `instant`. Misses the oldest if there were very many.
+    /// Returns when count-losing faults ended since `instant`. The oldest are missing if there were more than
+    /// `keptEnds`.
     func endsOfLostCounts(since instant: Instant) -> [Instant] {
         countsLost.filter { $0 >= instant }
     }
 
-    /// How many count-losing faults were under way at any time since `instant`. Misses the oldest if there were very many.
+    /// Returns how many count-losing faults were active at any time since `instant`. The oldest are missing if more
+    /// than `keptEnds` ended.
     func lostCounts(since instant: Instant) -> Int {
         let track = all[FaultEffect.lostCounts.rawValue]
         guard track.touches(since: instant) else { return 0 }
@@ -116,7 +118,7 @@ struct FaultLog: Sendable {
 
     var isLosingCounts: Bool { all[FaultEffect.lostCounts.rawValue].underWay > 0 }
 
-    /// The one exception to rising fences: Redis lost its data, and its clock was set back. Any jump of the clock counts,
+    /// Returns whether fences may fall: Redis lost its data and its clock was set back. Any jump of the clock counts,
     /// because the return from an earlier jump sets it back too.
     func fencesMayFall(since instant: Instant) -> Bool {
         lastClockJump > .distantPast && touches(.lostData, since: instant)

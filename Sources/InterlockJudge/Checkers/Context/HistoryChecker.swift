@@ -2,13 +2,13 @@ internal import InterlockCore
 
 /// Checks one promise of a history as it happens.
 ///
-/// Memory is bounded by clients, names and services, never by operations. `HistoryCheck` prepares each `HistoryStep` once for
-/// all checkers.
+/// Memory is bounded by clients, names and services, never by operations. `HistoryCheck` prepares each `HistoryStep`
+/// once for all checkers.
 protocol HistoryChecker: Sendable {
     /// The promise as reports name it.
     static var promise: Promise { get }
 
-    /// Takes the next event, in order of time.
+    /// Checks the next event, in order of time.
     /// - Parameter faults: the faults so far, including this event.
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation])
 }
@@ -21,10 +21,10 @@ extension HistoryChecker {
 }
 
 extension Instant {
-    /// Earlier than any instant that a clock shows.
+    /// An instant before any that a clock shows.
     static let distantPast = Instant(nanoseconds: .min)
 
-    /// Milliseconds with three decimals, for findings.
+    /// The milliseconds with three decimals, for findings.
     var inMilliseconds: String {
         let microseconds = nanoseconds / 1000
         let fraction = String(abs(microseconds % 1000))

@@ -2,20 +2,21 @@ internal import InterlockCore
 
 /// Decides which leases clients believe in, and until when.
 ///
-/// A client's belief begins with the answer. It ends as long after the *request* as the answer says, or when the client
-/// releases the lease or hears that it is lost. Counting from the request is safe whichever process stops in between, because
-/// the lease began after the request. A client that waited longer than the validity must renew before it believes.
+/// A client's belief begins with the answer. It ends when the validity in the answer has passed, counted from the
+/// *request*, or when the client releases the lease or learns that it is lost. Counting from the request is safe
+/// whichever process stalls in between, because the lease began after the request. If the answer took longer than the
+/// validity, the client must renew before it believes in the lease.
 ///
-/// Bounded by clients and the leases that they believe in.
+/// Memory is bounded by clients and the leases that they believe in.
 struct LeaseBook: Sendable {
-    /// How many leases of a client are remembered, including ended ones: their holder may still write.
+    /// The number of leases remembered per client, including expired ones, whose holder may still write.
     private static let remembered = 4
 
-    /// How many leases of all locks were granted.
+    /// The number of leases granted so far, over all locks.
     private(set) var grants = 0
     private var leases: [Int: [RecordedLease]] = [:]
 
-    /// The lease as its client last knew it; `nil` if the client never had it, or too long ago.
+    /// Returns the lease as its client last knew it; `nil` if the client never had it, or had it too long ago.
     func lease(_ id: LeaseID, of client: Int) -> RecordedLease? {
         leases[client]?.last { $0.id == id }
     }
@@ -42,13 +43,14 @@ struct LeaseBook: Sendable {
         switch (call.operation, ending) {
         case (.acquire(let lock, let mode, _, _, _), .done(.granted(let id, let fence, let validFor))):
             let until = call.invoked.advanced(byMilliseconds: validFor)
-            // The same owner asked again: an extension keeps the fence.
+            // A repeated grant to the same owner extends the lease and keeps the fence.
             if let news = extend(id, call, fence: fence, until: until, at: instant) { return news }
             grants += 1
             var lease = RecordedLease(
                 id: id, lock: lock, client: call.client, sidecar: call.sidecar, mode: mode, fence: fence, order: grants,
                 certainlyAfter: call.grantsBefore, invoked: call.invoked, until: until)
-            // Nobody else is granted an exclusive lease that is still believed in, so every earlier answer was an earlier grant.
+            // While an exclusive lease is believed in, no other client is granted the lock. So every earlier answer was
+            // an earlier grant.
             if mode == .exclusive, lease.isBelieved(at: instant), !faults.touches(.lostExclusivity, since: call.invoked) {
                 lease.certainlyAfter = grants - 1
             }
@@ -78,7 +80,7 @@ struct LeaseBook: Sendable {
         return changed.map { .changed($0, beginsAnew: !wasBelieved && $0.isBelieved(at: instant)) }
     }
 
-    /// The client gives the lease up.
+    /// Ends a lease whose client has left its link.
     mutating func left(_ id: LeaseID, by client: Int) -> LeaseNews? { end(id, of: client) }
 
     private mutating func end(_ id: LeaseID, of client: Int) -> LeaseNews? {
@@ -91,7 +93,7 @@ struct LeaseBook: Sendable {
 }
 
 extension [RecordedLease] {
-    /// Returns the lease as `body` leaves it; `nil` if there is none or `body` returns `false`.
+    /// Returns the lease after `body` has changed it; `nil` if there is none or `body` returns `false`.
     fileprivate mutating func change(_ id: LeaseID, _ body: (inout RecordedLease) -> Bool) -> RecordedLease? {
         guard let place = lastIndex(where: { $0.id == id }), body(&self[place]) else { return nil }
         return self[place]

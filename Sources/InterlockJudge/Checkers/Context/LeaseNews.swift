@@ -1,8 +1,9 @@
-/// How an event changes a client's belief in a lease.
+/// A change of a client's belief in a lease.
 enum LeaseNews: Sendable {
-    /// The lease was granted. The client believes in it from now on, unless its time is already over.
+    /// The lease was granted. The client believes in it from now on, unless the lease has already expired.
     case granted(RecordedLease)
-    /// The lease ends at another time. `beginsAnew`: the client had stopped believing in it.
+    /// The lease ends at another time. `beginsAnew` is `true` if the client had stopped believing in it and now does
+    /// again.
     case changed(RecordedLease, beginsAnew: Bool)
     /// The client no longer believes in the lease.
     case ended(RecordedLease)

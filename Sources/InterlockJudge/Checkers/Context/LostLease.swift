@@ -2,16 +2,16 @@ package import InterlockCore
 
 /// A lease that a failover took from its holder.
 package struct LostLease: Codable, Hashable, Sendable {
-    /// When its holder was told.
+    /// The time at which the holder learned of the loss.
     package var at: Instant
     package var lock: Int
     package var lease: LeaseID
     package var client: Int
-    /// The failover's number in the run.
+    /// The number of the failover in the run.
     package var fault: Int
-    /// How many ms after the failover began its holder was told that it has the lease; negative: before.
+    /// The time of the grant's answer in ms since the failover began; negative if it came earlier.
     package var grantedAfter: Double
-    /// How many ms it had left when its holder was told that it is lost.
+    /// The remaining validity in ms when the holder learned of the loss.
     package var left: Double
 
     enum CodingKeys: String, CodingKey {

@@ -2,10 +2,10 @@
 package enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
     /// Each grant of a name has a higher fence than all earlier grants.
     case risingFences = "rising-fences"
-    /// No two leases of a name are valid at once, unless both are shared or places of one semaphore. Readers and writers never
-    /// overlap, and a semaphore has no more holders than places.
+    /// No two leases of a name are valid at once, unless both are shared or both hold slots of one semaphore. Readers
+    /// and writers never overlap, and a semaphore has no more holders than slots.
     case exclusion
-    /// Nobody is told that a lease is lost which has not ended.
+    /// No client learns that a lease is lost before it has ended.
     case keptLeases = "kept-leases"
     /// A resource that compares fences accepts no stale write, and refuses no holder.
     case fencedWrites = "fenced-writes"
@@ -15,30 +15,30 @@ package enum Promise: String, Hashable, Sendable, Codable, CaseIterable {
     case limitsRefill = "limits-refill"
     /// No call is permitted after a trip has reached its sidecar.
     case openBreakers = "open-breakers"
-    /// A half-open breaker gives out no more trial permits than configured.
+    /// A half-open breaker grants no more trial permits than configured.
     case trials
     /// Every operation ends in time.
     case answers
-    /// A free lock is granted to a client that wants it. Waiting clients get it soon, a client that does not wait is not told
-    /// "held", and a client that is told "held" does not hold it.
+    /// A free lock is granted to a client that wants it. Waiting clients get it soon, a client that does not wait is
+    /// not refused as "held", and a client that is refused as "held" does not hold it.
     case freeLocks = "free-locks"
     /// A lease can be renewed while Redis is full.
     case renewals
-    /// A limit refuses nobody for more than a second after capacity became free.
+    /// A limit refuses no caller for more than a second after capacity became free.
     case refusals
     /// A half-open breaker reaches a decision.
     case halfOpen = "half-open"
-    /// A forced state stands until its end.
+    /// A forced state lasts until its end.
     case forcedStates = "forced-states"
-    /// Everything recovers within the stated time after a fault.
+    /// Every sidecar serves again within the stated time after a fault.
     case recovery
-    /// A permit that the proxy took for a call is returned when the call is over.
+    /// A permit that the proxy acquired for a call is returned when the call is over.
     case permits
-    /// The outcome of a proxied call is reported once at most.
+    /// The outcome of a proxied call is reported at most once.
     case outcomes
-    /// No byte of one answer is in another.
+    /// No byte of one answer appears in another.
     case bytes
-    /// The history makes sense: every end has a beginning, and time does not go back. This is the recorder's promise, not the
-    /// product's. Where it is broken, the other promises were not checked.
+    /// The history is consistent: every end has a beginning, and time does not go backward. The recorder makes this
+    /// promise, not the product. If it is broken, the other promises were not fully checked.
     case sound = "sound-history"
 }

@@ -5,15 +5,15 @@ struct RecordedLease: Sendable {
     var id: LeaseID
     var lock: Int
     var client: Int
-    /// The sidecar that granted or extended it last.
+    /// The sidecar that last granted the lease to the holder.
     var sidecar: Int
     var mode: LeaseMode
     var fence: Int64
     /// The position among the grants of all locks, by the time of the answers.
     var order: Int
-    /// Every grant of this lock up to this position certainly came before it.
+    /// The position up to which every grant of this lock certainly came before this lease.
     var certainlyAfter: Int
-    /// When it was asked for. It was not granted earlier.
+    /// The time of the request. The grant was not earlier.
     var invoked: Instant
     /// The time until which its holder believes in the lease; `distantPast` if it no longer does.
     var until: Instant

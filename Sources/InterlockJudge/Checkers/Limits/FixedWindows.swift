@@ -1,41 +1,43 @@
 internal import InterlockCore
 
-/// Assigns grants to the windows of one fixed counter. Each answer tells how many milliseconds after Redis' decision its window
-/// ends, and the decision fell between request and answer.
+/// Assigns grants to the windows of one fixed counter. Each answer says how many milliseconds after Redis' decision its
+/// window ends, and the decision fell between request and answer.
 ///
-/// Ends of two windows are at least one window apart, in whole milliseconds. Two grants are certainly in one window if all their possible ends lie
-/// closer together. Ambiguous grants are not counted.
+/// The ends of two windows are at least one window apart, in whole milliseconds. Two grants are certainly in one window
+/// if all their possible ends are closer together. Ambiguous grants do not count.
 struct FixedWindows: Sendable {
     private struct Window: Sendable {
-        /// The window ends between these two.
+        /// The earliest possible end of the window.
         var earliest: Int64
         var latest: Int64
         var granted: Int64
         var isReported = false
     }
 
-    /// Answers for older windows come too late and are not counted.
+    /// The number of windows that are kept. Answers for older windows come too late and do not count.
     private static let remembered = 4
-    /// Redis reports ends in whole milliseconds, and versions up to 0.2.0 the millisecond before a window's end.
+    /// The inaccuracy of the reported ends. Redis reports whole milliseconds, and versions up to 0.2.0 the millisecond
+    /// before a window's end.
     private static let blur: Int64 = 2_000_000
 
     private let length: Int64
     private let clockDrift: Double
-    /// The newest is last.
+    /// The windows, the newest last.
     private var windows: [Window] = []
-    /// Grants that could not be assigned to a window.
+    /// The number of grants that could not be assigned to a window.
     private(set) var undecided = 0
 
     /// - Parameters:
-    ///   - window: the length in nanoseconds.
+    ///   - window: the length of a window in nanoseconds.
     ///   - clockDrift: see `HistoryRules.clockDrift`.
     init(window: Int64, clockDrift: Double) {
         length = window
         self.clockDrift = clockDrift
     }
 
-    /// - Parameter resetAfter: as answered, in ms.
-    /// - Returns: the amount certainly granted in this window, when it exceeds `limit` for the first time.
+    /// Adds a grant.
+    /// - Parameter resetAfter: the remaining time of the window in ms, according to the answer.
+    /// - Returns: the amount certainly granted in this window when it first exceeds `limit`, otherwise `nil`.
     mutating func add(_ cost: Int64, invoked: Instant, ended: Instant, resetAfter: Int64, limit: Int64) -> Int64? {
         let drift = Int64(Double(resetAfter) * clockDrift * 1e6)
         let earliest = invoked.advanced(byMilliseconds: resetAfter).nanoseconds - Self.blur - drift

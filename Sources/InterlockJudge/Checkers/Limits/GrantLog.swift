@@ -1,48 +1,48 @@
 internal import DequeModule
 internal import InterlockCore
 
-/// The grants of one counter, ordered by request: how much certainly fell into one window, and by how much any period exceeds
-/// the rate.
+/// The grants of one counter, ordered by request. Determines how much certainly fell into one window, and by how much
+/// any period exceeds the rate.
 ///
-/// Redis grants a call at some time between its request and its answer. Grants certainly fall into a period if all of them were
-/// asked for after its beginning and answered before its end. Grants are added in the order of their answers, so the relevant
-/// set is always that of the latest requests.
+/// Redis grants a call at some time between its request and its answer. Grants certainly fall into a period if all of
+/// them were requested after its start and answered before its end. Grants are added in the order of their answers, so
+/// the relevant set is always that of the latest requests.
 ///
-/// Amortised O(1) for each grant; O(later requests) for one that waited. Bounded by what a window grants.
+/// Amortized O(1) per grant; O(later requests) for one that waited. Memory is bounded by the grants of a window.
 struct GrantLog: Sendable {
     private struct Entry: Sendable {
         var invoked: Int64
-        /// Negative: this much may be granted again.
+        /// The cost of the grant; negative for an amount that may be granted again.
         var cost: Int64
         /// The most by which any period that ends here exceeds the rate: the level of a leaky bucket.
         var level: Double
     }
 
-    /// Beyond this many, the oldest are dropped.
+    /// The maximum number of entries. The oldest are dropped first.
     private static let capacity = 1 << 16
-    /// Calls that were asked for earlier than this, in nanoseconds, are not put in order.
+    /// The age in nanoseconds up to which entries outside the window are kept, so that late answers can be sorted in.
     private static let longestOrder: Int64 = 10_000_000_000
 
     private let window: Int64
     private let rate: Double
     private var entries: Deque<Entry> = []
-    /// How many entries at the front are older than a window.
+    /// The number of entries at the front that are older than a window.
     private var outside = 0
     private var sum: Int64 = 0
     /// The entry that was dropped last.
     private var base: Entry?
 
     /// - Parameters:
-    ///   - window: the length in nanoseconds.
-    ///   - rate: how much is granted per nanosecond.
+    ///   - window: the length of a window in nanoseconds.
+    ///   - rate: the amount granted per nanosecond.
     init(window: Int64, rate: Double) {
         self.window = window
         self.rate = rate
     }
 
     /// Adds the grant that was answered last.
-    /// - Returns: the amount certainly granted in less than one window that ends now, and the most by which any period that ends
-    ///   now exceeds the rate.
+    /// - Returns: the amount certainly granted in less than one window that ends now, and the most by which any period
+    ///   that ends now exceeds the rate.
     mutating func add(_ cost: Int64, invoked: Instant, ended: Instant) -> (inWindow: Int64, excess: Double) {
         trim(at: ended.nanoseconds)
         if base.map({ $0.invoked <= invoked.nanoseconds }) ?? true {
@@ -53,7 +53,7 @@ struct GrantLog: Sendable {
         return (sum, excess)
     }
 
-    /// Grants before `instant` count for this much less, including grants that are added later.
+    /// Reduces the amount of all grants requested before `instant`, including grants that are added later.
     mutating func forgive(_ amount: Int64, at instant: Instant) {
         insert(Entry(invoked: instant.nanoseconds, cost: -amount, level: 0), at: instant.nanoseconds)
     }

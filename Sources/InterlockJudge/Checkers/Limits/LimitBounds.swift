@@ -1,30 +1,30 @@
 internal import InterlockCore
 
-/// The bounds of what a limit may certainly grant within a period. A call falls certainly into it if it was asked for after its
-/// beginning and answered before its end.
+/// The bounds of the amount that a limit may grant within a period, counting calls that were certainly granted in it:
+/// invoked after its start and answered before its end.
 ///
 /// - `sliding`: the limit in any window.
 /// - `gcra`: burst + 1 + S · limit ÷ window in a period S.
-/// - `fixed`: a window begins with its first call, so a shorter period meets at most two windows: twice the limit. A longer
-///   period S meets at most S ÷ window + 2: twice the limit + S · limit ÷ window. Whole windows would be stricter by up to one
-///   limit, but this holds for every length.
+/// - `fixed`: a window begins with its first call, so a shorter period meets at most two windows: twice the limit. A
+///   longer period S meets at most S ÷ window + 2: twice the limit + S · limit ÷ window. Whole windows would be
+///   stricter by up to one limit, but this holds for every length.
 ///
-/// Each fault that may lose counts allows one limit more (`gcra`: its burst + 1), because Redis starts from zero.
+/// Each fault that may lose counts allows the limit once more (`gcra`: its burst + 1), because Redis starts from zero.
 struct LimitBounds: Sendable {
     /// The most in a period shorter than a window; `nil` if the other two bounds suffice.
     var inWindow: Int64?
-    /// A period S grants at most `atOnce + S · perNanosecond`; `nil` if `inWindow` suffices.
+    /// The constant part of the bound `atOnce + S · perNanosecond` for a period S; `nil` if `inWindow` suffices.
     var atOnce: Int64?
     var perNanosecond: Double
-    /// How much may be granted again when Redis loses its counts.
+    /// The amount that may be granted again when Redis loses its counts.
     var whenForgotten: Int64
-    /// The least length of a window, in nanoseconds of the history's clock.
+    /// The minimum length of a window, in nanoseconds of the history's clock.
     var window: Int64
 
     /// - Parameter clockDrift: see `HistoryRules.clockDrift`.
     init(of rule: LimitRule, clockDrift: Double) {
         let nanoseconds = Double(rule.window) * 1e6
-        // Cap at about a century. A fixed window begins with a whole millisecond of Redis' clock.
+        // The length is capped at about 73 years. A fixed window begins with a whole millisecond of Redis' clock.
         let shortest = rule.algorithm == .fixed ? max(nanoseconds - 1e6, 1e6) : nanoseconds
         window = Int64(min(shortest * (1 - clockDrift), 0x1p61))
         perNanosecond = Double(rule.limit) / nanoseconds * (1 + clockDrift)
@@ -44,9 +44,9 @@ struct LimitBounds: Sendable {
 }
 
 extension LimitRule {
-    /// The bounds for a fleet of this size without Redis, on top of what Redis granted. Each sidecar grants its share by the
-    /// limit's own algorithm, as `LocalShare` divides it. Together the shares are one more limit; a share below one call is
-    /// rounded up to one call over several windows.
+    /// Returns the bounds for a fleet of this size without Redis, in addition to the grants of Redis. Each sidecar
+    /// grants its quota by the limit's own algorithm, as `LocalShare` divides it. Together the quotas are one more
+    /// limit; a quota below one call is rounded up to one call over several windows.
     func boundsWithoutRedis(sidecars: Int, clockDrift: Double) -> LimitBounds {
         let sidecars = Int64(max(1, sidecars))
         var bounds = LimitBounds(of: self, clockDrift: clockDrift)

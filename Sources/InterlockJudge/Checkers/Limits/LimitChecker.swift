@@ -1,29 +1,29 @@
 internal import InterlockCore
 
-/// No limit grants more than it says, in any window; see `LimitBounds`.
+/// No limit grants more than it allows, in any window; see `LimitBounds`.
 ///
-/// Counts calls that were certainly granted within the period. Calls without an answer are not counted, so nobody is accused
-/// wrongly.
+/// The checker counts calls that were certainly granted within the period. Calls without an answer do not count, so
+/// that every finding is certain.
 ///
-/// While a fault may cut a sidecar off from Redis, and for the recovery time after it, the sidecar may have granted by itself.
-/// Such grants are not judged if the service says `allow`. With `local` the fleet's shares are allowed on top, see
-/// `LimitRule.boundsWithoutRedis`. With `deny` a sidecar grants nothing by itself. Each fault that may lose counts allows one
-/// limit more, and a killed sidecar gets its share again. `fleet_size` must be the number of sidecars, and a call that the proxy
-/// resends must not count once.
+/// While a fault may cut a sidecar off from Redis, and for the recovery time after it, the sidecar may have granted
+/// calls on its own. Such grants are not judged if the service has the policy `allow`. With `local` the sidecars'
+/// quotas are allowed in addition; see `LimitRule.boundsWithoutRedis`. With `deny` a sidecar grants nothing on its own.
+/// Each fault that may lose counts allows the limit once more, and a restarted sidecar gets its quota again.
+/// `fleet_size` must be the number of sidecars, and a call that the proxy resends must not count once.
 ///
-/// Bounded by services and, for limits by subject, by the subjects with a grant in the last two windows.
+/// Memory is bounded by services and, for limits by subject, by the subjects with a grant in the last two windows.
 struct LimitChecker: HistoryChecker {
     static let promise = Promise.limits
 
     private struct Service: Sendable {
         var rules: ServiceRules
-        /// By index of the rule; `nil` for rules by subject.
+        /// The counters by index of the rule; `nil` for rules by subject.
         var common: [LimitCounter?]
-        /// By subject, then by index of the rule.
+        /// The counters by subject, then by index of the rule; `nil` for common rules.
         var subjects: [Int: [LimitCounter?]] = [:]
-        /// Idle subjects are dropped when there are this many.
+        /// The number of subjects that triggers the removal of idle ones.
         var subjectsWorthALook = 1024
-        /// A subject without a grant is dropped after this many ms.
+        /// The time without a grant after which a subject is dropped, in ms.
         var idle: Int64
     }
 
@@ -39,7 +39,7 @@ struct LimitChecker: HistoryChecker {
         }
     }
 
-    /// Grants that could not be assigned to a fixed window, except those of dropped subjects.
+    /// The number of grants that could not be assigned to a fixed window, except those of dropped subjects.
     var undecided: Int {
         services.reduce(0) { sum, service in
             let counters = service.common + service.subjects.values.flatMap { $0 }

@@ -1,24 +1,26 @@
 internal import InterlockCore
 
-/// One counter of a limit, for everybody or for one subject: compares what was granted with the bounds.
+/// One counter of a limit, common or for one subject. Compares the grants with the bounds.
 struct LimitCounter: Sendable {
     /// A granted call.
     struct Grant: Sendable {
         var cost: Int64
         var invoked: Instant
         var ended: Instant
-        /// Redis may have been away, so the sidecar may have granted it by itself.
+        /// Whether Redis may have been down, so that the sidecar may have granted the call on its own.
         var isDoubtful: Bool
-        /// When the window ends according to the answer, in ms; `nil` if the answer was about another limit.
+        /// The remaining time of the window according to the answer, in ms; `nil` if the answer was about another
+        /// limit.
         var resetAfter: Int64?
     }
 
     private let rule: LimitRule
     private let bounds: LimitBounds
     private let boundsWithoutRedis: LimitBounds
-    /// What Redis granted.
+    /// The grants of Redis.
     private var log: GrantLog
-    /// The same plus what sidecars may have granted by themselves; `nil` if they grant nothing or everything.
+    /// The grants of Redis and those that sidecars may have made on their own; `nil` if the policy allows none or all
+    /// of them.
     private var logWithShares: GrantLog?
     private var windows: FixedWindows
     private(set) var lastGrant = Instant.distantPast
@@ -36,7 +38,7 @@ struct LimitCounter: Sendable {
 
     var undecided: Int { windows.undecided }
 
-    /// Counts a grant. Returns the bound that it exceeds, in words.
+    /// Counts a grant. Returns a description of the bound that it exceeds; `nil` if it exceeds none.
     mutating func add(_ grant: Grant, faults: FaultLog) -> String? {
         lastGrant = grant.ended
         if !grant.isDoubtful {
@@ -53,14 +55,14 @@ struct LimitCounter: Sendable {
         return nil
     }
 
-    /// A fault that may have lost counts has ended.
+    /// Handles the end of a fault that may have lost counts.
     mutating func mayHaveBeenForgotten(at instant: Instant) {
         log.forgive(bounds.whenForgotten, at: instant)
         logWithShares?.forgive(bounds.whenForgotten, at: instant)
         windows.removeAll()
     }
 
-    /// A sidecar restarted and has forgotten what it granted without Redis.
+    /// Handles the restart of a sidecar, which has forgotten its grants without Redis.
     mutating func sharesBeginAnew() {
         logWithShares?.removeAll()
     }
@@ -85,7 +87,7 @@ struct LimitCounter: Sendable {
             }
         }
         if let atOnce = bounds.atOnce {
-            // Faults that are over were forgiven at their end. Redis' times are whole microseconds.
+            // Ended faults were forgiven at their end. The tolerance is for Redis' times, which are whole microseconds.
             let lost = faults.isLosingCounts ? Int64(faults.lostCounts(since: grant.ended)) : 0
             let allowed = Double(atOnce + lost * bounds.whenForgotten) + 2000 * bounds.perNanosecond + 1e-6
             if excess > allowed {

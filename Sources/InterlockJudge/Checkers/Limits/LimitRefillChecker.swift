@@ -1,40 +1,42 @@
 internal import InterlockCore
 
-/// A used-up limit is full again after its window: it does not refuse everybody for ever.
+/// A used-up limit recovers after its window; it does not refuse every call forever.
 ///
-/// The promise is broken when calls of cost 1 are refused for longer than the refill time, at least one call is made in each
-/// refill time (or second, if longer), and none is granted. The refill time is the window; for `gcra`, it is the time in which
-/// the burst comes back. In addition, a sidecar may rely on a refusal for a second at the beginning and at the end, and answers
-/// take a while. Time during faults and the recovery time after them does not count. A jump of Redis' clock excuses nothing but
-/// restarts the count: no counter outlasts its window because of it. A call without an answer counts as granted.
+/// The promise is broken if calls of cost 1 are refused for longer than the refill time, at least one call is made in
+/// each refill time (or second, if longer), and none is granted. The refill time is the window; for `gcra`, it is the
+/// time in which the burst comes back. In addition, a sidecar may rely on a refusal for a second at the beginning and
+/// at the end, and answers take a while. Time during faults and the recovery time after them does not count. A jump of
+/// Redis' clock restarts the count but excuses nothing else, because it makes no counter outlast its window. A call
+/// without an answer counts as granted.
 ///
-/// Judges only services whose limits all have windows of at most 10 seconds. Where a limit counts for everybody, any grant is a
-/// sign of life; otherwise each subject is judged by itself. Bounded by services and 4,096 subjects each.
+/// The checker judges only services whose limits all have refill times of at most 10 seconds. If any limit is common to
+/// all subjects, any grant shows that the service recovered; otherwise each subject is judged separately. Memory is
+/// bounded by services and 4,096 subjects each.
 struct LimitRefillChecker: HistoryChecker {
     static let promise = Promise.limitsRefill
 
-    /// The longest window that is judged, in ms.
+    /// The longest refill time that is judged, in ms.
     private static let longestWindow: Int64 = 10_000
-    /// For how long a sidecar relies on a refusal, in ms.
+    /// The time for which a sidecar may rely on a refusal, in ms.
     private static let reliance: Int64 = 1000
-    /// How long answers may take, in ms.
+    /// The time that answers may take, in ms.
     private static let slack: Int64 = 1000
     private static let mostSubjects = 4096
 
-    /// Refusals without a grant in between.
+    /// A series of refusals without a grant.
     private struct Drought: Sendable {
         var since: Instant
-        /// When the last refused call was asked for.
+        /// The time at which the latest refused call was invoked.
         var lastInvoked: Instant
         var refusals: Int
     }
 
     private struct Service: Sendable {
         var name: String
-        /// The longest window in ms; `nil` if the service is not judged.
+        /// The longest refill time in ms; `nil` if the service is not judged.
         var window: Int64?
         var countsForAll: Bool
-        /// By subject; a limit for everybody uses 0.
+        /// The droughts by subject. A service with a common limit uses 0.
         var droughts: [Int: Drought] = [:]
     }
 
@@ -106,7 +108,7 @@ struct LimitRefillChecker: HistoryChecker {
 }
 
 extension LimitRule {
-    /// How long a limit takes to be full again when all of it was used, in ms.
+    /// The time after which a used-up limit is full again, in ms.
     fileprivate var refill: Int64 {
         switch algorithm {
         case .fixed, .sliding: window

@@ -1,39 +1,40 @@
 internal import InterlockCore
 
-/// A limit refuses nobody for more than a second after capacity became free: a sidecar relies on a remembered refusal no longer
-/// than that.
+/// A limit refuses no caller for more than a second after capacity became free, the longest time for which a sidecar
+/// may rely on a remembered refusal.
 ///
-/// Free capacity is known from a grant that left something, and after Redis lost its data and every sidecar had time to notice.
-/// It shrinks by everything that may have been taken since: every call that was not certainly refused counts, also waiting ones.
+/// Free capacity is known from a grant that left some, and after Redis lost its data and every sidecar had time to
+/// notice. Every later call reduces it by its cost unless the call was certainly refused; waiting calls count too.
 ///
-/// Judges only services with one limit, which counts for everybody. Judges nothing during a fault that cuts a sidecar off from
-/// Redis or a jump of its clock, nor within the recovery time after it. Bounded by services and clients.
+/// The checker judges only services with a single limit that all subjects share. It judges nothing during a fault that
+/// silences a sidecar or cuts it off from Redis, or within the recovery time after it. A jump of Redis' clock discards
+/// the known capacity. Memory is bounded by services and clients.
 struct RefusalChecker: HistoryChecker {
     static let promise = Promise.refusals
 
-    /// How long a sidecar may rely on what it knows, and the inaccuracy of answers and clocks, in ms.
+    /// The time for which a sidecar may rely on its knowledge, and the inaccuracy of answers and clocks, in ms.
     private static let reliance: Int64 = 1000
     private static let blur: Int64 = 200
 
     private struct FreeCapacity: Sendable {
-        /// How much was free at `known`.
+        /// The free capacity at `known`, less the cost of later calls.
         var left: Int64
         var known: Instant
-        /// Who reported it.
+        /// The source of the information, for findings.
         var source: String
     }
 
     private let services: [ServiceRules]
     private let recovery: Int64
     private var capacities: [Int: FreeCapacity] = [:]
-    /// By service: what calls under way may take, and what ended calls may have taken so far.
+    /// The cost of active calls, and the cost that ended calls may have taken so far, by service.
     private var underWay: [Int: Int64] = [:]
     private var taken: [Int: Int64] = [:]
-    /// What ended calls may have taken when Redis last began to lose its data.
+    /// The value of `taken` when Redis last began to lose its data.
     private var takenBeforeWipe: [Int: Int64] = [:]
-    /// What refused calls that had waited asked for so far. While they waited they held up later calls.
+    /// The cost of refused calls that had waited. While they waited they delayed later calls.
     private var awaited: [Int: Int64] = [:]
-    /// By client with a call under way: `taken` and `awaited` when the call was asked for.
+    /// The values of `taken` and `awaited` when the active call of a client was invoked.
     private var before: [Int: (taken: Int64, awaited: Int64)] = [:]
 
     init(rules: HistoryRules) {
@@ -58,7 +59,7 @@ struct RefusalChecker: HistoryChecker {
             ended(call, demand, ending, at: step.at, faults: faults, into: &violations)
         case .faultBegan(_, let kind, _) where kind.mayCause(.clockJump),
             .faultEnded(_, let kind, _) where kind.mayCause(.clockJump):
-            // Emptied counters only free capacity, but another clock may fill them.
+            // An empty counter only frees capacity, but a counter of another time may be full.
             capacities = [:]
         case .faultBegan(_, let kind, _) where kind.mayCause(.emptyRedis):
             takenBeforeWipe = taken
@@ -69,19 +70,19 @@ struct RefusalChecker: HistoryChecker {
         }
     }
 
-    /// Redis has lost all counts.
+    /// Handles the loss of all counters in Redis.
     private mutating func emptied(at instant: Instant) {
         for service in services.indices where isJudged(service) {
             let limit = services[service].limits[0]
             switch limit.algorithm {
             case .fixed, .sliding: break
-            // What it grants at once is not its limit.
+            // GCRA may grant fewer than its limit at once.
             case .gcra: continue
             }
             capacities[service] = FreeCapacity(
                 left: limit.limit - underWay[service, default: 0] - taken[service, default: 0]
                     + takenBeforeWipe[service, default: 0],
-                // Nobody is blamed earlier for what the fault left behind.
+                // The recovery time excuses refusals that the fault left behind.
                 known: instant.advanced(byMilliseconds: recovery + 1), source: "an empty Redis")
         }
     }
@@ -94,7 +95,7 @@ struct RefusalChecker: HistoryChecker {
         let before = before.removeValue(forKey: call.client) ?? (0, 0)
         switch ending {
         case .done(.taken(_, let remaining, _)):
-            // Calls under way may have taken some of it and may have been answered sooner.
+            // Active calls may have taken some of it and may have been answered sooner.
             let meanwhile = underWay[service, default: 0] + taken[service, default: 0] - before.taken
             take(demand.cost, of: service)
             guard remaining > 0,

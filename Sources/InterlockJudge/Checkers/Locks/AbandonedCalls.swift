@@ -1,24 +1,24 @@
 internal import InterlockCore
 
-/// Calls without an OWNER whose clients went away while they waited for one lock. Their sidecar gives back what they are still
-/// granted, unless a fault intervenes. If the lock may just have become free, the answer may have been sent, and nobody knows
-/// that it was not read. Bounded by the clients that leave within a moment.
+/// Calls without an OWNER whose clients disconnected while they waited for one lock. Their sidecar releases the lease
+/// if it is granted, unless a fault intervenes. If the lock may just have become free, the answer may already have been
+/// sent, and the sidecar cannot know that it was not read. Memory is bounded by the clients that leave within a moment.
 struct AbandonedCalls: Sendable {
-    /// A lease that is granted to nobody is given back within this many ms.
+    /// The time within which a sidecar releases a lease that was granted to a client that left, in ms.
     static let givingBack: Int64 = 500
-    /// The lock is certainly held by another client if that lease lasts this much longer, in ms.
+    /// The minimum remaining time of another client's lease for the lock to be certainly held, in ms.
     private static let certainty: Int64 = 1000
-    /// How long a release, and the end of a connection, may be under way, in ms.
+    /// The time that a release may be active, and the delay until a sidecar notices a closed connection, in ms.
     private static let release: Int64 = 3000
     private static let farewell: Int64 = 100
 
     private var calls: [(left: Instant, isGivenBack: Instant, isOver: Instant)] = []
     private var lastRelease = Instant.distantPast
 
-    /// A client has left. Returns until when its lease counts.
+    /// Handles a client that left. Returns the time until which a lease of its call counts.
     /// - Parameters:
-    ///   - heldUntil: until when others hold the lock, unless they release it.
-    ///   - isOver: when its lease would end by itself.
+    ///   - heldUntil: the latest end of other clients' leases unless they release them.
+    ///   - isOver: the time at which the lease would expire.
     mutating func left(
         _ call: Call, at instant: Instant, heldUntil: Instant?, isOver: Instant, recovery: Int64, faults: FaultLog
     ) -> Instant {
@@ -33,8 +33,8 @@ struct AbandonedCalls: Sendable {
         return isGivenBack
     }
 
-    /// A client has sent a release and closed. Returns until when its lease counts.
-    /// - Parameter isOver: when its lease would end by itself.
+    /// Handles a client that sent a release and closed its connection. Returns the time until which the lease counts.
+    /// - Parameter isOver: the time at which the lease would expire.
     mutating func closed(
         behind release: Call, at instant: Instant, isOver: Instant, recovery: Int64, faults: FaultLog
     ) -> Instant {
@@ -48,15 +48,16 @@ struct AbandonedCalls: Sendable {
         return isGivenBack
     }
 
-    /// A lease of the lock may end now. Returns until when the leases of clients that just left may last.
+    /// Handles a possible release of the lock. Returns the time until which leases of clients that just left may last;
+    /// `nil` if there are none.
     mutating func released(at instant: Instant) -> Instant? {
         lastRelease = instant
         return calls.filter { $0.left.advanced(byMilliseconds: Self.farewell) >= instant }.map(\.isOver).max()
     }
 
-    /// A fault begins. Returns until when leases may last that are not given back yet; `nil` if there are none.
+    /// Handles the start of a fault. Returns the time until which unreleased leases may last; `nil` if there are none.
     mutating func faultBegan(_ kind: FaultKind, at instant: Instant) -> Instant? {
-        // Dying programs keep no sidecar from giving back.
+        // Vanishing clients do not keep sidecars from releasing leases.
         guard kind.target != .clients else { return nil }
         defer { calls = [] }
         return calls.filter { $0.isGivenBack >= instant }.map(\.isOver).max()

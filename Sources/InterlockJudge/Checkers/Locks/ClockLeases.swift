@@ -1,12 +1,13 @@
-/// The leases of one lock that were valid when Redis' clock jumped. Only Redis knows when they end. Bounded by those leases.
+/// The leases of one lock that were valid when Redis' clock jumped, after which only Redis knows when they end. Memory
+/// is bounded by those leases.
 struct ClockLeases: Sendable {
     private var leases: Set<LeaseID> = []
-    /// There may be more leases that no answer told of.
+    /// Whether there may be more leases, whose grants were not answered.
     private var mayBeMore = false
 
     var isEmpty: Bool { leases.isEmpty && !mayBeMore }
 
-    /// - Parameter mayBeMore: calls were under way, or some had no answer.
+    /// - Parameter mayBeMore: whether calls were active, or some had no answer.
     mutating func clockJumped(_ held: some Sequence<LeaseID>, mayBeMore: Bool) {
         leases.formUnion(held)
         if mayBeMore { self.mayBeMore = true }
@@ -14,6 +15,6 @@ struct ClockLeases: Sendable {
 
     mutating func ended(_ lease: LeaseID) { leases.remove(lease) }
 
-    /// A client that asked after the jump got the lock alone, so there is no other lease.
+    /// Handles an exclusive grant to a call that was invoked after the jump, which proves that no other lease remains.
     mutating func removeAll() { self = ClockLeases() }
 }

@@ -1,12 +1,13 @@
 internal import InterlockCore
 
-/// No two leases of a lock are believed in at once, unless both are shared, or both are places of a semaphore that has enough
-/// places.
+/// No two leases of a lock are believed in at once, unless both are shared, or both hold slots of a semaphore that has
+/// enough slots.
 ///
-/// `LeaseBook` decides who believes in what. An overlap is excused by a fault that may cost exclusivity and lasted at any time
-/// since the older of the two leases was asked for, and where a server of a quorum may have forgotten one of them: see `QuorumCopies`.
+/// `LeaseBook` decides which leases clients believe in. An overlap is excused by a fault that may cost exclusivity and
+/// was active at any time since the older of the two leases was requested. Except in an overfull semaphore, an overlap
+/// is also excused if a server of a quorum may have forgotten the older lease; see `QuorumCopies`.
 ///
-/// Bounded by locks and believed leases.
+/// Memory is bounded by locks and believed leases.
 struct ExclusionChecker: HistoryChecker {
     static let promise = Promise.exclusion
 
@@ -34,7 +35,7 @@ struct ExclusionChecker: HistoryChecker {
         }
     }
 
-    /// The lease is believed in from now on, and overlaps with every other believed lease.
+    /// Handles the start of a belief in a lease, which overlaps with every other believed lease.
     private mutating func began(_ lease: RecordedLease, at instant: Instant, faults: FaultLog, into violations: inout [Violation])
     {
         guard lease.isBelieved(at: instant) else { return }
@@ -62,7 +63,8 @@ struct ExclusionChecker: HistoryChecker {
     }
 }
 
-/// The clients that believe to hold a lock. Expired ones are dropped when it matters. Bounded by the concurrent holders.
+/// The clients that believe they hold a lock. Expired ones are dropped when they would matter. Memory is bounded by the
+/// concurrent holders.
 struct LockHolders: Sendable {
     struct Holder: Sendable {
         var lease: LeaseID
@@ -81,25 +83,27 @@ struct LockHolders: Sendable {
     /// The holders that a new one conflicts with.
     struct Conflict: Sendable {
         var others: [Holder] = []
-        /// More holders than places, including the new one, and when the oldest of them was asked for.
+        /// The number of holders, including the new one, if it exceeds the number of slots, and the time of the oldest
+        /// holder's request.
         var crowd: (holders: Int, places: Int, eldest: Instant)?
     }
 
-    /// Expired readers are dropped when there are this many.
+    /// The minimum number of readers that triggers the removal of expired ones.
     private static let fewReaders = 64
 
     private var alone: [Holder] = []
     private var readers: [LeaseID: Holder] = [:]
     private var places: [LeaseID: Holder] = [:]
-    /// The number of places according to the holders.
+    /// The number of slots according to the holders.
     private var placeCount = 0
     private var readersWorthALook = Self.fewReaders
 
-    /// O(holders) for exclusive leases and for semaphores that look full; otherwise amortised O(1).
+    /// Adds a holder and returns its conflicts. O(holders) for exclusive leases and for semaphores that appear full;
+    /// otherwise amortized O(1).
     mutating func add(_ new: Holder, _ mode: LeaseMode, at instant: Instant) -> Conflict {
         alone.removeAll { $0.until <= instant || $0.lease == new.lease }
         var conflict = Conflict()
-        // Only if there are any: sharing an empty array's storage would make `append` allocate.
+        // Sharing the storage of an empty array would make `append` allocate.
         if !alone.isEmpty { conflict.others = alone }
         switch mode {
         case .exclusive:

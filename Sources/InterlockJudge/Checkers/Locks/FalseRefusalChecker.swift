@@ -1,37 +1,38 @@
 internal import InterlockCore
 
-/// A free lock is granted at once to one of those who ask for it: they are not all told that it is held or unavailable.
+/// A free lock is granted at once to one of its callers: not all are refused as held or unavailable.
 ///
-/// A refusal is suspect if the call did not wait, nobody can have held the lock during the call, and nobody waited for it within
-/// the last second. Any overlapping call for the same lock that waits, or is or may be granted, excuses it. So does a fault that
-/// disturbs locks, because it may leave a ticket in the queue, and a jump of Redis' clock as in `FreeLockChecker`. Exclusive
-/// locks only. Bounded by locks and calls under way.
+/// A refusal is suspect if the call did not wait, no client can have held the lock during the call, and none waited for
+/// it within the last second. Any overlapping call for the same lock that waits, or is or may be granted, excuses it.
+/// So does a fault that disturbs locks, because it may leave a ticket in the queue, and a jump of Redis' clock as in
+/// `FreeLockChecker`. The checker judges exclusive calls only. Memory is bounded by locks and active calls.
 struct FalseRefusalChecker: HistoryChecker {
     static let promise = Promise.freeLocks
 
-    /// How long, in ms, the ticket of a sidecar that no longer waits may stay in a queue. A free lock is offered to it once.
+    /// The time for which the ticket of a sidecar that stopped waiting may stay in a queue, in ms. A free lock is
+    /// offered to it once.
     private static let ticketLifetime: Int64 = 10_000
 
     private struct Suspect: Sendable {
         var call: Call
         var at: Instant
-        /// Clients that asked meanwhile and have no answer yet.
+        /// The clients with overlapping calls that have no answer yet.
         var open: Set<Int>
     }
 
     private struct Lock: Sendable {
-        /// Every possible lease is over by then.
+        /// The time at which all other possible leases have ended.
         var freeFrom = Instant.distantPast
-        /// When each lease is over at the latest.
+        /// The latest possible end of each lease.
         var held: [LeaseID: Instant] = [:]
-        /// The lease that was last granted exclusively.
+        /// The lease that was last granted, if it is exclusive.
         var alone: LeaseID?
         var clockLeases = ClockLeases()
-        /// As in `FreeLockChecker`.
+        /// The latest possible end of the leases that a promoted replica may know, as in `FreeLockChecker`.
         var replicated = Instant.distantPast
         var lateCalls = LateCalls()
         var abandoned = AbandonedCalls()
-        /// Expired leases are dropped when there are this many.
+        /// The number of leases that triggers the removal of expired ones.
         var worthALook = 16
 
         mutating func hold(_ lease: LeaseID, until end: Instant, at instant: Instant) {
@@ -40,7 +41,7 @@ struct FalseRefusalChecker: HistoryChecker {
             held = held.filter { $0.value > instant }
             worthALook = max(16, 2 * held.count)
         }
-        /// When somebody last waited.
+        /// The time at which a call last stopped waiting.
         var lastWaiter = Instant.distantPast
         var open: Set<Int> = []
         var suspects: [Suspect] = []
@@ -132,7 +133,7 @@ struct FalseRefusalChecker: HistoryChecker {
         }
     }
 
-    /// A replica that takes over may know the leases that are valid now.
+    /// Keeps the ends of the leases that a promoted replica may know.
     private mutating func replicate(at instant: Instant) {
         let last = instant.advanced(byMilliseconds: FreeLockChecker.longestLease)
         for (number, lock) in locks { locks[number]?.replicated = min(last, lock.held.values.reduce(lock.freeFrom, max)) }
@@ -143,7 +144,8 @@ struct FalseRefusalChecker: HistoryChecker {
         locks[number, default: Lock()].freeFrom = max(locks[number]?.freeFrom ?? end, end)
     }
 
-    /// An exclusive holder released the lock, so it is free from now on. Other leases may go on.
+    /// Removes a lease that ends within `ttl` ms. If the last exclusive holder released it and no other lease remains,
+    /// the lock is free immediately.
     private mutating func end(_ lease: LeaseID, of number: Int, ttl: Int64, at instant: Instant) {
         let isKnown = locks[number]?.held.removeValue(forKey: lease) != nil
         guard isKnown, ttl == 0, locks[number]?.alone == lease, locks[number]?.held.values.allSatisfy({ $0 <= instant }) ?? false
@@ -160,10 +162,10 @@ struct FalseRefusalChecker: HistoryChecker {
         lock.open.remove(call.client)
         if isWaiter { lock.lastWaiter = instant }
         switch ending {
-        // A sidecar that ends may have been granted a lease, which expires by itself.
+        // A killed or stopped sidecar may have been granted a lease, which expires by itself.
         case .refused(.held),
             .failed(code: "UNAVAILABLE") where !faults.touches(.silence, sidecar: call.sidecar, since: call.invoked):
-            // The call may have held the lock or a place in the queue for a moment.
+            // The call may have held the lock or a position in the queue for a moment.
             if isWaiter { lock.suspects.removeAll { $0.open.contains(call.client) } }
             for place in lock.suspects.indices { lock.suspects[place].open.remove(call.client) }
             let isFree = lock.freeFrom < call.invoked && lock.held.values.allSatisfy { $0 < call.invoked }
@@ -204,13 +206,13 @@ struct FalseRefusalChecker: HistoryChecker {
     }
 }
 
-/// A client that is told "held" does not hold the lock: it cannot release a lease that it was never granted.
+/// A client that is refused as "held" does not hold the lock, so it cannot release a lease that it was never granted.
 ///
-/// Some clients that were refused release the lease that their OWNER may have. Bounded by clients.
+/// Some refused clients try to release the lease that their OWNER may have. Memory is bounded by clients.
 struct GhostLeaseChecker: HistoryChecker {
     static let promise = Promise.freeLocks
 
-    /// Clients that release a lease that they were never granted, and have no answer yet.
+    /// The clients that try to release a lease that they were never granted, and have no answer yet.
     private var doubters: Set<Int> = []
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {

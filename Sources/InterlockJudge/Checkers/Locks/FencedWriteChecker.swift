@@ -1,15 +1,15 @@
 internal import InterlockCore
 
-/// A resource that compares fences accepts no write of a lease after a write of a later lease, and refuses nobody whose lease is
-/// valid. Requests and answers determine which lease is later, not the fences.
+/// A resource that compares fences accepts no write of a lease after a write of a later lease, and refuses no client
+/// whose lease is valid. Requests and answers determine which lease is later, not the fences.
 ///
-/// Exclusive leases only: of several valid leases, such as readers', the resource refuses the older. Not judged where fences may
-/// fall; see `FaultLog.fencesMayFall`. Bounded by locks.
+/// The checker judges exclusive leases only: of several valid leases, such as readers', the resource refuses the older.
+/// It judges nothing while fences may fall; see `FaultLog.fencesMayFall`. Memory is bounded by locks.
 struct FencedWriteChecker: HistoryChecker {
     static let promise = Promise.fencedWrites
 
     private struct Accepted: Sendable {
-        /// Every grant up to this position came before a lease that has written.
+        /// The grant order up to which every grant certainly came before a lease that has written.
         var certainlyAfter: Int
         var by: LeaseID
         /// The lease with the highest fence that has written.
@@ -17,7 +17,7 @@ struct FencedWriteChecker: HistoryChecker {
     }
 
     private var locks: [Int: Accepted] = [:]
-    /// How many writes of ended leases were refused.
+    /// The number of refused writes that were not violations.
     private(set) var staleWritesRefused = 0
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
@@ -61,7 +61,8 @@ struct FencedWriteChecker: HistoryChecker {
         locks[lock] = known
     }
 
-    /// Whether the resource had no reason to refuse: the lease is valid, and everything written before was granted earlier.
+    /// Returns whether the resource had no reason to refuse: the lease is valid, and all accepted writes belong to
+    /// earlier leases.
     private func isGood(_ lease: RecordedLease, _ lock: Int, at instant: Instant, faults: FaultLog) -> Bool {
         guard lease.isBelieved(at: instant) else { return false }
         guard let highest = locks[lock]?.highest else { return true }

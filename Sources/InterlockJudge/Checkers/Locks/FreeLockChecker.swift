@@ -1,45 +1,46 @@
 internal import InterlockCore
 
-/// Nobody keeps waiting for a free lock or a free place of a semaphore: a client that is refused after a wait, or granted late,
-/// had somebody before it.
+/// No client keeps waiting for a free lock or a free slot of a semaphore. If a client is refused after a wait, or
+/// granted late, another holder was in the way.
 ///
-/// A lock is free when every lease that would keep the caller out has been released or has expired, counted from its last
-/// answer. It may stay free for the rules' `handOver` while only other sidecars are faulty, otherwise for the recovery time.
-/// What a stopped or killed sidecar may have been granted before counts as held for its TTL. Readers behind a writer of such a
-/// sidecar notice when they look again, at most `readersLook` later. Nothing is judged after any other fault.
+/// A lock is free once every lease that would keep the caller out was released or has expired, counted from its last
+/// answer. It may stay free for the rules' `handOver` while only other sidecars are faulty, otherwise for the recovery
+/// time. A lease that a stopped or killed sidecar may have been granted counts as held for its TTL. Readers behind a
+/// writer of such a sidecar notice at their next check, at most `readersLook` later. The checker judges nothing after
+/// any other fault.
 ///
-/// A call without an OWNER ends with its wait if its client leaves while it certainly waits: its sidecar gives back what it is
-/// granted for it. A release is carried out even if its client closes right behind it.
+/// A call without an OWNER ends with its wait if its client leaves while it certainly waits: its sidecar releases the
+/// lease if it is granted. A release is carried out even if its client closes the connection right after sending it.
 ///
-/// After a jump of Redis' clock nobody knows how long the leases of that time last. Nobody is accused until they are released or
-/// somebody holds the lock alone. Bounded by locks, valid leases and calls under way.
+/// After a jump of Redis' clock the remaining time of earlier leases is unknown. The checker judges nothing until they
+/// are released or a client gets the lock exclusively. Memory is bounded by locks, valid leases and active calls.
 struct FreeLockChecker: HistoryChecker {
     static let promise = Promise.freeLocks
 
     private struct Hold: Sendable {
         var mode: LeaseMode
-        /// When it is over at the latest.
+        /// The latest possible end of the lease.
         var end: Instant
     }
 
     private struct Lock: Sendable {
         var holds: [LeaseID: Hold] = [:]
-        /// When other possible leases are over, granted or not. The latest first, no more than there are places.
+        /// The latest possible ends of other leases, granted or not. Latest first, and no more than `places`.
         private(set) var ends: [Instant] = []
-        /// The most places that any client asked for.
+        /// The largest number of slots that a client requested.
         var places = 1
-        /// Expired leases are dropped when there are this many.
+        /// The number of leases that triggers the removal of expired ones.
         var worthALook = 16
-        /// Calls under way, by client.
+        /// The active calls, by client.
         var open: [Int: Call] = [:]
         var clockLeases = ClockLeases()
-        /// When all leases are over that a replica which takes over may know, including those released meanwhile.
+        /// The latest possible end of the leases that a promoted replica may know, including leases released meanwhile.
         var replicated = Instant.distantPast
         var lateCalls = LateCalls()
         var abandoned = AbandonedCalls()
-        /// When a client that wanted the lock alone last waited at a healthy sidecar.
+        /// The time at which an exclusive call at a healthy sidecar last stopped waiting.
         var lastWriter = Instant.distantPast
-        /// The sidecars where somebody waited to hold it alone. Their tickets may still be in the queue.
+        /// The sidecars at which exclusive calls have waited. Their tickets may still be in the queue.
         var writers: Set<Int> = []
 
         mutating func hold(_ lease: LeaseID, _ mode: LeaseMode?, until end: Instant, at instant: Instant) {
@@ -54,35 +55,36 @@ struct FreeLockChecker: HistoryChecker {
             mayBeHeld(until: instant)
         }
 
-        /// Somebody may have held the lock, or a place of it, until then.
+        /// Records that a client may have held the lock, or a slot of it, until `end`.
         mutating func mayBeHeld(until end: Instant) {
             ends.insert(end, at: ends.firstIndex { $0 < end } ?? ends.endIndex)
             if ends.count > places { ends.removeLast() }
         }
 
-        /// The same for all places, because the number of such calls is unknown.
+        /// Records `end` for every slot, because the number of such calls is unknown.
         mutating func mayAllBeHeld(until end: Instant) {
             for _ in 0..<places { mayBeHeld(until: end) }
         }
 
         var lastEnd: Instant { ends.first ?? .distantPast }
 
-        /// Since when nothing keeps a caller of this mode out.
+        /// Returns the time since which no lease keeps a caller of this mode out.
         func freeSince(for mode: LeaseMode) -> Instant {
             switch mode {
             case .exclusive: holds.values.reduce(lastEnd) { max($0, $1.end) }
             case .shared: holds.values.reduce(lastEnd) { $1.mode == .shared ? $0 : max($0, $1.end) }
             case .permits(let places):
-                // A place becomes free when all but `places - 1` leases have ended.
+                // A slot becomes free once all but `places - 1` leases have ended.
                 (holds.values.map(\.end) + ends).sorted(by: >).dropFirst(places - 1).first ?? .distantPast
             }
         }
     }
 
-    /// While its link stands, a linked lease is extended by at most this many ms at a time.
+    /// The longest extension of a linked lease while its link lasts, in ms.
     static let longestLease: Int64 = 60_000
 
-    /// How often readers check whether the writer before them is still there, in ms; see docs/reference/locks.md.
+    /// The interval at which readers check whether the writer ahead of them still waits, in ms; see
+    /// docs/reference/locks.md.
     static let readersLook: Int64 = 5000
 
     private let recovery: Int64
@@ -144,7 +146,7 @@ struct FreeLockChecker: HistoryChecker {
         }
     }
 
-    /// A replica that takes over may know the leases that are valid now.
+    /// Keeps the ends of the leases that a promoted replica may know.
     private mutating func replicate(at instant: Instant) {
         let last = instant.advanced(byMilliseconds: Self.longestLease)
         for (number, lock) in locks { locks[number]?.replicated = min(lock.freeSince(for: .exclusive), last) }
@@ -171,12 +173,12 @@ struct FreeLockChecker: HistoryChecker {
             locks[lock, default: Lock()].hold(lease, mode, until: rules.leaseEnd(ttl, after: instant), at: instant)
         case (.renew(let lock, let lease, let ttl), .done), (.renew(let lock, let lease, let ttl), .failed),
             (.renew(let lock, let lease, let ttl), .unknown):
-            // Granted or not: for as long as was asked for, and no shorter than before.
+            // The renewal may have been carried out, whatever the ending. It never shortens the hold.
             let before = locks[lock]?.holds[lease]?.end ?? .distantPast
             locks[lock, default: Lock()].hold(lease, nil, until: max(before, rules.leaseEnd(ttl, after: instant)), at: instant)
         case (.acquire(let lock, let mode, _, let wait, let isJoint), .refused(.held)):
             guard !isJoint else {
-                // It may have been held while the call waited for another lock.
+                // The lock may have been held while the call waited for another lock.
                 locks[lock, default: Lock()].mayBeHeld(until: instant)
                 return
             }
@@ -215,7 +217,7 @@ struct FreeLockChecker: HistoryChecker {
             guard !isJoint else { return }
             if faults.isUnderWay(.silence, sidecar: other.sidecar) {
                 let stopped = faults.lastBegin(of: .silence, sidecar: other.sidecar)
-                // It may have been granted before its sidecar stopped, without an answer.
+                // The sidecar may have been granted the lease before it stopped, without answering.
                 if other.invoked <= stopped {
                     lock.holds[LeaseID(-1 - place)] = Hold(mode: otherMode, end: rules.leaseEnd(ttl, after: stopped))
                 }

@@ -1,11 +1,12 @@
 internal import InterlockCore
 
-/// Nobody is told that a lease is lost in which he may still believe.
+/// No client learns that a lease is lost while it may still believe in the lease.
 ///
-/// Judged are answers to the holder: to a renewal, and to the first release. A fault that may cost exclusivity excuses the loss if it
-/// lasted at any time since the lease was asked for; what a failover alone may have taken is counted, and told with it. Leases that were
-/// linked are not judged once the link has ended, for then the sidecar gives them back. Leases that a server of a quorum may have
-/// forgotten are not judged either: see `QuorumCopies`. Bounded by believed leases.
+/// The checker judges answers to the holder: to a renewal, and to the first release. A fault that may cost exclusivity
+/// excuses the loss if it was active at any time since the lease was requested. Losses that only a failover explains
+/// are counted and listed with that failover. Leases that were linked are not judged after the link has ended, because
+/// then the sidecar releases them. Leases that a server of a quorum may have forgotten are not judged either; see
+/// `QuorumCopies`. Memory is bounded by believed leases.
 struct KeptLeaseChecker: HistoryChecker {
     static let promise = Promise.keptLeases
 
@@ -14,19 +15,19 @@ struct KeptLeaseChecker: HistoryChecker {
         var began: Instant
     }
 
-    /// The most losses that are told; further ones are counted.
+    /// The most losses in the list. Further ones are only counted.
     private static let toldLosses = 100
 
     private struct Held: Sendable {
         var lease: RecordedLease
-        /// When its holder was told that it has it.
+        /// The time at which the holder received the grant.
         var since: Instant
     }
 
     private var leases: [LeaseID: Held] = [:]
-    /// Leases that are being released, by the client.
+    /// The leases whose release is active, by client.
     private var releasing: [Int: Held] = [:]
-    /// Ended leases are dropped when there are this many.
+    /// The number of leases that triggers the removal of expired ones.
     private var worthALook = 64
     private var failover: Failover?
     private var copies = QuorumCopies()

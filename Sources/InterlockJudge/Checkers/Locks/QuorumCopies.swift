@@ -1,31 +1,32 @@
 internal import InterlockCore
 
-/// The leases that a server of a quorum may cost when it comes back empty: those that were not renewed twice since the last fault of
-/// the quorum. `docs/reference/quorum.md` promises nothing for them. Bounded by believed leases.
+/// The leases that may be lost if a server of a quorum comes back empty: those that were not renewed twice since the
+/// last fault of the quorum. `docs/reference/quorum.md` promises nothing for them. Memory is bounded by believed
+/// leases.
 struct QuorumCopies: Sendable {
     private struct Copies: Sendable {
         var until: Instant
-        /// Since the last fault of the quorum.
+        /// The number of renewals since the last fault of the quorum.
         var renewals = 0
         var mayBeLost = false
     }
 
-    /// How often a lease must be renewed for every server to have it.
+    /// The number of renewals after which every server has the lease.
     private static let enough = 2
-    /// How long sidecars may take to connect again after a fault, in ms.
+    /// The time that sidecars may take to reconnect after a fault, in ms.
     private static let connecting: Int64 = 3000
 
     private var leases: [LeaseID: Copies] = [:]
     private var underWay = 0
     private var calmSince = Instant.distantPast
-    /// Ended leases are dropped when there are this many.
+    /// The number of leases that triggers the removal of expired ones.
     private var worthALook = 64
 
     func mayBeLost(_ lease: LeaseID) -> Bool { leases[lease]?.mayBeLost ?? false }
 
     mutating func observe(_ step: HistoryStep) {
         switch step.what {
-        // Not when its release is asked for: the answer may say that the lease is lost.
+        // A lease whose release was only requested is kept, because the answer may say that it is lost.
         case .ended(_, _, .ended(let lease)?):
             leases[lease.id] = nil
         case .ended(_, _, .granted(let lease)?):

@@ -1,29 +1,30 @@
 internal import InterlockCore
 
-/// Each grant of a lock has a higher fence than all grants that certainly came before it, and no two leases have the same fence,
-/// whatever their mode.
+/// Each grant of a lock has a higher fence than all grants that certainly came before it, and no two leases have the
+/// same fence, whatever their mode.
 ///
-/// A grant certainly came before if it was answered before this one was asked for. While somebody holds the lock alone, nobody
-/// else is granted it. So every grant that was answered before came before an exclusive lease that is still believed in when its
-/// answer arrives, unless a fault may have cost exclusivity. An acquire without a certain answer may have been granted; a retry
-/// with the same owner then gets the older fence, so it counts from the first attempt.
+/// A grant certainly came before another if it was answered before the other was requested. While a client holds the
+/// lock exclusively, no other client is granted it. So every grant that was answered earlier came before an exclusive
+/// lease that is still believed in when its answer arrives, unless a fault may have cost exclusivity. An acquire
+/// without a certain answer may have been granted; a retry with the same owner then gets the older fence, so its time
+/// counts from the first attempt.
 ///
-/// The one exception is a Redis that lost its data and whose clock was set back, even to the right time. It applies when both
-/// faults were seen. Jumps are assumed to be shorter than the day for which Redis keeps a fence.
+/// The only exception is a Redis that lost its data and whose clock was set back, even to the correct time. It applies
+/// if the history has both faults. Jumps are assumed to be shorter than the day for which Redis keeps a fence.
 ///
-/// Bounded by locks and clients.
+/// Memory is bounded by locks and clients.
 struct RisingFenceChecker: HistoryChecker {
     static let promise = Promise.risingFences
 
     private struct Fence: Sendable {
         var number: Int64
         var lease: LeaseID
-        /// When its grant was asked for.
+        /// The time at which the grant was requested.
         var invoked: Instant
     }
 
     private struct Fences: Sendable {
-        /// How many of the latest fences a new one is compared with.
+        /// The number of recent fences that a new one is compared with.
         private static let remembered = 8
 
         var highest: Fence
@@ -42,11 +43,11 @@ struct RisingFenceChecker: HistoryChecker {
         }
     }
 
-    /// The highest fence of a lock when a client asked for it.
+    /// The highest fence of a lock at the time of a client's first attempt to acquire it.
     private struct Floor: Sendable {
         var lock: Int
         var fence: Fence?
-        /// An earlier attempt of the same call had no certain answer.
+        /// Whether a retry followed an attempt without a certain answer.
         var goesOn = false
     }
 
@@ -57,7 +58,7 @@ struct RisingFenceChecker: HistoryChecker {
         switch step.what {
         case .invoked(let call, _):
             guard case .acquire(let lock, _, _, _, _) = call.operation else { return }
-            // It continues an attempt without a certain answer.
+            // The call retries an attempt without a certain answer.
             if let floor = floors[call.client], floor.lock == lock {
                 floors[call.client]?.goesOn = true
                 return
@@ -76,7 +77,7 @@ struct RisingFenceChecker: HistoryChecker {
         _ lease: RecordedLease, _ call: Call, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
         let new = Fence(number: lease.fence, lease: lease.id, invoked: lease.invoked)
-        // The common case, with one lookup.
+        // The common case needs one lookup.
         guard locks[lease.lock]?.addIfHigher(new) != true else { return }
         guard let known = locks[lease.lock] else {
             locks[lease.lock] = Fences(highest: new, last: [new])
@@ -86,7 +87,7 @@ struct RisingFenceChecker: HistoryChecker {
             locks[lease.lock] = Fences(highest: new, last: [new])
             return
         }
-        // Grants that were answered between the attempts may be later than the first attempt's.
+        // Grants answered between the attempts may have come after the grant of the first attempt.
         let isAfterAll = lease.certainlyAfter > call.grantsBefore && !(floors[lease.client]?.goesOn ?? false)
         let equal = known.last.first {
             $0.number == new.number && $0.lease != new.lease && !faults.fencesMayFall(since: $0.invoked)
@@ -111,7 +112,7 @@ struct RisingFenceChecker: HistoryChecker {
 }
 
 extension OperationEnding {
-    /// Whether an acquire that ended like this may still have been granted.
+    /// Returns whether an acquire with this ending may still have been granted.
     fileprivate func leavesOpenWhetherGranted(afterWaiting wait: Int64) -> Bool {
         switch self {
         case .unknown, .failed: true
