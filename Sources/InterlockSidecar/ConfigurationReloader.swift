@@ -6,9 +6,9 @@ internal import SidecarSettings
 internal import SidecarTelemetry
 internal import UnixSignals
 
-/// Reads the configuration again on SIGHUP: services, domains, API keys, the listeners' certificate, and the files with
-/// the passwords and certificates for Redis. A configuration with mistakes changes nothing, nor does one that would
-/// remove all authentication. Removals, and changes that need a restart, are logged by name.
+/// Reloads the configuration on SIGHUP: services, domains, API keys, the listeners' certificate, and the files with the
+/// passwords and certificates for Redis. A configuration with mistakes changes nothing, nor does one that would remove
+/// all authentication. Removals, and changes that need a restart, are logged by name.
 struct ConfigurationReloader: Service {
     /// The configuration that this process was started with.
     let started: SidecarConfiguration
@@ -16,10 +16,10 @@ struct ConfigurationReloader: Service {
     let monitor: OutageMonitor
     let access: AccessControl
     let certificate: DoorCertificate?
-    /// Notified of each reload.
+    /// The service manager's notifier, which reports each reload.
     let notifier: ServiceNotifier?
     let logger: Logger
-    /// The SIGHUP signals, which the creator has trapped.
+    /// The SIGHUP signals, which the caller must trap.
     let requests: UnixSignalsSequence
     let read: @Sendable () throws -> SidecarConfiguration
 
@@ -30,7 +30,7 @@ struct ConfigurationReloader: Service {
             do {
                 let configuration = try read()
                 for warning in configuration.warnings { logger.log(.configurationDoubtful, ["warning": warning]) }
-                // Everything that may fail comes before anything is applied.
+                // All checks come before the first change.
                 try configuration.refuseLosses(since: current)
                 try started.refuseToServe(keys: configuration.keys)
                 try configuration.services.check()
@@ -67,10 +67,10 @@ struct ConfigurationReloader: Service {
 }
 
 extension SidecarConfiguration {
-    /// Refuses a configuration that lacks what a truncated file most often lacks: all keys, the authorities of clients'
+    /// Rejects a configuration that looks truncated, because it lacks all keys, the authorities of clients'
     /// certificates, or all content.
     /// - Parameter other: the configuration in force.
-    /// - Throws: `ConfigurationError`, which names the loss.
+    /// - Throws: `ConfigurationError` that names the loss.
     func refuseLosses(since other: SidecarConfiguration) throws(ConfigurationError) {
         let findings = ConfigurationFindings(fileName: "reload", readsSecrets: true)
         func refuse(_ path: String, _ reason: String) {
@@ -111,8 +111,8 @@ extension SidecarConfiguration {
 }
 
 extension SidecarConfiguration {
-    /// Refuses keys that would leave an open listener reachable from other hosts without a key. The listeners stay as
-    /// they were opened, whatever the file now says about them.
+    /// Rejects keys that would leave an open listener reachable from other hosts without a key. The listeners keep the
+    /// settings with which they were opened, even if the file has changed.
     /// - Throws: `ConfigurationError`.
     func refuseToServe(keys: [APIKey]) throws(ConfigurationError) {
         var running = self

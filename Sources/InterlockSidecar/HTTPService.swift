@@ -12,7 +12,7 @@ struct HTTPService: Service {
     private let upstreams: NIOLoopBound<Upstreams>
     private let door: HTTPDoor
 
-    /// Called on the event loop.
+    /// Creates the service. Must be called on the event loop.
     /// - Parameter servers: the environment of the proxy's connections to upstreams.
     init(
         _ setup: ListenerSetup, live: LiveHub, servers: HTTPClientEnvironment = .system,
@@ -37,18 +37,18 @@ struct HTTPService: Service {
     }
 
     /// Serves until graceful shutdown, then closes the proxy's idle connections.
-    /// - Throws: if the listener cannot be opened.
+    /// - Throws: an error if the listener cannot be opened.
     func run() async throws {
         try await door.run()
         try await door.setup.coordinator.eventLoop.submit { close() }.get()
     }
 
-    /// All routes. Called on the event loop.
+    /// All routes. Must be accessed on the event loop.
     var routes: [HTTPRoute] { door.routes }
 
-    /// Returns the state that the connections have in common. Called on the event loop.
+    /// Returns the state that all connections share. Must be called on the event loop.
     func context() -> HTTPDoorContext { door.context() }
 
-    /// Closes the proxy's idle connections. Called on the event loop.
+    /// Closes the proxy's idle connections. Must be called on the event loop.
     func close() { upstreams.value.close() }
 }

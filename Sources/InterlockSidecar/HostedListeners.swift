@@ -15,10 +15,10 @@ package final class HostedListeners {
     package let grpc: GRPCDoorContext
     private let service: HTTPService
 
-    /// Called on the coordinator's event loop.
+    /// Creates the APIs. Must be called on the coordinator's event loop.
     /// - Parameters:
     ///   - servers: the environment of the proxy's connections to upstreams.
-    ///   - turns: shares the event loop's time among all connections.
+    ///   - turns: distributes the event loop's time among all connections.
     package init(
         coordinator: Coordinator, access: AccessControl, servers: HTTPClientEnvironment, turns: ClientTurns, logger: Logger
     ) {

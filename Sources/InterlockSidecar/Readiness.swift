@@ -22,7 +22,7 @@ final class Readiness: Service {
 
     /// - Parameters:
     ///   - onOpen: called once the listeners are open.
-    ///   - onReady: called once Redis is connected as well.
+    ///   - onReady: called once Redis is connected too.
     init(
         privateRedis: String?, hasGRPC: Bool, coordinator: Coordinator, onOpen: @escaping @Sendable () -> Void,
         onReady: @escaping @Sendable (Sidecar.Addresses) -> Void

@@ -1,7 +1,7 @@
 import InterlockCore
 package import SidecarSettings
 
-/// The commands to try a new sidecar with, for its addresses, certificate and keys.
+/// The commands for trying a new sidecar, with its addresses, certificate and keys.
 package struct ReadyBanner {
     private let addresses: Sidecar.Addresses
     private let configuration: SidecarConfiguration
@@ -29,12 +29,12 @@ package struct ReadyBanner {
         return lines.joined(separator: "\n")
     }
 
-    /// A placeholder, because the key must not be printed.
+    /// The placeholder for a key, because the key itself must not be printed.
     private var key: String { configuration.keys.isEmpty ? "" : "REDISCLI_AUTH=\"$INTERLOCK_API_KEY\" " }
 
     private func tls(_ options: String) -> String { configuration.listen.tls.map { " \(options) \($0.certificate)" } ?? "" }
 
-    /// redis-cli connects to 127.0.0.1 unless another host is given.
+    /// Returns the host option of redis-cli, which is unnecessary for this host without TLS.
     private func host(of endpoint: SocketEndpoint) -> String {
         let name = name(of: endpoint)
         if configuration.listen.tls == nil && name == "localhost" { return "" }
@@ -42,7 +42,8 @@ package struct ReadyBanner {
         return " -h \(name.hasPrefix("[") ? String(name.dropFirst().dropLast()) : name)"
     }
 
-    /// Returns a host by which this sidecar can be called from here, and that its certificate names if it has one.
+    /// Returns a name under which this host can call the sidecar. If there is a certificate, a name that it covers is
+    /// preferred.
     private func name(of endpoint: SocketEndpoint) -> String {
         let own = endpoint.host.contains(":") ? "[\(endpoint.host)]" : endpoint.host
         let isEverywhere = ["0.0.0.0", "::"].contains(endpoint.host)

@@ -21,9 +21,9 @@ package struct Sidecar: Sendable {
     package struct Addresses: Sendable {
         package var respPort: Int
         package var httpPort: Int
-        /// `nil` if there is no gRPC listener.
+        /// The port of the gRPC API; `nil` if there is no gRPC listener.
         package var grpcPort: Int?
-        /// The embedded Redis' socket, for `redis-cli -s`.
+        /// The socket of the embedded Redis, for `redis-cli -s`; `nil` if another Redis is configured.
         package var privateRedis: String?
     }
 
@@ -35,15 +35,15 @@ package struct Sidecar: Sendable {
     private let certificate: DoorCertificate?
     private let configurationFile: String?
     private let reload: (@Sendable () throws -> SidecarConfiguration)?
-    /// `nil` if no service manager is to be notified.
+    /// The notifier of the service manager; `nil` if there is no service manager.
     private let notifier: ServiceNotifier?
 
-    /// Prepares everything and opens nothing.
+    /// Prepares all parts without opening a listener.
     /// - Parameters:
     ///   - file: the file of the configuration, for the log; `nil` if it was not read from a file.
     ///   - metrics: the registry of the coordinator's metrics, which the caller has bootstrapped.
     ///   - reload: reads the configuration again on SIGHUP; `nil` if SIGHUP changes nothing.
-    /// - Throws: `SidecarError` when the data folder, the certificate or the Redis URL cannot be used.
+    /// - Throws: `SidecarError` if the data folder, the certificate or the Redis URL cannot be used.
     package init(
         configuration: SidecarConfiguration, file: String? = nil, environment: [String: String], metrics: PrometheusRegistry,
         logger: Logger,
@@ -178,7 +178,8 @@ package struct Sidecar: Sendable {
         return try await eventLoop.submit { NIOLoopBound(Tracer(settings, queue: queue), eventLoop: eventLoop) }.get()
     }
 
-    /// The descriptors besides those of clients and their calls: connections to Redis, and files.
+    /// The number of file descriptors needed in addition to those of clients and their calls, for connections to Redis
+    /// and for files.
     private static let otherOpenFiles = 200
 
     private func checkOpenFileBound() {
@@ -203,7 +204,7 @@ private final class EndSignals: Service {
     /// The name of the first signal; `nil` if none has arrived.
     var received: String? { first.withLockedValue { $0 } }
 
-    /// Ends with the first signal, or when the sidecar goes down for another reason.
+    /// Ends at the first signal, or when the sidecar shuts down for another reason.
     func run() async throws {
         for await signal in signals.cancelOnGracefulShutdown() {
             first.withLockedValue { $0 = signal == .sigterm ? "SIGTERM" : "SIGINT" }
@@ -213,7 +214,8 @@ private final class EndSignals: Service {
 }
 
 extension Logger {
-    /// Returns a logger for libraries. Their messages about each step, and our types in them, do not belong in the log.
+    /// Returns a logger for libraries. Their progress messages, which include types of this program, do not belong in
+    /// the log.
     func atLeast(_ level: Level) -> Logger {
         var logger = self
         logger.logLevel = max(level, logLevel)
@@ -223,7 +225,7 @@ extension Logger {
 
 extension SidecarConfiguration {
     /// Returns the coordinator's part of the configuration.
-    /// - Throws: `SidecarError` when the Redis URL cannot be used.
+    /// - Throws: `SidecarError` if the Redis URL cannot be used.
     package func coordinatorConfiguration(redisURL: String) throws(SidecarError) -> InterlockConfiguration {
         InterlockConfiguration(
             redis: try redis.server(redisURL), quorum: try quorumServers(), prefix: redis.prefix, locks: locks,

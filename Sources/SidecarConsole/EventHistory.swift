@@ -4,8 +4,8 @@ internal import InterlockCore
 internal import NIOCore
 internal import SidecarListeners
 
-/// The last events that this sidecar has heard, and what each breaker has been through. In its memory alone; confined to the
-/// coordinator's event loop.
+/// The last events that this sidecar received, and the last changes of each breaker. Kept in memory only; confined to
+/// the coordinator's event loop.
 final class EventHistory {
     /// A change of a breaker.
     struct Change {
@@ -14,20 +14,20 @@ final class EventHistory {
         var breaker: BreakerSnapshot
     }
 
-    /// So many events are remembered.
+    /// The number of events kept.
     static let capacity = 100
-    /// So many changes of each breaker.
+    /// The number of changes kept for each breaker.
     static let changes = 20
-    /// In bytes, as it was published and as it is written here: what is longer is told to those who follow, and not remembered.
+    /// The maximum size of an event in bytes, both as published and as written here. Longer events are not kept.
     private static let longest = 8 << 10
-    /// So deep may what it has beyond its type's members be nested.
+    /// The deepest nesting of an event's JSON that is accepted.
     private static let deepest = 16
 
-    /// The number of the newest; none: 0.
+    /// The number of the newest event; 0 if there is none.
     private(set) var last: Int64 = 0
-    /// Each as it is written here, the newest first, with what it is of.
+    /// The events as JSON, newest first, each with its source.
     private var events: Deque<(json: ByteBuffer, source: String)> = []
-    /// How many of each source there are.
+    /// The number of kept events by source.
     private var counts: [String: Int] = [:]
     private var breakers: [String: Deque<Change>] = [:]
 
@@ -47,8 +47,8 @@ final class EventHistory {
         breakers[change.service] = changes
     }
 
-    /// The source of an event. The source with the most events makes room first: a limit that is reached every second
-    /// displaces its own events, not the news that a lock was broken. O(1).
+    /// Returns the source of an event. The source with the most events makes room first, so a limit that is reached
+    /// every second displaces its own events, not the news that a lock was broken. O(1).
     private static func source(_ payload: EventPayload?) -> String {
         switch payload {
         case .limit(let event): "limit \(event.service) \(event.limit)"
@@ -59,7 +59,7 @@ final class EventHistory {
         }
     }
 
-    /// Drops the oldest event of those sources that have most. O(capacity).
+    /// Drops the oldest event of the sources with the most events. O(capacity).
     private func drop() {
         let most = counts.values.max() ?? 0
         guard let place = events.lastIndex(where: { counts[$0.source] == most }) else { return }
@@ -67,15 +67,15 @@ final class EventHistory {
         counts[source] = most > 1 ? most - 1 : nil
     }
 
-    /// Forgets the breakers of services that are there no more.
+    /// Drops the changes of services that are no longer configured.
     func keep(_ isConfigured: (_ service: String) -> Bool) {
         for service in Array(breakers.keys) where !isConfigured(service) { breakers[service] = nil }
     }
 
-    /// The changes of a breaker, the newest first.
+    /// Returns the changes of a breaker, newest first.
     func changes(ofService service: String) -> [Change] { Array(breakers[service] ?? []) }
 
-    /// The events, the newest first.
+    /// Writes the events, newest first.
     func write(into buffer: inout ByteBuffer) {
         buffer.writeStaticString("{\"events\":[")
         for (place, event) in events.enumerated() {
@@ -85,8 +85,9 @@ final class EventHistory {
         buffer.writeString("],\"last\":\(last)}")
     }
 
-    /// The published text, written anew as JSON. Its first reader decoded only the fields of its type, so the rest may be
-    /// malformed and would spoil every event around it. `nil` if the text is not JSON, nested too deep or too long.
+    /// Returns the published text, rewritten as JSON with `words` added. It was decoded only as far as its type's
+    /// fields, so the rest may be malformed and would corrupt the events around it. `nil` if the text is not JSON,
+    /// nested too deep or too long.
     private static func written(_ published: String, _ words: [String: JSONValue]) -> ByteBuffer? {
         guard published.utf8.count <= longest, let event = try? JSONValue(reading: published.utf8, deepest: deepest) else {
             return nil

@@ -6,20 +6,20 @@ internal import NIOHTTP1
 package import SidecarListeners
 internal import SidecarSettings
 
-/// What consoles show, kept up to date once for all of them. Confined to the coordinator's event loop.
+/// The data of all open consoles, updated once for all of them. Confined to the coordinator's event loop.
 ///
-/// While somebody follows, it looks ten times a second at what this sidecar has done, and tells each follower the parts that have
-/// changed, and of each the newest state alone: a slow one misses what was in between. What only Redis knows is read seldom, and only
-/// what is in view.
+/// While a console follows, the hub checks the sidecar's state ten times a second and sends each follower the newest
+/// version of every changed part; a slow follower misses the versions in between. Redis is read rarely, and only for
+/// the parts in view.
 package final class LiveHub {
-    /// Those who follow at a time.
+    /// The most concurrent followers.
     static let mostFollowers = 64
-    /// Topics that nobody follows, for those who ask again and again.
+    /// The number of topics above which those without followers are dropped, the least recently viewed first.
     private static let mostTopics = 64
     private static let tick = TimeAmount.milliseconds(100)
-    /// The time for which a postponed read stays wanted after its last request, in milliseconds.
+    /// The time after its last request for which a postponed read stays wanted, in milliseconds.
     private static let patience: Int64 = 3000
-    /// After so many ticks without news a comment tells that this sidecar is there.
+    /// The number of ticks without news after which a comment is sent, to show that the sidecar is alive.
     private static let heartbeat = 20
 
     private let eventLoop: any EventLoop
@@ -28,12 +28,12 @@ package final class LiveHub {
     private let rates = RateHistory()
     private let events = EventHistory()
     private let budget = ReadBudget()
-    /// Also those that nobody follows any more: what was known is known.
+    /// The known topics. Those without followers stay, because their last readings are still useful.
     private var topics: [LivePart: LiveTopic] = [:]
     private var followers: [ObjectIdentifier: LiveFollower] = [:]
-    /// The steps of this round that are left. A round that finds the last one unfinished is skipped: the loop is busy.
+    /// The remaining steps of the current round. The next round is skipped if this one is unfinished: the loop is busy.
     private var round: Deque<Step> = []
-    /// Consoles are brought up to date in slices, all of them together as one connection.
+    /// The event-loop time of all consoles, which are updated in slices and together count as one connection.
     private let turn: ClientTurn
     private var ticker: RepeatedTask?
     private var sampler: RepeatedTask?
@@ -44,8 +44,8 @@ package final class LiveHub {
     }
 
     /// - Parameters:
-    ///   - probe: what is known of a service's probes.
-    ///   - turns: shares the event loop's time with clients; `nil`: nobody else has part in it.
+    ///   - probe: the lookup of a service's probe readings.
+    ///   - turns: the scheduler that divides the event loop's time among clients; `nil` if there are no other clients.
     package init(
         coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil }, turns: ClientTurns? = nil
     ) {
@@ -55,7 +55,7 @@ package final class LiveHub {
         parts = LiveParts(calls: calls, probe: probe, rates: rates, events: events, budget: budget)
     }
 
-    /// Makes one where it lives, which begins to remember what is decided.
+    /// Creates a hub on the coordinator's event loop, where it starts to record decisions and events.
     package static func begun(
         for coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil },
         turns: NIOLoopBound<ClientTurns>? = nil
@@ -69,7 +69,7 @@ package final class LiveHub {
     }
 
     private func begin() {
-        // For as long as the coordinator lives; not the other way around.
+        // The subscription is never canceled, so it must not retain the hub.
         _ = calls.follow { [weak self] message, event in self?.heard(message, event) }
         sampler = repeated(every: .seconds(1)) { [weak self] in self?.sample() }
     }
@@ -88,7 +88,7 @@ package final class LiveHub {
         return eventLoop.scheduleRepeatedTask(initialDelay: pause, delay: pause) { _ in action.value() }
     }
 
-    /// Takes down what was decided in the last second.
+    /// Records the decisions of the last second.
     func sample() {
         let counts = calls.counts
         rates.sample(counts)
@@ -97,9 +97,9 @@ package final class LiveHub {
 
     // MARK: Once
 
-    /// One frame: all parts of a view in one JSON object on one line.
-    /// - Parameter show: called once, within the time that Redis has to answer.
-    /// - Throws: `InterlockError`: what is asked for is not there.
+    /// Renders all parts of a view as one JSON object on one line.
+    /// - Parameter show: a closure that is called once, when none of the parts is being read from Redis any longer.
+    /// - Throws: `InterlockError` if the view's service is not configured.
     func frame(of view: LiveView, show: @escaping (ByteBuffer) -> Void) throws(InterlockError) {
         let topics = try self.topics(of: view)
         readInTurn(topics)
@@ -146,8 +146,8 @@ package final class LiveHub {
 
     // MARK: Following
 
-    /// Answers with a stream of events: `hello`, then each part as it is and whenever it has changed.
-    /// - Throws: `InterlockError`: what is asked for is not there, or there are too many who follow.
+    /// Answers with a stream of events: `hello`, then each part now and after every change.
+    /// - Throws: `InterlockError` if the view's service is not configured, or there are too many followers.
     func follow(_ view: LiveView, _ call: HTTPCall, _ reply: HTTPReply) throws(InterlockError) {
         guard followers.count < Self.mostFollowers else {
             throw InterlockError(
@@ -173,7 +173,7 @@ package final class LiveHub {
     }
 
     private func left(_ id: ObjectIdentifier) {
-        // Nobody waits for what was looked at last: a search that is being typed leaves one behind with each letter.
+        // Otherwise each letter of a typed search would leave a postponed read behind.
         for topic in followers.removeValue(forKey: id)?.topics ?? [] { topic.giveUp() }
         budget.looking = followers.count
         guard followers.isEmpty else { return }
@@ -195,7 +195,7 @@ package final class LiveHub {
 
     private func goOnLater() { turn.later { [weak self] in self?.goOn() } }
 
-    /// Takes the steps that the slice has time for.
+    /// Executes as many steps as fit into the slice.
     private func goOn() {
         while let step = round.popFirst() {
             switch step {
@@ -211,18 +211,19 @@ package final class LiveHub {
         if !round.isEmpty { goOnLater() }
     }
 
-    /// Each once.
+    /// The topics of all followers, without duplicates.
     private var followed: Dictionary<LivePart, LiveTopic>.Values {
         var topics: [LivePart: LiveTopic] = [:]
         for follower in followers.values { for topic in follower.topics { topics[topic.part] = topic } }
         return topics.values
     }
 
-    /// Reads what is due from Redis, as far as it may: of what is followed, of what has been asked for and had to wait, and of these.
+    /// Starts the reads that are due, as far as the budget allows: of followed topics, of postponed ones, and of
+    /// `asked`.
     private func readInTurn(_ asked: [LiveTopic] = []) {
         let now = calls.now()
         var due: [LivePart: LiveTopic] = [:]
-        // Else they could not have their turn now; these are only told that they have to wait.
+        // If the budget is spent, only the requested topics are visited: they record that they have to wait.
         if budget.hasRoom(now: now) {
             for topic in followed { due[topic.part] = topic }
             for topic in topics.values
@@ -235,23 +236,23 @@ package final class LiveHub {
     }
 }
 
-/// Somebody who follows a view.
+/// A console that follows a view.
 private final class LiveFollower {
     private let call: HTTPCall
     private let reply: HTTPReply
     let topics: [LiveTopic]
-    /// The version of each topic that it was told.
+    /// The version of each topic that was last sent.
     private var told: [Int]
     private var quietTicks = 0
-    /// For so many ticks it has taken nothing.
+    /// The number of ticks for which the client has read nothing.
     private var stalledTicks = 0
     private var ticksSinceGreeting = 0
-    /// What it was told that it may do.
+    /// The role that was last sent.
     private var role: APIKey.Role?
 
-    /// After so many its place is another's: 30 s.
+    /// The number of ticks after which a client that reads nothing is disconnected: 30 s.
     private static let mostStalledTicks = 300
-    /// A minute.
+    /// The ticks between two greetings: one minute.
     private static let mostTicksWithoutGreeting = 600
 
     init(call: HTTPCall, reply: HTTPReply, topics: [LiveTopic]) {
@@ -263,14 +264,16 @@ private final class LiveFollower {
 
     private var caller: AccessControl.Caller? { call.access.current(call.caller) }
 
-    /// The sidecar goes down, the key is there no more, or it does not read.
+    /// Whether the stream must end: it is over, the sidecar is shutting down, the key was removed, or the client reads
+    /// nothing.
     var isToEnd: Bool {
         reply.isOver || call.shutdown.hasHappened || caller == nil || stalledTicks > Self.mostStalledTicks
     }
 
     func end() { if stalledTicks > 0 { reply.breakOff() } else { reply.writeEnd(nil) } }
 
-    /// Tells who it is, what it may do and what time it is: at first, whenever that has changed, and once a minute, for clocks are set.
+    /// Sends the caller's name, its role and the time: at the start, when the role changes, and once a minute, because
+    /// clocks may be adjusted.
     func greet(wall: Int64) {
         ticksSinceGreeting += 1
         guard let caller, reply.isWritable, caller.role != role || ticksSinceGreeting > Self.mostTicksWithoutGreeting else {
@@ -284,7 +287,7 @@ private final class LiveFollower {
                     "hello", ["caller": .text(caller.name), "now_ms": .integer(wall), "role": .text(caller.role.rawValue)])))
     }
 
-    /// Tells what has changed, to one that takes it.
+    /// Sends the changed topics, if the client is reading.
     func tellNews() {
         guard reply.isWritable else { return stalledTicks += 1 }
         stalledTicks = 0

@@ -3,8 +3,8 @@ internal import InterlockCore
 internal import NIOCore
 internal import SidecarListeners
 
-/// Makes the parts of the views out of what this sidecar knows, and reads the others from Redis, seldom. Confined to the
-/// coordinator's event loop.
+/// The source of all parts of the views: renders them from the sidecar's state, and reads some from Redis, rarely.
+/// Confined to the coordinator's event loop.
 struct LiveParts {
     let calls: CoordinatorCalls
     let probe: ProbeReadings.Lookup
@@ -24,22 +24,22 @@ struct LiveParts {
         self.budget = budget
     }
 
-    /// How long what was read of Redis will do, in milliseconds.
+    /// The time for which content read from Redis stays fresh, in milliseconds.
     private enum Lifetime {
         static let lock: Int64 = 500
         static let limits: Int64 = 500
         static let page: Int64 = 4000
         static let fleet: Int64 = 5000
-        /// For each sidecar: a list costs a command for each.
+        /// The time for each sidecar, because listing the fleet costs one command per sidecar.
         static let sidecar: Int64 = 300
     }
 
-    /// Services on a page.
+    /// The number of services on a page.
     static let servicesOfPage = 100
-    /// Breakers that are not closed and named.
+    /// The most unclosed breakers that are listed.
     private static let namedBreakers = 20
 
-    /// Brings a topic up to date with what this sidecar knows.
+    /// Renders a topic again from the sidecar's state and the topic's last read.
     func refresh(_ topic: LiveTopic) {
         guard !topic.part.isRead || topic.reading.isToBeShown else { return }
         switch topic.part {
@@ -64,7 +64,7 @@ struct LiveParts {
         case .lock(let name):
             topic.show(stamp: topic.reading.count, topic.reading.members(empty: Self.nobody(name)))
         case .grants(let name):
-            // Once a second also for leases that have lapsed.
+            // The sample count refreshes the part every second, because expired leases do not count as changes.
             topic.show(
                 stamp: calls.grantChanges &+ rates.samples, GrantListReply.members(calls.grants(of: name)))
         case .domains:
@@ -84,7 +84,7 @@ struct LiveParts {
         }
     }
 
-    /// Reads a topic's part from Redis again when that is due.
+    /// Reads a topic's content from Redis again if that is due.
     func read(_ topic: LiveTopic, now: Instant) {
         let wall = { [calls] in calls.wallTime() }
         switch topic.part {
@@ -95,7 +95,7 @@ struct LiveParts {
                         let size = Int64((try? answer.get().count) ?? 0)
                         done(
                             answer.map(FleetReply.members), max(Lifetime.fleet, size * Lifetime.sidecar),
-                            // Most of a large fleet's is spread over its lifetime.
+                            // Charged as one command: the lifetime spreads the cost of a large fleet.
                             1)
                         return true
                     })
@@ -127,7 +127,7 @@ struct LiveParts {
         }
     }
 
-    /// A lock that nobody holds or waits for.
+    /// Returns the members of a lock without holders or waiters.
     private static func nobody(_ name: ResourceName) -> [String: JSONValue] {
         LockReply.members(LockInformation(unheld: name))
     }
@@ -169,7 +169,7 @@ struct LiveParts {
     }
 
     private func service(_ name: String) -> [String: JSONValue] {
-        // It was there when the view was entered, and may have been taken out of the configuration meanwhile.
+        // The service may have been removed from the configuration since the view was opened.
         guard case .success(let status) = calls.breaker(service: name) else { return ["service": .null] }
         var members = members(status)
         members["limits"] = limits(ofService: name)
@@ -204,10 +204,10 @@ struct LiveParts {
     }
 }
 
-/// The services as JSON, each written once for all pages that show it at about the same time. Confined to the coordinator's event
-/// loop.
+/// The services as JSON, each encoded once for all pages that are rendered within a few milliseconds. Confined to the
+/// coordinator's event loop.
 private final class ServiceTexts {
-    /// How long what was written will do, in milliseconds.
+    /// The time for which the JSON is reused, in milliseconds.
     private static let lifetime: Int64 = 20
 
     private(set) var statuses: [BreakerStatus] = []
@@ -231,7 +231,7 @@ private final class ServiceTexts {
 }
 
 extension ExactText {
-    /// Whether a text has it in it, byte for byte; the empty one is in every text. O(n·m).
+    /// Whether `other` contains this text, byte for byte. Every text contains the empty one. O(n·m).
     func isPart(of other: String) -> Bool {
         let bytes = text.utf8
         guard !bytes.isEmpty else { return true }

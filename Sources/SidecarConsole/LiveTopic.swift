@@ -3,36 +3,36 @@ internal import InterlockCore
 internal import NIOCore
 internal import SidecarListeners
 
-/// A part of a view, kept for all who look at it. Confined to the coordinator's event loop.
+/// A part of a view, shared by all its viewers. Confined to the coordinator's event loop.
 final class LiveTopic {
     let part: LivePart
-    /// One JSON object on one line; `nil`: there is none yet.
+    /// One JSON object on one line; `nil` if the part was not rendered yet.
     private(set) var json: ByteBuffer?
-    /// Rises with every change of it.
+    /// A number that increases with every change of `json`.
     private(set) var version = 0
-    /// When somebody looked at it last.
+    /// The time of the last view.
     var lookedAt: Instant
-    /// What it was made of the last time; `nil`: it is made anew each time.
+    /// The stamp of the state that was last rendered; `nil` if the part is rendered every time.
     private var stamp: Int?
 
-    // What is read from Redis.
+    // The state of reading from Redis.
     fileprivate(set) var reading = LiveReading()
     private var waiting: [() -> Void] = []
 
-    /// - Parameter now: what is read of Redis is due from here on.
+    /// - Parameter now: the time from which the first read is due.
     init(_ part: LivePart, now: Instant) {
         self.part = part
         lookedAt = now
         reading.dueAt = now
     }
 
-    /// In the order in which they are to be read: the one that is due for longest comes first. So each has its turn, however few can be
-    /// read at a time.
+    /// Returns the topics in the order in which to read them. The one that has been due longest comes first, so that
+    /// all are read even if only a few reads fit the budget.
     static func inTurn(_ topics: some Collection<LiveTopic>) -> [LiveTopic] {
         topics.sorted { $0.reading.dueAt < $1.reading.dueAt }
     }
 
-    /// Makes it anew, unless it would be made of the same.
+    /// Renders the part again, unless the stamp shows that nothing changed.
     func show(stamp: Int? = nil, _ write: (inout ByteBuffer) -> Void) {
         guard json == nil || stamp == nil || stamp != self.stamp else { return }
         self.stamp = stamp
@@ -49,12 +49,14 @@ final class LiveTopic {
 
     // MARK: Reading from Redis
 
-    /// Begins to read it again when that is due.
+    /// Starts the next read if it is due.
     /// - Parameters:
-    ///   - wall: what this host's clock shows. What was found is as old as its beginning: it may have changed since.
-    ///   - budget: what may be asked of Redis.
-    ///   - most: commands that it costs at most, which are kept for it while what it costs is not known.
-    ///   - read: calls its argument once, with what was found, for how long that will do, in milliseconds, and how many commands it cost.
+    ///   - wall: this host's clock. The content's age counts from the start of the read, because it may have changed
+    ///     since.
+    ///   - budget: the budget of Redis commands.
+    ///   - most: the most commands that a read costs. They are reserved until its cost is known.
+    ///   - read: a closure that calls its argument once, with the result, its lifetime in milliseconds, and the number
+    ///     of commands it cost.
     func readIfDue(
         now: Instant, wall: @escaping () -> Int64, budget: ReadBudget, most: Int = 1,
         _ read: (@escaping (Result<[String: JSONValue], InterlockError>, _ lifetime: Int64, _ commands: Int) -> Void) -> Void
@@ -62,7 +64,7 @@ final class LiveTopic {
         guard !reading.isUnderWay, reading.dueAt <= now else { return }
         let expected = reading.cost ?? most
         guard budget.begin(now: now, expecting: expected) else {
-            // What was read before stays, and is as old as it says.
+            // The last content stays, with its true age.
             reading.isPutOff = true
             return
         }
@@ -72,7 +74,7 @@ final class LiveTopic {
         read { [self] result, lifetime, commands in
             reading.isUnderWay = false
             budget.settle(commands, expected: expected)
-            // From its beginning: what takes long is not asked for all the time.
+            // The lifetime, like the age, counts from the start of the read.
             reading.dueAt = now.advanced(byMilliseconds: lifetime)
             reading.count += 1
             switch result {
@@ -91,43 +93,43 @@ final class LiveTopic {
     /// Drops the postponed read.
     func giveUp() { reading.isPutOff = false }
 
-    /// Calls `done` when what is being read is there; at once when nothing is.
+    /// Calls `done` when the read under way ends, or immediately if there is none.
     func whenRead(_ done: @escaping () -> Void) {
         if reading.isUnderWay { waiting.append(done) } else { done() }
     }
 }
 
-/// What was read from Redis for a part, and when.
+/// The last read of a part from Redis, and the state of the next one.
 struct LiveReading {
     struct Content {
         var members: [String: JSONValue]
-        /// When it was begun to be read, by this host's clock.
+        /// The start of the read, by this host's clock.
         var atMilliseconds: Int64
-        /// When it had come.
+        /// The arrival of the content, by this host's clock.
         var seenMilliseconds: Int64
     }
 
     fileprivate(set) var content: Content?
-    /// Why it could not be read again; `nil`: it could.
+    /// The reason why the last read failed; `nil` if it succeeded.
     fileprivate(set) var failure: String?
-    /// How often it was read.
+    /// The number of completed reads, including failed ones.
     fileprivate(set) var count = 0
     fileprivate var isUnderWay = false
-    /// Somebody has asked for it, and so much is read of Redis that it has to wait.
+    /// Whether a requested read is waiting for the budget.
     fileprivate(set) var isPutOff = false
     fileprivate var dueAt = Instant(nanoseconds: .min)
-    /// How many commands it took.
+    /// The number of commands that the last successful read cost; `nil` if none has succeeded.
     fileprivate var cost: Int?
 
-    /// It was read, or could not be.
+    /// Whether any read has ended.
     var isDone: Bool { count > 0 }
-    /// There is something to show.
+    /// Whether there is anything to show, if only the reason for missing content.
     var isToBeShown: Bool { isDone || isPutOff }
 
     private static let putOff = "so much is looked at through this sidecar that it is not read yet; look again in a few seconds"
 
-    /// As it is shown: with its age, and with what hinders.
-    /// - Parameter empty: what stands there before anything was read.
+    /// Returns the members to show, with their age and the reason why they are not newer.
+    /// - Parameter empty: the members to show before the first successful read.
     func members(empty: [String: JSONValue]) -> [String: JSONValue] {
         var members = content?.members ?? empty
         members["at_ms"] = content.map { .integer($0.atMilliseconds) } ?? .null

@@ -2,8 +2,8 @@ internal import Interlock
 internal import InterlockCore
 internal import SidecarListeners
 
-/// A page of the locks that are held: read from Redis in a bounded number of steps, and brought up to date with what this sidecar
-/// did since.
+/// A page of the held locks: read from Redis in a bounded number of steps, then updated with this sidecar's later
+/// grants.
 final class LockPages {
     private let calls: CoordinatorCalls
     private let search: ExactText
@@ -12,20 +12,20 @@ final class LockPages {
     private var cursor: String
     private var names: [ResourceName] = []
     private var steps = 0
-    /// How often the next step is twice as wide.
+    /// The number of times that the step size has doubled.
     private var widenings = 0
     private var commands = 0
 
-    /// A page ends when it has so many.
+    /// The number of locks after which a page ends.
     private static let most = 50
-    /// The same where each is looked at by itself.
+    /// The same if each lock needs a command of its own.
     private static let mostApart = 12
-    /// A page shows at most this many times its size if its last step finds more; beyond that, the step starts the next
-    /// page.
+    /// The most locks on a page, as a multiple of its size, because the last step may find more than needed. If it
+    /// exceeds even this, it becomes the first step of the next page.
     private static let mostShown = 2
-    /// A page ends after so many steps through the names, whatever they found.
+    /// The number of steps after which a page ends, even if they found nothing.
     private static let mostSteps = 8
-    /// In milliseconds, beside the last step.
+    /// The time after which no further step begins, in milliseconds.
     private static let patience: Int64 = 2000
 
     init(calls: CoordinatorCalls, search: ExactText, cursor: String) {
@@ -40,9 +40,9 @@ final class LockPages {
 
     private static func size(_ calls: CoordinatorCalls) -> Int { calls.locksOfCommand == 1 ? mostApart : most }
 
-    /// That a page costs at most.
+    /// Returns the most commands that a page costs.
     static func mostCommands(_ calls: CoordinatorCalls) -> Int {
-        // One step more where one found too much, and is made again.
+        // One more step, because a step that finds too much is repeated once.
         mostSteps + 1 + commands(lookingAt: mostShown * size(calls), calls)
     }
 
@@ -50,10 +50,11 @@ final class LockPages {
         (count + calls.locksOfCommand - 1) / calls.locksOfCommand
     }
 
-    /// - Parameter done: is also told how many commands it cost.
+    /// Reads the page.
+    /// - Parameter done: a closure that is called once, with the page and the number of commands it cost.
     func read(_ done: @escaping (Result<[String: JSONValue], InterlockError>, _ commands: Int) -> Void) {
         let glob = search.text.isEmpty ? "*" : "*\(Self.literally(search.text))*"
-        // The more steps were in vain, the wider is the next: other keys may be many.
+        // Each step is wider than the one before: Redis may hold many keys that are not locks.
         let count = min(1000, size << widenings)
         calls.listLocks(
             cursor: cursor, matching: glob, count: count,
@@ -63,11 +64,11 @@ final class LockPages {
                 switch answer {
                 case .failure(let error): done(.failure(error), commands)
                 case .success(let page):
-                    // A foreign key may have a name that is none of ours.
+                    // A key of other software may have a name that is invalid here.
                     let found = page.names.compactMap { try? ResourceName($0) }
                     let isTooMuch = names.count + found.count > Self.mostShown * size
                     if isTooMuch, !names.isEmpty {
-                        // No name is passed over: the cursor stays before this step.
+                        // The cursor stays before this step, so the next page does not miss its names.
                         look(done)
                     } else if isTooMuch, widenings > 0 {
                         widenings = 0
@@ -85,7 +86,7 @@ final class LockPages {
     }
 
     private func look(_ done: @escaping (Result<[String: JSONValue], InterlockError>, _ commands: Int) -> Void) {
-        // A name may come twice while the keys are being moved.
+        // A scan may return a name twice, such as while Redis resizes its key table.
         let names = Set(names).sorted { $0.text < $1.text }
         let (cursor, isComplete, wall) = (cursor, cursor == "0", startedMilliseconds)
         guard !names.isEmpty else { return done(.success(Self.page([], cursor: cursor, isComplete: isComplete)), commands) }
@@ -101,14 +102,14 @@ final class LockPages {
         }
     }
 
-    /// A page that nothing was found for yet.
+    /// The page before the first read.
     static let empty = page([], cursor: "0", isComplete: false)
 
     private static func page(_ rows: [[String: JSONValue]], cursor: String, isComplete: Bool) -> [String: JSONValue] {
         ["locks": .list(rows.map { .object($0) }), "cursor": .text(cursor), "complete": .flag(isComplete)]
     }
 
-    /// A glob that matches this text alone.
+    /// Returns a glob that matches exactly this text.
     private static func literally(_ text: String) -> String {
         var glob = ""
         for scalar in text.unicodeScalars {
@@ -120,10 +121,10 @@ final class LockPages {
 
     // MARK: What this sidecar did since
 
-    /// The page as it is now, as far as this sidecar knows.
+    /// Returns the page, updated with the grants of this sidecar.
     /// - Parameters:
-    ///   - grants: its last ones, the newest first.
-    ///   - isFirst: locks that this sidecar has granted, and that are not on the page, are put on it.
+    ///   - grants: this sidecar's last grants, newest first.
+    ///   - isFirst: whether to add locks held through this sidecar that are missing from the page.
     static func members(
         _ reading: LiveReading, _ grants: [GrantRecord], search: ExactText, isFirst: Bool
     ) -> [String: JSONValue] {
@@ -149,9 +150,10 @@ final class LockPages {
         return page
     }
 
+    /// Returns a lock's row, updated with its grants.
     /// - Parameters:
-    ///   - grants: of this lock through this sidecar, the newest first.
-    ///   - seenAt: when what is read of it had come.
+    ///   - grants: the lock's grants by this sidecar, newest first.
+    ///   - seenAt: the time at which the row arrived from Redis.
     private static func updated(
         _ lock: [String: JSONValue], by grants: [GrantRecord], seenAt: Int64
     ) -> [String: JSONValue] {
@@ -159,7 +161,7 @@ final class LockPages {
         return newest.mode == .exclusive ? updated(lock, by: newest) : updatedTogether(lock, by: grants, seenAt: seenAt)
     }
 
-    /// The members of a lock that nobody holds.
+    /// The members of a lock without holders.
     private static let free: [String: JSONValue] = [
         "holders": .integer(0), "label": .null, "mode": .null, "ttl_ms": .integer(0), "leases": .list([]),
     ]
@@ -168,19 +170,19 @@ final class LockPages {
         if case .integer(let number) = value { number } else { 0 }
     }
 
-    /// Returns the end of the lease, or of the last of several. A key's time to live may have any size.
+    /// Returns the end of the lease, or of the last of several. Saturates, because a key may have any time to live.
     private static func end(of lock: [String: JSONValue]) -> Int64 {
         let (end, isBeyond) = integer(lock["at_ms"]).addingReportingOverflow(integer(lock["ttl_ms"]))
         return isBeyond ? .max : end
     }
 
-    /// A lock that one has alone: fences tell what came after what.
+    /// Updates an exclusive lock. Fences order the row and the grant.
     private static func updated(_ lock: [String: JSONValue], by grant: GrantRecord) -> [String: JSONValue] {
         var lock = lock
         let fence = integer(lock["fence"])
         guard grant.fence >= fence else { return lock }
         if grant.end == nil {
-            // Read after its last renewal.
+            // The row was read after the lease's last renewal.
             if grant.fence == fence, integer(lock["holders"]) > 0, grant.promisedMilliseconds <= end(of: lock) { return lock }
             let remaining = JSONValue.integer(grant.promisedMilliseconds - grant.grantedMilliseconds)
             lock["at_ms"] = .integer(grant.grantedMilliseconds)
@@ -193,12 +195,12 @@ final class LockPages {
             ])
         } else {
             guard integer(lock["holders"]) > 0 || grant.fence > fence else { return lock }
-            // What was read after it had ended knows better: it may have been extended in another way.
-            // Without a fence nothing tells what came after what: another program may have made the key.
+            // A row read after the lease ended is newer, because the lease may have been extended in another way.
+            // Without a fence, the two have no order: other software may have created the key.
             let endedAt = grant.endedMilliseconds ?? grant.grantedMilliseconds
             let isLater = lock["fence"] != .null && grant.fence > fence
             guard endedAt >= integer(lock["at_ms"]) || isLater else { return lock }
-            // Where others wait it was passed on; the next reading tells to whom.
+            // If others were waiting, the lock was handed over; the next read shows to whom.
             lock["at_ms"] = .integer(endedAt)
             lock.merge(free) { $1 }
         }
@@ -208,7 +210,7 @@ final class LockPages {
         return lock
     }
 
-    /// A lock that several have: who came and went here since it was read is counted; its leases stay as they were read.
+    /// Updates a lock with several holders: counts the grants and ends since it was read. Its leases stay as read.
     private static func updatedTogether(
         _ lock: [String: JSONValue], by grants: [GrantRecord], seenAt: Int64
     ) -> [String: JSONValue] {

@@ -1,9 +1,10 @@
 internal import Interlock
 internal import SidecarListeners
 
-/// What was decided in each of the last seconds, for plots. In this sidecar's memory alone; confined to the coordinator's event loop.
+/// The number of decisions in each of the last seconds, for plots. Kept in memory only; confined to the coordinator's
+/// event loop.
 final class RateHistory {
-    /// What is counted of all.
+    /// The kinds of counts over all services and locks.
     enum Total: String, CaseIterable {
         case locksGranted = "locks_granted"
         case locksHeld = "locks_held"
@@ -15,7 +16,7 @@ final class RateHistory {
         case redisCommands = "redis_commands"
     }
 
-    /// What is counted of each service.
+    /// The kinds of counts for each service.
     enum OfService: String, CaseIterable {
         case callsTaken = "calls_taken"
         case callsLimited = "calls_limited"
@@ -25,18 +26,18 @@ final class RateHistory {
         case outcomesFailed = "outcomes_failed"
     }
 
-    /// How many seconds are remembered of all.
+    /// The number of seconds kept of the totals.
     static let seconds = 300
-    /// The same of each service.
+    /// The number of seconds kept for each service.
     static let serviceSeconds = 60
 
-    /// So many times it was looked at what was counted.
+    /// The number of samples taken.
     private(set) var samples = 0
     private var totals = SecondSeries(kinds: Total.allCases.count, seconds: RateHistory.seconds)
-    /// Of services of which something was counted while they were looked at.
+    /// The counts of the services that have had any activity.
     private var services: [String: SecondSeries] = [:]
 
-    /// Takes down what was counted since the last time. To be called once a second.
+    /// Records the growth since the last call. Must be called once a second.
     func sample(_ counts: DecisionCounts) {
         samples += 1
         totals.append(
@@ -72,7 +73,7 @@ final class RateHistory {
         }
     }
 
-    /// A list for each kind, the newest second last.
+    /// The totals, one list for each kind, the newest second last.
     var members: [String: JSONValue] {
         Dictionary(uniqueKeysWithValues: Total.allCases.enumerated().map { ($1.rawValue, totals.list($0)) })
     }
@@ -82,7 +83,7 @@ final class RateHistory {
         return Dictionary(uniqueKeysWithValues: OfService.allCases.enumerated().map { ($1.rawValue, series.list($0)) })
     }
 
-    /// The sum of the last minute, for each kind.
+    /// Returns the sum over the last minute for each kind.
     func minute(ofService service: String) -> [String: JSONValue] {
         Dictionary(
             uniqueKeysWithValues: OfService.allCases.enumerated().map {
@@ -91,12 +92,12 @@ final class RateHistory {
     }
 }
 
-/// What several growing numbers grew by in each of the last seconds; the oldest second gives way.
+/// The growth of several counters in each of the last seconds. The oldest second is overwritten first.
 private struct SecondSeries {
     private let kinds: Int
     private let seconds: Int
     private var values: [Int32] = []
-    /// Where the oldest second is, once there are as many as are remembered.
+    /// The index in `values` of the oldest second once the series is full, 0 before.
     private var oldest = 0
     private var last: [Int64]
     private var sums: [Int64]
@@ -108,7 +109,7 @@ private struct SecondSeries {
         sums = last
     }
 
-    /// - Parameter now: how far each has grown. One that has fallen grew by nothing.
+    /// - Parameter now: the counters. A counter that has fallen grew by 0.
     mutating func append(_ now: [Int64]) {
         defer { last = now }
         let isFull = values.count == kinds * seconds

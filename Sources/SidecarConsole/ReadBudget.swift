@@ -1,20 +1,20 @@
 internal import InterlockCore
 
-/// How much consoles may ask of Redis: so many commands a second for each that looks, on average. Confined to the coordinator's event
-/// loop.
+/// The number of Redis commands that consoles may cause: a rate for each console, with a limit for all. Confined to the
+/// coordinator's event loop.
 final class ReadBudget {
-    /// Of one console, each second.
+    /// The average commands per second for each console.
     private static let rate = 5.0
-    /// Of all together.
+    /// The average commands per second for all consoles together.
     private static let highestRate = 25.0
     private static let burst = 10.0
 
-    /// How many look.
+    /// The number of open consoles.
     var looking = 1
     private var left = ReadBudget.burst
     private var filledAt = Instant(nanoseconds: 0)
 
-    /// Whether something may be read.
+    /// Returns whether a read may begin, after refilling the budget.
     func hasRoom(now: Instant) -> Bool {
         let passed = Double(max(0, now.nanoseconds - filledAt.nanoseconds)) / 1e9
         filledAt = now
@@ -22,13 +22,13 @@ final class ReadBudget {
         return left > 0
     }
 
-    /// The same, and the commands that it is expected to take are spent with that.
+    /// Spends the expected cost of a read if it may begin.
     func begin(now: Instant, expecting commands: Int) -> Bool {
         guard hasRoom(now: now) else { return false }
         left -= Double(commands)
         return true
     }
 
-    /// Corrects the budget by the commands that the read took.
+    /// Replaces the expected cost of a read by its actual cost.
     func settle(_ commands: Int, expected: Int) { left -= Double(commands - expected) }
 }

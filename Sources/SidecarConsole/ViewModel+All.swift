@@ -9,7 +9,7 @@ extension ViewModel {
         "service": service, "limits": limits, "history": history, "domains": domains, "events": events,
     ]
 
-    /// The diagrams, by the parts that have their numbers.
+    /// The diagrams, by the part that holds their series.
     package static let diagrams = [
         "rates": [
             diagram("Locks", ["granted": "locks_granted", "held by another": "locks_held"]), calls, permits,
@@ -215,8 +215,9 @@ extension ViewModel {
         return ["what": json.flatMap { ReceivedEvent($0) }?.event?.sentence ?? ""]
     }
 
-    /// Returns the rows of `limits`: those that were read from Redis, then those per subject, whose use is not read.
-    /// - Parameter known: The limits as the sidecar knows them, with their refusals.
+    /// Returns the rows of `limits`: first the limits that were read from Redis, then those per subject, whose use is
+    /// not read.
+    /// - Parameter known: the configured limits, with the number of their refusals by this sidecar.
     package static func limitRows(read: JSONValue?, known: JSONValue?) -> JSONValue {
         let rows = read.list.map { limit in
             let used = (limit["limit"].integer ?? 0) &- (limit["remaining"].integer ?? 0)
@@ -235,7 +236,7 @@ extension ViewModel {
     private static func holder(of lock: JSONValue) -> String {
         let holders = lock["holders"].integer ?? 0
         guard holders > 0 else { return (lock["waiters"].integer ?? 0) > 0 ? "passed on just now" : "nobody" }
-        // The label of a lock with several holders is that of their group.
+        // If a lock has several holders, its label is that of the group.
         let own = lock["mode"].text == "exclusive" ? nil : lock["leases"].list.first?["label"].text
         let label = own ?? lock["label"].text ?? ""
         return holders > 1 ? "\(label) and \(holders - 1) more" : label

@@ -1,8 +1,8 @@
 package import SidecarListeners
 
 /// A table, a list of facts or a diagram that the console and `interlock top` both show. They format each value by the
-/// kind of its column, and know no column by name. The console's page contains the models; `interlock top` is built with
-/// them.
+/// kind of its column, and know no column by name. The console's page contains the models; `interlock top` is built
+/// with them.
 package struct ViewModel: Encodable, Sendable {
     /// A column of a table, a fact, or a line of a diagram.
     package struct Column: Encodable, Sendable {
@@ -14,7 +14,7 @@ package struct ViewModel: Encodable, Sendable {
             case fence
             /// The state of a breaker.
             case state
-            /// The name of a lock or service, which leads to its view.
+            /// The name of a lock or service, which links to its view.
             case lock, service
             /// The position of the row, from 1.
             case position
@@ -24,7 +24,7 @@ package struct ViewModel: Encodable, Sendable {
             case span
             /// The time from a moment to the `other` one, or to now.
             case since
-            /// The rest of a span that began when the row was read; negative: without end.
+            /// The remaining time of a span that began when the row was read; negative if it has no end.
             case left
             /// A text, and the time since the `other` value.
             case ago
@@ -32,7 +32,7 @@ package struct ViewModel: Encodable, Sendable {
             case meter
             /// The highest value that the console saw in the last minute.
             case peak
-            /// The numbers of the last seconds.
+            /// One value for each of the last seconds.
             case series
         }
 
@@ -55,27 +55,28 @@ package struct ViewModel: Encodable, Sendable {
     }
 
     package let title: String
-    /// The name of the part with the rows; empty: the view says which.
+    /// The name of the part with the rows; empty if the view determines it.
     package let part: String
-    /// The path from the part to its rows, through lists; empty: the part itself has the facts.
+    /// The path from the part to its rows, through lists; empty if the part itself holds the facts.
     package var rows = ""
     /// The paths to the values that identify a row.
     package var key: [String] = []
-    /// The text in place of rows.
+    /// The text that replaces an empty table.
     package var empty = ""
     package let columns: [Column]
-    /// Returns the texts of cells that are more than a value of the row, by name. `parent` is the object around the row.
+    /// Returns the texts of cells that show more than one value of the row, by name. `parent` is the object around the
+    /// row.
     var words: (@Sendable (_ row: JSONValue, _ parent: JSONValue) -> [String: String])?
 
     private enum CodingKeys: CodingKey { case title, part, rows, key, empty, columns }
 
-    /// Returns the rows in a frame; `nil`: they are not known.
+    /// Returns the rows in a frame; `nil` if they are not known.
     package func rows(in frame: JSONValue?) -> [JSONValue]? {
         guard let part = frame[part], part["at_ms"] != .null else { return nil }
         return rows.split(separator: ".").reduce([part]) { rows, name in rows.flatMap { $0[String(name)].list } }
     }
 
-    /// Returns a part of a frame whose rows have their words. The sidecar adds them once for all consoles.
+    /// Returns a part of a frame with words added to its rows. The sidecar adds them once for all consoles.
     package static func completed(_ name: String, _ part: JSONValue) -> JSONValue {
         (computed[name] ?? []).reduce(part) { part, model in
             model.completed(part, at: model.rows.split(separator: ".")[...], in: .null)

@@ -1,27 +1,27 @@
 "use strict";
-// The elements of the page, and the formats of values; console.js follows.
+// The page's elements and the formatting of values. console.js follows.
 
 const $ = (id) => document.getElementById(id);
 const main = $("main");
 const keysAreRequired = document.documentElement.dataset.keys === "required";
 const storedKey = "interlock-key";
-/** The tables and lists of facts, by name, and the diagrams, by part, that the sidecar declares: see ViewModel.swift. */
+/** The models that the sidecar declares in ViewModel.swift: tables and lists of facts by name, diagrams by part. */
 const models = {{models}};
 const diagrams = {{diagrams}};
-/** With no word for so long, the sidecar is away: it says something every two seconds. */
+/** The silence after which the sidecar counts as unreachable, in milliseconds: it sends something every two seconds. */
 const patience = 6000;
 
 let key = sessionStorage.getItem(storedKey);
 let role = "use";
-/** The sidecar's clock less this one's, in milliseconds. */
+/** The sidecar's clock minus this page's, in milliseconds. */
 let clockOffset = 0;
-/** The parts of the view as they came last. */
+/** The last received parts of the view, by name. */
 let parts = {};
 let route = null;
 let stream = null;
 let isDrawn = false;
 
-// Elements. What is foreign becomes text, never markup.
+// Elements. Data from the sidecar becomes text, never markup.
 
 function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
@@ -39,14 +39,14 @@ function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Updates of the elements that show what the sidecar sends. */
+/** The updates of all elements that show live data. */
 let updates = [];
 function live(element, update) {
   updates.push(update);
   return element;
 }
 
-/** Makes `container` show `items`, by their keys: what stays keeps its element, and with it focus and selection. */
+/** Makes `container` show `items`. An item that stays keeps its element, and with it the focus and the selection. */
 function sync(container, items, keyOf, create, update) {
   const known = container.rows_ ?? (container.rows_ = new Map());
   const wanted = new Set(items.map(keyOf));
@@ -66,10 +66,10 @@ function sync(container, items, keyOf, create, update) {
   }
 }
 
-/** Returns the value at the end of a path of names that are joined by dots. */
+/** Returns the value at a path of names joined by dots. */
 const at = (value, path) => value[path] ?? path.split(".").reduce((part, name) => part?.[name], value);
 
-/** A table of a model. `otherwise` returns a text for the table without rows, if the model's does not fit. */
+/** Makes a table of a model. `otherwise` returns the text for a table without rows if the model's does not fit. */
 function table(name, otherwise = () => undefined) {
   const { title, part, rows, key, columns, empty: none } = models[name];
   const body = make("tbody");
@@ -82,10 +82,10 @@ function table(name, otherwise = () => undefined) {
   return live(make("div", {}, scroll, empty), () => {
     const from = parts[part];
     if (!from) return;
-    // Of a part that did not change only the cells that depend on the time are rendered again.
+    // If the part did not change, only the cells that depend on the time are rendered again.
     const due = columns.map((column) => from !== shown || column.ticks);
     shown = from;
-    // Rows that were never read are unknown, which does not mean that there are none.
+    // Rows that were never read are unknown, not absent.
     const items = from.at_ms === null ? null : rows.split(".").reduce((all, step) => all.flatMap((item) => item[step] ?? []), [from]);
     scroll.hidden = !items?.length;
     setText(empty, items?.length === 0 ? otherwise() ?? none : "");
@@ -125,7 +125,7 @@ function cell({ kind, path, other, empty }, row, part, index, line) {
   }
 }
 
-/** A cell's content is replaced only when it is another. */
+/** Replaces a cell's content, only if it differs. */
 function fill(cell, content) {
   if (content instanceof Node) {
     if (cell.firstChild && cell.firstChild.isEqualNode(content)) return;
@@ -139,7 +139,7 @@ function section(title, ...children) {
   return make("section", {}, make("h2", {}, title), ...children);
 }
 
-/** A table under its title. */
+/** Makes a table with its title. */
 const listed = (name, ...children) => section(models[name].title, table(name), ...children);
 
 function note(text) {
@@ -147,7 +147,7 @@ function note(text) {
   return live(element, () => setText(element, text() ?? ""));
 }
 
-/** A list of the facts of a model, without those that are empty. */
+/** Makes a list of a model's facts, without empty ones. */
 function facts(name, className = "facts") {
   const { part, key, columns, empty } = models[name];
   const list = make("dl", { className });
@@ -168,7 +168,7 @@ const svg = (tag, attributes, ...children) => {
   return element;
 };
 
-/** The diagrams of a part, over the last `seconds`, the newest at the right. */
+/** Makes the diagrams of a part over the last `seconds`, with the newest at the right. */
 function plots(part, seconds) {
   return make("div", { className: "plots" }, diagrams[part].map((plot) => diagram(part, seconds, plot)));
 }
@@ -209,7 +209,7 @@ function span(milliseconds) {
 
 function moment(milliseconds) {
   if (!milliseconds) return "";
-  // What comes from elsewhere may be a moment that no calendar has.
+  // A value from outside may be beyond the range of a date.
   const date = new Date(Math.min(Math.max(Number(milliseconds) || 0, 0), 253402300799999));
   const text = date.toISOString();
   return Math.abs(now() - milliseconds) < 43200000 ? `${text.slice(11, 23)}Z` : `${text.slice(0, 19).replace("T", " ")}Z`;

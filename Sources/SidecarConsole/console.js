@@ -7,13 +7,13 @@ function searchField(view) {
     clearTimeout(typing);
     typing = setTimeout(() => go(view, field.value ? { search: field.value } : {}, true), 300);
   };
-  // Scripts that are composed of several keys: the view is made anew once a word is whole.
+  // Input methods compose a character from several keys: wait for the end of the composition before searching.
   field.addEventListener("input", (event) => { if (event.isComposing) clearTimeout(typing); else search(); });
   field.addEventListener("compositionend", search);
   return field;
 }
 
-/** The search, and the buttons that turn pages. `next` returns the query of the next page, if there is one. */
+/** Makes the search field and the paging buttons. `next` returns the query of the next page, if there is one. */
 function tools(view, next) {
   const search = route.query.get("search");
   const turn = (text, query) => {
@@ -47,7 +47,7 @@ const views = {
     const name = route.name;
     const breaking = make("button", { type: "button", className: "danger", hidden: true }, "Break the lock …");
     breaking.addEventListener("click", () => {
-      // Of those that hold it together the eldest: younger ones come and go.
+      // If several share the lock, name the oldest: younger ones come and go.
       const fences = parts.lock.leases.map((lease) => lease.fence).filter((fence) => fence > 0 && Number.isSafeInteger(fence));
       if (!parts.lock.leases.length) return tell("Not done: nobody holds it any more.");
       act(`Break the lock ${name}?`,
@@ -117,7 +117,7 @@ const views = {
   },
 };
 
-// Where one is: the fragment names the view.
+// Navigation: the URL's fragment names the view.
 
 function readRoute() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -126,7 +126,7 @@ function readRoute() {
   return { view: known, name, query: new URLSearchParams(query) };
 }
 
-/** @param isSame the view that is shown goes on: there is nothing to go back to. */
+/** @param isSame whether the view stays the same, so the browser's history needs no entry. */
 function go(view, query, isSame = false) {
   const text = new URLSearchParams(query).toString();
   const hash = `#/${view}${text ? `?${text}` : ""}`;
@@ -138,7 +138,7 @@ function go(view, query, isSame = false) {
 }
 
 function enter() {
-  // The fragment of the skip link is no view.
+  // The fragment of the skip link is not a view.
   if (route && location.hash && !location.hash.startsWith("#/")) return;
   clearTimeout(typing);
   const before = route;
@@ -172,7 +172,7 @@ function plan() {
   requestAnimationFrame(() => { isDrawn = false; for (const update of updates) update(); });
 }
 
-// The stream: server-sent events by fetch, which can show a key and be told why it is refused.
+// The stream: server-sent events read with fetch, which can send a key and report why it was rejected.
 
 function queryOfRoute() {
   const known = { locks: ["search", "cursor"], services: ["search", "from"] }[route.view] ?? [];
@@ -183,7 +183,7 @@ function queryOfRoute() {
 
 async function follow() {
   stream?.abort();
-  // Nobody looks at it, and a browser has few connections to one host.
+  // A hidden page needs no updates, and browsers allow few connections per host.
   if (document.hidden) return;
   const own = new AbortController();
   stream = own;
@@ -207,7 +207,7 @@ async function follow() {
   }
 }
 
-/** Reads until the stream ends. Returns the problem that is answered in its place. */
+/** Reads until the stream ends. Returns the problem if the sidecar rejects the request. */
 async function read(own) {
   const attempt = new AbortController();
   const stop = () => attempt.abort();
@@ -219,7 +219,7 @@ async function read(own) {
     });
     if (!response.ok) {
       const problem = await response.json().catch(() => null);
-      // What stands between may answer in its own words.
+      // An intermediary may answer with something that is not JSON.
       return { detail: `The sidecar answers ${response.status}.`, ...problem, status: response.status };
     }
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -236,7 +236,7 @@ async function read(own) {
       }
     }
   } finally {
-    // What is not read to its end goes on otherwise.
+    // An unread response would stay open.
     stop();
     clearTimeout(watchdog);
     own.signal.removeEventListener("abort", stop);
@@ -276,7 +276,7 @@ function told(sidecar) {
     : `This sidecar cannot reach its Redis at ${sidecar.redis.address}: ${sidecar.redis.failure ?? "not connected"}. What is shown of it is as old as it says.`);
 }
 
-/** What is shown may be as it is no more. */
+/** Marks the page as possibly out of date. */
 function unknown(why) {
   main.classList.add("stale");
   $("link").className = "dot away";
@@ -288,7 +288,7 @@ function away(why) {
   trouble(`${why} What is shown is what it said last; trying again.`);
 }
 
-/** What is asked for is not there, now and later. */
+/** Reports a request that would fail again, so it is not retried. */
 function refused(problem) {
   unknown("nothing to show");
   trouble(problem.detail);
@@ -299,7 +299,7 @@ function trouble(text) {
   $("trouble").hidden = !text;
 }
 
-// A key, and what asks once.
+// The key and the actions.
 
 function login(text) {
   key = null;
@@ -310,13 +310,13 @@ function login(text) {
 }
 
 $("login").addEventListener("cancel", (event) => event.preventDefault());
-// A browser closes a dialog all the same when it is told to twice.
+// Browsers close a dialog on the second cancel, even if both are prevented.
 $("login").addEventListener("close", () => { if (keysAreRequired && !key) login(""); });
 $("login-form").addEventListener("submit", (event) => {
   event.preventDefault();
   key = $("key").value.trim();
   $("key").value = "";
-  // No field of a request can carry others.
+  // A header field cannot carry other characters.
   if (/[^\x21-\x7e]/.test(key)) return login("This key is not known here.");
   if (!key) return;
   sessionStorage.setItem(storedKey, key);
@@ -361,7 +361,7 @@ async function act(title, text, yes, method, path, body, done) {
   }
 }
 
-// Times run on between what comes.
+// Durations and ages are shown as they pass, between messages.
 setInterval(() => { if (!document.hidden) plan(); }, 250);
 document.addEventListener("visibilitychange", () => {
   follow();

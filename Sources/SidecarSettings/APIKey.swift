@@ -1,21 +1,21 @@
-/// One entry of `auth.keys`: a credential, who it stands for, and what it may do.
+/// An entry of `auth.keys`: a credential, its owner's name, and its role.
 package struct APIKey: Sendable, Equatable {
-    /// What a key may do.
+    /// The permissions of a key.
     package enum Role: String, CaseIterable, Sendable {
-        /// Locks, limits, permits, and reading.
+        /// Use of locks, limits and permits, and reading.
         case use
-        /// Also breaking locks, forcing breakers, and reloading.
+        /// The permissions of `use`, and breaking locks, forcing breakers and reloading.
         case admin
     }
 
-    /// `name`: unique; keeps the rule of `ResourceName`.
+    /// `name`: the unique name, which follows the rule of `ResourceName`.
     package var name: String
-    /// The credential itself, from the variable that `key_env` names, from the file at `key_file`, or from `key`. Never logged.
+    /// The credential, from the variable named by `key_env`, the file at `key_file`, or `key`. Never logged.
     package var secret: String
     /// `role`: `use` or `admin`.
     package var role: Role
 
-    /// A key of fewer characters is warned of.
+    /// The minimum length, in characters, below which a key causes a warning.
     static let shortestSafe = 16
 
     package init(name: String, secret: String, role: Role) {
@@ -25,7 +25,7 @@ package struct APIKey: Sendable, Equatable {
     }
 }
 
-/// The secret is never shown.
+/// Descriptions of a key never show its secret.
 extension APIKey: CustomStringConvertible, CustomReflectable {
     package var description: String { "APIKey(name: \(name), role: \(role))" }
 

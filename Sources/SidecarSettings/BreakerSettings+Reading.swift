@@ -31,7 +31,7 @@ extension BreakerSettings {
             }
         }
         guard let value = section.value("minimum_calls") else {
-            // The default suits a window of time.
+            // The default is meant for a window of time and may exceed a window of calls.
             if case .calls(let count) = window { minimumCalls = min(minimumCalls, count) }
             return
         }
@@ -44,7 +44,7 @@ extension BreakerSettings {
 }
 
 extension ConfigurationValue {
-    /// Statuses, or an empty list.
+    /// Reads statuses, or an empty list.
     fileprivate func statusesOrNone() -> StatusSet? {
         if case .sequence(let sequence) = node.content, sequence.isEmpty { return StatusSet() }
         return statuses()
@@ -52,7 +52,7 @@ extension ConfigurationValue {
 }
 
 extension ConfigurationValue {
-    /// Statuses: `200`, `200..399`, or a list of these such as `[200, 301..302]`; within 100..599, at least one.
+    /// Reads at least one status within 100..599: `200`, `200..399`, or a list such as `[200, 301..302]`.
     func statuses() -> StatusSet? {
         guard case .sequence = node.content else {
             return parsed(by: StatusSet.parseRange).map { StatusSet(ranges: [$0]) }

@@ -5,9 +5,9 @@ internal import NIOSSL
 
 /// The facts about a certificate that an operator may get wrong: its hosts and its validity.
 package struct CertificateFacts: Equatable {
-    /// The host names, in lower case, and the addresses.
+    /// The host names, in lower case, and the IP addresses.
     package var names: [String]
-    /// In seconds since 1970.
+    /// The period of validity, in seconds since 1970.
     var validity: ClosedRange<Int>
 
     init(names: [String], validity: ClosedRange<Int>) {
@@ -15,7 +15,7 @@ package struct CertificateFacts: Equatable {
         self.validity = validity
     }
 
-    /// Reads the first certificate of a PEM file; returns `nil` if the file has none.
+    /// Reads the first certificate of a PEM file. Returns `nil` if the file contains no certificate.
     package init?(file: String) {
         guard let certificate = try? NIOSSLCertificate.fromPEMFile(file).first else { return nil }
         let begin = Int(certificate.notValidBefore)
@@ -33,16 +33,16 @@ package struct CertificateFacts: Equatable {
         }
     }
 
-    /// Whether a client that calls this host accepts the certificate. An asterisk stands for one label.
+    /// Returns whether clients that call this host accept the certificate. An asterisk matches one label.
     package func isFor(_ host: String) -> Bool {
         let host = host.lowercased()
         let rest = host.firstIndex(of: ".").map { "*" + host[$0...] }
         return names.contains { $0 == host || $0 == rest }
     }
 
-    /// Returns the faults for which clients would refuse the certificate, one sentence each.
+    /// Returns the reasons why clients would reject the certificate, one sentence each.
     /// - Parameters:
-    ///   - hosts: the hosts by which clients call the sidecar, as far as the configuration shows.
+    ///   - hosts: the hosts that clients call, as far as the configuration shows.
     ///   - now: the time in seconds since 1970.
     func warnings(for hosts: [String], now: Int) -> [String] {
         var warnings: [String] = []
@@ -65,21 +65,22 @@ package struct CertificateFacts: Equatable {
         return days == 1 ? "1 day" : days > 1 ? "\(days) days" : "less than a day"
     }
 
-    /// The names of `other` that this one lacks.
+    /// Returns the names of `other` that this certificate does not cover.
     package func names(lackingFrom other: CertificateFacts) -> [String] {
         other.names.filter { !isFor($0) && !names.contains($0) }
     }
 }
 
 extension ListenSettings {
-    /// The hosts that clients are known to call: `listen.hosts`, and the addresses of listeners that other hosts reach.
+    /// The hosts that clients are known to call: `listen.hosts`, and the addresses of listeners reachable from other
+    /// hosts.
     var calledHosts: [String] {
         let listeners = [resp, http] + [grpc].compactMap(\.self)
         let addresses = listeners.filter { !$0.isLoopback && !["0.0.0.0", "::"].contains($0.host) }.map(\.host)
         return (hosts + addresses).reduce(into: []) { if !$0.contains($1) { $0.append($1) } }
     }
 
-    /// Returns the faults for which clients would refuse the certificate, one sentence each.
+    /// Returns the reasons why clients would reject the certificate, one sentence each.
     func certificateWarnings() -> [String] {
         guard let tls, let facts = CertificateFacts(file: tls.certificate) else { return [] }
         return facts.warnings(for: calledHosts, now: time(nil))

@@ -1,13 +1,13 @@
-/// A configuration was refused: every mistake that was found in it.
+/// The rejection of a configuration, with every mistake found in it.
 package struct ConfigurationError: Error, Equatable, Sendable, CustomStringConvertible {
-    /// At least one; those of the file in the order of its lines.
+    /// The mistakes, at least one. Those of the file are in the order of its lines.
     package var problems: [ConfigurationProblem]
 
     package init(problems: [ConfigurationProblem]) {
         self.problems = problems
     }
 
-    /// One problem a line.
+    /// The problems, one per line.
     package var description: String {
         problems.map(\.description).joined(separator: "\n")
     }

@@ -1,21 +1,21 @@
 internal import FoundationEssentials
 internal import Glibc
 
-/// A file that configuration is read from: a YAML text on its way to a tree of nodes.
+/// A configuration file, which is parsed from YAML into a tree of nodes.
 struct ConfigurationFile {
     let path: String
     private static let mostBytes = 1 << 20
     private static let mostValues = 100_000
-    /// In bytes, of all texts with those that aliases repeat.
+    /// The maximum total size of all texts in bytes, with aliases expanded.
     private static let mostWrittenOut = 16 << 20
-    /// How many keys are named of those that stand twice.
+    /// The maximum number of repeated keys that a message names.
     private static let mostShown = 3
 
-    /// Whether this user may read it.
+    /// Whether the current user may read the file.
     var isReadable: Bool { FileManager.default.isReadableFile(atPath: path) }
 
-    /// The file's text.
-    /// - Throws: when it cannot be read or is not UTF-8.
+    /// Returns the file's text.
+    /// - Throws: `ConfigurationError` if the file cannot be read or is not UTF-8.
     func text() throws(ConfigurationError) -> String {
         let bytes: Data
         do {
@@ -30,8 +30,8 @@ struct ConfigurationFile {
         return try text(of: bytes)
     }
 
-    /// The text that comes through standard input. What is longer than a file may be is not read to its end.
-    /// - Throws: when it cannot be read or is not UTF-8.
+    /// Returns the text of standard input. Stops reading once the text exceeds the size limit of a file.
+    /// - Throws: `ConfigurationError` if standard input cannot be read or is not UTF-8.
     func textOfStandardInput() throws(ConfigurationError) -> String {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 1 << 16)
@@ -50,8 +50,8 @@ struct ConfigurationFile {
         return text
     }
 
-    /// The tree that `yaml` stands for; `nil` when it says nothing.
-    /// - Throws: what is wrong with it as YAML. Values are not looked at.
+    /// Parses YAML into a tree. Returns `nil` if the text contains no value.
+    /// - Throws: `ConfigurationError` if the text is not valid YAML or exceeds a limit. Values are not checked.
     func compose(_ yaml: String) throws(ConfigurationError) -> YAMLNode? {
         guard yaml.utf8.count <= Self.mostBytes else { throw refusal(nil, "expected a file of at most 1 MiB") }
         do throws(YAMLError) {
@@ -63,7 +63,7 @@ struct ConfigurationFile {
         }
     }
 
-    /// Leaves out the line itself: it may hold a secret.
+    /// Describes a YAML error without quoting the line, which may contain a secret.
     private func refusal(_ error: YAMLError) -> ConfigurationError {
         switch error {
         case .malformed(let problem, let line):

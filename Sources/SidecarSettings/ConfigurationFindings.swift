@@ -1,15 +1,15 @@
-/// What the reading of one configuration has brought up so far: mistakes, warnings, and where listeners were named.
+/// The findings from reading one configuration: mistakes, warnings, and the places of settings that later rules check.
 ///
-/// A class, because every value of the file reports to the same findings. It lives within one call of `load`.
+/// A class, because every value of the file reports to the same findings. An instance lasts for one call of `load`.
 package final class ConfigurationFindings {
     let fileName: String
-    /// Whether secrets are looked for, in variables and files; a check elsewhere has none.
+    /// Whether secrets in variables and files are read. A check on another host does not have them.
     let readsSecrets: Bool
     package private(set) var problems: [ConfigurationProblem] = []
     private(set) var warnings: [String] = []
-    /// Variables of the environment that the file names.
+    /// The environment variables that the file names.
     var variables: Set<String> = []
-    /// Where a setting that later rules look at was given, by its path.
+    /// The places of settings that later rules check, by path.
     var places: [String: ConfigurationProblem.Place] = [:]
 
     package init(fileName: String, readsSecrets: Bool) {
@@ -19,7 +19,8 @@ package final class ConfigurationFindings {
 
     package var wholeFile: ConfigurationProblem.Place { .file(fileName, line: nil) }
 
-    /// The file's problems by their line, then those of files that it names, of the environment and of the flags.
+    /// The problems of the file by line, then those of the files that it names, then those of the environment and
+    /// flags.
     package var problemsInOrder: [ConfigurationProblem] {
         func rank(_ problem: ConfigurationProblem, _ offset: Int) -> (source: Int, line: Int, offset: Int) {
             switch problem.place {
@@ -37,7 +38,7 @@ package final class ConfigurationFindings {
         problems.append(ConfigurationProblem(place: place, path: path, message: message))
     }
 
-    /// Takes over what was found in another file that this one names.
+    /// Adds the findings of another file that this one names.
     func adopt(_ other: ConfigurationFindings) {
         problems += other.problems
         warnings += other.warnings
@@ -49,7 +50,7 @@ package final class ConfigurationFindings {
         warnings.append(sentence)
     }
 
-    /// O(n) in problems.
+    /// Returns whether there is a problem at this path or below it. O(n) in the number of problems.
     func hasProblem(under path: String) -> Bool {
         problems.contains { $0.path == path || $0.path?.hasPrefix(path + ".") == true }
     }

@@ -1,22 +1,23 @@
-/// One mistake in a configuration: where it is, and what was expected there.
+/// A mistake in a configuration: its place, and what was expected there.
 package struct ConfigurationProblem: Hashable, Sendable, CustomStringConvertible {
-    /// Where a setting came from.
+    /// The origin of a setting.
     package enum Place: Hashable, Sendable {
-        /// A file, and the line counted from 1; `nil` when the mistake is the file itself.
+        /// A file and the line, counted from 1; `nil` if the mistake concerns the whole file.
         case file(String, line: Int?)
         /// An environment variable.
         case variable(String)
-        /// A flag of the command line.
+        /// A command-line flag.
         case flag(String)
     }
 
     package var place: Place
-    /// The key, such as `services.catalog.limits[0].limit`; `nil` when the place says it all.
+    /// The key, such as `services.catalog.limits[0].limit`; `nil` if the place is sufficient.
     package var path: String?
-    /// What was expected, and what was there instead. Never holds a secret.
+    /// The expected and the actual value. Never contains a secret.
     package var message: String
 
-    /// `interlock.yaml:7: services.catalog.limits[0].limit: expected a whole number of 1 or more, got "ten"`
+    /// The problem in one line: `interlock.yaml:7: services.catalog.limits[0].limit: expected a whole number of 1 or
+    /// more, got "ten"`.
     package var description: String {
         let place =
             switch place {

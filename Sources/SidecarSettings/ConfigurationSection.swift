@@ -1,15 +1,16 @@
 import InterlockCore
 
-/// A mapping of the file that is being read. The keys that were asked for are the keys that are known.
+/// A mapping in the file. The keys that readers request are the known keys.
 final class ConfigurationSection {
-    /// The mapping itself: for mistakes that no single key has made.
+    /// The mapping itself, for mistakes that concern no single key.
     let whole: ConfigurationValue
     private let entries: [(key: ConfigurationValue, name: String, value: ConfigurationValue)]
     private var known: [String] = []
     private var settled: Set<String> = []
 
-    /// `nil`, and reported, when `value` is not a mapping with words as its keys.
-    /// - Parameter shorthand: the key that is meant when a word stands in the mapping's place.
+    /// Returns `nil` and reports a mistake if `value` is not a mapping. Entries whose key is not a text are reported
+    /// and skipped.
+    /// - Parameter shorthand: the key to suggest if there is a plain value instead of a mapping.
     init?(_ value: ConfigurationValue, shorthand: String? = nil) {
         whole = value
         guard !value.isNull else {
@@ -31,29 +32,30 @@ final class ConfigurationSection {
         }
     }
 
-    /// The value of `key`, also when it says nothing.
+    /// Returns the value of `key`, even if it is null, and marks the key as known.
     func value(_ key: String) -> ConfigurationValue? {
         if !known.contains(key) { known.append(key) }
         return entries.first { $0.name == key }?.value
     }
 
-    /// Hands the value of `key` over, if it is there.
+    /// Passes the value of `key` to `read` if it is present.
     func read(_ key: String, _ read: (ConfigurationValue) -> Void) {
         if let value = value(key) { read(value) }
     }
 
-    /// Puts what `key` says into `target`; leaves it alone, with the default it holds, when nothing usable is said.
+    /// Parses the value of `key` into `target`. Leaves `target` unchanged if the key is missing or its value is
+    /// invalid.
     func read<Parsed>(_ key: String, into target: inout Parsed, _ parse: (ConfigurationValue) -> Parsed?) {
         if let value = value(key), let parsed = parse(value) { target = parsed }
     }
 
-    /// As `read(_:into:_:)`, and `null` means none.
+    /// Parses the value of `key` into `target` like `read(_:into:_:)`, but `null` sets it to `nil`.
     func readOptional<Parsed>(_ key: String, into target: inout Parsed?, _ parse: (ConfigurationValue) -> Parsed?) {
         guard let value = value(key) else { return }
         if value.isNull { target = nil } else if let parsed = parse(value) { target = parsed }
     }
 
-    /// What `key` says; refused when it is not there.
+    /// Parses the value of `key`, and reports a mistake if the key is missing.
     func required<Parsed>(_ key: String, _ wanted: String, _ parse: (ConfigurationValue) -> Parsed?) -> Parsed? {
         guard let value = value(key) else {
             whole.refuse("expected the key \(key): \(wanted)")
@@ -62,13 +64,13 @@ final class ConfigurationSection {
         return parse(value)
     }
 
-    /// Every entry, in the order of the file, where keys are names that users choose.
+    /// Returns all entries in the order of the file, for mappings whose keys are names that users choose.
     func named() -> [(key: ConfigurationValue, name: String, value: ConfigurationValue)] {
         known.append(contentsOf: entries.map(\.name))
         return entries
     }
 
-    /// Refuses keys with a reason of their own: they mean something, but not here, not yet or no longer.
+    /// Rejects keys with a specific reason: they are misplaced, not supported yet, or no longer supported.
     func refuse(_ keys: [String], _ reason: String) {
         for entry in entries where keys.contains(entry.name) {
             settled.insert(entry.name)
@@ -76,7 +78,7 @@ final class ConfigurationSection {
         }
     }
 
-    /// Takes no notice of keys that were not asked for, and warns of them.
+    /// Ignores keys that no reader requested, and warns about them.
     func ignore(_ keys: Set<String>, _ reason: String) {
         for entry in entries where keys.contains(entry.name) && !known.contains(entry.name) && !settled.contains(entry.name) {
             settled.insert(entry.name)
@@ -94,16 +96,17 @@ final class ConfigurationSection {
 }
 
 extension ConfigurationSection {
-    /// The known key that other software calls so; `nil`: there is none here.
+    /// Returns the known key to which other software gives this name, or `nil` if this section knows no such key.
     private static func meant(by word: String, among known: [String]) -> String? {
         let word = word.lowercased().replacing("-", with: "_")
         if known.contains(word) { return word }
         return synonyms.first { known.contains($0.key) && $0.words.contains(word) }?.key
     }
 
-    /// What keys are called elsewhere. A word may stand for several keys: the section knows one of them.
+    /// The names that other software gives to keys. A name may occur for several keys, because a section knows only one
+    /// of them.
     private static let synonyms: [(key: String, words: Set<String>)] = [
-        // Services.
+        // Keys of services.
         ("url", ["base_url", "upstream", "endpoint", "address", "uri", "host", "target"]),
         ("limits", ["limit", "rate", "rates", "rate_limit", "rate_limits", "ratelimit", "throttle", "quota", "quotas"]),
         ("breaker", ["circuit_breaker", "circuitbreaker", "circuit", "breakers"]),
@@ -113,24 +116,24 @@ extension ConfigurationSection {
         ("probe", ["health", "health_check", "healthcheck", "monitor", "check", "ping"]),
         ("when_redis_is_down", ["fail_open", "on_redis_down", "when_redis_down", "redis_down", "on_error"]),
         ("permit_ttl", ["ttl", "lease", "permit_timeout"]),
-        // A limit.
+        // Keys of a limit.
         ("limit", ["rate", "max", "requests", "calls", "quota", "max_requests", "count", "capacity"]),
         ("per", ["window", "interval", "period", "duration", "every"]),
         ("per_subject", ["per_tenant", "per_user", "per_key", "per_client", "subject", "by", "key"]),
         ("shadow", ["dry_run", "log_only"]),
         ("algorithm", ["type", "strategy", "kind"]),
-        // At the limit.
+        // Keys of `on_limit`.
         ("action", ["type", "mode", "policy"]),
         ("patience", ["wait", "max_wait", "timeout"]),
         ("max_waiting", ["queue", "queue_size", "max_queue"]),
-        // The breaker.
+        // Keys of the breaker.
         ("failure_rate", ["threshold", "error_rate", "failure_threshold", "failure_rate_threshold", "errors"]),
         ("minimum_calls", ["min_calls", "minimum_number_of_calls", "request_volume", "min_requests"]),
         ("open_for", ["sleep_window", "reset_timeout", "wait_duration", "cooldown", "open_duration", "recovery_timeout"]),
         ("half_open_permits", ["half_open_calls", "half_open_requests", "trials", "half_open_max_calls"]),
         ("slow_call", ["slow_call_duration", "slow_threshold", "latency"]),
         ("consecutive_failures", ["max_failures", "fail_max", "consecutive_errors"]),
-        // Retries, timeouts, probe.
+        // Keys of retries, timeouts and probes.
         ("attempts", ["max", "count", "max_attempts", "max_retries", "retries", "tries"]),
         ("first_byte", ["read", "response", "header"]),
         ("total", ["overall", "request", "all"]),
@@ -138,7 +141,7 @@ extension ConfigurationSection {
         ("expect", ["expected", "match"]),
         ("unhealthy_after", ["failure_threshold", "fall", "unhealthy_threshold", "failures"]),
         ("healthy_after", ["success_threshold", "rise", "healthy_threshold", "successes"]),
-        // The sidecar.
+        // Keys of the sidecar.
         ("listen", ["server", "bind", "ports"]),
         ("resp", ["tcp", "port", "redis"]),
         ("unix", ["socket", "unix_socket", "path"]),

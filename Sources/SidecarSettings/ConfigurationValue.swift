@@ -1,12 +1,12 @@
 import InterlockCore
 
-/// One value of the file with its place. Its readers return what was meant, or report what is wrong and return `nil`.
+/// A value in the file and its place. Readers return the parsed value, or report a mistake and return `nil`.
 struct ConfigurationValue {
     let node: YAMLNode
-    /// Where it stands, as `services.catalog.limits[0]`; empty for the whole file.
+    /// The path of the value, such as `services.catalog.limits[0]`; empty for the whole file.
     let path: String
     let findings: ConfigurationFindings
-    /// What stands here may be a secret: messages do not repeat it.
+    /// Whether the value may be a secret, which messages must not repeat.
     private(set) var isConcealed = false
 
     init(node: YAMLNode, path: String, findings: ConfigurationFindings) {
@@ -15,7 +15,7 @@ struct ConfigurationValue {
         self.findings = findings
     }
 
-    /// The same value; messages do not repeat what it says.
+    /// Returns the same value, marked so that messages do not repeat it.
     func concealed() -> ConfigurationValue {
         var copy = self
         copy.isConcealed = true
@@ -29,8 +29,8 @@ struct ConfigurationValue {
         findings.refuse(at: place, path: path.isEmpty ? nil : path, message)
     }
 
-    /// Reports that something else was expected here.
-    /// - Parameter shorthand: of a mapping that is missing: the key whose value stands in its place.
+    /// Reports that something else was expected at this value.
+    /// - Parameter shorthand: the key to suggest if there is a plain value instead of a mapping.
     func refuse(expected expectation: ConfigurationExpectation, instead shorthand: String? = nil) {
         let message = expectation.message(got: shown)
         guard let shorthand, let text = word, !isConcealed, !text.isEmpty else { return refuse(message) }
@@ -38,7 +38,7 @@ struct ConfigurationValue {
         refuse("\(message); write \(key): { \(shorthand): \(Self.cut("\(RedactedURL(text))")) }")
     }
 
-    /// What stands here, for a message.
+    /// The value as a message shows it.
     private var shown: String {
         switch node.content {
         case .mapping: "a mapping"
@@ -49,37 +49,37 @@ struct ConfigurationValue {
         }
     }
 
-    /// Whether nothing was said: `null`, `~` or an empty value.
+    /// Whether the value is `null`, `~` or empty.
     var isNull: Bool {
         node.plainText.map { ["", "~", "null"].contains($0) } ?? false
     }
 
-    /// What stands here when it is neither a mapping nor a list.
+    /// The text of the value; `nil` if it is a mapping or a list.
     var word: String? { node.text }
 
-    /// A value inside of this one.
+    /// Returns a value nested in this one.
     func child(_ node: YAMLNode, _ step: String) -> ConfigurationValue {
         ConfigurationValue(node: node, path: path + step, findings: findings)
     }
 }
 
 extension ConfigurationValue {
-    /// A value in a message: in quotes, not too long, without a password.
+    /// Returns a value for a message: in quotes, shortened, without a password.
     static func quoted(_ text: String) -> String { "\"\(cut("\(RedactedURL(text))"))\"" }
 
     static func cut(_ text: String) -> String { Excerpt(text, length: 80).description }
 }
 
 extension ConfigurationValue {
-    /// Reads a mapping. Nothing said is an empty one; keys that `read` did not ask for are refused.
-    /// - Parameter shorthand: the key that is meant when a word stands in the mapping's place.
+    /// Reads a mapping, where null means an empty one. Keys that `read` did not request are rejected.
+    /// - Parameter shorthand: the key to suggest if there is a plain value instead of a mapping.
     func section(shorthand: String? = nil, _ read: (ConfigurationSection) -> Void) {
         guard let section = ConfigurationSection(self, shorthand: shorthand) else { return }
         read(section)
         section.refuseUnknownKeys()
     }
 
-    /// The items of a list. Nothing said is an empty one.
+    /// Returns the items of a list, where null means an empty one.
     func list() -> [ConfigurationValue] {
         guard !isNull else { return [] }
         guard case .sequence(let sequence) = node.content else {
@@ -92,7 +92,7 @@ extension ConfigurationValue {
         }
     }
 
-    /// A text that `parse` accepts.
+    /// Reads a text that `parse` accepts.
     func parsed<Parsed>(by parse: (String) throws(ConfigurationExpectation) -> Parsed) -> Parsed? {
         do throws(ConfigurationExpectation) {
             let parsed = try parse(isNull ? "" : node.text ?? "")
@@ -104,7 +104,7 @@ extension ConfigurationValue {
         }
     }
 
-    /// A text, unless something else was expected instead of it.
+    /// Reads a text for which `expected` returns `nil`.
     func parsed(insteadOf expected: (String) -> String?) -> String? {
         parsed { text throws(ConfigurationExpectation) in
             if let expected = expected(text) { throw ConfigurationExpectation(expected) }
@@ -112,7 +112,7 @@ extension ConfigurationValue {
         }
     }
 
-    /// Digits without quotes, within `bounds`.
+    /// Reads an unquoted whole number within `bounds`.
     func wholeNumber<Number: FixedWidthInteger>(in bounds: ClosedRange<Number>) -> Number? {
         let noun = "a whole number"
         guard let long = ConfigurationText.wholeNumber(node.plainText ?? "") else {
@@ -127,14 +127,14 @@ extension ConfigurationValue {
         return number
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     func flag() -> Bool? {
         if let flag = node.plainText.flatMap(Bool.init) { return flag }
         refuse(expected: ConfigurationExpectation("true or false"))
         return nil
     }
 
-    /// A duration within `bounds`.
+    /// Reads a duration within `bounds`.
     func duration(in bounds: ClosedRange<Duration>) -> Duration? {
         let range = durationRange(in: bounds) { text throws(ConfigurationExpectation) in
             let single = try DurationText.parse(text)
@@ -143,7 +143,7 @@ extension ConfigurationValue {
         return range?.lowerBound
     }
 
-    /// A range of durations, both within `bounds`.
+    /// Reads a range of durations, both within `bounds`.
     func durationRange(in bounds: ClosedRange<Duration>) -> ClosedRange<Duration>? {
         durationRange(in: bounds, by: DurationText.parseRange)
     }
@@ -161,8 +161,7 @@ extension ConfigurationValue {
         return range
     }
 
-    /// `50%`, as the share 0.5; from 1% to 100%.
-    /// A share of one.
+    /// Reads a percentage within `range` and returns it as a fraction: 0.5 for `50%`.
     func percentage(in range: ClosedRange<Double> = 1...100) -> Double? {
         parsed { text throws(ConfigurationExpectation) in
             let number = text.dropLast()

@@ -1,13 +1,13 @@
 import InterlockCore
 
-/// Finds rules of a domain that limit nobody although they look as if they did: most likely a mistake, and none for certain.
+/// Finds rules of a domain that appear to limit requests but have no effect, which is probably a mistake.
 struct DomainDoubts {
-    /// The most patterns of one key that are compared with each other.
+    /// The maximum number of patterns of one key that are compared with each other.
     private static let mostPatterns = 1000
 
     private let domain: RateLimitDomain
     private let names: Set<String>
-    /// One sentence each, opening with the rule's path below the domain.
+    /// The warnings, one sentence each, starting with the rule's path below the domain.
     private(set) var sentences: [String] = []
 
     init(_ domain: RateLimitDomain) {
@@ -59,15 +59,15 @@ struct DomainDoubts {
         }
     }
 
-    /// Whether a rule without a limit lets values pass that another rule in its list would limit.
-    /// - Parameter wider: the rules for its key that are for more than one value.
+    /// Returns whether a rule without a limit exempts values that another rule in its list would limit.
+    /// - Parameter wider: the rules with the same key that match more than one value.
     private func isExempt(_ rule: DescriptorRule, among wider: [DescriptorRule]) -> Bool {
         guard let value = rule.value else { return false }
         return wider.prefix(Self.mostPatterns).contains { other in other.value.map { $0 != value && $0.covers(value) } ?? true }
     }
 
-    /// Names of rules each of which replaces the next one, the last one the first: a request that meets them all is held to none of
-    /// them. `nil`: there is no such circle. O(rules and what they replace).
+    /// Returns the names of rules that replace each other in a cycle, so that a request that matches all of them is
+    /// limited by none. Returns `nil` if there is no cycle. O(n) in the number of rules and their replacements.
     static func circle(in rules: [DescriptorRule]) -> [String]? {
         var replaced: [String: Set<String>] = [:]
         visit(rules) { rule in
@@ -75,7 +75,7 @@ struct DomainDoubts {
         }
         var settled: Set<String> = []
         for start in replaced.keys.sorted() where !settled.contains(start) {
-            // The way to where it is, and what is to be tried from each step of it.
+            // The path of the depth-first search, and the names left to visit from each of its steps.
             var way = [start]
             var left = [replaced[start]?.sorted() ?? []]
             while !way.isEmpty {
@@ -93,7 +93,7 @@ struct DomainDoubts {
         return nil
     }
 
-    /// A circle in words: `"x" replaces "y" replaces "x"`.
+    /// Describes a cycle: `"x" replaces "y" replaces "x"`.
     static func described(_ circle: [String]) -> String {
         let least = circle.indices.min { circle[$0] < circle[$1] } ?? 0
         let names = circle[least...] + circle[..<least] + [circle[least]]
@@ -102,7 +102,8 @@ struct DomainDoubts {
 }
 
 extension DescriptorRule {
-    /// Whether a pattern that stands above matches all that this rule is for. Values without a star come before any pattern.
+    /// Returns whether an earlier pattern matches everything that this rule matches. Values without a star take
+    /// precedence over patterns.
     fileprivate func isCovered(by pattern: DescriptorPattern) -> Bool {
         guard let value else { return pattern.covers(DescriptorPattern("*")) }
         return value.hasStars && pattern.covers(value)
@@ -110,6 +111,6 @@ extension DescriptorRule {
 }
 
 extension DescriptorPattern {
-    /// Whether this pattern matches everything that `other` matches. Only a star matches a star.
+    /// Returns whether this pattern matches everything that `other` matches. A star is matched only by a star.
     fileprivate func covers(_ other: DescriptorPattern) -> Bool { hasStars && matches(other.text) }
 }

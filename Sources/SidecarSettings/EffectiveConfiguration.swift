@@ -1,18 +1,19 @@
 package import InterlockCore
 internal import RedisClient
 
-/// A configuration as it is in force, as YAML: every setting with its value, whether it was said or is a default, without secrets.
+/// The effective configuration as YAML: every setting with its value, whether configured or a default, without secrets.
 ///
-/// What is shown can be read again, and means the same but for the secrets.
+/// The output is a valid configuration with the same meaning, except for the secrets.
 package struct EffectiveConfiguration {
-    /// With the keys in the order of the documents.
+    /// The YAML text, with the keys in the order of the documentation.
     package let yaml: String
     package let digest: ConfigurationDigest
 
-    /// What stands in the place of a secret.
+    /// The placeholder for a secret.
     static let hidden = "***"
 
-    /// - Throws: what the library throws that writes YAML; none of these settings makes it.
+    /// Renders a configuration.
+    /// - Throws: an error if the YAML cannot be written, which no valid configuration causes.
     package init(_ configuration: SidecarConfiguration) throws {
         yaml = try YAMLWriter.text(of: Self.tree(configuration))
         let domains = configuration.domains.definitions.map { ($0.name, $0.digest) }
@@ -61,7 +62,7 @@ package struct EffectiveConfiguration {
         ])
     }
 
-    /// A URL without its secrets that is still one.
+    /// Returns a URL whose secrets are masked but which is still valid.
     private static func readable(_ url: String) -> String {
         let masked = "\(RedactedURL(url))"
         guard masked != url, let server = try? RedisConfiguration(url: url, isWhole: false) else { return masked }
@@ -97,7 +98,8 @@ package struct EffectiveConfiguration {
         ])
     }
 
-    /// No two keys may be the same, of those that are read again neither.
+    /// Numbers the placeholders of secrets, because two keys must not have the same secret when the output is read
+    /// again.
     private static func key(_ number: Int, _ key: APIKey) -> YAMLNode {
         .entries([("name", .text(key.name)), ("key", .text("\(hidden)\(number)")), ("role", .word(key.role.rawValue))])
     }
@@ -167,7 +169,7 @@ package struct EffectiveConfiguration {
         ]
     }
 
-    /// A duration that may be without an end.
+    /// Returns a duration, or the word for no limit if `duration` is `nil`.
     private static func endless(_ duration: Duration?) -> YAMLNode {
         duration == nil ? .word(UpstreamSettings.endless) : .duration(duration)
     }
@@ -267,8 +269,8 @@ package struct EffectiveConfiguration {
 }
 
 extension YAMLNode {
-    /// A mapping, in this order; `nil` leaves a key out.
-    /// - Parameter keysAreText: the keys are names that users choose, which may need quotes.
+    /// Returns a mapping in this order, without the keys whose value is `nil`.
+    /// - Parameter keysAreText: whether the keys are names that users choose, which may need quotes.
     fileprivate static func entries(_ entries: [(String, YAMLNode?)], keysAreText: Bool = false) -> YAMLNode {
         YAMLNode(
             .mapping(
@@ -281,12 +283,12 @@ extension YAMLNode {
         YAMLNode(.sequence(items))
     }
 
-    /// A number, a flag, or a word that needs no quotes; `null` for none.
+    /// Returns a number, a flag, or a word that needs no quotes; `null` for `nil`.
     fileprivate static func word(_ value: (some CustomStringConvertible)?) -> YAMLNode {
         YAMLNode(.scalar(value.map { "\($0)" } ?? "null", isPlain: true))
     }
 
-    /// Any text, in quotes; `null` for none.
+    /// Returns a text in quotes; `null` for `nil`.
     fileprivate static func text(_ text: String?) -> YAMLNode {
         text.map { YAMLNode(.scalar($0, isPlain: false)) } ?? .null
     }
@@ -301,7 +303,7 @@ extension YAMLNode {
         .word("\(DurationText.shortest(range.lowerBound))..\(DurationText.shortest(range.upperBound))")
     }
 
-    /// To as many digits as a share of one was read from.
+    /// Converts a fraction to a percentage. Rounding undoes the inexactness of the earlier division by 100.
     fileprivate static func percentage(_ share: Double) -> YAMLNode {
         let percent = (share * 100 * 1e9).rounded() / 1e9
         return .word((percent == percent.rounded() ? "\(Int64(percent))" : "\(percent)") + "%")

@@ -1,4 +1,4 @@
-/// What methods and the names of fields are made of (RFC 9110, section 5.6.2).
+/// The syntax of methods and field names (RFC 9110, section 5.6.2).
 package enum HTTPToken {
     package static func isValid(_ text: String) -> Bool {
         !text.isEmpty

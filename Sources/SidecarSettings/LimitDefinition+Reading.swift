@@ -1,12 +1,12 @@
 import InterlockCore
 
 extension LimitDefinition {
-    /// `limits[].subject`: whether a call must name one.
+    /// `limits[].subject`: whether a call must name a subject.
     private enum SubjectRule: String, CaseIterable {
         case optional, required
     }
 
-    /// Reads `services.NAME.limits`; those that were refused are left out.
+    /// Reads `services.NAME.limits`. Invalid limits are reported and omitted.
     static func list(_ value: ConfigurationValue) -> [LimitDefinition] {
         var limits: [LimitDefinition] = []
         for item in value.list() {
@@ -72,7 +72,7 @@ extension LimitDefinition {
         }
     }
 
-    /// The window in its shortest spelling: `1s`, `500ms`, `1d`; `1s-subject` for a limit of each subject.
+    /// Returns the window in its shortest spelling: `1s`, `500ms`, `1d`, or `1s-subject` for a limit per subject.
     private static func defaultName(window: Duration, isPerSubject: Bool) -> String {
         DurationText.shortest(window) + (isPerSubject ? "-subject" : "")
     }

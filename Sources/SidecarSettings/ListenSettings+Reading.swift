@@ -6,7 +6,8 @@ extension ListenSettings {
     static let httpPath = "listen.http"
     static let grpcPath = "listen.grpc"
     private static let connectionCounts = 1...1_000_000
-    /// `sockaddr_un` has 108 bytes, one of them for the NUL at the end.
+    /// The longest path that fits into `sockaddr_un`, which has 108 bytes including the terminating NUL, less the
+    /// temporary suffix.
     private static let longestSocketPath = 107 - UnixSocketSettings.longestSuffix
 
     mutating func read(_ value: ConfigurationValue) {
@@ -18,7 +19,7 @@ extension ListenSettings {
             section.readOptional("unix_mode", into: &unixMode) { $0.parsed(by: SocketMode.init(parsing:)) }
             section.readOptional("unix_group", into: &unixGroup) { value in
                 value.parsed(by: { name throws(ConfigurationExpectation) in
-                    // Another host's file is checked without what is on that host.
+                    // A check for another host cannot look up its groups.
                     value.findings.readsSecrets ? try Self.checkedGroup(name) : name
                 })
             }
@@ -51,7 +52,7 @@ extension ListenSettings {
 }
 
 extension TLSSettings {
-    /// `nil` when something was refused.
+    /// Returns `nil` if a setting is missing or invalid.
     fileprivate init?(reading value: ConfigurationValue) {
         var certificate: String?
         var key: String?
@@ -72,7 +73,7 @@ extension TLSSettings {
         }
     }
 
-    /// A PEM file; a check for another host does not look for it.
+    /// Reads the path of a PEM file. The file must be readable unless the check is for another host.
     static func file(_ value: ConfigurationValue) -> String? {
         value.parsed { path throws(ConfigurationExpectation) in
             guard !value.findings.readsSecrets || ConfigurationFile(path: path).isReadable else {
@@ -84,7 +85,7 @@ extension TLSSettings {
 }
 
 extension TLSSettings {
-    /// A PEM file with certificates of authorities that another side's certificate may be signed by.
+    /// Reads the path of a PEM file with certificates of authorities that may sign a peer's certificate.
     static func authorities(_ value: ConfigurationValue) -> String? {
         guard let path = file(value) else { return nil }
         guard value.findings.readsSecrets else { return path }
@@ -95,7 +96,7 @@ extension TLSSettings {
         return path
     }
 
-    /// Another digest means another content: a reload notices it where the path stays the same.
+    /// Returns a digest of the file's content, so that a reload notices a change even if the path stays the same.
     static func digest(ofFile path: String?) -> [UInt8]? {
         guard let path, let text = try? ConfigurationFile(path: path).text() else { return nil }
         return SHA256Digest(of: text).bytes
@@ -103,7 +104,7 @@ extension TLSSettings {
 }
 
 extension ConfigurationValue {
-    /// HOST:PORT; remembers where it was said, for rules that see all listeners together.
+    /// Reads HOST:PORT and records its place for rules that check all listeners together.
     fileprivate func endpoint() -> SocketEndpoint? {
         findings.places[path] = place
         return parsed(by: SocketEndpoint.init(parsing:))
@@ -111,7 +112,7 @@ extension ConfigurationValue {
 }
 
 extension APIKey {
-    /// Reads `auth.keys`; those that were refused are left out.
+    /// Reads `auth.keys`. Invalid keys are reported and omitted.
     static func list(_ value: ConfigurationValue, environment: [String: String]) -> [APIKey] {
         var keys: [APIKey] = []
         for item in value.list() {
@@ -142,7 +143,7 @@ extension APIKey {
 
     private static func secret(in section: ConfigurationSection, environment: [String: String]) -> String? {
         let variable = section.value("key_env")
-        // Concealed: it may be the key itself, written in the wrong place.
+        // Concealed, because the value may be the key itself, written in the wrong place.
         let file = section.value("key_file")?.concealed()
         let literal = section.value("key")?.concealed()
         let isUnread = !section.whole.findings.readsSecrets
@@ -162,7 +163,7 @@ extension APIKey {
         return nil
     }
 
-    /// Stands for a key that is not looked for: another one for each place.
+    /// Returns a placeholder for a key that is not read, distinct for each variable or file.
     private static func unread(
         _ value: ConfigurationValue, _ check: (String) throws(ConfigurationExpectation) -> String
     ) -> String? {
@@ -175,7 +176,7 @@ extension APIKey {
         fromVariableNamedBy value: ConfigurationValue,
         environment: [String: String]
     ) -> String? {
-        // Concealed until it is seen to be a variable's name: it may be the key itself, written in the wrong place.
+        // Concealed unless it is a valid variable name, because it may be the key itself, written in the wrong place.
         guard let name = value.concealed().parsed(by: checkedVariableName) else { return nil }
         value.findings.variables.insert(name)
         guard let secret = environment[name], !secret.isEmpty else {

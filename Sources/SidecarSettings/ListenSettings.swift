@@ -1,34 +1,36 @@
 package import InterlockCore
 package import NIOCore
 
-/// `listen`: the doors that the sidecar opens.
+/// `listen`: the listeners of the sidecar.
 package struct ListenSettings: Sendable, Equatable {
-    /// `listen.resp`: the RESP door, HOST:PORT; `127.0.0.1:7379`.
+    /// `listen.resp`: the address of the RESP API, HOST:PORT; `127.0.0.1:7379` by default.
     package var resp = SocketEndpoint(host: "127.0.0.1", port: 7379)
-    /// `listen.http`: the HTTP door, HOST:PORT; `127.0.0.1:7380`.
+    /// `listen.http`: the address of the HTTP API, HOST:PORT; `127.0.0.1:7380` by default.
     package var http = SocketEndpoint(host: "127.0.0.1", port: 7380)
-    /// `listen.unix`: the path of a Unix socket for the RESP door, at most 103 bytes; none by default.
+    /// `listen.unix`: the path of a Unix socket for the RESP API, at most 103 bytes; none by default.
     package var unix: String?
-    /// `listen.unix_mode`: who may use that socket; by default this user alone, with `listen.unix_group` its members too.
+    /// `listen.unix_mode`: the permissions of that socket; by default for this user only, and with `listen.unix_group`
+    /// for the group too.
     package var unixMode: SocketMode?
-    /// `listen.unix_group`: the group of that socket, by name or number; by default the process' own.
+    /// `listen.unix_group`: the group of that socket, by name or number; the process's own group by default.
     package var unixGroup: String?
-    /// `listen.grpc`: the gRPC door, HOST:PORT; none by default.
+    /// `listen.grpc`: the address of the gRPC API, HOST:PORT; none by default.
     package var grpc: SocketEndpoint?
-    /// `listen.hosts`: further names by which the HTTP door may be called; none by default.
+    /// `listen.hosts`: additional host names under which clients may call the HTTP API; none by default.
     package var hosts: [String] = []
-    /// `listen.tls`: certificate and key for the doors; none by default.
+    /// `listen.tls`: the certificate and key of the listeners; none by default.
     package var tls: TLSSettings?
-    /// `listen.allow_plaintext`: keys may cross the network unencrypted, because it is private; false by default.
+    /// `listen.allow_plaintext`: whether keys may cross a private network unencrypted; false by default.
     package var allowsPlaintext = false
-    /// `listen.max_connections`: the most client connections at one time, over all doors; 10000 by default.
+    /// `listen.max_connections`: the maximum number of concurrent client connections at each listener; 10000 by
+    /// default.
     package var maximumConnections = 10_000
 
     package init() {}
 }
 
 extension SocketEndpoint {
-    /// Where a listener is that was asked to be here: with the port that the system chose.
+    /// Returns the actual endpoint of a listener bound to this one, with the port that the system chose.
     package func bound(to address: SocketAddress?) -> SocketEndpoint {
         SocketEndpoint(host: address?.ipAddress ?? host, port: address?.port ?? port)
     }

@@ -3,12 +3,11 @@ import InterlockCore
 package import RedisClient
 
 extension LockSettings {
-    /// The default of `locks.min_ttl`: what is below is most often a number of seconds where milliseconds are meant.
+    /// The default of `locks.min_ttl`. A smaller number is usually meant as seconds but given as milliseconds.
     static let defaultMinimumTTL = Duration.milliseconds(100)
     static let waitReplicasPath = "locks.wait_replicas"
 
-    /// `locks.key_prefix`, `locks.min_ttl`, `locks.max_ttl`, `locks.max_wait`, `locks.max_hold`, `locks.wait_replicas`,
-    /// `locks.fence_ttl`.
+    /// Reads `locks`: `key_prefix`, `min_ttl`, `max_ttl`, `max_wait`, `max_hold`, `wait_replicas` and `fence_ttl`.
     mutating func read(_ value: ConfigurationValue) {
         value.section { section in
             section.readOptional("key_prefix", into: &keyPrefix) {
@@ -40,7 +39,7 @@ extension LockSettings {
 extension RedisSettings {
     static let urlsPath = "redis.urls"
 
-    /// Reads `redis.urls`; empty when something was refused.
+    /// Reads `redis.urls`. Returns an empty list if a URL is invalid.
     static func quorum(_ value: ConfigurationValue) -> [String] {
         guard !value.isNull else { return [] }
         value.findings.places[urlsPath] = value.place
@@ -87,9 +86,9 @@ extension RedisSettings {
 }
 
 extension SidecarConfiguration {
-    /// Refuses what does not go together with `redis.urls`.
+    /// Rejects settings that conflict with `redis.urls`.
     ///
-    /// Runs when the overrides are in place: a flag may name the Redis that the file did not.
+    /// Runs after the overrides are applied, because a flag may name the Redis that the file does not.
     func refuseUnsupportedQuorum(_ findings: ConfigurationFindings) {
         guard !redis.urls.isEmpty else { return }
         if redis.url == nil, !findings.hasProblem(under: "redis.url") {
@@ -109,8 +108,8 @@ extension SidecarConfiguration {
         }
     }
 
-    /// The servers of `redis.urls`, for the coordinator; none: locks are in `redis.url`.
-    /// - Throws: `SidecarError` when a URL cannot be used.
+    /// Returns the servers of `redis.urls` for the coordinator; empty if locks are in `redis.url`.
+    /// - Throws: `SidecarError` if a URL cannot be used.
     package func quorumServers() throws(SidecarError) -> [RedisConfiguration] {
         var servers: [RedisConfiguration] = []
         for (index, url) in redis.urls.enumerated() {

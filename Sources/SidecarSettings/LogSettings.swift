@@ -1,17 +1,17 @@
 import InterlockCore
 
-/// `log`: what is written to standard error, and how.
+/// `log`: the level and format of messages on standard error.
 package struct LogSettings: Sendable, Equatable {
     /// The least severe message that is written.
     package enum Level: String, CaseIterable, Sendable {
         case trace, debug, info, notice, warning, error, critical
     }
 
-    /// How a message is written.
+    /// The format of a message.
     package enum Format: String, CaseIterable, Sendable {
         /// One line for people.
         case text
-        /// One JSON object a line.
+        /// One JSON object per line.
         case json
     }
 

@@ -1,6 +1,7 @@
-/// Percent-encoding (RFC 3986, section 2.1). A plus sign is a plus sign.
+/// Percent-encoding (RFC 3986, section 2.1). A plus sign does not denote a space.
 package enum PercentEncoding {
-    /// `text` decoded once; `nil` when a `%` is not followed by two hexadecimal digits or the bytes are not UTF-8.
+    /// Decodes `text` once. Returns `nil` if a `%` is not followed by two hexadecimal digits or the result is not
+    /// UTF-8.
     package static func decode(_ text: Substring) -> String? {
         guard text.utf8.contains(UInt8(ascii: "%")) else { return String(text) }
         var bytes: [UInt8] = []
@@ -17,7 +18,8 @@ package enum PercentEncoding {
         return String(validating: bytes, as: UTF8.self)
     }
 
-    /// `text` with every byte encoded that is not an unreserved character (RFC 3986, section 2.3), or is not one of `others` either.
+    /// Encodes every byte of `text` that is neither an unreserved character (RFC 3986, section 2.3) nor one of
+    /// `others`.
     package static func encode(_ text: String, but others: String = "") -> String {
         var encoded = ""
         for byte in text.utf8 {

@@ -1,6 +1,6 @@
 package import InterlockCore
 
-/// The lock whose holder probes a service for the fleet.
+/// The lock whose holder probes a service on behalf of the fleet.
 package enum ProbeLock {
     private static let prefix = "interlock-monitor/"
     /// The longest name of a service that one sidecar can probe for the fleet, in bytes.

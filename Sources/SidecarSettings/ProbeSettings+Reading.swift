@@ -36,7 +36,7 @@ extension ProbeSettings {
             return nil
         }
         for other in targets.dropFirst() { other.place.refuse("expected only one of path, url and tcp") }
-        // Two probes of a service are never under way at the same time.
+        // The default timeout is shorter than the interval, so that probes of a service never overlap.
         settings.timeout = timeout ?? min(settings.timeout, settings.interval * 4 / 5)
         guard let target = first.target else { return nil }
         settings.target = target
@@ -44,7 +44,7 @@ extension ProbeSettings {
         self = settings
     }
 
-    /// Whether it is asked below the service's URL, which there must be then.
+    /// Whether the target is a path below the service's URL, so that the service must have one.
     var needsServiceURL: Bool {
         guard case .http(let address) = target else { return false }
         return address.hasPrefix("/")
@@ -71,7 +71,7 @@ extension ProbeSettings {
         return .tcp(host: endpoint.host, port: endpoint.port)
     }
 
-    /// Visible ASCII.
+    /// Returns whether a byte is visible ASCII.
     private static func isVisible(_ byte: UInt8) -> Bool { byte > 0x20 && byte < 0x7F }
 }
 
@@ -109,7 +109,7 @@ extension ProbeExpectation {
         return headers
     }
 
-    /// A mapping from paths to the texts that stand there.
+    /// Reads a mapping from JSON paths to expected texts.
     private static func members(_ value: ConfigurationValue) -> [Body] {
         var members: [Body] = []
         value.section { section in
@@ -120,7 +120,7 @@ extension ProbeExpectation {
                     entry.key.refuse("expected a path such as $.status or $.checks[0]['disk']: \(error)")
                     continue
                 }
-                // What stands here without quotes is as good: true, 5, null.
+                // Unquoted values such as true, 5 and null are accepted as texts.
                 guard let text = entry.value.isNull ? "null" : entry.value.parsed(by: checkedMember) else { continue }
                 members.append(.json(path: entry.name, equals: text))
             }

@@ -1,12 +1,12 @@
-/// The path after `/proxy/{service}` and the query of a request to the proxy, as the client sent them.
+/// The path after `/proxy/{service}` and the query of a proxy request, as the client sent them.
 ///
 /// Servers differ in how often they decode a path, and in which characters they treat as separators. A path that any of
-/// them could read as leading out of the base path is refused, so that no call leaves it.
+/// them could interpret as leaving the base path is rejected, so that every call stays below it.
 package struct ProxyTarget: Sendable, Equatable {
-    /// The beginning of every such target.
+    /// The common prefix of all such targets.
     package static let prefix = "/proxy/"
 
-    /// The reason why a target is refused, for people.
+    /// The reason why a target is rejected, for people.
     package struct Violation: Error {
         package let description: String
 
@@ -17,9 +17,10 @@ package struct ProxyTarget: Sendable, Equatable {
 
     /// The path without its first slash; `nil` for the base URL itself.
     package let path: String?
-    /// The query without its question mark; `nil` if there is none.
+    /// The query without its question mark; `nil` if the target has no query.
     package let query: String?
 
+    /// Parses and checks a target.
     /// - Parameter target: the target of the request line, which begins with `prefix`.
     /// - Throws: `Violation`.
     package init(_ target: some StringProtocol) throws(Violation) {
@@ -38,7 +39,7 @@ package struct ProxyTarget: Sendable, Equatable {
         guard rest.utf8.first != UInt8(ascii: "/") else {
             throw Violation("the path behind the service begins with //, which could be read as a host")
         }
-        // Only a path with such a first character can begin with a separator once it is decoded.
+        // A path can begin with two separators after decoding only if its first character is encoded or a separator.
         if let first = rest.utf8.first, first == UInt8(ascii: "%") || Self.isSeparator(first),
             let once = PercentEncoding.decode(rest)
         {
@@ -54,14 +55,15 @@ package struct ProxyTarget: Sendable, Equatable {
         path = try Self.sendable(rest, "path", Self.mayStandInPath)
     }
 
-    /// Refuses a segment that, decoded once or twice, is `.` or `..` to a server or has a control character.
+    /// Rejects a segment that, decoded once or twice, contains a control character or that a server may treat as `.` or
+    /// `..`.
     private static func check(_ segment: Substring) throws(Violation) {
         let isPlain = segment.utf8.first != UInt8(ascii: ".") && !segment.utf8.contains(UInt8(ascii: "%"))
         if isPlain { return }
         guard let once = PercentEncoding.decode(segment) else {
             throw Violation("the path is not percent-encoded UTF-8")
         }
-        // A text that cannot be decoded again stays as it is.
+        // A text that cannot be decoded a second time is checked as decoded once.
         for text in [once, PercentEncoding.decode(once[...]) ?? once] {
             if text.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) {
                 throw Violation("the path contains an encoded control character")
@@ -74,8 +76,8 @@ package struct ProxyTarget: Sendable, Equatable {
 
     private static func isSeparator(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "/") || byte == UInt8(ascii: "\\") }
 
-    /// Returns whether a server may read the segment as `..`. Some treat a backslash as a slash, and cut off everything
-    /// after a semicolon, or after the start of a query or a fragment.
+    /// Returns whether a server may read the segment as `.` or `..`. Some servers treat a backslash as a slash, and cut
+    /// off everything after a semicolon, or after the start of a query or a fragment.
     private static func climbs(_ segment: String) -> Bool {
         segment.split(whereSeparator: { $0 == "/" || $0 == "\\" }).contains { part in
             let name = part.prefix { $0 != ";" && $0 != "?" && $0 != "#" }
@@ -83,7 +85,8 @@ package struct ProxyTarget: Sendable, Equatable {
         }
     }
 
-    /// Returns the text as it may be sent: characters that many clients send unencoded are percent-encoded.
+    /// Returns the text in a form that can be sent, with the characters percent-encoded that many clients leave
+    /// unencoded.
     private static func sendable(_ text: Substring, _ what: String, _ mayStand: (UInt8) -> Bool) throws(Violation) -> String {
         if text.utf8.allSatisfy(mayStand) { return String(text) }
         var sendable = ""

@@ -1,10 +1,10 @@
 import InterlockCore
 
 extension RateLimitDomain {
-    /// Takes over a configuration of envoyproxy/ratelimit as it is: what it decides, this domain decides. What cannot be is refused, with its
-    /// line.
-    /// - Parameter value: names the file.
-    /// - Returns: `nil`: it was refused.
+    /// Imports a configuration file of envoyproxy/ratelimit so that this domain makes the same decisions. Unsupported
+    /// settings are rejected with their line.
+    /// - Parameter value: the path of the file.
+    /// - Returns: the domain, or `nil` if the file was rejected.
     static func imported(_ value: ConfigurationValue) -> RateLimitDomain? {
         guard let path = value.parsed(insteadOf: { $0.isEmpty ? "the path of a file" : nil }) else { return nil }
         let findings = ConfigurationFindings(fileName: path, readsSecrets: value.findings.readsSecrets)
@@ -28,7 +28,7 @@ extension RateLimitDomain {
         value.section { section in
             name = section.required("domain", "the domain's name") { $0.parsed(insteadOf: Self.expectedDomain) }
             section.read("descriptors") { rules = DescriptorRule.imported($0, deep: 1, isDetailed: false) }
-            // Gateways name the whole file so; to the reference it means nothing either.
+            // Gateways write a name for the whole file, which the reference ignores too.
             section.read("name") { _ in }
             section.ignoreWhatTheReferenceIgnores()
         }
@@ -45,7 +45,8 @@ extension RateLimitDomain {
         countsRefused = true
     }
 
-    /// Colons are no matter: a domain's name stands in braces in its keys.
+    /// Returns the expectation that a domain's name does not meet. Colons are allowed, because keys enclose the name in
+    /// braces.
     private static func expectedDomain(insteadOf text: String) -> String? {
         do throws(ResourceName.Violation) { _ = try ResourceName(text) } catch { return "a name of \(ResourceName.rule)" }
         return nil
@@ -53,7 +54,7 @@ extension RateLimitDomain {
 }
 
 extension ConfigurationSection {
-    /// The keys that the reference knows, anywhere in its files. It takes no notice of one that stands where it means nothing.
+    /// The keys that the reference knows anywhere in its files. It ignores a known key where that key has no meaning.
     private static let keysOfTheReference: Set<String> = [
         "domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited", "shadow_mode",
         "quota_mode",
@@ -67,14 +68,15 @@ extension ConfigurationSection {
 
 extension DescriptorRule {
     private static let limits: ClosedRange<Int64> = 0...Int64(UInt32.max)
-    /// The longest name of a limit, in bytes: the reference accepts any text.
+    /// The longest name of a limit in bytes. The reference has no such limit.
     private static let longestName = 1024
 
     private static func expectedName(insteadOf text: String) -> String? {
         text.isEmpty || text.utf8.count > longestName ? "a text of 1-\(longestName) bytes" : nil
     }
 
-    /// - Parameter isDetailed: a rule that leads here shows the values in its metrics.
+    /// Reads the rules of a list in the reference's format.
+    /// - Parameter isDetailed: whether an enclosing rule shows the values in its metrics.
     fileprivate static func imported(_ value: ConfigurationValue, deep depth: Int, isDetailed: Bool) -> [DescriptorRule] {
         siblings(value, deep: depth) { DescriptorRule(importing: $0, deep: depth, isDetailed: isDetailed) }
     }
@@ -142,7 +144,7 @@ extension DescriptorRule {
             if let name, replaces.contains(name) { section.whole.refuse("a limit cannot replace itself") }
             var unit: RateLimitUnit?
             section.readOptional("unit", into: &unit) { item in
-                // The reference refuses a real unit for an unlimited rule.
+                // The reference rejects only a valid unit in an unlimited rule.
                 if isUnlimited, item.word.map({ RateLimitUnit(rawValue: $0.lowercased()) == nil }) == true { return nil }
                 return item.parsed { text throws(ConfigurationExpectation) in
                     guard let unit = RateLimitUnit(rawValue: text.lowercased()) else {

@@ -20,7 +20,8 @@ extension DomainSettings {
         }
     }
 
-    /// Reads `rls`: how Envoy's rate limit service is answered, and what is taken over of the reference's configuration.
+    /// Reads `rls`: the settings of Envoy's rate limit service, and the files to import from the reference
+    /// implementation.
     mutating func read(service value: ConfigurationValue) {
         value.section { section in
             section.read("timeout", into: &timeout) { $0.duration(in: Self.timeouts) }
@@ -66,7 +67,8 @@ extension RateLimitDomain {
 }
 
 extension [DescriptorRule] {
-    /// The path of a rule whose algorithm has no room for what is refused; `nil`: there is none.
+    /// Returns the path of the first rule whose algorithm cannot count refused requests, or `nil` if all algorithms
+    /// can.
     fileprivate func firstNotCountable() -> String? {
         DescriptorIndex(self).rules.first { indexed in
             if case .rate(let limit, _) = indexed.rule.limit { limit.algorithm != .fixed } else { false }
@@ -75,7 +77,7 @@ extension [DescriptorRule] {
 }
 
 extension DescriptorRule {
-    /// How a rule counts: as limits of services do, or in whole windows of Redis' clock.
+    /// The algorithm of a rule: those of service limits, or windows aligned to the clock of Redis.
     private enum Algorithm: String, CaseIterable {
         case fixed, sliding, gcra, aligned
 
@@ -90,12 +92,14 @@ extension DescriptorRule {
 
     private static let limits: ClosedRange<Int64> = 0...LimitDefinition.largestLimit
 
-    /// - Parameter depth: how many entries lead to these.
+    /// Reads the rules of a list.
+    /// - Parameter depth: the number of entries that lead to these rules.
     fileprivate static func list(_ value: ConfigurationValue, deep depth: Int) -> [DescriptorRule] {
         siblings(value, deep: depth) { DescriptorRule(reading: $0, deep: depth) }
     }
 
-    /// Rules of one list: two for the same entry would leave one without effect.
+    /// Reads the rules of one list. A second rule for the same entry is rejected, because one of the two would have no
+    /// effect.
     static func siblings(
         _ value: ConfigurationValue, deep depth: Int, read: (ConfigurationValue) -> DescriptorRule?
     ) -> [DescriptorRule] {
@@ -140,7 +144,7 @@ extension DescriptorRule {
 
     private static func expectedKey(insteadOf key: String) -> String? { key.isEmpty ? "the key of a descriptor's entry" : nil }
 
-    /// `nil`: none is said, or it was refused.
+    /// Returns the limit of a rule, or `nil` if the limit is missing or invalid.
     private static func limit(_ section: ConfigurationSection) -> DescriptorLimit? {
         var isUnlimited = false
         section.read("unlimited", into: &isUnlimited) { $0.flag() }
@@ -174,7 +178,7 @@ extension DescriptorRule {
 }
 
 extension ConfigurationValue {
-    /// Whether the values that a rule is for share one count, which is for patterns only.
+    /// Reads whether all values that match a rule share one count, which requires a pattern.
     func sharing(by pattern: DescriptorPattern?) -> Bool? {
         let flag = flag()
         if flag == true, pattern?.hasStars != true { refuse("true goes with a value with a star in it only") }

@@ -4,34 +4,39 @@ internal import NIOCore
 internal import NIOSSL
 package import RedisClient
 
-/// `redis`: the server that the fleet shares, and how its keys begin.
+/// `redis`: the server that the fleet shares, and the prefix of its keys.
 package struct RedisSettings: Sendable, Equatable {
-    /// `redis.url`: `redis://`, `rediss://`, `unix://`, or Sentinels by `redis+sentinel://` or `rediss+sentinel://`, or a cluster by
-    /// `redis+cluster://` or `rediss+cluster://`; or put together from `redis.sentinels` and `redis.primary`, or `redis.cluster`. `nil`, the default: the sidecar starts a private server of its own.
+    /// `redis.url`: a URL with one of the schemes `redis`, `rediss` and `unix`, with `redis+sentinel` or
+    /// `rediss+sentinel` for Sentinels, or with `redis+cluster` or `rediss+cluster` for a cluster. Alternatively it is
+    /// composed from `redis.sentinels` and `redis.primary`, or from `redis.cluster`. `nil` by default, in which case
+    /// the sidecar starts a private server.
     package var url: String?
-    /// `redis.urls`: independent servers of which a majority grants each lock, 3–15, beside `redis.url`. None by default: locks
-    /// are in `redis.url` as everything else is.
+    /// `redis.urls`: 3–15 independent servers, a majority of which grants each lock, in addition to `redis.url`. Empty
+    /// by default, in which case locks are in `redis.url` like everything else.
     package var urls: [String] = []
-    /// `redis.prefix`: what every key begins with, 1–64 bytes without control characters, spaces or braces; `interlock:`.
+    /// `redis.prefix`: the prefix of every key, 1–64 bytes without control characters, spaces or braces; `interlock:`
+    /// by default.
     package var prefix = InterlockConfiguration.defaultPrefix
-    /// `redis.timeout`: when an answer has not come after so long, Redis counts as away. 10ms–1m, 500ms by default.
+    /// `redis.timeout`: the time without an answer after which Redis counts as unreachable, 10ms–1m; 500ms by default.
     package var timeout: Duration = .milliseconds(500)
 
     package init() {}
 
     /// Whether the sidecar starts a private server because none was named.
     package var isEmbedded: Bool { url == nil }
-    /// `redis.embedded`: that is meant so. Only a file says it: whoever starts a sidecar without one tries it out.
+    /// `redis.embedded`: whether the private server is intended. Only a file can set this, because a sidecar without a
+    /// file is being tried out.
     package var isEmbeddedOnPurpose = false
-    /// `redis.password_file`: the password of every server is what stands there, but for a line's end.
+    /// `redis.password_file`: a file with the password of every server, optionally followed by a line end.
     package var passwordFile: String?
-    /// `redis.sentinel_password_file`: the same for the Sentinels.
+    /// `redis.sentinel_password_file`: a file with the password of the Sentinels, in the same format.
     package var sentinelPasswordFile: String?
-    /// `redis.tls`: what certificates are checked against, and this sidecar's own; `nil`: the authorities of this host, and none.
+    /// `redis.tls`: the trusted authorities and the sidecar's own certificate; `nil` to trust the authorities of this
+    /// host and present no certificate.
     package var tls: RedisTLSSettings?
 }
 
-/// A password in the URL is never shown.
+/// Descriptions of the settings never show a password.
 extension RedisSettings: CustomStringConvertible, CustomReflectable {
     package var description: String {
         "RedisSettings(url: \(maskedURL ?? "embedded"), urls: \(maskedURLs), prefix: \(prefix), timeout: \(timeout))"
@@ -41,7 +46,7 @@ extension RedisSettings: CustomStringConvertible, CustomReflectable {
         Mirror(self, children: ["url": maskedURL as Any, "urls": maskedURLs, "prefix": prefix, "timeout": timeout])
     }
 
-    /// The URL without user name, password and query: for logs. `nil` when embedded.
+    /// The URL without user name, password and query, for logs; `nil` if Redis is embedded.
     package var maskedURL: String? { url.map { "\(RedactedURL($0))" } }
 
     private var maskedURLs: [String] { urls.map { "\(RedactedURL($0))" } }
@@ -83,7 +88,7 @@ extension RedisSettings {
         }
     }
 
-    /// `redis.sentinels` and `redis.primary`: one needs the other, and takes the place of `redis.url`.
+    /// Reads `redis.sentinels` and `redis.primary`, which require each other and replace `redis.url`.
     private mutating func readSentinels(_ section: ConfigurationSection) {
         var hosts: [String] = []
         var isNamed = false
@@ -106,7 +111,7 @@ extension RedisSettings {
         }
     }
 
-    /// `redis.cluster`: takes the place of `redis.url`.
+    /// Reads `redis.cluster`, which replaces `redis.url`.
     private mutating func readCluster(_ section: ConfigurationSection) {
         section.read("cluster") { value in
             guard !value.isNull else { return }
@@ -147,9 +152,9 @@ extension RedisSettings {
         return text
     }
 
-    /// Stands for a URL that is not looked for.
+    /// The placeholder for a URL that is not read.
     static let unread = "redis://unread"
-    /// The schemes that are carried out. What follows is parsed by whoever connects.
+    /// The supported schemes. The client parses the rest of the URL when it connects.
     private static let schemes = [
         "redis://", "rediss://", "unix://", "redis+sentinel://", "rediss+sentinel://", "redis+cluster://", "rediss+cluster://",
     ]
@@ -168,7 +173,7 @@ extension RedisSettings {
             throw ConfigurationExpectation("a URL without spaces or control characters")
         }
         do throws(RedisURLError) {
-            // A password may be in a file.
+            // The password may be missing here, because it can be in a file.
             _ = try RedisConfiguration(url: text, isWhole: false)
         } catch {
             let remedy = text.contains("@") ? "; or put the password in a file and name it as redis.password_file" : ""
@@ -178,17 +183,18 @@ extension RedisSettings {
     }
 }
 
-/// `redis.tls`: for every server and Sentinel.
+/// `redis.tls`: the TLS settings for every server and Sentinel.
 package struct RedisTLSSettings: Sendable, Equatable {
-    /// `redis.tls.ca`: a PEM file of the authorities that may have signed a server's certificate; `nil`: those of this host.
+    /// `redis.tls.ca`: a PEM file of the authorities that may sign a server's certificate; `nil` for those of this
+    /// host.
     var authorities: String?
-    /// `redis.tls.cert` and `redis.tls.key`: PEM files with which the sidecar shows who it is; both or neither.
+    /// `redis.tls.cert` and `redis.tls.key`: PEM files of the sidecar's own certificate and key; both or neither.
     var certificate: String?
     var key: String?
-    /// `redis.tls.server_name`: what the certificates are for; `nil`: each for its host.
+    /// `redis.tls.server_name`: the name that certificates must have; `nil` if each must have the name of its host.
     var serverName: String?
 
-    /// `nil` when something was refused.
+    /// Returns `nil` if a setting is invalid.
     init?(reading value: ConfigurationValue) {
         value.section { section in
             section.readOptional("ca", into: &authorities, TLSSettings.file)
@@ -216,13 +222,15 @@ package struct RedisTLSSettings: Sendable, Equatable {
         return text
     }
 
-    /// - Throws: `SidecarError` when a file cannot be used.
+    /// Applies the TLS settings to a server.
+    /// - Throws: `SidecarError` if a file cannot be used.
     func apply(to server: inout RedisConfiguration) throws(SidecarError) {
         server.tls = try clientConfiguration()
         server.serverName = serverName
     }
 
-    /// - Throws: `SidecarError` when a file cannot be used.
+    /// Creates the TLS configuration of a client.
+    /// - Throws: `SidecarError` if a file cannot be used.
     func clientConfiguration() throws(SidecarError) -> TLSConfiguration {
         var tls = RedisConfiguration.standardTLS
         do {
@@ -238,17 +246,17 @@ package struct RedisTLSSettings: Sendable, Equatable {
 }
 
 extension RedisSettings {
-    /// For a check where none of the files is.
+    /// Removes the references to files, for a check on a host that does not have them.
     mutating func forgetFiles() {
         tls = nil
         guard passwordFile != nil || sentinelPasswordFile != nil else { return }
         (passwordFile, sentinelPasswordFile) = (nil, nil)
-        // A user whose password would have come from there is none without it.
+        // A user name in the URL would be invalid without the password from the file.
         url = Self.unread
     }
 
-    /// The server that `url` names, with what else is said of it.
-    /// - Throws: `SidecarError` when something cannot be used.
+    /// Returns the configuration of the server that `url` names, with the other settings applied.
+    /// - Throws: `SidecarError` if the URL or a file cannot be used.
     package func server(_ url: String) throws(SidecarError) -> RedisConfiguration {
         var server: RedisConfiguration
         do throws(RedisURLError) {

@@ -1,6 +1,6 @@
 internal import CLibMD
 
-/// The SHA-256 of a text. Whether two are the same takes the same time to find out wherever they differ.
+/// The SHA-256 digest of a text. Comparing two digests takes constant time.
 package struct SHA256Digest: Hashable, Sendable {
     package let bytes: [UInt8]
 

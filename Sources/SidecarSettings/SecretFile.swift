@@ -1,19 +1,20 @@
 internal import Glibc
 import InterlockCore
 
-/// A file that holds one secret, such as an API key or a password, and perhaps a line end behind it.
+/// A file that holds one secret, such as an API key or a password, and optionally a line end.
 struct SecretFile {
-    /// Why a file gives no secret. Never says what is in it.
+    /// The reason why a secret cannot be read. Never contains the file's content.
     struct Problem: Error, CustomStringConvertible {
         let description: String
     }
 
     let path: String
 
-    /// Far beyond any key: a file that is longer is another one.
+    /// A size far above that of any key. A longer file was named by mistake.
     private static let mostBytes = 4_096
 
-    /// What it holds, without one line end behind it. Reads at most `mostBytes`, and never waits for a pipe's other end.
+    /// Returns the content without one trailing line end. Reads little more than `mostBytes`, and never waits for a
+    /// pipe's writer.
     func secret() throws(Problem) -> String {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { throw Self.problem(errno) }
@@ -38,7 +39,7 @@ struct SecretFile {
         return secret
     }
 
-    /// Reads the secret of the file that `value` names, and reports what is wrong with it.
+    /// Reads and checks the secret in the file that `value` names, and reports mistakes.
     static func secret(
         namedBy value: ConfigurationValue, checkedBy check: (String) throws(ConfigurationExpectation) -> String
     ) -> String? {

@@ -1,7 +1,7 @@
 import InterlockCore
 
 extension ServiceDefinition {
-    /// A call through the proxy is over with `timeouts.total`, and its outcome is reported soon after.
+    /// The time for reporting the outcome of a proxied call, which ends within `timeouts.total`.
     private static let reporting: Duration = .seconds(10)
 
     /// Reads `services`: a mapping from names to services, in the order of the file.

@@ -2,13 +2,13 @@ internal import Interlock
 import InterlockCore
 
 extension SidecarConfiguration {
-    /// Reads a configuration: the file, then the environment over it, then the flags over both.
+    /// Reads a configuration: the file, overridden by the environment, overridden by the flags.
     ///
     /// - Parameters:
-    ///   - file: The path of a YAML file of at most 1 MiB; `nil`: no file, all defaults.
-    ///   - environment: The process's variables: the overrides, and those that `auth.keys[].key_env` names.
-    ///   - flags: What the command line said.
-    /// - Throws: `ConfigurationError` with every mistake found, not only the first.
+    ///   - file: the path of a YAML file of at most 1 MiB; `nil` for all defaults.
+    ///   - environment: the process's variables, both overrides and those that the file names.
+    ///   - flags: the settings from the command line.
+    /// - Throws: `ConfigurationError` with every mistake found.
     package static func load(
         file: String?,
         environment: [String: String],
@@ -19,10 +19,10 @@ extension SidecarConfiguration {
         return try load(yaml: text, fileName: file, environment: environment, flags: flags)
     }
 
-    /// Reads a file as `load(file:environment:flags:)` does, only to check it.
+    /// Reads a file like `load(file:environment:flags:)`, only to check it.
     /// - Parameters:
-    ///   - file: `-`: standard input.
-    ///   - readsSecrets: whether the secrets that it names, in variables and files, have to be there.
+    ///   - file: the path of the file; `-` for standard input.
+    ///   - readsSecrets: whether the secrets that the file names, in variables and files, must be present.
     package static func check(
         file: String, environment: [String: String], readsSecrets: Bool
     ) throws(ConfigurationError) -> SidecarConfiguration {
@@ -34,13 +34,13 @@ extension SidecarConfiguration {
         return configuration
     }
 
-    /// Reads a configuration from text in memory; otherwise as `load(file:environment:flags:)`.
+    /// Reads a configuration from text in memory, otherwise like `load(file:environment:flags:)`.
     ///
     /// - Parameters:
-    ///   - yaml: The text of the file. Empty: all defaults.
-    ///   - fileName: What error messages call the file.
-    ///   - readsSecrets: `false`: only for a check. Secrets that are elsewhere, in variables and files, are not looked for; what
-    ///     comes of it cannot be run.
+    ///   - yaml: the text of the file; empty for all defaults.
+    ///   - fileName: the name of the file in error messages.
+    ///   - readsSecrets: whether secrets in variables and files are read. If false, the result is only good for a check
+    ///     and cannot be run.
     package static func load(
         yaml: String,
         fileName: String,
@@ -90,7 +90,7 @@ extension SidecarConfiguration {
 }
 
 extension SidecarConfiguration {
-    /// Settings from outside the file; `nil` leaves the file's.
+    /// Settings from outside the file; `nil` keeps the file's value.
     package struct Overrides: Sendable, Equatable {
         /// `--redis`, `INTERLOCK_REDIS_URL`: as `redis.url`.
         package var redisURL: String?
@@ -106,7 +106,7 @@ extension SidecarConfiguration {
         package var unixGroup: String?
         /// `--data-dir`, `INTERLOCK_DATA_DIR`: the folder of the embedded Redis.
         package var dataDirectory: String?
-        /// `INTERLOCK_LOG_LEVEL`: as `log.level`. The command line `interlock` has no flag for it.
+        /// `INTERLOCK_LOG_LEVEL`: as `log.level`. `interlock serve` has no flag for it.
         package var logLevel: String?
 
         package init(
@@ -127,8 +127,9 @@ extension SidecarConfiguration {
             self.dataDirectory = dataDirectory
         }
 
-        /// A variable that is set but empty counts as not set: that is how container tools pass one that nobody gave. Not so the
-        /// Redis, without which each host would lock for itself.
+        /// Reads the overrides from environment variables. An empty variable counts as unset, because container tools
+        /// pass unset values that way. An empty INTERLOCK_REDIS_URL is kept and rejected later, because without Redis
+        /// each host would lock for itself.
         init(environment: [String: String]) {
             func variable(_ setting: Setting) -> String? {
                 environment[setting.variable].flatMap { $0.isEmpty ? nil : $0 }
@@ -145,7 +146,7 @@ extension SidecarConfiguration {
             logLevel = variable(.logLevel)
         }
 
-        /// What can be said outside the file, with its flag's name.
+        /// The settings that can be given outside the file, with the names of their flags.
         enum Setting: String, CaseIterable {
             case redisURL = "--redis"
             case resp = "--resp"
@@ -174,7 +175,7 @@ extension SidecarConfiguration {
         static func flag(_ setting: Setting) -> ConfigurationProblem.Place { .flag(setting.rawValue) }
     }
 
-    /// Lays `overrides` over what is there; mistakes name the variable or the flag.
+    /// Applies `overrides` to this configuration. Mistakes name the variable or the flag.
     mutating func apply(
         _ overrides: Overrides,
         from place: (Overrides.Setting) -> ConfigurationProblem.Place,
@@ -200,7 +201,7 @@ extension SidecarConfiguration {
         }
         if let url = parsed(overrides.redisURL, .redisURL, RedisSettings.checkedURL) {
             redis.url = url
-            // A server that was named outside the file takes the place of the private one.
+            // A server named outside the file replaces the private one.
             redis.isEmbeddedOnPurpose = false
         }
         listen.resp = endpoint(overrides.resp, .resp, ListenSettings.respPath) ?? listen.resp

@@ -1,45 +1,46 @@
 package import InterlockCore
 
-/// What one sidecar is told at start: where Redis is, which doors it opens, who may enter, and the services it guards.
+/// The configuration of a sidecar: its Redis, its listeners, the API keys, and the services it guards.
 ///
-/// Every property has the default that an empty file leaves in force. `load(file:environment:flags:)` reads one.
+/// Every property has the default that applies to an empty file. `load(file:environment:flags:)` reads a file.
 package struct SidecarConfiguration: Sendable, Equatable {
     /// `redis`: the server that the fleet shares.
     package var redis = RedisSettings()
-    /// `listen`: the doors.
+    /// `listen`: the listeners.
     package var listen = ListenSettings()
-    /// `log`: what is written to standard error, and how.
+    /// `log`: the level and format of messages on standard error.
     package var log = LogSettings()
-    /// `tracing`: which calls are traced; `nil`: none is.
+    /// `tracing`: the sampling and export of traces; `nil` to trace no calls.
     package var tracing: TracingSettings?
-    /// `auth.keys`: who may enter. Empty by default: whoever reaches a loopback listener or the Unix socket is admin.
+    /// `auth.keys`: the API keys. Empty by default, in which case every client of a loopback listener or the Unix
+    /// socket is an admin.
     package var keys: [APIKey] = []
-    /// `locks`: the bounds that every lock lives within.
+    /// `locks`: the limits that apply to every lock.
     package var locks = LockSettings(minimumTTL: LockSettings.defaultMinimumTTL)
-    /// `fleet_size`: the least number of sidecars to assume when Redis is away; 1 by default.
+    /// `fleet_size`: the minimum number of sidecars to assume while Redis is unreachable; 1 by default.
     package var fleetSize = 1
-    /// `services`: in the order of the file; names are unique. None by default.
+    /// `services`: the services in the order of the file, with unique names; none by default.
     package var services: [ServiceDefinition] = []
-    /// `rate_limits` and `rls`: what Envoy's rate limit service is asked about.
+    /// `rate_limits` and `rls`: the domains of Envoy's rate limit service.
     package var domains = DomainSettings()
-    /// The folder of the embedded Redis, given by flag or environment only; `nil`: `$XDG_STATE_HOME/interlock`.
+    /// The folder of the embedded Redis, set by a flag or the environment only; `nil` for `$XDG_STATE_HOME/interlock`.
     package var dataDirectory: String?
-    /// What was accepted but is not carried out by this version, one sentence each, opening with the key.
+    /// The warnings about settings that are probably mistakes, one sentence each.
     package var warnings: [String] = []
 
-    /// All defaults.
+    /// Creates a configuration with all defaults.
     package init() {}
 
-    /// The services by their name. O(n) in services: keep the result.
+    /// The services by name. O(n) in the number of services: keep the result.
     package var servicesByName: [String: ServiceDefinition] {
         Dictionary(services.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
     }
 }
 
 extension SidecarConfiguration {
-    /// Refuses listeners that other hosts reach and that would let anybody in, or let keys be read on the way.
+    /// Rejects listeners that are reachable from other hosts without API keys, or that would carry keys unencrypted.
     ///
-    /// Runs when the overrides are in place: a flag may open a listener that the file did not.
+    /// Runs after the overrides are applied, because a flag may open a listener that the file does not.
     package func refuseUnguardedListeners(_ findings: ConfigurationFindings) {
         var doors = [(listen.resp, ListenSettings.respPath), (listen.http, ListenSettings.httpPath)]
         if let grpc = listen.grpc { doors.append((grpc, ListenSettings.grpcPath)) }
@@ -79,15 +80,15 @@ extension SidecarConfiguration {
 }
 
 extension SidecarConfiguration {
-    /// What starts with this is ours.
+    /// The prefix of the variables that belong to Interlock.
     private static let variablePrefix = "INTERLOCK_"
-    /// Those that other parts of this program read or set.
+    /// The variables that other parts of the program read or set.
     private static let otherVariables: Set<String> = [
         "INTERLOCK_ALLOW_PLAINTEXT", "INTERLOCK_API_KEY", "INTERLOCK_CA", "INTERLOCK_EXIT_CODES", "INTERLOCK_FENCE",
         "INTERLOCK_LOCK", "INTERLOCK_SIDECAR", "INTERLOCK_TOKEN",
     ]
 
-    /// What is no mistake for certain and most likely one: it is said, and nothing else happens.
+    /// Warns about settings that are probably mistakes, and rejects Redis settings that have no effect.
     /// - Parameter named: the variables that the file names.
     func warnOfMistakes(in environment: [String: String], named: Set<String>, _ findings: ConfigurationFindings) {
         let known = Self.otherVariables.union(named).union(Overrides.Setting.allCases.map(\.variable))
@@ -124,8 +125,8 @@ extension SidecarConfiguration {
         }
     }
 
-    /// What to say of a file that names no Redis; `nil`: it names one, or says that there is to be none. Without a file a sidecar is
-    /// being tried out.
+    /// The warning about a configuration that names no Redis and does not set `redis.embedded`; `nil` if there is no
+    /// reason for it. A sidecar started without a file needs no warning, because it is being tried out.
     package var warningOfOwnRedis: String? {
         guard redis.isEmbedded, !redis.isEmbeddedOnPurpose else { return nil }
         return

@@ -1,4 +1,4 @@
-/// Why a sidecar cannot run, for people.
+/// The reason why a sidecar cannot run, for people.
 package struct SidecarError: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String
 

@@ -1,13 +1,13 @@
 package import InterlockCore
 
-/// Who may use a Unix socket: the file's permissions, `0660`. Connecting takes the right to write.
+/// The permissions of a Unix socket, such as `0660`. Connecting requires write permission.
 package struct SocketMode: Hashable, Sendable, CustomStringConvertible {
-    /// The owner's, the group's and everybody's, as `chmod` has them.
+    /// The permission bits of the owner, the group and others, as in `chmod`.
     package let bits: UInt16
 
-    /// 0600: this user.
+    /// 0600: access for the owner only.
     package static let own = SocketMode(bits: 0o600)
-    /// 0660: the group as well.
+    /// 0660: access for the owner and the group.
     package static let ofGroup = SocketMode(bits: 0o660)
 
     package var description: String { "0" + String(bits, radix: 8) }
@@ -16,8 +16,8 @@ package struct SocketMode: Hashable, Sendable, CustomStringConvertible {
         self.bits = bits
     }
 
-    /// Reads three octal digits, also behind a zero.
-    /// - Throws: `ConfigurationExpectation`, which says what was expected instead.
+    /// Parses three octal digits with an optional leading zero.
+    /// - Throws: `ConfigurationExpectation` if the text is not a supported mode.
     package init(parsing text: String) throws(ConfigurationExpectation) {
         let digits = text.utf8.count == 4 && text.hasPrefix("0") ? text.dropFirst() : text[...]
         guard digits.utf8.count == 3, digits.allSatisfy({ "0246".contains($0) }), digits.first == "6",

@@ -3,19 +3,21 @@ internal import NIOCore
 package import NIOSSL
 
 extension TLSSettings {
-    /// The longest wait for the peer's half of a TLS close. Idle connections would hold up a shutdown otherwise.
+    /// The longest wait for the peer's half of a TLS close. Without it, idle connections would delay a shutdown.
     private static let shutdownTimeout = TimeAmount.seconds(1)
 
-    /// - Throws: `SidecarError` when a file cannot be used.
+    /// Checks that all files can be used.
+    /// - Throws: `SidecarError` if a file cannot be used.
     func check() throws(SidecarError) { _ = try context(of: .grpc) }
 
-    /// - Throws: `SidecarError` when a file cannot be used.
+    /// Creates the TLS context of a listener.
+    /// - Throws: `SidecarError` if a file cannot be used.
     package func context(of listener: ListenerName) throws(SidecarError) -> NIOSSLContext {
-        // Clients of the gRPC API may have to show a certificate.
+        // Client certificates are supported for the gRPC API only.
         guard listener == .grpc, let file = grpcClientAuthorities else {
             return try serverContext(protocols: listener.protocols)
         }
-        // An empty file would refuse every client, and only the clients would notice.
+        // An empty file would reject every client, and only the clients would notice.
         guard let authorities = try? NIOSSLCertificate.fromPEMFile(file), !authorities.isEmpty else {
             throw SidecarError("expected certificates of authorities in PEM; what stands in \(file) is none")
         }
@@ -23,9 +25,10 @@ extension TLSSettings {
     }
 
     /// - Parameters:
-    ///   - protocols: the protocols that are offered to clients (RFC 7301).
-    ///   - clientAuthorities: the authorities that may sign clients' certificates; `nil` if clients need none.
-    /// - Throws: `SidecarError` when the certificate or its key cannot be used.
+    ///   - protocols: the protocols offered to clients (RFC 7301).
+    ///   - clientAuthorities: the authorities that may sign clients' certificates; `nil` if clients need no
+    ///     certificate.
+    /// - Throws: `SidecarError` if the certificate or its key cannot be used.
     private func serverContext(
         protocols: [String], clientAuthorities: [NIOSSLCertificate]? = nil
     ) throws(SidecarError) -> NIOSSLContext {
@@ -37,7 +40,7 @@ extension TLSSettings {
             configuration.applicationProtocols = protocols
             if let clientAuthorities {
                 configuration.trustRoots = .certificates(clientAuthorities)
-                // A client's address is not in its certificate.
+                // A client's certificate does not contain its address.
                 configuration.certificateVerification = .noHostnameVerification
             }
             configuration.shutdownTimeout = Self.shutdownTimeout

@@ -4,7 +4,7 @@ import InterlockHTTP
 extension TracingSettings {
     private static let shares: ClosedRange<Double> = 0...100
 
-    /// `nil`, and reported, when it cannot be used.
+    /// Returns `nil` and reports a mistake if the settings cannot be used.
     init?(reading value: ConfigurationValue) {
         var settings = TracingSettings(endpoint: "")
         value.section(shorthand: "endpoint") { section in
@@ -31,12 +31,12 @@ extension TracingSettings {
 }
 
 extension TracingSettings.Header {
-    /// Fields that the exporter writes itself.
+    /// The header fields that the exporter writes itself.
     private static let own: Set<String> = [
         "host", "content-type", "content-length", "connection", "transfer-encoding", "user-agent", "upgrade", "te", "trailer",
     ]
 
-    /// `nil`, and reported, when it cannot be used.
+    /// Returns `nil` and reports a mistake if the header field cannot be used.
     fileprivate init?(reading item: ConfigurationValue) {
         var name: String?
         var value: String?

@@ -1,6 +1,6 @@
-/// `tracing`: which calls are traced, and where their spans go.
+/// `tracing`: the sampling of calls, and the collector of their spans.
 package struct TracingSettings: Sendable, Equatable {
-    /// A header field of each request to the collector. It may hold an API key.
+    /// A header field of each request to the collector, which may contain an API key.
     package struct Header: Sendable, Equatable, CustomStringConvertible {
         package var name: String
         package var value: String
@@ -10,22 +10,21 @@ package struct TracingSettings: Sendable, Equatable {
             self.value = value
         }
 
-        /// The value is never shown.
+        /// The name only, because the value may be a secret.
         package var description: String { name }
     }
 
-    /// `tracing.endpoint`: a collector that takes OTLP over HTTP; without a path `/v1/traces` is meant.
+    /// `tracing.endpoint`: a collector that accepts OTLP over HTTP. A URL without a path means `/v1/traces`.
     package var endpoint: String
-    /// `tracing.ca`: a PEM file of the authorities that may have signed the collector's certificate; `nil` for the
-    /// system's.
+    /// `tracing.ca`: a PEM file of the authorities that may sign the collector's certificate; `nil` for the system's.
     package var certificateAuthority: String?
-    /// A digest of that file as it was read.
+    /// The digest of that file when it was read.
     package var certificateAuthorityDigest: [UInt8]?
-    /// `tracing.headers`: none by default.
+    /// `tracing.headers`: additional header fields; none by default.
     package var headers: [Header] = []
-    /// `tracing.sample`: the share of the calls that is traced whose callers say nothing; 1 % by default.
+    /// `tracing.sample`: the fraction of calls to trace if the caller does not decide; 1% by default.
     package var share = 0.01
-    /// `tracing.follow_parents`: a call is traced when its caller is; true by default.
+    /// `tracing.follow_parents`: whether a call is traced if its caller is; true by default.
     package var followsParents = true
 
     package init(endpoint: String) {

@@ -3,15 +3,15 @@ internal import InterlockCore
 
 /// The rules for the socket of `listen.unix`: the length of its path, and its group.
 package enum UnixSocketSettings {
-    /// The longest suffix of the temporary name under which the socket is made, in bytes: `.` and three digits.
+    /// The longest suffix of the socket's temporary name during creation, in bytes: `.` and three digits.
     static let longestSuffix = 4
 
-    /// Returns the number of a group, given its name or number; `nil` if no group has this name.
+    /// Returns the ID of a group, given its name or number, or `nil` if no group has this name.
     package static func groupNumber(of group: String) -> gid_t? {
         if let number = ConfigurationText.wholeNumber(group) { return number < gid_t.max ? gid_t(number) : nil }
         var entry = Glibc.group()
         var found: UnsafeMutablePointer<Glibc.group>?
-        // Long enough for groups of thousands of members.
+        // The buffer is large enough for groups of thousands of members.
         var buffer = [CChar](repeating: 0, count: 1 << 18)
         return getgrnam_r(group, &entry, &buffer, buffer.count, &found) == 0 && found != nil ? entry.gr_gid : nil
     }

@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 internal import InterlockHTTP
 
-/// The base URL of an upstream: every call goes to this origin, and to a path below this one.
+/// The base URL of an upstream. Every call goes to this origin and to a path below the URL's path.
 package struct UpstreamBase: Sendable {
     /// The value of the `Host` field.
     package let authority: String
@@ -9,10 +9,11 @@ package struct UpstreamBase: Sendable {
     package let host: String
     package let port: Int
     package let isTLS: Bool
-    /// The configured path, percent-encoded; empty if there is none.
+    /// The configured path, percent-encoded; empty if the URL has no path.
     private let path: String
 
-    /// Returns `nil` unless the text is a URL of a scheme, an authority and at most a path without `.` and `..`.
+    /// Returns `nil` unless the text is an HTTP URL with an authority and an optional path without `.` and `..`
+    /// segments.
     package init?(_ text: String) {
         let lowered = text.lowercased()
         guard let scheme = ["http", "https"].first(where: { lowered.hasPrefix($0 + "://") }) else { return nil }
@@ -30,8 +31,8 @@ package struct UpstreamBase: Sendable {
         self.path = target.path.map { "/" + $0 } ?? ""
     }
 
-    /// Returns the target of the request line. The texts are only joined: `ProxyTarget` guarantees that the result
-    /// stays below this base.
+    /// Returns the target of the request line. The paths are only joined, because `ProxyTarget` guarantees that the
+    /// result stays below this base.
     package func target(_ target: ProxyTarget) -> String {
         var text = target.path.map { path.hasSuffix("/") ? path + $0 : "\(path)/\($0)" } ?? (path.isEmpty ? "/" : path)
         if let query = target.query { text += "?" + query }

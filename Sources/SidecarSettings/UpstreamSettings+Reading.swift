@@ -1,7 +1,7 @@
 import InterlockCore
 
 extension UpstreamSettings {
-    /// In the place of a duration: without an end.
+    /// The word for no limit, instead of a duration.
     static let endless = "none"
     fileprivate static let timeouts: ClosedRange<Duration> = .milliseconds(1) ... .seconds(86_400)
     fileprivate static let ages: ClosedRange<Duration> = .seconds(1) ... .seconds(366 * 86_400)
@@ -10,8 +10,8 @@ extension UpstreamSettings {
     fileprivate static let statuses = 200...599
     fileprivate static let longestBody = 64 * 1024
 
-    /// Reads `url`, `tls`, `http2`, `timeouts`, `connections`, `retries` and `fallback` of a service; `nil`: it has no
-    /// `url`, or that was refused.
+    /// Reads `url`, `tls`, `http2`, `timeouts`, `connections`, `retries` and `fallback` of a service. Returns `nil` if
+    /// the service has no valid `url`.
     init?(reading section: ConfigurationSection) {
         var settings = UpstreamSettings(url: "")
         var url: String?
@@ -55,7 +55,7 @@ extension UpstreamSettings {
         return file
     }
 
-    /// Where the service lives: `http://` or `https://`, a host, perhaps a port and a path.
+    /// Checks the URL of a service: `http://` or `https://`, a host, and optionally a port and a path.
     static func checkedURL(_ text: String) throws(ConfigurationExpectation) -> String {
         let expectation = ConfigurationExpectation("a URL that begins with http:// or https:// and names a host")
         let schemes = ["http://", "https://"]
@@ -105,7 +105,7 @@ extension RetrySettings {
 }
 
 extension FallbackSettings {
-    /// `nil` when something was refused.
+    /// Returns `nil` if the fallback is incomplete or invalid.
     fileprivate init?(reading value: ConfigurationValue) {
         var status: Int?
         var age: Duration?

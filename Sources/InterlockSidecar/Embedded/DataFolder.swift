@@ -1,21 +1,21 @@
 internal import Glibc
 internal import SidecarSettings
 
-/// The folder that the embedded Redis keeps its data in. One sidecar at a time: two servers on one append-only file would
-/// destroy it.
+/// The folder that contains the data of the embedded Redis. Only one sidecar may use it, because two servers would
+/// destroy the append-only file.
 struct DataFolder {
     let path: String
-    /// Holds the lock for as long as the process lives; children do not inherit it.
+    /// The descriptor that holds the lock while the process lives. Child processes do not inherit it.
     private let lockDescriptor: Int32
 
-    /// The longest path that a Unix socket's address takes.
+    /// The longest path of a Unix socket, in bytes.
     private static let longestSocketPath = 107
 
     var socketPath: String { path + "/redis.sock" }
     var logPath: String { path + "/redis.log" }
 
-    /// Creates the folder, if need be, for this user alone, and locks it.
-    /// - Throws: `SidecarError`, which says what to do.
+    /// Creates the folder for this user only, if it does not exist, and locks it.
+    /// - Throws: `SidecarError` that states the remedy.
     init(path: String) throws(SidecarError) {
         self.path = path
         guard path.hasPrefix("/") else { throw SidecarError("the data folder must be given by its whole path, not \(path)") }
@@ -24,7 +24,7 @@ struct DataFolder {
         }
         try Self.create(path)
         try Self.checkIsPrivate(path)
-        // Whoever could plant links there before it was private planted nothing that is followed.
+        // A link could have been planted before the folder was private, so links are rejected.
         for file in [path + "/redis.log", path + "/redis.sock"] where Self.isLink(file) {
             throw SidecarError(
                 "\(file) is a link, and Redis would follow it: remove it, or choose another folder with --data-dir")
@@ -39,7 +39,8 @@ struct DataFolder {
         }
     }
 
-    /// `$XDG_STATE_HOME/interlock`, by default `~/.local/state/interlock`.
+    /// Returns the default path: `$XDG_STATE_HOME/interlock`, or `~/.local/state/interlock` if that variable is not
+    /// set.
     static func standardPath(environment: [String: String]) throws(SidecarError) -> String {
         if let state = environment["XDG_STATE_HOME"], state.hasPrefix("/") { return state + "/interlock" }
         guard let home = environment["HOME"], home.hasPrefix("/") else {
@@ -56,7 +57,7 @@ struct DataFolder {
         }
     }
 
-    /// What was there before is left as it is: it has to be this user's, and nobody else's.
+    /// Checks that only this user has access to the folder. The permissions of an existing folder are not changed.
     private static func checkIsPrivate(_ path: String) throws(SidecarError) {
         var status = stat()
         guard stat(path, &status) == 0 else { throw failure("cannot look at", path) }

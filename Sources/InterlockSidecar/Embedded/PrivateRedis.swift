@@ -4,28 +4,28 @@ internal import ServiceLifecycle
 package import SidecarSettings
 internal import Subprocess
 
-/// The embedded default: a `redis-server` of the sidecar's own, on a Unix socket in its data folder.
+/// The embedded Redis: a private `redis-server` on a Unix socket in the sidecar's data folder.
 ///
-/// The kernel kills it when the sidecar dies, however that happens: it is started through `setpriv --pdeathsig`.
+/// The kernel kills it when the sidecar dies for any reason, because it is started through `setpriv --pdeathsig`.
 package struct PrivateRedis: Service {
     private let folder: DataFolder
     private let logger: Logger
 
     /// Prepares the data folder.
-    /// - Throws: `SidecarError` when the folder cannot be used.
+    /// - Throws: `SidecarError` if the folder cannot be used.
     package init(dataDirectory: String, logger: Logger) throws(SidecarError) {
         folder = try DataFolder(path: dataDirectory)
         self.logger = logger
     }
 
-    /// Where people find it: `redis-cli -s PATH`.
+    /// The path of the socket, for `redis-cli -s PATH`.
     package var socketPath: String { folder.socketPath }
 
     /// Runs the server until graceful shutdown, then stops it and waits for its end.
-    /// - Throws: `SidecarError` when it cannot be started, or ends by itself.
+    /// - Throws: `SidecarError` if the server cannot be started, or ends by itself.
     package func run() async throws {
         var options = PlatformOptions()
-        // A group of its own: Ctrl-C in a terminal reaches the sidecar, which still needs its Redis to say good-bye.
+        // A separate process group keeps Ctrl-C in a terminal from Redis, which the sidecar still needs to shut down.
         options.processGroupID = 0
         options.teardownSequence = [.gracefulShutDown(allowedDurationToNextStep: .seconds(5))]
         let arguments = Arguments(arguments)

@@ -7,7 +7,8 @@ internal import ServiceLifecycle
 internal import SidecarListeners
 internal import SidecarTelemetry
 
-/// Watches for outages, apart from user traffic: probes each service that wants it, and tells its breaker.
+/// Detects outages independently of user traffic: probes each service that configures a probe, and reports to its
+/// breaker.
 final class OutageMonitor: Service {
     private let coordinator: Coordinator
     private let locks: LockSettings
@@ -18,10 +19,11 @@ final class OutageMonitor: Service {
     private let changes: AsyncStream<[ServiceDefinition]>
     private let change: AsyncStream<[ServiceDefinition]>.Continuation
 
+    /// Creates a monitor that starts to probe in `run()`.
     /// - Parameters:
-    ///   - coordinator: where its elections are held.
-    ///   - locks: the bounds that those keep to.
-    ///   - eventLoopGroup: what probes run on.
+    ///   - coordinator: the coordinator for elections.
+    ///   - locks: the limits for the locks of elections.
+    ///   - eventLoopGroup: the event loops for probes.
     init(
         services: [ServiceDefinition], coordinator: Coordinator, locks: LockSettings, eventLoopGroup: any EventLoopGroup,
         reports: OutageReports, logger: Logger
@@ -31,18 +33,18 @@ final class OutageMonitor: Service {
         self.eventLoopGroup = eventLoopGroup
         self.reports = reports
         self.logger = logger
-        // Only the newest definitions matter.
+        // The newest definitions replace all earlier ones.
         (changes, change) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
         change.yield(services)
     }
 
-    /// What is known of each probed service, by name.
+    /// The current reading of each probed service.
     var readings: [ProbeReading] { watched.all }
 
-    /// What is known of one service; `nil`: it is not probed.
+    /// Returns the current reading of a service, or `nil` if the service is not probed.
     func reading(ofService name: String) -> ProbeReading? { watched[name] }
 
-    /// Takes over new definitions. Services whose probe did not change are probed on as if nothing had happened.
+    /// Applies new definitions. Probing continues undisturbed for services whose probe did not change.
     func reload(services: [ServiceDefinition]) {
         change.yield(services)
     }
@@ -67,7 +69,8 @@ final class OutageMonitor: Service {
         await end(tasks.values.map(\.task))
     }
 
-    /// Each gives up its turn before it ends, so that another sidecar takes over at once.
+    /// Cancels the tasks and waits for them. Each releases its lease before it ends, so that another sidecar takes over
+    /// at once.
     private func end(_ tasks: [Task<Void, Never>]) async {
         for task in tasks { task.cancel() }
         for task in tasks { await task.value }
@@ -94,7 +97,7 @@ final class OutageMonitor: Service {
     }
 }
 
-/// What makes a service's probes: while it stays the same they go on.
+/// The settings that determine a service's probes. Probing continues undisturbed while they stay the same.
 private struct ProbedService: Hashable {
     let name: String
     let url: String?
@@ -103,7 +106,7 @@ private struct ProbedService: Hashable {
     let certificateAuthorityDigest: [UInt8]?
     let settings: ProbeSettings
 
-    /// `nil`: it is not probed.
+    /// Returns `nil` if the service is not probed.
     init?(_ definition: ServiceDefinition) {
         guard let settings = definition.probe else { return nil }
         name = definition.name
@@ -115,12 +118,13 @@ private struct ProbedService: Hashable {
     }
 }
 
-/// What an outage is to a breaker.
+/// The effect that an outage has on a breaker.
 enum OutageStanding: Sendable {
-    /// It is open or half-open because of one.
+    /// The breaker is open or half-open because of an outage.
     case openByOutage
-    /// One would open it, or be the cause for which it is open.
+    /// An outage would open the breaker, or become the cause if it is already open.
     case undecided
-    /// Whatever the probes find, an operator or the configuration has the last word.
+    /// An outage has no effect, because an operator has forced the breaker, or because the configuration makes it
+    /// metrics-only.
     case settled
 }

@@ -1,16 +1,16 @@
 internal import Interlock
 internal import InterlockCore
 
-/// How the monitor talks to the services' breakers.
+/// The monitor's interface to the services' breakers.
 struct OutageReports: Sendable {
-    /// Tells a service's breaker what the probes came to; returns the state after it.
+    /// Reports the result of probes to a service's breaker, and returns the breaker's new state.
     let report: @Sendable (_ service: String, _ finding: OutageFinding) async throws -> BreakerSnapshot.State
-    /// What an outage is to a service's breaker, as far as this sidecar knows. Costs no Redis.
+    /// Returns the effect of an outage on a service's breaker, as far as this sidecar knows, without a call to Redis.
     let standing: @Sendable (_ service: String) async -> OutageStanding
 }
 
 extension OutageReports {
-    /// To the breakers of a coordinator's services.
+    /// Creates the interface to the breakers of a coordinator.
     init(to coordinator: Coordinator) {
         self.init(
             report: { try await coordinator.reportOutage(service: $0, $1) },

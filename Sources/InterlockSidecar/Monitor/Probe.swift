@@ -7,7 +7,7 @@ internal import NIOHTTP1
 internal import NIOPosix
 internal import SidecarSettings
 
-/// One service's probe, ready to be made again and again.
+/// A service's probe, which can be repeated.
 struct Probe: Sendable {
     private enum Method: Sendable {
         case http(HTTPProbe)
@@ -17,11 +17,12 @@ struct Probe: Sendable {
     private let method: Method
     private let deadline: ProbeDeadline
 
+    /// Prepares a probe.
     /// - Parameters:
-    ///   - url: the service's; what a path is asked below.
-    ///   - certificateAuthority: a file of certificates in PEM; `nil`: the system's.
-    ///   - speaksHTTP2: whether the proxy calls the service with HTTP/2; a probe of the same server then does so too.
-    /// - Throws: what is wrong with the settings; a configuration that was read has nothing wrong with it.
+    ///   - url: the service's URL, which is the base of a path.
+    ///   - certificateAuthority: a file of certificates in PEM; `nil` for the system's.
+    ///   - speaksHTTP2: whether the proxy uses HTTP/2 for the service. A probe of the same server then uses it too.
+    /// - Throws: an error if the settings are invalid, which a parsed configuration rules out.
     init(
         _ settings: ProbeSettings, url: String?, certificateAuthority: String?, speaksHTTP2: Bool = false,
         eventLoopGroup: any EventLoopGroup
@@ -40,7 +41,7 @@ struct Probe: Sendable {
         }
     }
 
-    /// Asks once. Bounded by the probe's timeout.
+    /// Probes once, within the probe's timeout.
     func ask() async -> ProbeFinding {
         await deadline.within {
             switch method {
@@ -57,7 +58,7 @@ struct Probe: Sendable {
             && port(asked) == port(url)
     }
 
-    /// A path below the service's URL, or a whole URL.
+    /// Returns the URL to request: a path below the service's URL, or the address itself if it is a URL.
     private static func url(_ address: String, below base: String?) throws(SidecarError) -> String {
         guard address.hasPrefix("/") else { return address }
         guard let base else { throw SidecarError("a path is asked below the service's url, which is not given") }
@@ -65,18 +66,19 @@ struct Probe: Sendable {
     }
 }
 
-/// A `GET` on a connection of its own, so that connecting is probed too. Redirects are judged and not followed.
+/// A `GET` on a new connection, so that connecting is probed too. Redirects are judged and not followed.
 struct HTTPProbe: Sendable {
     let url: String
     let judge: ProbeJudge
-    /// A file of certificates in PEM; `nil`: the system's.
+    /// A file of certificates in PEM; `nil` for the system's.
     let certificateAuthority: String?
-    /// Over TLS only if the server agrees; without TLS always.
+    /// Whether to use HTTP/2: over TLS if the server agrees, and always without TLS.
     let speaksHTTP2: Bool
     let settings: ProbeSettings
     let eventLoopGroup: any EventLoopGroup
 
-    /// - Throws: whatever kept the answer from coming whole.
+    /// Sends the request and judges the answer.
+    /// - Throws: the error that prevented a complete answer.
     func ask() async throws -> ProbeFinding {
         guard let url = URL(string: url), let scheme = url.scheme?.lowercased(), let host = url.host, !host.isEmpty
         else { return .unjudged("the probe's URL cannot be used") }
@@ -86,7 +88,7 @@ struct HTTPProbe: Sendable {
             tls: isTLS
                 ? try HTTPOrigin.clientTLS(certificateAuthority: certificateAuthority, speaksHTTP2: speaksHTTP2) : nil,
             speaksHTTP2: speaksHTTP2)
-        // Not the probe's own deadline, which is kept elsewhere: what is left behind after that one, until before the next probe.
+        // `ProbeDeadline` enforces the probe's timeout. These longer limits only clean up what outlives it.
         let answer = try await HTTPFetch.answer(
             to: Self.request(url, origin), from: origin,
             settings: .init(
@@ -112,20 +114,21 @@ struct HTTPProbe: Sendable {
     }
 }
 
-/// A connection that is made and closed.
+/// A probe that opens and closes a connection.
 struct TCPProbe: Sendable {
     let host: String
     let port: Int
     let timeout: Duration
     let eventLoopGroup: any EventLoopGroup
 
-    /// - Throws: whatever kept the connection from standing.
+    /// Connects and closes the connection.
+    /// - Throws: the error that prevented the connection.
     func ask() async throws -> ProbeFinding {
         let attempts = ConnectionAttempts()
-        // Ends also while the name is still being resolved, which nothing stops.
+        // A separate promise lets cancellation take effect during name resolution, which cannot be stopped.
         let ended = eventLoopGroup.any().makePromise(of: (any Channel).self)
         let connected = ClientBootstrap(group: eventLoopGroup)
-            // Not the deadline of the probe, which is kept elsewhere: what is left behind after that one.
+            // `ProbeDeadline` enforces the probe's timeout. This longer limit only cleans up what outlives it.
             .connectTimeout(TimeAmount(timeout * 2))
             .channelInitializer { channel in
                 attempts.add(channel)
@@ -135,7 +138,7 @@ struct TCPProbe: Sendable {
         connected.cascade(to: ended)
         try await withTaskCancellationHandler {
             let channel = try await ended.futureResult.get()
-            // Closed by whoever is first, and who comes second need not know.
+            // The cancellation handler may have closed the channel already.
             try? await channel.close()
         } onCancel: {
             attempts.cancel()
@@ -145,7 +148,7 @@ struct TCPProbe: Sendable {
     }
 }
 
-/// The connections that are being tried, one for each address, until all of them are to end.
+/// The concurrent connection attempts, one for each address, which can be cancelled together.
 private final class ConnectionAttempts: Sendable {
     private struct State {
         var channels: [any Channel] = []
@@ -171,13 +174,13 @@ private final class ConnectionAttempts: Sendable {
     }
 }
 
-/// What an HTTP probe was answered.
+/// The answer to an HTTP probe.
 package struct ProbeAnswer: Sendable {
     var status: Int
     var headers: [(name: String, value: String)]
-    /// At most what is looked at.
+    /// The beginning of the body, as far as it is inspected.
     var body: [UInt8]
-    /// There was more of it.
+    /// Whether the body was longer.
     var isCut: Bool
 
     package init(status: Int, headers: [(name: String, value: String)], body: [UInt8], isCut: Bool) {
@@ -187,7 +190,7 @@ package struct ProbeAnswer: Sendable {
         self.isCut = isCut
     }
 
-    /// The values of a header, one for each time that it is there.
+    /// Returns the values of a header, one for each occurrence.
     func values(of name: String) -> [String] {
         headers.filter { $0.name.lowercased() == name.lowercased() }.map(\.value)
     }

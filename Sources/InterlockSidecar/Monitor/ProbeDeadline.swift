@@ -1,7 +1,7 @@
 internal import InterlockCore
 internal import NIOCore
 
-/// Ends a probe in time, and tells a service that is late from a sidecar that is.
+/// Ends a probe on time, and distinguishes a slow service from a delayed sidecar.
 struct ProbeDeadline: Sendable {
     private let timeout: Duration
     private let eventLoopGroup: any EventLoopGroup
@@ -14,10 +14,11 @@ struct ProbeDeadline: Sendable {
         self.eventLoopGroup = eventLoopGroup
     }
 
-    /// How late this side may be for a timeout to be the service's fault.
+    /// The longest delay of this sidecar with which a timeout still counts against the service.
     private var tolerance: Duration { max(Self.smallestTolerance, timeout / 2) }
 
-    /// Runs one probe. When the time is over it is cancelled and was bad; when the task is, nothing is known.
+    /// Runs one probe. If the time is over, the probe is cancelled and the finding is bad. If the task is cancelled,
+    /// the finding is unjudged.
     func within(_ probe: @escaping @Sendable () async throws -> ProbeFinding) async -> ProbeFinding {
         let end = Self.clock.now + timeout
         let ending = await withTaskGroup(of: Ending.self) { group in
@@ -30,7 +31,7 @@ struct ProbeDeadline: Sendable {
             }
             group.addTask {
                 do {
-                    // The deadline itself; the probe that comes first cancels it.
+                    // The sleep is cancelled if the probe finishes first.
                     try await Task.sleep(until: end, clock: Self.clock)
                     return timeIsOver(since: end)
                 } catch {
@@ -41,14 +42,14 @@ struct ProbeDeadline: Sendable {
             group.cancelAll()
             return first
         }
-        // Whatever was found: the end of a body that was cancelled looks like any other.
+        // No finding can be trusted after cancellation, because a cancelled body may end like any other.
         guard let ending, !Task.isCancelled else { return .unjudged("the probe was stopped") }
         let lateness: Duration
         switch ending {
         case .found(let finding):
             return finding
         case .timeIsOver(let late, let lag):
-            // A loop that is shut down carries nothing out: there are no probes any more.
+            // An event loop that has shut down fails the task, but then there are no more probes.
             lateness = max(late, (try? await lag.get()) ?? .zero)
         }
         guard lateness <= tolerance else {
@@ -58,16 +59,17 @@ struct ProbeDeadline: Sendable {
         return .bad("no whole answer within \(DurationText.shortest(timeout))")
     }
 
-    /// How late this side is, not what it is waiting for: a probe that takes its time to end says nothing of that.
+    /// Measures the delay of this sidecar only, without the time that a cancelled probe takes to end.
     private func timeIsOver(since end: ContinuousClock.Instant) -> Ending {
         let now = Self.clock.now
         return .timeIsOver(lateness: now - end, lag: eventLoopGroup.any().submit { Self.clock.now - now })
     }
 }
 
-/// How the wait for a probe ended.
+/// The end of the wait for a probe.
 private enum Ending: Sendable {
     case found(ProbeFinding)
-    /// This side saw it so late, and the loop that probes run on lets a task wait for so long.
+    /// The time is over: `lateness` is the delay with which this sidecar noticed, and `lag` the delay of a task on the
+    /// event loop.
     case timeIsOver(lateness: Duration, lag: EventLoopFuture<Duration>)
 }

@@ -2,18 +2,20 @@ internal import Interlock
 internal import InterlockCore
 internal import SidecarSettings
 
-/// Who of the fleet probes a service: whoever has the lease of a lock of Interlock's own.
+/// The election of the sidecar that probes a service for the fleet. The elected sidecar holds the lease of an internal
+/// lock.
 struct ProbeElection: Sendable {
     private static let shortestLease: Int64 = 1000
     private static let longestLease: Int64 = 30_000
 
     private let coordinator: Coordinator
     private let lock: ResourceName
-    /// The lease's length in milliseconds: one that dies is replaced within a probe interval, or a second.
+    /// The lease's length in milliseconds: the probe interval, but 1 to 30 seconds and at most `locks.max_ttl`. A
+    /// sidecar that dies is replaced within that time.
     private let ttl: Int64
     private let wait: Int64
 
-    /// - Throws: `SidecarError` when the service's name is too long.
+    /// - Throws: `SidecarError` if the service's name is too long.
     init(service: String, interval: Duration, locks: LockSettings, coordinator: Coordinator) throws(SidecarError) {
         guard let lock = ProbeLock.name(ofService: service) else {
             throw SidecarError("the service's name has more than \(ProbeLock.longestService) bytes")
@@ -26,29 +28,31 @@ struct ProbeElection: Sendable {
     }
 
     /// Stands for election.
-    /// - Parameter waits: it is waited for as long as a lock may be waited for, or a little when that is less.
-    /// - Returns: the lease of whoever is elected; `nil`: another is.
-    /// - Throws: `InterlockError`: nobody can be elected now.
+    /// - Parameter waits: whether to wait, for as long as `locks.max_wait` allows and at least for a quarter of the
+    ///   lease.
+    /// - Returns: the lease if this sidecar is elected, or `nil` if another is.
+    /// - Throws: `InterlockError` if no election is possible now.
     func stand(waits: Bool) async throws -> Lease? {
-        // Where locks may not be waited for long, whoever stands again at once would keep Redis busy.
+        // If `locks.max_wait` is short, repeated requests without a pause would keep Redis busy.
         if waits, wait < pause { try? await Task.sleep(for: .milliseconds(pause - wait), clock: .continuous) }
         return try await coordinator.acquireLock(LockRequest(name: lock, ttl: ttl, wait: waits ? wait : 0))
     }
 
-    /// Between two requests of one that is not elected, in milliseconds.
+    /// The minimum time between two requests of a candidate, in milliseconds.
     private var pause: Int64 { ttl / 4 }
 
-    /// Within which the others have stood for election once more, if they do not stand in the queue all the time.
+    /// The time within which all other candidates stand for election again; zero if they wait in the lock's queue
+    /// continuously.
     var turnTime: Duration { .milliseconds(wait < pause ? 2 * pause : 0) }
 
-    /// Whether an election is worth trying: Redis is there.
+    /// Whether an election is possible, because Redis is connected.
     var isPossible: Bool {
         get async { await coordinator.isReady }
     }
 
-    /// Runs `body` for as long as the lease stands. When the lease is lost `body` is cancelled at once; when this task is, the
-    /// lease is released, so that another takes over without waiting.
-    /// - Returns: what `body` does, if the lease stands for as long.
+    /// Runs `body` while the lease is held. If the lease is lost, `body` is cancelled at once. If this task is
+    /// cancelled, the lease is released, so that another sidecar takes over without waiting.
+    /// - Returns: the result of `body`, or `nil` if the lease was lost first.
     func whileElected<Result: Sendable>(_ lease: Lease, _ body: @escaping @Sendable () async -> Result?) async -> Result? {
         let result = await withTaskGroup(of: Result?.self) { group in
             group.addTask { await body() }
@@ -60,7 +64,7 @@ struct ProbeElection: Sendable {
             group.cancelAll()
             return first
         }
-        // In a task of its own, because this one may be cancelled. What cannot be released lapses.
+        // A separate task is needed because this one may be cancelled. A lease that cannot be released expires.
         await Task { _ = try? await coordinator.releaseLock(lock, token: lease.token) }.value
         return result
     }
@@ -70,7 +74,7 @@ struct ProbeElection: Sendable {
         for await _ in followed.losses { return }
     }
 
-    /// Leases on a quorum are not looked after by the coordinator.
+    /// Extends the lease until it is lost, because the coordinator does not extend leases on a quorum.
     private func renew(_ lease: Lease) async {
         let clock = TimeSource.system
         var now = clock.now()
@@ -82,7 +86,7 @@ struct ProbeElection: Sendable {
             switch held.step(now: now) {
             case .over: return
             case .wait(let until):
-                // Until the lease is to be extended, as its decision says. Cancelled, the loop ends.
+                // The sleep lasts until the next extension is due. Cancellation ends the loop.
                 try? await Task.sleep(for: .milliseconds(until.millisecondsRoundedUp(since: now)), clock: .continuous)
             case .extend(let ttl):
                 held.extensionBegan()

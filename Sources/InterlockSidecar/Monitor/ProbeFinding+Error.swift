@@ -8,7 +8,7 @@ internal import NIOSSL
 internal import RedisClient
 
 extension ProbeFinding {
-    /// What a probe found that ended with an error: bad, unless the error is this side's own.
+    /// Creates the finding of a probe that failed: bad, unless the error is this sidecar's own.
     init(_ error: any Error) {
         switch error {
         case is CancellationError: self = .unjudged("the probe was stopped")
@@ -34,7 +34,7 @@ extension ProbeFinding {
         }
     }
 
-    /// All attempts failed: a failure of this side's own says nothing, whatever the others say.
+    /// Creates the finding if all connection attempts failed: unjudged if any error is this sidecar's own.
     private init(_ error: NIOConnectionError) {
         let attempts = error.connectionErrors.map { ProbeFinding($0.error) }
         if let own = attempts.first(where: { if case .unjudged = $0 { true } else { false } }) {

@@ -9,13 +9,13 @@ package struct ProbeJudge: Sendable {
         case json(path: JSONPath, name: String, text: String)
     }
 
-    /// A body that is nested deeper is not read.
+    /// The maximum nesting depth of a JSON body.
     private static let deepestJSON = 32
 
     private let expectation: ProbeExpectation
     private let rules: [Rule]
 
-    /// - Throws: `JSONPath.Violation`.
+    /// - Throws: `JSONPath.Violation` if an expected path is invalid.
     package init(_ expectation: ProbeExpectation) throws(JSONPath.Violation) {
         self.expectation = expectation
         rules = try expectation.body.map { rule throws(JSONPath.Violation) in
@@ -26,7 +26,7 @@ package struct ProbeJudge: Sendable {
         }
     }
 
-    /// Good when everything that is expected holds. Bounded: of the body, its first `inspectedBytes` are looked at.
+    /// Judges an answer: good if it meets all expectations. Inspects only the first `inspectedBytes` of the body.
     package func judge(_ answer: ProbeAnswer) -> ProbeFinding {
         guard expectation.statuses.contains(answer.status) else {
             return .bad("status \(answer.status), expected \(expectation.statuses.spelled)")
@@ -75,7 +75,7 @@ package struct ProbeJudge: Sendable {
 }
 
 extension StatusSet {
-    /// As the configuration spells it.
+    /// The statuses as the configuration spells them.
     fileprivate var spelled: String {
         ranges.map { $0.lowerBound == $0.upperBound ? "\($0.lowerBound)" : "\($0.lowerBound)..\($0.upperBound)" }
             .joined(separator: ", ")
@@ -87,7 +87,7 @@ extension JSONPath.Step {
 }
 
 extension JSONPath {
-    /// What stands at the path; `nil`: nothing does.
+    /// Returns the value at the path, or `nil` if the document has no such value.
     package func value(in document: JSONValue) -> JSONValue? {
         var value = document
         for step in steps {
@@ -107,7 +107,7 @@ extension JSONPath {
 }
 
 extension JSONValue {
-    /// Whether it is what somebody wrote as `text`: of a number, the value counts and not the spelling.
+    /// Returns whether the value equals `text` as a user wrote it. Numbers are compared by value, not by spelling.
     func reads(as text: String) -> Bool {
         switch self {
         case .null: text == "null"

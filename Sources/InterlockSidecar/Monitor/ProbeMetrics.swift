@@ -2,7 +2,7 @@ internal import CoreMetrics
 internal import InterlockCore
 internal import NIOCore
 
-/// What is counted of one service's probes.
+/// The metrics of a service's probes.
 struct ProbeMetrics: Sendable {
     private let good: Counter
     private let bad: Counter
@@ -19,7 +19,7 @@ struct ProbeMetrics: Sendable {
         time = Timer(label: "interlock_probe_seconds", dimensions: [("service", service)])
     }
 
-    /// The service is not probed any more.
+    /// Removes the metrics of a service that is no longer probed.
     func destroy() {
         for counter in [good, bad, unjudged] { counter.destroy() }
         time.destroy()

@@ -1,7 +1,7 @@
 internal import FoundationEssentials
 
 /// Finds member names that an object of a JSON document repeats. RFC 8259, section 4, leaves open which of them counts,
-/// and decoders keep one silently. Pure.
+/// and decoders silently keep one.
 enum RepeatedMembers {
     private enum Container {
         case list
@@ -51,7 +51,7 @@ enum RepeatedMembers {
         return index
     }
 
-    /// Returns a text in quotes without them and its escapes.
+    /// Returns the content of a quoted text, with its escapes decoded.
     private static func text(_ quoted: ArraySlice<UInt8>) -> String {
         guard quoted.contains(UInt8(ascii: "\\")) else { return String(decoding: quoted.dropFirst().dropLast(), as: UTF8.self) }
         return (try? JSONDecoder().decode(String.self, from: Data(quoted))) ?? ""

@@ -5,7 +5,8 @@ internal import Logging
 internal import SidecarListeners
 internal import SidecarTelemetry
 
-/// Probes one service for as long as its task lives: at its pace, when it is this sidecar's turn, never two at a time.
+/// Probes one service until its task is cancelled: at the configured interval, while this sidecar is elected, and never
+/// concurrently.
 struct ServiceWatch: Sendable {
     private let service: String
     private let settings: ProbeSettings
@@ -17,13 +18,14 @@ struct ServiceWatch: Sendable {
     private let logger: Logger
 
     private static let clock = ContinuousClock()
-    /// Sidecars that start together do not probe in step: of an interval, and not more than this.
+    /// The maximum random delay before the first probe, as a fraction of the interval and capped at `longestJitter`.
+    /// The delay keeps sidecars that start together from probing in step.
     private static let greatestJitter = 0.1
     private static let longestJitter = Duration.seconds(1)
-    /// Between two attempts at an election while Redis is away.
+    /// The pause between two elections while Redis is unreachable.
     private static let longestPause = Duration.milliseconds(250)
 
-    /// - Parameter election: who probes; `nil`: every sidecar does.
+    /// - Parameter election: the election of the sidecar that probes; `nil` if every sidecar does.
     init(
         service: String, settings: ProbeSettings, probe: Probe, election: ProbeElection?, reports: OutageReports,
         readings: ProbeReadings, logger: Logger
@@ -44,7 +46,7 @@ struct ServiceWatch: Sendable {
     func run() async {
         readings.update(service) { _ in }
         let jitter = min(settings.interval * Self.greatestJitter, Self.longestJitter)
-        // A fleet that starts at once does not probe in step. Cancelled, the loops below end at once.
+        // Sidecars that start together must not probe in step. After cancellation, the loops below end at once.
         try? await Task.sleep(for: jitter * Double.random(in: 0...1), clock: Self.clock)
         if let election {
             await takeTurns(election)
@@ -53,24 +55,24 @@ struct ServiceWatch: Sendable {
         }
     }
 
-    // MARK: Whose turn it is
+    // MARK: Election
 
     private enum Turn {
-        /// `atOnce`: nobody else wanted it.
+        /// The election is won; `atOnce` means that the lock was free.
         case elected(Lease, atOnce: Bool)
-        /// Another sidecar is.
+        /// Another sidecar has won the election.
         case otherElected
-        /// Redis is away.
+        /// Redis is unreachable.
         case redisAway
     }
 
     private func takeTurns(_ election: ProbeElection) async {
         var away: ContinuousClock.Instant?
         var alone: OutageWatch?
-        // What this sidecar has found bad, and left to another to confirm.
+        // An outage that this sidecar suspects and another one must confirm.
         var suspicion: OutageWatch?
         while !Task.isCancelled {
-            // While it probes alone it must not be held up by a Redis that is away.
+            // An unreachable Redis must not delay a sidecar that probes alone.
             let mayAsk = alone == nil ? true : await election.isPossible
             switch mayAsk ? await turn(in: election) : .redisAway {
             case .elected(let lease, let atOnce):
@@ -81,7 +83,7 @@ struct ServiceWatch: Sendable {
                 }
                 guard suspicion != nil else { continue }
                 logger.log(.probeDoubted)
-                // Until the others in the queue have had their turn. Cancelled, the loop ends.
+                // The pause gives the other candidates time to be elected. Cancellation ends the loop.
                 try? await Task.sleep(for: max(election.turnTime, min(settings.interval, Self.longestJitter)), clock: Self.clock)
             case .otherElected:
                 (away, alone, suspicion) = (nil, nil, nil)
@@ -92,7 +94,7 @@ struct ServiceWatch: Sendable {
                 away = since
                 let patience = since + settings.interval
                 guard now >= patience else {
-                    // Before it stands for election again. Cancelled, the loop ends.
+                    // The pause before the next election. Cancellation ends the loop.
                     try? await Task.sleep(until: min(patience, now + Self.longestPause), clock: Self.clock)
                     continue
                 }
@@ -100,7 +102,7 @@ struct ServiceWatch: Sendable {
                 if alone == nil { logger.log(.probeUnelected) }
                 await probeOnce(&watch, as: .alone)
                 alone = watch
-                // The configured interval between probes, here as below.
+                // The configured interval between probes. Cancellation ends the loop.
                 try? await Task.sleep(until: now + settings.interval, clock: Self.clock)
             }
         }
@@ -124,8 +126,10 @@ struct ServiceWatch: Sendable {
         OutageWatch(unhealthyAfter: settings.unhealthyAfter, healthyAfter: settings.healthyAfter)
     }
 
-    /// - Parameter suspicion: what it found before, and nobody was there to confirm; `nil`: it begins anew.
-    /// - Returns: what it has found, when another sidecar is to confirm it; `nil`: the task was cancelled.
+    /// Probes at the configured interval.
+    /// - Parameter suspicion: an earlier suspicion that no other sidecar confirmed; `nil` to start over.
+    /// - Returns: the state of the probes if another sidecar must confirm an outage, or `nil` if the task was
+    ///   cancelled.
     @discardableResult
     private func probeOnAndOn(as prober: ProbeReading.Prober, from suspicion: OutageWatch? = nil) async -> OutageWatch? {
         var watch = suspicion ?? newWatch
@@ -133,18 +137,19 @@ struct ServiceWatch: Sendable {
             let began = Self.clock.now
             let isDoubted = await probeOnce(&watch, as: prober, isOnlyOne: prober != .elected || suspicion != nil)
             if isDoubted { return watch }
-            // What is left of the interval. Cancelled, the loop ends.
+            // The rest of the interval. Cancellation ends the loop.
             try? await Task.sleep(until: began + settings.interval, clock: Self.clock)
         }
         return nil
     }
 
-    /// - Returns: whether it suspects an outage that another sidecar is to confirm.
+    /// Probes once and reports the result.
+    /// - Returns: whether this sidecar suspects an outage that another must confirm.
     @discardableResult
     private func probeOnce(_ watch: inout OutageWatch, as prober: ProbeReading.Prober, isOnlyOne: Bool = true) async -> Bool {
         let began = Self.clock.now
         let finding = await probe.ask()
-        // What was found on the way out, or after the turn was over, is nobody's news.
+        // A finding after cancellation or after a lost election must not be reported.
         guard !Task.isCancelled else { return false }
         let duration = Self.clock.now - began
         metrics.record(finding, duration: duration)
@@ -167,7 +172,7 @@ struct ServiceWatch: Sendable {
         return false
     }
 
-    /// For the log and the reading; a change is worth a line that everybody sees.
+    /// Logs a finding and updates the reading. A change between good and bad is logged more prominently.
     private func note(_ finding: ProbeFinding, duration: Duration, watch: OutageWatch, prober: ProbeReading.Prober) {
         let before = readings[service]?.last?.finding
         let now = ProbeReading.Probe(

@@ -1,24 +1,24 @@
 internal import Glibc
 
-/// The service manager that started this process, systemd as a rule: where it listens, and how often it must hear that the
-/// process lives. See sd_notify(3) and sd_watchdog_enabled(3).
+/// The service manager that started this process, usually systemd: its notification socket and its watchdog. See
+/// sd_notify(3) and sd_watchdog_enabled(3).
 struct ServiceManager: Sendable, Equatable {
-    /// The datagram socket that it listens at.
+    /// The address of the manager's datagram socket.
     enum Address: Sendable, Equatable {
         case path(String)
-        /// A name in Linux' abstract namespace, without the `@` that stands for its leading NUL byte.
+        /// A name in the abstract namespace of Linux, without the `@` that represents its leading NUL byte.
         case abstract(String)
     }
 
     var address: Address
-    /// The longest that it may hear nothing before it ends the process; `nil`: it does not watch.
+    /// The longest time without a message after which the manager ends the process; `nil` if there is no watchdog.
     var watchdog: Duration?
 }
 
 extension ServiceManager {
     /// Reads `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`.
-    /// - Parameter processID: the process that asks. A watchdog that is meant for another process is not its own.
-    /// - Returns: `nil` when no manager listens, or at an address of a kind that this program does not know.
+    /// - Parameter processID: the ID of this process. A watchdog for another process is ignored.
+    /// - Returns: `nil` if no manager listens, or if its address is of an unknown kind.
     init?(environment: [String: String], processID: Int32) {
         guard let name = environment["NOTIFY_SOCKET"], name.utf8.count > 1, name.utf8.count <= Self.longestName else {
             return nil
@@ -34,26 +34,28 @@ extension ServiceManager {
         }
     }
 
-    /// `sockaddr_un` has 108 bytes; a path needs one for the NUL at its end, an abstract name for the one at its start.
+    /// The longest name that fits into the 108 bytes of `sockaddr_un` with a NUL, which ends a path or starts an
+    /// abstract name.
     private static let longestName = 107
 }
 
-/// The end of a datagram socket that a service manager is told things through.
+/// The socket through which the service manager is notified.
 final class NotifySocket: Sendable {
     private let address: ServiceManager.Address
-    /// Kept open: a sidecar that has run out of file descriptors can still say that it lives.
+    /// The descriptor, which stays open so that a sidecar without free file descriptors can still report that it is
+    /// alive.
     private let descriptor: Int32
 
-    /// For how long the manager may leave its queue full before a state is given up.
+    /// The time to wait while the manager's queue is full, after which a message is dropped.
     private static let patience = timeval(tv_sec: 1, tv_usec: 0)
 
-    /// `nil`: the system gives no socket.
+    /// Returns `nil` if the system cannot create a socket.
     init?(to address: ServiceManager.Address) {
         self.address = address
         descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
         guard descriptor >= 0 else { return nil }
         var patience = Self.patience
-        // Without it, a manager that does not read would be waited for; systemd reads.
+        // A manager that does not read its socket would block the sidecar if there were no timeout.
         setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
     }
 
@@ -62,8 +64,9 @@ final class NotifySocket: Sendable {
     }
 
     /// Sends one datagram.
-    /// - Parameter waits: whether to wait, for a second at most, while the manager's queue is full. Never on an event loop.
-    /// - Returns: the system's word for what went wrong; `nil`: it was sent.
+    /// - Parameter waits: whether to wait, for at most a second, while the manager's queue is full. Must be false on an
+    ///   event loop.
+    /// - Returns: the system's error message, or `nil` if the datagram was sent.
     func send(_ text: String, waits: Bool) -> String? {
         var target = sockaddr_un()
         target.sun_family = sa_family_t(AF_UNIX)
@@ -73,10 +76,10 @@ final class NotifySocket: Sendable {
             case .abstract(let name): (name, 1)
             }
         withUnsafeMutableBytes(of: &target.sun_path) { bytes in
-            // As many bytes as the name has, after the abstract name's NUL: `ServiceManager` takes no longer one.
+            // The name fits, because `ServiceManager` rejects longer ones. An abstract name begins after its NUL.
             bytes[offset...].copyBytes(from: name.utf8.prefix(bytes.count - offset))
         }
-        // A path ends at its NUL, an abstract name where the address does.
+        // A path ends at its NUL; an abstract name ends with the address.
         let length = MemoryLayout<sa_family_t>.size + offset + name.utf8.count + (1 - offset)
         let flags = Int32(MSG_NOSIGNAL) | (waits ? 0 : Int32(MSG_DONTWAIT))
         let sent = withUnsafePointer(to: target) { pointer in

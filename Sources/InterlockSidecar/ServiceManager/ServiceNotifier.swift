@@ -6,10 +6,10 @@ internal import NIOCore
 internal import ServiceLifecycle
 internal import SidecarTelemetry
 
-/// Tells the service manager that started this process how the sidecar does.
+/// Reports the sidecar's state to the service manager that started this process.
 ///
-/// That the process lives is said from the coordinator's event loop, so that a loop that is stuck is found out: without a turn of
-/// it nothing is said, and the manager starts the sidecar anew.
+/// The watchdog's message is sent from the coordinator's event loop. A loop that is stuck sends nothing, and the
+/// manager restarts the sidecar.
 final class ServiceNotifier: Service {
     private let manager: ServiceManager
     private let socket: NotifySocket
@@ -18,10 +18,10 @@ final class ServiceNotifier: Service {
     private let report = NIOLockedValueBox(ServiceReport())
     private let looking = NIOLockedValueBox<RepeatedTask?>(nil)
 
-    /// How often Redis is looked at where nobody watches.
+    /// The interval between checks of Redis if there is no watchdog.
     private static let standardPause = Duration.seconds(5)
 
-    /// `nil`: no service manager listens.
+    /// Returns `nil` if there is no service manager, or if it cannot be reached.
     init?(environment: [String: String], coordinator: Coordinator, logger: Logger) {
         guard let manager = ServiceManager(environment: environment, processID: getpid()) else { return nil }
         guard let socket = NotifySocket(to: manager.address) else {
@@ -34,7 +34,7 @@ final class ServiceNotifier: Service {
         self.logger = logger
     }
 
-    /// Looks at the coordinator until `end()`, and says when the sidecar begins to go down.
+    /// Checks the coordinator periodically until `end()`, and reports when the sidecar begins to shut down.
     func run() async throws {
         let pause = TimeAmount(manager.watchdog.map { $0 / 2 } ?? Self.standardPause)
         let task = coordinator.eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: pause) { [weak self] _ in self?.look() }
@@ -43,7 +43,8 @@ final class ServiceNotifier: Service {
         tell { $0.stopped() }
     }
 
-    /// Ends what `run` began: it goes on while the other services end, for a loop may get stuck then, too.
+    /// Stops the periodic checks. They continue while the other services shut down, because the loop may get stuck then
+    /// too.
     func end() {
         looking.withLockedValue { $0.take() }?.cancel()
     }
@@ -59,10 +60,10 @@ final class ServiceNotifier: Service {
         tell { $0.reloadBegan(at: microseconds) }
     }
 
-    /// - Parameter failure: why the old configuration stays in force.
+    /// - Parameter failure: the reason why the old configuration stays in force; `nil` if the new one is in force.
     func reloadEnded(failure: String?) { tell { $0.reloadEnded(failure: failure) } }
 
-    /// On the coordinator's event loop.
+    /// Checks Redis and reports its state. Called on the coordinator's event loop.
     private func look() {
         let redis: ServiceReport.RedisState = coordinator.assumeIsolated { coordinator in
             coordinator.isReady ? .isUp : .isAway(coordinator.status.redisFailure)

@@ -1,20 +1,20 @@
-/// What a service manager is told of a sidecar, and when. Decisions only: no socket and no clock.
+/// Decides what to report to a service manager, and when. Uses neither a socket nor a clock.
 struct ServiceReport: Sendable {
     /// A line of the protocol of sd_notify(3).
     enum Line: Sendable, Equatable {
         /// `READY=1`: the sidecar has started, or has reloaded.
         case ready
-        /// `RELOADING=1`, with when it began, on the monotonic clock in µs: systemd tells the reload that it asked for from an
-        /// earlier one by that.
+        /// `RELOADING=1` with the start of the reload on the monotonic clock, in µs, by which systemd distinguishes the
+        /// reload that it requested from an earlier one.
         case reloading(at: UInt64)
-        /// `STOPPING=1`
+        /// `STOPPING=1`: the sidecar is shutting down.
         case stopping
-        /// `WATCHDOG=1`: the coordinator's event loop turns.
+        /// `WATCHDOG=1`: the coordinator's event loop is running.
         case alive
         /// `STATUS=…`, for people: `systemctl status` shows it.
         case status(String)
 
-        /// As it is sent.
+        /// The text of the line in the protocol.
         var text: String {
             switch self {
             case .ready: "READY=1"
@@ -31,52 +31,54 @@ struct ServiceReport: Sendable {
     }
 
     private var state = State.starting
-    /// Why the configuration that was read last is not in force.
+    /// The reason why the last reload failed; `nil` if it succeeded.
     private var reloadFailure: String?
     private var redis: RedisState?
     private var lastStatus: String?
 
-    /// What is known of the sidecar's Redis.
+    /// The state of the sidecar's Redis.
     enum RedisState: Sendable, Equatable {
         case isUp
-        /// With the reason, where there is one.
+        /// Redis is unreachable, with the reason if known.
         case isAway(String?)
     }
 
-    /// Both doors are open. Redis may be away: a sidecar serves without it, and waits for it as long as it takes.
+    /// Handles the opening of all listeners. Redis may be unreachable, because a sidecar serves without it and keeps
+    /// trying to connect.
     mutating func doorsOpened() -> [Line] {
         guard state == .starting else { return [] }
         state = .serving
         return [.ready] + changedStatus()
     }
 
-    /// The configuration is being read again.
+    /// Handles the start of a reload.
     mutating func reloadBegan(at microseconds: UInt64) -> [Line] {
         state == .serving ? [.reloading(at: microseconds)] : []
     }
 
-    /// The configuration was read again.
-    /// - Parameter failure: why the old one stays in force; `nil`: the new one is.
+    /// Handles the end of a reload.
+    /// - Parameter failure: the reason why the old configuration stays in force; `nil` if the new one is in force.
     mutating func reloadEnded(failure: String?) -> [Line] {
         reloadFailure = failure
         guard state == .serving else { return [] }
         return [.ready] + changedStatus()
     }
 
-    /// The coordinator's event loop looked at Redis.
+    /// Handles a check of Redis by the coordinator's event loop.
     mutating func looked(_ redis: RedisState) -> [Line] {
         self.redis = redis
-        // While it goes down, what it finds is no news, but it must be seen to turn.
+        // During a shutdown the status is no longer news, but the watchdog still needs its message.
         return [.alive] + (state == .serving ? changedStatus() : [])
     }
 
-    /// Redis was connected for the first time. Said at once: until the next look the status would be that of a moment ago.
+    /// Handles the first connection to Redis. Reports it at once, because the status would be out of date until the
+    /// next check.
     mutating func redisConnected() -> [Line] {
         redis = .isUp
         return state == .serving ? changedStatus() : []
     }
 
-    /// The sidecar goes down.
+    /// Handles the start of a shutdown.
     mutating func stopped() -> [Line] {
         guard state != .stopping else { return [] }
         state = .stopping

@@ -1,13 +1,13 @@
 internal import SidecarSettings
 
-/// How a call of gRPC ended.
+/// The status with which a gRPC call ended.
 /// <https://grpc.github.io/grpc/core/md_doc_statuscodes.html>
 package enum GRPCStatus: Int {
     case ok = 0
     case cancelled, unknown, invalidArgument, deadlineExceeded, notFound, alreadyExists, permissionDenied, resourceExhausted,
         failedPrecondition, aborted, outOfRange, unimplemented, `internal`, unavailable, dataLoss, unauthenticated
 
-    /// What a breaker makes of it: the HTTP status that means the same.
+    /// The HTTP status with the same meaning, by which a breaker judges the call.
     package var httpStatus: Int {
         switch self {
         case .ok: 200
@@ -28,7 +28,7 @@ package enum GRPCStatus: Int {
 
     static func isSpoken(in contentType: String?) -> Bool { contentType?.lowercased().hasPrefix("application/grpc") ?? false }
 
-    /// A message for people as it travels (gRPC over HTTP2, "Responses").
+    /// Returns a message in the encoding of the protocol (gRPC over HTTP2, "Responses").
     static func encoded(_ message: String) -> String {
         PercentEncoding.encode(message, but: " !\"#$&'()*+,/:;<=>?@[\\]^`{|}")
     }

@@ -1,6 +1,6 @@
 internal import FoundationEssentials
 
-/// The time as the `Date` field spells it (RFC 9110, section 5.6.7), formatted at most once a second.
+/// The time in the form of the `Date` field (RFC 9110, section 5.6.7), formatted at most once a second.
 /// Benchmark: "HTTP door, LIMIT.TAKE, 32 connections" in Benchmarks/figures/sidecar.py.
 /// Confined to one event loop.
 package final class HTTPDate {
@@ -19,10 +19,10 @@ package final class HTTPDate {
         return text
     }
 
-    /// - Parameter second: of the Unix epoch.
+    /// - Parameter second: the second since 1970.
     package static func text(second: Int64) -> String {
         let (day, time) = second.quotientAndRemainderRoundedDown(by: 86_400)
-        // Days to a date of the Gregorian calendar: https://howardhinnant.github.io/date_algorithms.html#civil_from_days
+        // Days to a Gregorian date: https://howardhinnant.github.io/date_algorithms.html#civil_from_days
         let shifted = day + 719_468
         let (era, dayOfEra) = shifted.quotientAndRemainderRoundedDown(by: 146_097)
         let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
@@ -36,7 +36,7 @@ package final class HTTPDate {
         return "\(weekdays[Int(weekday)]), \(twoDigits(dayOfMonth)) \(months[Int(month - 1)]) \(year) \(clock) GMT"
     }
 
-    /// The second of the Unix epoch that a date means, in one of the three forms that HTTP knows; `nil`: it is not one.
+    /// Returns the second since 1970 of a date in one of HTTP's three forms; `nil` if the date is invalid.
     package static func second(_ text: String) -> Int64? {
         let words = text.lowercased().split { $0 == " " || $0 == "\t" }
         switch words.count {
@@ -53,7 +53,7 @@ package final class HTTPDate {
         }
     }
 
-    /// A year of two digits is never more than 50 years ahead (RFC 9110, section 5.6.7).
+    /// Expands a year of two digits, which is never more than 50 years ahead (RFC 9110, section 5.6.7).
     private static func fullYear(_ short: Int64) -> Int64 {
         let now = 1970 + Int64(Date.now.timeIntervalSince1970 / (365.2425 * 86_400))
         let year = now / 100 * 100 + short

@@ -11,8 +11,8 @@ package enum JSONValue: Codable, Hashable, Sendable {
     case list([JSONValue])
     case object([String: JSONValue])
 
-    /// Reads a document that is nested no deeper than that. What a decoder does for a value grows with its depth, and the
-    /// values may be many: what is deeper is refused before anything is decoded. O(n).
+    /// Reads a document that is nested at most `deepest` levels deep. Decoding a value takes longer the deeper it is,
+    /// and there may be many values, so a deeper document is refused before anything is decoded. O(n).
     package init(reading document: some Collection<UInt8>, deepest: Int) throws {
         if let object = PlainObject.members(of: document) {
             self = .object(object)
@@ -71,7 +71,7 @@ package enum JSONValue: Codable, Hashable, Sendable {
         }
     }
 
-    /// Writes it on one line, byte for byte as `json()` does, which takes many times as long.
+    /// Writes the value on one line, with the same bytes as `json()`, which takes many times as long.
     package func write(into buffer: inout ByteBuffer) {
         switch self {
         case .null: buffer.writeStaticString("null")
@@ -90,7 +90,7 @@ package enum JSONValue: Codable, Hashable, Sendable {
         }
     }
 
-    /// Writes an object of these members, in their order.
+    /// Writes an object with these members, in their order.
     static func write(_ members: some Sequence<(key: String, value: JSONValue)>, into buffer: inout ByteBuffer) {
         var separator = UInt8(ascii: "{")
         for (key, value) in members {
@@ -130,7 +130,7 @@ package enum JSONValue: Codable, Hashable, Sendable {
         }
     }
 
-    /// What it is, for a person who sent something else.
+    /// A description of the value for error messages.
     package var kind: String {
         switch self {
         case .null: "null"
@@ -145,7 +145,7 @@ package enum JSONValue: Codable, Hashable, Sendable {
 }
 
 extension Encodable {
-    /// As JSON on one line, in the form in which all of this door's answers and events have it.
+    /// Encodes the value as one line of JSON, in the form that all answers and events of the HTTP API have.
     package func json() throws -> Data {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -153,11 +153,11 @@ extension Encodable {
     }
 }
 
-/// Reads what most bodies are, an object of whole numbers, plain texts and flags, in a fraction of a decoder's time.
+/// Reads the usual kind of body, an object of integers, plain texts and flags, in a fraction of a decoder's time.
 private struct PlainObject {
     private var bytes: Slice<UnsafeRawBufferPointer>
 
-    /// The members; `nil`: it is something else, or none at all, which a decoder finds out.
+    /// Returns the members; `nil` if the document is something else or invalid, which is left to a decoder.
     static func members(of document: some Collection<UInt8>) -> [String: JSONValue]? {
         document.withContiguousStorageIfAvailable { bytes in
             var object = PlainObject(bytes: UnsafeRawBufferPointer(bytes)[...])
@@ -183,7 +183,7 @@ private struct PlainObject {
         while let byte = bytes.first, byte == 0x20 || byte == 0x09 || byte == 0x0A || byte == 0x0D { bytes.removeFirst() }
     }
 
-    /// Whether this comes next, white space left aside.
+    /// Takes the token if it comes next, after any white space.
     private mutating func take(_ token: Unicode.Scalar) -> Bool {
         skipSpace()
         guard bytes.first == UInt8(ascii: token) else { return false }
@@ -206,7 +206,7 @@ private struct PlainObject {
         return integer().map(JSONValue.integer)
     }
 
-    /// ASCII without an escape, behind its opening quote.
+    /// Reads ASCII text without escapes, after its opening quote.
     private mutating func text() -> String? {
         guard
             let end = bytes.firstIndex(where: {
@@ -218,7 +218,7 @@ private struct PlainObject {
         return String(decoding: bytes[..<end], as: UTF8.self)
     }
 
-    /// Of so few digits that it cannot overflow.
+    /// Reads an integer with too few digits to overflow.
     private mutating func integer() -> Int64? {
         let isNegative = bytes.first == UInt8(ascii: "-")
         if isNegative { bytes.removeFirst() }

@@ -1,6 +1,6 @@
 package import NIOCore
 
-/// Reads the fields of a message one by one, where decoding it would take longer than what is done with it, or hold too much.
+/// Reads the fields of a message one by one, if decoding it would take too much time or memory.
 /// <https://protobuf.dev/programming-guides/encoding/>
 /// Benchmark: `make envoy-speed`, decisions per second of the sidecar's processor time.
 struct ProtobufReader {
@@ -13,7 +13,7 @@ struct ProtobufReader {
 
     var isAtEnd: Bool { place >= bytes.count }
 
-    /// A field's number and how it is written, as `ProtobufTag` has them, or a number; `nil`: it is none.
+    /// Reads a number, or a tag as in `ProtobufTag`; `nil` if it is incomplete or too long.
     mutating func varint() -> UInt64? {
         var value: UInt64 = 0
         for shift in stride(from: UInt64(0), to: 64, by: 7) {
@@ -26,18 +26,18 @@ struct ProtobufReader {
         return nil
     }
 
-    /// What a field has that begins with its length; `nil`: there is less.
+    /// Reads content that begins with its length; `nil` if it is incomplete.
     mutating func content() -> UnsafeRawBufferPointer? {
         guard let length = varint(), length <= UInt64(bytes.count - place) else { return nil }
         defer { place += Int(length) }
         return UnsafeRawBufferPointer(rebasing: bytes[place..<place + Int(length)])
     }
 
-    /// `nil`: it is none.
+    /// Reads text; `nil` if it is incomplete or not UTF-8.
     mutating func text() -> String? { content().flatMap { String(validating: $0, as: UTF8.self) } }
 
-    /// Leaves out what stands behind a tag.
-    /// - Returns: whether it was there.
+    /// Skips the value after a tag.
+    /// - Returns: whether the value was complete.
     mutating func skip(behind tag: UInt64) -> Bool {
         switch tag & 7 {
         case 0: return varint() != nil
@@ -50,7 +50,8 @@ struct ProtobufReader {
         return place <= bytes.count
     }
 
-    /// Fields within one, as nothing of ours has any more, with those within them: counted, for a call for each would fill the stack.
+    /// Skips a group, which current messages no longer use, and the groups within it. Depth is counted, because
+    /// recursion could overflow the stack.
     private mutating func skipGroup() -> Bool {
         var depth = 1
         while depth > 0 {
@@ -66,7 +67,8 @@ struct ProtobufReader {
 }
 
 extension ByteBuffer {
-    /// How often a message has the last of these fields, within those before it, as far as it is one; nothing is decoded.
+    /// Counts the fields at a path: those with its last number, within those before it. Decodes nothing, and stops
+    /// where the message is malformed.
     package func countOfProtobufFields(_ path: UInt64...) -> Int {
         withUnsafeReadableBytes { Self.countOfFields(path[...], in: $0) }
     }

@@ -1,27 +1,26 @@
 internal import NIOConcurrencyHelpers
 package import SidecarSettings
 
-/// Who may do what: API keys and their roles. Without keys, whoever reaches a listener is admin.
+/// API keys and their roles. Without keys, every client that reaches a listener is an admin.
 ///
-/// Keys are kept and compared as SHA-256 digests, whose comparison takes the same time wherever they differ; all keys are
-/// compared each time.
+/// Keys are stored as SHA-256 digests. Comparing two digests takes constant time, and all keys are compared each time.
 package final class AccessControl: Sendable {
-    /// Somebody who has been let in.
+    /// An admitted client.
     package struct Caller: Hashable, Sendable {
         /// The key's name, for the log and for the fleet; `anonymous` without keys.
         package var name: String
         package var role: APIKey.Role
-        /// Of the key that was shown; `nil`: none was asked for.
+        /// The digest of the client's key; `nil` if no key is required.
         fileprivate var digest: SHA256Digest?
 
-        /// As which the caller's connections take turns on the event loop; empty: those that show no key.
+        /// The name under which the caller's connections take turns on the event loop; empty without a key.
         var party: String { digest == nil ? "" : name }
 
-        /// Whoever comes without a key.
+        /// Returns a client without a key.
         static func anonymous(_ role: APIKey.Role) -> Caller { Caller(name: "anonymous", role: role) }
     }
 
-    /// A part in what changes, until it is ended.
+    /// A subscription to changes of the keys, until it is ended.
     struct Registration {
         fileprivate let id: Int
         fileprivate let access: AccessControl
@@ -45,7 +44,7 @@ package final class AccessControl: Sendable {
         keys.map { Caller(name: $0.name, role: $0.role, digest: SHA256Digest(of: $0.secret)) }
     }
 
-    /// From now on these are the keys.
+    /// Replaces the keys, and notifies the observers if they changed.
     package func replace(keys: [APIKey]) {
         let callers = Self.callers(keys)
         let observers: [@Sendable () -> Void] = state.withLockedValue { state in
@@ -56,7 +55,7 @@ package final class AccessControl: Sendable {
         for observer in observers { observer() }
     }
 
-    /// Calls `observer` whenever the keys have changed.
+    /// Calls `observer` after each change of the keys.
     func observe(_ observer: @escaping @Sendable () -> Void) -> Registration {
         state.withLockedValue { state in
             state.lastID += 1
@@ -68,10 +67,10 @@ package final class AccessControl: Sendable {
     /// Whether callers must show a key.
     package var requiresKey: Bool { state.withLockedValue { !$0.keys.isEmpty } }
 
-    /// Whoever comes without a key; `nil` when one is required.
+    /// The caller without a key; `nil` if a key is required.
     package var anonymous: Caller? { requiresKey ? nil : .anonymous(.admin) }
 
-    /// The caller whose key this is; with a name, it must be that key's.
+    /// Returns the caller with this key; `nil` if there is none. If a name is given, it must be the key's.
     package func caller(key: String, name: String? = nil) -> Caller? {
         let digest = SHA256Digest(of: key)
         var found: Caller?
@@ -82,7 +81,7 @@ package final class AccessControl: Sendable {
         return found
     }
 
-    /// Returns what a caller who was let in before may do now; `nil`: the key was removed.
+    /// Returns the current rights of a caller that was admitted before; `nil` if the key was removed.
     package func current(_ caller: Caller) -> Caller? {
         guard let digest = caller.digest else { return anonymous }
         return state.withLockedValue { $0.keys.first { $0.digest == digest && $0.name == caller.name } }

@@ -1,24 +1,24 @@
 internal import DequeModule
 internal import NIOCore
 
-/// One connection's part in `ClientTurns`. Confined to the event loop.
+/// The scheduling of one connection in `ClientTurns`. Confined to the event loop.
 package final class ClientTurn {
-    /// The system's part of a read, which comes after the slice that asks for it.
+    /// The system's part of a read, which runs after the slice that requests it.
     private static let costOfRead = TimeAmount.microseconds(8)
-    /// A read of up to 64 KiB that is dropped.
+    /// The cost of reading and dropping up to 64 KiB.
     static let costOfDrop = TimeAmount.microseconds(20)
     private static let costOfWrite = TimeAmount.microseconds(4)
 
     private let turns: ClientTurns
-    /// The name of the API key that the connection has shown; empty: none.
+    /// The name of the connection's API key; empty if it has shown none.
     var party = ""
-    /// The last slice was used up.
+    /// Whether the connection used up its last slice.
     var isHeavy = false
-    /// The work that waits, in order. The connection holds a bounded number: one piece for itself and one for each of its streams.
+    /// The pending work, in order. A connection has at most one piece for itself and one for each of its streams.
     private var left: Deque<() -> Void> = []
     private var isInLine = false
     var hasWorkLeft: Bool { !left.isEmpty }
-    /// Called within each slice when it ends, for what costs time only once: to hand what was written to the socket.
+    /// Called at the end of each slice, for work that is worth batching: flushing to the socket.
     var beforeEnd: (() -> Void)?
 
     package init(_ turns: ClientTurns) {
@@ -28,7 +28,7 @@ package final class ClientTurn {
     var eventLoop: any EventLoop { turns.eventLoop }
 
     /// Begins a slice; `end` must follow.
-    /// - Returns: `false`: there is no time for it now, and the work goes to `later`.
+    /// - Returns: `false` if there is no time now; then the work must go to `later`.
     func begin() -> Bool { left.isEmpty && turns.begin(self) }
 
     /// Whether the slice that has begun may go on.
@@ -39,22 +39,22 @@ package final class ClientTurn {
 
     func end() { turns.end(self) }
 
-    /// Whether the slice that has begun is this connection's.
+    /// Whether the current slice is this connection's.
     var isRunning: Bool { turns.current === self }
 
-    /// Counts work that the connection causes and that runs outside of its slice.
+    /// Charges the connection's budget for work that runs outside its slice.
     func charge(_ time: TimeAmount) { turns.charge(time.nanoseconds) }
 
-    /// The bytes that may wait for a slice while more are read.
+    /// The number of buffered bytes below which reading continues.
     static let readAhead = 2048
 
-    /// Whether the socket may be read now; else `readLater` follows: a thousand sockets in one tick would take all of it.
+    /// Whether the socket may be read now. If not, `readLater` must follow: a thousand reads would use up a tick.
     func mayRead() -> Bool { turns.mayRead() }
 
     /// Reads from the socket in a later slice.
     func readLater(_ read: @escaping () -> Void) { later(charging: Self.costOfRead, read) }
 
-    /// Whether the socket may be written to now, which is charged; else `writeLater` follows.
+    /// Whether the socket may be written now, which is charged. If not, `writeLater` must follow.
     func mayWrite() -> Bool {
         guard mayUseSocket else { return false }
         if !isRunning { charge(Self.costOfWrite) }
@@ -73,13 +73,13 @@ package final class ClientTurn {
         }
     }
 
-    /// Does this in a later slice, behind all that waits already. It may ask `mayGoOn`, and call `later` again.
+    /// Schedules work for a later slice, behind all pending work. The work may check `mayGoOn` and call `later` again.
     package func later(_ work: @escaping () -> Void) {
         left.append(work)
         enterLine()
     }
 
-    /// Drops all that waits: the connection has closed.
+    /// Drops all pending work because the connection has closed.
     func cancel() { left.removeAll() }
 
     private func enterLine() {
@@ -89,7 +89,7 @@ package final class ClientTurn {
     }
 
     func goOn() {
-        // The connection enters the line again at the end, as light or heavy as it is by then.
+        // The connection queues again at the end, by its load at that time.
         var most = left.count
         while most > 0, let work = left.popFirst() {
             most -= 1

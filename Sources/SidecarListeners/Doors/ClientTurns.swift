@@ -3,22 +3,23 @@ package import Interlock
 internal import InterlockCore
 package import NIOCore
 
-/// Shares the event loop's time among the connections of all listeners, by a `TickBudget`. Confined to the loop.
+/// Divides the event loop's time among the connections of all listeners, by a `TickBudget`. Confined to the loop.
 ///
-/// A connection that used up its last slice waits behind those that did not, so an occasional client never waits behind a hundred
-/// busy ones. Among those that wait, API keys take turns, and so do the connections of one key; all connections that have shown
-/// no key count as one key. Each tick runs at least one slice of a busy connection, and one for each of the first few keys among
-/// the others, so nobody waits forever.
+/// A connection that used up its last slice waits behind those that did not, so an occasional client never waits behind
+/// a hundred busy ones. Among waiting connections, API keys take turns, as do the connections of one key; all
+/// connections without a key count as one key. Each tick runs at least one slice of a busy connection, and one for each
+/// of the first few keys among the others, so none starves.
 package final class ClientTurns {
-    /// Between two ticks with work left: any time at all lets the loop read its sockets.
+    /// The pause between two ticks with work left. Any length lets the loop read its sockets.
     private static let pause = TimeAmount.microseconds(10)
-    /// The keys that have a slice in each tick, whatever it has spent.
+    /// The most keys that get a slice in each tick, even if its budget is spent.
     private static let partiesPerTick = 4
-    /// The reads that begin in one tick, whatever it has spent. To begin one later costs two calls to the system more.
+    /// The most reads that begin in one tick, whatever its budget. Deferring a read costs two more system calls.
     private static let readsPerTick = 50
-    /// After so many reads the end of the tick is planned: it counts anew.
+    /// The number of reads after which the end of the tick is scheduled, which resets their count.
     private static let negligibleReads = 8
-    /// With less than this spent, the end of the tick goes unnoticed: planning it would cost more than it limits.
+    /// The time spent, in nanoseconds, below which the end of the tick is not scheduled: that would cost more than it
+    /// limits.
     private static let negligible: Int64 = 100_000
 
     let eventLoop: any EventLoop
@@ -29,7 +30,7 @@ package final class ClientTurns {
     private(set) var current: ClientTurn?
     private var isPlanned = false
     private var reads = 0
-    /// No work has begun in the present slice.
+    /// Whether no work has begun in the current slice.
     private var isFresh = false
 
     /// - Parameter clock: a monotonic clock that advances while work is done, in nanoseconds.
@@ -38,13 +39,13 @@ package final class ClientTurns {
         self.clock = clock
     }
 
-    /// Measures by the event loop's clock.
+    /// Uses the event loop's clock.
     package convenience init(of coordinator: Coordinator) {
         let eventLoop = coordinator.eventLoop
         self.init(eventLoop: eventLoop) { eventLoop.uptime }
     }
 
-    /// Makes one for the listeners of a coordinator, on its event loop.
+    /// Creates the instance that a coordinator's listeners share, on its event loop.
     package static func shared(by coordinator: Coordinator) async throws -> NIOLoopBound<ClientTurns> {
         let eventLoop = coordinator.eventLoop
         return try await eventLoop.submit { NIOLoopBound(ClientTurns(of: coordinator), eventLoop: eventLoop) }.get()
@@ -53,7 +54,7 @@ package final class ClientTurns {
     func begin(_ turn: ClientTurn) -> Bool {
         if let current {
             if current === turn { return true }
-            // The slice was left open: its connection closed within it.
+            // The slice was left open because its connection closed within it.
             end(current)
         }
         guard mayGoFirst(turn) else { return false }
@@ -75,7 +76,7 @@ package final class ClientTurns {
         guard current === turn else { return }
         turn.beforeEnd?()
         current = nil
-        // A busy client whose slice ended early, because the tick did, is as busy as before.
+        // A busy client stays busy if its slice ended early because the tick did.
         turn.isHeavy = budget.end(now: clock()) || turn.isHeavy && turn.hasWorkLeft
         planTickIfSpent()
     }
@@ -85,12 +86,12 @@ package final class ClientTurns {
         planTickIfSpent()
     }
 
-    /// Whether there is time for a connection now, and nobody waits who comes first.
+    /// Whether the connection may run now: there is time, it is not busy, and no connection of its party is waiting.
     func mayGoFirst(_ turn: ClientTurn) -> Bool {
         budget.hasRoom && !turn.isHeavy && (light.isEmpty || !light.isWaiting(turn.party))
     }
 
-    /// Whether a read may begin now; it counts.
+    /// Returns whether a read may begin now, and counts it.
     func mayRead() -> Bool {
         guard reads < Self.readsPerTick else { return false }
         reads += 1
@@ -111,7 +112,7 @@ package final class ClientTurns {
         eventLoop.assumeIsolated().execute { [self] in endTick() }
     }
 
-    /// Runs after all that the tick has read: whoever waits goes on while there is time.
+    /// Runs after all reads of the tick; waiting connections go on while there is time.
     private func endTick() {
         if let current { end(current) }
         var hasRunHeavy = false
@@ -130,8 +131,9 @@ package final class ClientTurns {
         if isPlanned { planNextTick() }
     }
 
-    /// The loop reads its sockets when no task is due. So the pause begins behind all that the tick has left to do, with what
-    /// comes of that: the ends of streams, for example, or a thousand replies, last longer than the pause.
+    /// Schedules the next tick. The loop reads its sockets when no task is due, so the pause must begin after the
+    /// remaining work of this tick and its consequences, such as the ends of streams or a thousand replies, which
+    /// outlast the pause.
     private func planNextTick(hops: Int = 8) {
         let planned = clock()
         let eventLoop = eventLoop.assumeIsolated()
@@ -152,14 +154,14 @@ package final class ClientTurns {
     }
 }
 
-/// Members that wait for their turn. Parties take turns, and so do the members of one party, in the order in which they came.
+/// A queue of members by party. Parties take turns, as do the members of one party, in order of arrival.
 struct TurnLine<Party: Hashable, Member> {
     private var members: [Party: Deque<Member>] = [:]
-    /// Each party that has a member waiting, once.
+    /// Each party with a waiting member, once.
     private var parties: Deque<Party> = []
 
     var isEmpty: Bool { parties.isEmpty }
-    /// The parties that have a member waiting.
+    /// The number of parties with a waiting member.
     var partyCount: Int { parties.count }
 
     func isWaiting(_ party: Party) -> Bool { members[party] != nil }

@@ -3,9 +3,9 @@ internal import Logging
 internal import NIOCore
 internal import SidecarTelemetry
 
-/// Logs once a minute that the file descriptors are used up, whichever listener notices.
+/// Logs once a minute that the file descriptors are exhausted, whichever listener notices.
 final class DescriptorShortage: Sendable {
-    /// Descriptors are the process' own: all listeners share the minute.
+    /// Descriptors belong to the process, so all listeners share one log limit.
     private static let lines = OnceAMinute()
 
     private let door: String
@@ -24,7 +24,8 @@ final class DescriptorShortage: Sendable {
 }
 
 extension Channel {
-    /// Whether this connection has one of the last descriptors, which are left to health checks, files and libraries.
+    /// Whether this connection has one of the last descriptors, which are reserved for health checks, files and
+    /// libraries.
     var isFromReserve: Bool {
         let descriptor = try? pipeline.syncOperations.withUnsafeTransportIfAvailable(of: NIOBSDSocket.Handle.self) { $0 }
         return descriptor.map(OpenFileBound.isReserved) ?? false

@@ -4,7 +4,7 @@ internal import NIOCore
 internal import NIOSSL
 package import SidecarSettings
 
-/// The certificate of the listeners, for TLS 1.2 and 1.3. Connections that begin after a reload get the new one.
+/// The TLS certificate of the listeners, for TLS 1.2 and 1.3. Connections that begin after a reload use the new one.
 package final class DoorCertificate: Sendable {
     private struct Contexts {
         var resp: NIOSSLContext
@@ -23,21 +23,21 @@ package final class DoorCertificate: Sendable {
     private let contexts: NIOLockedValueBox<Contexts>
     private let facts: NIOLockedValueBox<CertificateFacts?>
 
-    /// - Throws: `SidecarError` when the certificate or its key cannot be used.
+    /// - Throws: `SidecarError` if the certificate or its key cannot be used.
     package init(_ settings: TLSSettings) throws(SidecarError) {
         contexts = NIOLockedValueBox(try Self.contexts(settings))
         facts = NIOLockedValueBox(CertificateFacts(file: settings.certificate))
     }
 
     /// Reads the files again.
-    /// - Throws: `SidecarError` when they cannot be used; then the old ones stay.
+    /// - Throws: `SidecarError` if they cannot be used; the old certificate stays in force.
     package func reload(_ settings: TLSSettings) throws(SidecarError) {
         let new = try Self.contexts(settings)
         contexts.withLockedValue { $0 = new }
         facts.withLockedValue { $0 = CertificateFacts(file: settings.certificate) }
     }
 
-    /// Returns the names in the certificate in force that the certificate of these settings lacks.
+    /// Returns the names of the current certificate that are missing from the one in these settings.
     package func namesLost(with settings: TLSSettings) -> [String] {
         guard let now = facts.withLockedValue({ $0 }), let new = CertificateFacts(file: settings.certificate) else { return [] }
         return new.names(lackingFrom: now)

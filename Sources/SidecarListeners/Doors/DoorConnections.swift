@@ -4,10 +4,10 @@ internal import NIOCore
 internal import RedisClient
 internal import SidecarSettings
 
-/// Lets a listener pause when it could not accept a connection: without file descriptors it would do nothing but try.
-/// Clients that connect meanwhile wait.
+/// Pauses a listener that could not accept a connection: without file descriptors, it would retry in a loop. Clients
+/// that connect meanwhile wait.
 ///
-/// NIO's own `AcceptBackoffHandler` holds back the next read, and the one that failed stays under way.
+/// NIO's `AcceptBackoffHandler` delays the next read but leaves the failed one pending.
 final class AcceptPause: ChannelInboundHandler {
     typealias InboundIn = NIOAny
 
@@ -15,7 +15,7 @@ final class AcceptPause: ChannelInboundHandler {
     private let whenExhausted: () -> Void
     private var resumption: Scheduled<Void>?
 
-    /// - Parameter whenExhausted: called each time that no descriptor was left for a connection.
+    /// - Parameter whenExhausted: called each time no descriptor is free for a connection.
     init(_ length: TimeAmount = .seconds(1), whenExhausted: @escaping () -> Void) {
         self.length = length
         self.whenExhausted = whenExhausted
@@ -25,7 +25,7 @@ final class AcceptPause: ChannelInboundHandler {
         guard let error = error as? IOError else { return context.fireErrorCaught(error) }
         let channel = context.channel
         guard let options = channel.syncOptions else { return }
-        // What ends a read that is under way is the change from reading by itself to not.
+        // Turning `autoRead` on and off ends the pending read.
         try? options.setOption(.autoRead, value: true)
         try? options.setOption(.autoRead, value: false)
         if [EMFILE, ENFILE].contains(error.errnoCode) { whenExhausted() }
@@ -43,14 +43,14 @@ final class AcceptPause: ChannelInboundHandler {
 }
 
 extension EventLoop {
-    /// The uptime in nanoseconds, for decisions that know no clock.
+    /// The uptime in nanoseconds, for decisions that have no clock of their own.
     package var uptime: Int64 { Int64(clamping: now.uptimeNanoseconds) }
 
-    /// Waits until a door's connections have closed, which they do by themselves once they are answered. What has not after 5 seconds is
-    /// left to the process' end.
+    /// Waits until a listener's connections have closed, which they do once they are answered. The end of the process
+    /// closes those that are still open after 5 seconds.
     func untilEmpty(_ isEmpty: @escaping @Sendable () -> Bool) async throws {
         let done = makePromise(of: Void.self)
-        // Polling, for 5 seconds at most: it is only done on the way out.
+        // Polling suffices: it runs only during shutdown, for 5 seconds at most.
         scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(20), notifying: nil) { task in
             guard isEmpty() else { return }
             task.cancel()
@@ -63,17 +63,17 @@ extension EventLoop {
 }
 
 extension SidecarError {
-    /// A door cannot be opened.
+    /// Describes a listener that cannot be opened.
     /// - Parameters:
-    ///   - key: `listen.http`, and the address beside it: they are what a person changes.
-    ///   - hint: what more to say of a refused permission.
+    ///   - key: the setting, such as `listen.http`, which a person must change along with its address.
+    ///   - hint: further advice if permission is denied.
     init(cannotListen key: String, at address: String, _ error: any Error, permissionHint hint: String? = nil) {
         let reason = NetworkReason(error)
         let isDenied = reason.errorCode == EACCES || reason.errorCode == EPERM
         self.init("\(key) \(address): \(reason)" + (isDenied ? hint.map { ": \($0)" } ?? "" : ""))
     }
 
-    /// The door at `endpoint` cannot be opened.
+    /// Describes a listener that cannot be opened at `endpoint`.
     init(cannotListen key: String, at endpoint: SocketEndpoint, _ error: any Error) {
         self.init(
             cannotListen: key, at: "\(endpoint)", error,

@@ -1,6 +1,6 @@
 internal import NIOCore
 
-/// The connections of a door that have something to write: all are flushed at the end of the tick, by one task of the loop. Confined to
+/// The connections of a listener with pending writes. One task at the end of the tick flushes them all. Confined to
 /// their event loop.
 final class DoorFlushes {
     private let eventLoop: any EventLoop

@@ -1,7 +1,7 @@
 internal import NIOHTTP2
 
-/// Whether a connection has told its other side that it cannot go on: NIO's errors do not say whether they concern the connection or
-/// one of its streams. Confined to the connection's event loop.
+/// Detects the failure of a whole connection: NIO's errors do not say whether they concern it or one of its streams,
+/// but only a failed connection has sent a GOAWAY with an error. Confined to the connection's event loop.
 final class HTTP2Breakage: NIOHTTP2FrameDelegate {
     private var hasHappened = false
 
@@ -9,7 +9,7 @@ final class HTTP2Breakage: NIOHTTP2FrameDelegate {
         if case .goAway(_, let code, _) = frame.payload, code != .noError { hasHappened = true }
     }
 
-    /// Whether the connection ends with this error.
+    /// Returns whether this error ends the connection, not only a stream.
     func isMeant(by error: any Error) -> Bool {
         hasHappened || !(error is any NIOHTTP2Error || error is NIOHTTP2Errors.StreamError)
     }

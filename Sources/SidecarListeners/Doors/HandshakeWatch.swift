@@ -3,8 +3,8 @@ internal import NIOSSL
 internal import NIOTLS
 internal import RedisClient
 
-/// Reports the failure of one handshake, and leaves when the handshake is done. A client that connects and says
-/// nothing, as load balancers check ports, is no failure.
+/// Reports a failed handshake, and removes itself when the handshake completes. A client that connects and sends
+/// nothing, like the port check of a load balancer, is not reported.
 final class HandshakeWatch: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = NIOAny
 

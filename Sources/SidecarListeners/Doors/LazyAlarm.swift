@@ -1,20 +1,20 @@
 package import NIOCore
 
-/// One timer that serves one deadline after another. To move a deadline later, or to call it off, costs nothing: the timer is looked
-/// at when it goes off. Confined to its event loop.
+/// A timer for one deadline after another. Postponing or clearing a deadline costs nothing, because the timer checks
+/// the deadline only when it fires. Confined to its event loop.
 package final class LazyAlarm {
     private let eventLoop: any EventLoop
     private let action: () -> Void
     private var due: NIODeadline?
     private var armed: (at: NIODeadline, timer: Scheduled<Void>)?
 
-    /// - Parameter action: called when a deadline has come; it keeps what it captures until `cancel`.
+    /// - Parameter action: called when a deadline has passed.
     package init(on eventLoop: any EventLoop, action: @escaping () -> Void) {
         self.eventLoop = eventLoop
         self.action = action
     }
 
-    /// Goes off at `deadline` or soon after, and not at the one that was set before.
+    /// Sets a deadline, which replaces the previous one. The alarm goes off then or soon after.
     package func set(_ deadline: NIODeadline) {
         due = deadline
         if let armed {
@@ -24,10 +24,9 @@ package final class LazyAlarm {
         arm(deadline)
     }
 
-    /// No deadline is set.
     func clear() { due = nil }
 
-    /// It is not used any more.
+    /// Clears the deadline and cancels the timer, which releases the captures of `action`.
     package func cancel() {
         due = nil
         armed?.timer.cancel()

@@ -1,14 +1,15 @@
-/// Connections of one listener whose clients are unknown so far: no finished TLS handshake, no API key, no request.
-/// A full listener closes the one that has been unknown for longest. Pure.
+/// The connections of one listener whose clients are still unknown: no completed TLS handshake, API key or request. A
+/// full listener closes the one that has waited the longest. Pure.
 struct Newcomers<Connection: AnyObject> {
-    /// The most unknown connections where TLS is spoken, per listener: an unfinished handshake takes some 80 KB.
+    /// The most unknown connections of a listener with TLS: an unfinished handshake takes some 80 KB.
     static var mostWithTLS: Int { 256 }
-    /// The nanoseconds in which a connection need not make room for want of places: its client may be about to ask.
+    /// The nanoseconds for which a connection is not evicted for lack of capacity: its client may be about to send a
+    /// request.
     static var grace: Int64 { 250_000_000 }
 
-    /// `nil`: as many as there are places.
+    /// The most unknown connections; `nil` if only the listener's limit applies.
     private let most: Int?
-    /// By the order in which they came; the numbers of those that are known by now are missing.
+    /// The waiting connections by order of arrival; the numbers of known clients are missing.
     private var waiting: [Int: (connection: Connection, since: Int64)] = [:]
     private var numbers: [ObjectIdentifier: Int] = [:]
     private var oldest = 0
@@ -20,10 +21,10 @@ struct Newcomers<Connection: AnyObject> {
 
     var count: Int { waiting.count }
 
-    /// There are more than may be.
+    /// Whether more connections are waiting than `most` allows.
     var areTooMany: Bool { most.map { count > $0 } ?? false }
 
-    /// - Parameter now: in nanoseconds.
+    /// - Parameter now: the uptime, in nanoseconds.
     mutating func add(_ connection: Connection, now: Int64) {
         guard numbers[ObjectIdentifier(connection)] == nil else { return }
         numbers[ObjectIdentifier(connection)] = next
@@ -31,14 +32,14 @@ struct Newcomers<Connection: AnyObject> {
         next += 1
     }
 
-    /// Removes a connection whose client is known, or that has ended.
+    /// Removes a connection whose client is known or which has ended.
     mutating func remove(_ connection: AnyObject) {
         guard !numbers.isEmpty, let number = numbers.removeValue(forKey: ObjectIdentifier(connection)) else { return }
         waiting[number] = nil
     }
 
-    /// Takes out the connection that came first, if there are too many or its grace is over; `nil`: there is none.
-    /// Amortized O(1).
+    /// Removes and returns the oldest connection if there are too many or its grace period is over; `nil` if there is
+    /// none to evict. Amortized O(1).
     mutating func makeRoom(now: Int64) -> Connection? {
         while oldest < next, waiting[oldest] == nil { oldest += 1 }
         guard let (connection, since) = waiting[oldest], areTooMany || now - since >= Self.grace else { return nil }

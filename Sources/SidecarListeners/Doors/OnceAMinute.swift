@@ -1,7 +1,7 @@
 internal import NIOConcurrencyHelpers
 internal import NIOCore
 
-/// Decides which of many occurrences are logged: one a minute, with the number of them since the last line.
+/// Limits the log lines about an event to one a minute, with the number of occurrences since the last line.
 final class OnceAMinute: Sendable {
     private struct State {
         var next = NIODeadline.uptimeNanoseconds(0)
@@ -12,7 +12,7 @@ final class OnceAMinute: Sendable {
 
     private let state = NIOLockedValueBox(State())
 
-    /// Returns how many occurrences the line stands for; `nil`: none is due yet.
+    /// Returns the number of occurrences before this one that were not logged; `nil` if no line is due.
     func happened(now: NIODeadline = .now()) -> Int? {
         state.withLockedValue { state -> Int? in
             state.unlogged += 1

@@ -4,9 +4,9 @@ internal import NIOCore
 internal import SidecarSettings
 internal import SidecarTelemetry
 
-/// Counts the clients that one listener refuses for one reason, and logs them once a minute at most.
+/// Counts the clients that one listener refuses for one reason, and logs them at most once a minute.
 final class RefusedClients: Sendable {
-    /// Why clients are refused; the raw value is the metric's name.
+    /// A reason for refusing clients; the raw value is the metric's name.
     enum Reason: String {
         case unknownKey = "interlock_refused_logins_total"
         case failedHandshake = "interlock_tls_handshake_failures_total"
@@ -25,7 +25,7 @@ final class RefusedClients: Sendable {
         counter = Counter(label: reason.rawValue, dimensions: [("door", listener.rawValue)])
     }
 
-    /// Counts a client.
+    /// Counts a refused client, and logs it if a line is due.
     /// - Parameter error: the cause in words; `nil` if the reason is enough.
     func refused(from address: SocketAddress?, error: @autoclosure () -> String? = nil) {
         counter.increment()

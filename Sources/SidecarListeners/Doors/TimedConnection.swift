@@ -3,7 +3,7 @@ internal import NIOCore
 /// A handler that serves one client until its channel ends, with a deadline for the first request. Confined to its
 /// event loop.
 protocol TimedConnection: ChannelInboundHandler {
-    /// `nil` before the connection begins, and once it has ended.
+    /// The context of the open connection; `nil` before it begins and after it has ended.
     var context: ChannelHandlerContext? { get set }
     var alarm: LazyAlarm? { get set }
     /// The time by which the client must have agreed on TLS and sent its first request.

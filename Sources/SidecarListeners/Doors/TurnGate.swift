@@ -1,25 +1,25 @@
 internal import InterlockHTTP
 internal import NIOCore
 
-/// Hands a connection's bytes on piece by piece while its slice lasts, and keeps the rest for the next one. Stands before the
-/// protocol's own handlers. No more is read while something is kept. What is written within a slice is flushed at its end.
-/// Over HTTP/1.1 it keeps the bytes of fields. Confined to the event loop.
+/// Passes a connection's bytes on in pieces while its slice lasts, and keeps the rest for the next slice. Precedes the
+/// protocol's handlers in the pipeline. Reading pauses while `ClientTurn.readAhead` bytes or more are kept. Writes of a
+/// slice are flushed at its end. Over HTTP/1.1, also preserves the bytes of header fields. Confined to the event loop.
 final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
     typealias OutboundIn = IOData
     typealias OutboundOut = IOData
 
-    /// The most that is handed on between two looks at the clock, in bytes.
+    /// The most bytes that are passed on between two checks of the clock.
     enum Piece: Int {
-        /// Some fifty of the smallest requests, which the decoder reads in some 100 µs. The requests themselves look at the clock
-        /// one by one.
+        /// About fifty of the smallest requests, which the decoder reads in some 100 µs. The requests themselves check
+        /// the clock one by one.
         case http1 = 1024
-        /// Some five of the smallest frames, each of which may begin a stream, at 30 µs.
+        /// About five of the smallest frames, each of which may begin a stream, at 30 µs.
         case http2 = 64
-        /// The same, for streams that cost a fifth of that.
+        /// The same, for streams that cost a fifth as much.
         case grpc = 256
-        /// A TLS handshake is one piece of work, whatever it has come in.
+        /// A whole TLS handshake, which is one piece of work however it arrives.
         case handshake = 16_384
     }
 
@@ -46,7 +46,7 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
-        // The handshake's own gate stands before it, and sees what this one flushes.
+        // The handshake's own gate precedes this one and sees its flushes.
         if piece != .handshake { turn.beforeEnd = { [self] in flushHeld() } }
     }
 
@@ -59,7 +59,7 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        // A client that leaves has all its bytes read, whether or not there is time for them.
+        // All remaining bytes of a client that leaves are read, whether or not there is time.
         if isOutputClosed { turn.charge(ClientTurn.costOfDrop) }
         let bytes = unwrapInboundIn(data)
         guard kept.readableBytes == 0 else { return kept.append(unread: bytes) }
@@ -82,7 +82,7 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
             guard let next = kept.readSlice(length: lengthOfNext()) else { break }
             handOn(next, wrapInboundOut(next), context)
             guard self.context != nil else { return }
-            // Streams read when all that came has been read.
+            // Streams deliver their reads on `channelReadComplete`.
             if isOfFrames { context.fireChannelReadComplete() }
             guard self.context != nil else { return }
         } while kept.readableBytes > 0 && turn.mayGoOn
@@ -96,7 +96,7 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
 
     private func lengthOfNext() -> Int {
         let most = piece.rawValue
-        // Nothing is answered any more, so all of it is dropped.
+        // The client gets no further answers, so everything is dropped.
         guard !isOutputClosed else { return kept.readableBytes }
         guard frames != nil else { return min(most, kept.readableBytes) }
         return kept.withUnsafeReadableBytes { frames?.lengthOfNext($0, about: most) ?? most }
@@ -127,7 +127,7 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
     func flush(context: ChannelHandlerContext) {
         guard piece != .handshake else { return context.flush() }
         guard !isFlushHeld else {
-            // Under TLS the channel counts only what was flushed: an answer that is relayed would pile up behind a flush that waits.
+            // Under TLS the channel counts only flushed bytes: a relayed answer would pile up behind a delayed flush.
             if piece == .http1, !turn.isRunning { flushHeld() }
             return
         }
@@ -147,7 +147,7 @@ final class TurnGate: ChannelDuplexHandler, RemovableChannelHandler {
         if mode != .input { isOutputClosed = true }
         flushHeld()
         guard isReadCompleting else { return context.close(mode: mode, promise: promise) }
-        // NIO goes on with the channel behind the read that found the end of its input, and takes it for open.
+        // NIO finishes the read that found the end of input, and would take the closed channel for open.
         context.eventLoop.assumeIsolated().execute { context.close(mode: mode, promise: promise) }
     }
 

@@ -3,13 +3,13 @@ import InterlockCore
 internal import NIOCore
 internal import SidecarSettings
 
-/// The file of a listening Unix socket. It is made under another name and for this user alone, given its rights, and only then put in
-/// its place: nobody can reach it while it has others.
+/// The file of a listening Unix socket. It is created under another name for this user alone, gets its permissions, and
+/// only then moves to its path, so it is never reachable with other permissions.
 struct UnixSocketFile {
     let path: String
-    /// `nil`: for this user alone, or with a group for its members too.
+    /// The permissions; `nil` for access by this user, and by the group's members if there is a group.
     let mode: SocketMode?
-    /// By name or number; `nil`: this process' own.
+    /// The group's name or number; `nil` for the group of the process.
     let group: String?
 
     init(path: String, _ listen: ListenSettings) {
@@ -19,19 +19,19 @@ struct UnixSocketFile {
         temporaryPath = path + "." + String(UInt16.random(in: 0..<46_656), radix: 36)
     }
 
-    /// Where the socket is bound. Two sidecars that start at once do not take each other's.
+    /// The path at which the socket is bound. The random suffix keeps apart two sidecars that start at once.
     private let temporaryPath: String
 
-    /// Refuses to take the place of anything but a socket.
+    /// Refuses to replace anything but a socket.
     func checkPlace() throws(SidecarError) {
         var status = stat()
         guard lstat(path, &status) == 0, status.st_mode & S_IFMT != S_IFSOCK else { return }
         throw SidecarError("listen.unix \(path): something is there that is no socket; move it away, or name another path")
     }
 
-    /// Makes the socket, for this user alone, and binds it.
-    /// - Returns: its descriptor, which the caller closes.
-    /// - Throws: `IOError`.
+    /// Creates the socket, for this user alone, and binds it.
+    /// - Returns: the descriptor, which the caller closes.
+    /// - Throws: `IOError` if a system call fails.
     func bind() throws -> CInt {
         func checked(_ result: CInt, _ call: String) throws -> CInt {
             guard result >= 0 else { throw IOError(errnoCode: errno, reason: call) }
@@ -39,7 +39,7 @@ struct UnixSocketFile {
         }
         let descriptor = try checked(socket(AF_UNIX, CInt(SOCK_STREAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue), 0), "socket")
         do {
-            // The file gets the socket's rights, so that the mask, which is the whole process', can stay as it is.
+            // The file inherits the socket's permissions, so the umask, which is process-wide, need not change.
             _ = try checked(fchmod(descriptor, mode_t(SocketMode.own.bits)), "fchmod")
             let address = try SocketAddress(unixDomainSocketPath: temporaryPath)
             _ = try checked(address.withSockAddr { Glibc.bind(descriptor, $0, socklen_t($1)) }, "bind")
@@ -50,12 +50,12 @@ struct UnixSocketFile {
         return descriptor
     }
 
-    /// The bound socket is not wanted.
+    /// Removes a bound socket that will not be published.
     func remove() {
         unlink(temporaryPath)
     }
 
-    /// Gives the bound socket its rights and its place.
+    /// Sets the permissions of the bound socket, and moves it to its path.
     func publish() throws(SidecarError) {
         if let group {
             guard let number = UnixSocketSettings.groupNumber(of: group) else {
@@ -75,11 +75,11 @@ struct UnixSocketFile {
         }
     }
 
-    /// `O_PATH`, which Swift's C library leaves out.
+    /// The `O_PATH` flag, which Swift's C library omits.
     private static let pathOnly: CInt = 0o10_000_000
 
-    /// In a folder that others may write, a link may have taken the socket's place: what it points at keeps its rights. Not by
-    /// `fchmodat`, to which older C libraries and some containers have no way to say so.
+    /// Sets the mode of the socket itself: in a folder that others can write to, a link may have replaced it, and the
+    /// link's target must keep its permissions. `fchmodat` cannot do this in older C libraries and some containers.
     private func setMode(_ mode: mode_t) -> Bool {
         let descriptor = open(temporaryPath, Self.pathOnly | O_NOFOLLOW | O_CLOEXEC)
         guard descriptor >= 0 else { return false }

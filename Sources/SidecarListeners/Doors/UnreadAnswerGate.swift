@@ -1,7 +1,7 @@
 internal import NIOCore
 
-/// Reads nothing from a client that does not read, for its calls' answers would pile up, and after a while ends its connection; nor from one
-/// that is to pause. It stands between the bytes and the frames.
+/// Stops reading from a client that does not read its answers, which would pile up, and closes its connection after a
+/// while. Also stops reading from a paused client. Sits between the bytes and the frames.
 final class UnreadAnswerGate: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -9,24 +9,23 @@ final class UnreadAnswerGate: ChannelDuplexHandler {
 
     private let patience: TimeAmount
     private var isReadAsked = false
-    /// Nothing is read for now.
+    /// Whether reading is paused.
     var isPaused: Bool { pauseEnd != nil }
     private var pauseEnd: Scheduled<Void>?
     private var context: ChannelHandlerContext?
     private var end: Scheduled<Void>?
 
-    /// - Parameter patience: for so long a client may read nothing.
+    /// - Parameter patience: the time for which a client may leave answers unread.
     init(patience: TimeAmount) {
         self.patience = patience
     }
 
-    /// Reads nothing for so long.
+    /// Pauses reading for this time.
     func pause(_ time: TimeAmount) {
         guard let context, !isPaused else { return }
         pauseEnd = context.eventLoop.assumeIsolated().scheduleTask(in: time) { [self] in resume() }
     }
 
-    /// Ends a pause.
     func resume() {
         pauseEnd?.cancel()
         pauseEnd = nil

@@ -6,11 +6,11 @@ internal import NIOCore
 internal import SidecarTelemetry
 internal import SwiftProtobuf
 
-/// `envoy.service.accesslog.v3.AccessLogService`: reads from Envoy's access log what became of the calls that `AuthorizationService` gave
-/// permits for. Entries without a permit say nothing here.
+/// Implements `envoy.service.accesslog.v3.AccessLogService`: reads the outcomes of the calls that
+/// `AuthorizationService` permitted from Envoy's access log. Entries without a permit are only counted.
 final class AccessLogService {
     static let name = "envoy.service.accesslog.v3.AccessLogService"
-    /// Of one message: more than Envoy puts together.
+    /// The most entries of one message, which is more than Envoy batches.
     private static let mostEntries = 10_000
 
     private let calls: CoordinatorCalls
@@ -31,7 +31,7 @@ final class AccessLogService {
             GRPCMethod(
                 "/\(Self.name)/StreamAccessLogs", in: metrics,
                 handler: .stream { [self] call in
-                    // Envoy opens another one, here or where it is balanced to.
+                    // Envoy then opens another stream, to this sidecar or to another.
                     call.whenGoingDown = { [unowned call] in call.answer(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse()) }
                     return Log(of: self, call)
                 })
@@ -48,7 +48,7 @@ final class AccessLogService {
         }
 
         func received(_ message: ByteBuffer) -> Bool {
-            // Before they are all decoded.
+            // Checked before the entries are decoded.
             guard message.countOfProtobufFields(2, 1) <= AccessLogService.mostEntries else {
                 call.fail(.resourceExhausted, "a message has at most \(AccessLogService.mostEntries) entries")
                 return false
@@ -77,7 +77,7 @@ final class AccessLogService {
 extension Envoy_Service_Accesslog_V3_StreamAccessLogsResponse: GRPCMessage {}
 
 extension Envoy_Data_Accesslog_V3_HTTPAccessLogEntry {
-    /// What the call was permitted by; `nil`: by nothing of ours, or it is not over yet.
+    /// The permit of a completed call; `nil` if it has none of ours or is still under way.
     fileprivate var permit: (service: String, id: PermitID)? {
         let metadata = commonProperties.metadata.filterMetadata[AuthorizationService.Metadata.filter]
         guard [.downstreamEnd, .notSet].contains(commonProperties.accessLogType),
@@ -89,14 +89,14 @@ extension Envoy_Data_Accesslog_V3_HTTPAccessLogEntry {
 }
 
 extension OutcomeReport {
-    /// The outcome of a call by Envoy's access log.
+    /// Derives the outcome of a call from Envoy's access log.
     /// - Parameter now: this host's time, in seconds since 1970.
     init(_ entry: Envoy_Data_Accesslog_V3_HTTPAccessLogEntry, now: @autoclosure () -> Int64) {
         let common = entry.commonProperties
         let flags = common.responseFlags
         let status = entry.grpcStatus?.httpStatus ?? Int(entry.response.responseCode.value)
         if flags.isOfOthers {
-            // The caller abandoned it, but a long time up to then still counts as slow.
+            // The service did not fail, but a long time until the caller left still counts as slow.
             self = Self.unfinished(afterMilliseconds: common.upstreamMilliseconds)
         } else if flags.upstreamMaxStreamDurationReached, common.hasTimeToFirstUpstreamRxByte {
             // Envoy's own timer ended an answer in progress.
@@ -115,10 +115,10 @@ extension OutcomeReport {
 }
 
 extension Envoy_Data_Accesslog_V3_ResponseFlags {
-    /// The caller did not wait for the answer, or Envoy let no further call through.
+    /// Whether the caller left before the answer, or Envoy's own limits rejected the call.
     fileprivate var isOfOthers: Bool { downstreamConnectionTermination || downstreamRemoteReset || upstreamOverflow }
 
-    /// The service failed without an answer, or within it.
+    /// Whether the service failed before or during its answer.
     fileprivate var isOfService: Bool {
         noHealthyUpstream || upstreamRequestTimeout || upstreamRemoteReset || upstreamConnectionFailure
             || upstreamConnectionTermination || upstreamMaxStreamDurationReached || upstreamProtocolError || dnsResolutionFailure
@@ -126,7 +126,7 @@ extension Envoy_Data_Accesslog_V3_ResponseFlags {
 }
 
 extension Envoy_Data_Accesslog_V3_AccessLogCommon {
-    /// From the last byte of the request to the first of the answer, as the proxy has it.
+    /// The time from the last byte of the request to the first byte of the answer, as Envoy measured it.
     fileprivate var upstreamMilliseconds: Int64? {
         guard hasTimeToLastUpstreamTxByte, hasTimeToFirstUpstreamRxByte else { return nil }
         return max(0, timeToFirstUpstreamRxByte.milliseconds - timeToLastUpstreamTxByte.milliseconds)
@@ -134,12 +134,13 @@ extension Envoy_Data_Accesslog_V3_AccessLogCommon {
 }
 
 extension Google_Protobuf_Duration {
-    /// What is longer than a day counts as one.
+    /// The duration; its seconds are capped at one day.
     fileprivate var milliseconds: Int64 { min(max(0, seconds), 86_400) * 1000 + Int64(nanos) / 1_000_000 }
 }
 
 extension Envoy_Data_Accesslog_V3_HTTPAccessLogEntry {
-    /// Envoy logs these fields where its `additional_response_headers_to_log` and `additional_response_trailers_to_log` name them.
+    /// The gRPC status of the answer. Envoy logs it only if `additional_response_headers_to_log` and
+    /// `additional_response_trailers_to_log` name its field.
     fileprivate var grpcStatus: GRPCStatus? {
         guard let text = response.responseTrailers["grpc-status"] ?? response.responseHeaders["grpc-status"] else { return nil }
         return Int(text).map { GRPCStatus(rawValue: $0) ?? .unknown }

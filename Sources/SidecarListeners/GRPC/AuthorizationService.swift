@@ -6,34 +6,35 @@ internal import NIOHTTP1
 internal import SidecarTelemetry
 internal import SwiftProtobuf
 
-/// `envoy.service.auth.v3.Authorization`: whether a request may go on to a service, by its breaker, its limits and its places. Which
-/// service that is Envoy says in `context_extensions`.
+/// Implements `envoy.service.auth.v3.Authorization`: decides whether a request may go on to a service, by its breaker,
+/// limits and concurrency slots. Envoy names the service in `context_extensions`.
 ///
-/// With `outcome: access_log` a request takes a permit, whose ID travels as Envoy's dynamic metadata: `AccessLogService` reads there what
-/// became of the call. Without it nobody reports, so that none is taken: as `/v1/check` has it.
+/// With `outcome: access_log`, a request takes a permit, whose ID travels in Envoy's dynamic metadata;
+/// `AccessLogService` reads the outcome of the call there. Without it nobody would report the outcome, so no permit is
+/// taken, as with `/v1/check`.
 final class AuthorizationService {
     static let name = "envoy.service.auth.v3.Authorization"
 
     private typealias Request = Envoy_Service_Auth_V3_CheckRequest
     private typealias Response = Envoy_Service_Auth_V3_CheckResponse
 
-    /// Of a permit as Envoy keeps it while the call is under way.
+    /// The dynamic metadata in which Envoy keeps a permit while the call is under way.
     enum Metadata {
-        /// Under which Envoy keeps it, whatever the filter is called.
+        /// The namespace of the metadata, whatever the filter is called.
         static let filter = "envoy.filters.http.ext_authz"
         static let permit = "interlock.permit"
         static let service = "interlock.service"
     }
 
-    /// What is asked.
+    /// The parameters of a check.
     private struct Question {
         var service: String
         var subject: String?
         var cost: Int64
-        /// Envoy tells the outcome.
+        /// Whether Envoy reports the outcome.
         var isReported: Bool
 
-        /// - Throws: `HTTPProblem`: what is wrong with what Envoy was configured to say.
+        /// - Throws: `HTTPProblem` if a context extension is missing or invalid.
         init(_ attributes: Envoy_Service_Auth_V3_AttributeContext) throws {
             let said = attributes.contextExtensions
             guard let service = said["service"] else {
@@ -52,7 +53,7 @@ final class AuthorizationService {
         }
     }
 
-    /// Of a request of the caller's, and of what Envoy was configured to say.
+    /// The most header fields of the caller's request, and the most context extensions of Envoy's configuration.
     private static let mostFields = 1000
 
     private let calls: CoordinatorCalls
@@ -66,7 +67,7 @@ final class AuthorizationService {
     }
 
     private func check(_ call: GRPCCall, _ message: ByteBuffer) {
-        // Before they are all decoded. Said by the caller, as a subject is.
+        // Checked before decoding. The header fields are the caller's, as a subject is, so the caller is denied.
         guard message.countOfProtobufFields(1, 4, 2, 3) <= Self.mostFields else {
             return call.answer(Self.denied(HTTPProblem(.invalid, "a request has at most \(Self.mostFields) fields")))
         }
@@ -76,7 +77,8 @@ final class AuthorizationService {
         guard let request = call.request(Request.self, message) else { return }
         do {
             let question = try Question(request.attributes)
-            // Said by the caller: were it an error of this call, a filter that allows on errors would let the caller pass.
+            // The subject is the caller's. If the call failed instead, a filter that allows requests on errors would
+            // let the caller pass.
             if let subject = question.subject, (try? ResourceName(subject)) == nil {
                 return call.answer(Self.denied(HTTPProblem(.invalid, "subject: \(Excerpt(subject)) is no name")))
             }
@@ -118,7 +120,7 @@ final class AuthorizationService {
         if let pending { call.whenGivenUp = { [calls] in calls.cancel(pending) } }
     }
 
-    // MARK: Without
+    // MARK: Without a permit
 
     private func look(_ call: GRPCCall, _ question: Question, _ service: ServiceReference) {
         let name = question.service
@@ -154,7 +156,7 @@ final class AuthorizationService {
 
     private static let pass = Response.with { $0.okResponse = .init() }
 
-    /// What Envoy's caller gets instead of an answer of the service.
+    /// Returns the response that Envoy sends to the caller instead of the service's.
     private static func denied(_ problem: HTTPProblem) -> Response {
         var headers = problem.headers
         headers.replaceOrAdd(name: "Content-Type", value: HTTPProblem.mediaType)
@@ -169,7 +171,8 @@ final class AuthorizationService {
         }
     }
 
-    /// That the caller says no subject, or asks for more than there can be, is the caller's doing as well.
+    /// Denies the request if the caller is at fault, for example with no subject or an excessive cost; otherwise fails
+    /// the call.
     private static func fail(_ call: GRPCCall, _ error: InterlockError) {
         let problem = HTTPProblem(error)
         if problem.code == .invalid { call.answer(denied(problem)) } else { call.fail(problem) }

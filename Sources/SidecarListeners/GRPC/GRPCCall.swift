@@ -2,39 +2,38 @@ internal import NIOCore
 internal import NIOHTTP2
 internal import SwiftProtobuf
 
-/// A call of the gRPC door: who asked, and on which stream. It is answered once, or told piece by piece. Confined to the coordinator's
-/// event loop.
+/// A call of the gRPC API. Its answer is one message or a stream of messages. Confined to the coordinator's event loop.
 final class GRPCCall {
     unowned let connection: GRPCConnection
     let stream: HTTP2StreamID
     let method: GRPCMethod
-    /// When its head had come.
+    /// The time at which the call's headers arrived.
     let began: NIODeadline
     /// The caller; `nil` if the call was refused.
     var caller: AccessControl.Caller?
-    /// Nothing more is said of it.
+    /// Whether the call has ended; nothing more is sent for it.
     private(set) var isOver = false
 
-    /// The name of the API key, of a call of many messages; empty if no key is required.
+    /// The name of the API key of a streaming request; empty if no key is required.
     var client = ""
 
-    // What its connection keeps of it.
+    // State that the connection keeps per call.
     var received = ByteBuffer()
-    /// Since when a part of a message waits for the rest, of a call that has many; `nil`: none does.
+    /// The time since which part of a streamed message has waited for the rest; `nil` if no part is waiting.
     var partSince: NIODeadline?
-    /// How many of its messages have said nothing since one did.
+    /// The number of consecutive messages without content.
     var silences = 0
-    /// The client sends no more of it.
+    /// Whether the client has sent the whole request.
     var isRead = false
-    /// The answer's head is written.
+    /// Whether the answer's headers are written.
     var hasBegun = false
-    /// Takes the messages of a call that has many.
+    /// Receives the messages of a streaming request.
     var reader: (any GRPCRequestStream)?
-    /// How many messages of the answer have not left.
+    /// The number of answer messages that are not sent yet.
     var unsent = 0
-    /// Called when the client gives the call up, or leaves, before it is over.
+    /// Called if the client cancels the call or disconnects before it is over.
     var whenGivenUp: (() -> Void)?
-    /// Called when the sidecar goes down before the call is over.
+    /// Called if the sidecar shuts down before the call is over.
     var whenGoingDown: (() -> Void)?
 
     init(connection: GRPCConnection, stream: HTTP2StreamID, method: GRPCMethod, began: NIODeadline) {
@@ -44,19 +43,19 @@ final class GRPCCall {
         self.method = method
     }
 
-    /// The one message of the answer, and the end of the call.
+    /// Sends the only message of the answer and ends the call.
     func answer(_ message: some GRPCMessage) { if !isOver { connection.answer(self, message) } }
 
-    /// Another message of an answer that goes on.
+    /// Sends one message of a streaming answer.
     func tell(_ message: some GRPCMessage) { if !isOver { connection.tell(self, message) } }
 
-    /// The end of a call that was told all there is.
+    /// Ends a streaming answer.
     func finish() { if !isOver { connection.end(self, .ok, "") } }
 
     func fail(_ status: GRPCStatus, _ message: String) { if !isOver { connection.end(self, status, message) } }
     func failGoingDown() { fail(.unavailable, "this sidecar is going down") }
 
-    /// Its connection has no more to do with it.
+    /// Marks the call as over and releases its callbacks.
     func end() {
         isOver = true
         reader = nil
@@ -66,7 +65,7 @@ final class GRPCCall {
 }
 
 extension GRPCCall {
-    /// What a message says; `nil`, and the call has failed: it is none.
+    /// Decodes a message; `nil` if it is invalid and the call has failed.
     func request<Request: Message>(_ type: Request.Type, _ message: ByteBuffer) -> Request? {
         do {
             return try message.withUnsafeReadableBytes { bytes in

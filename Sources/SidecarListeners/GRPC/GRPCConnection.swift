@@ -4,30 +4,31 @@ internal import NIOHPACK
 internal import NIOHTTP1
 internal import NIOHTTP2
 
-/// One client of the gRPC door (gRPC over HTTP2). The frames of all its streams come here: a channel for each would cost as much as
-/// the decision that it asks for. Confined to the coordinator's event loop.
+/// One client of the gRPC API (gRPC over HTTP/2). Handles the frames of all its streams itself, because a channel per
+/// stream would cost as much as the decision that a call asks for. Confined to the coordinator's event loop.
 final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnection {
     typealias InboundIn = HTTP2Frame
     typealias OutboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
 
-    /// In bytes: so many have fifty frames of the smallest kind, and some seven calls. With twice as many a client beside two that give
-    /// up what is not answered within a millisecond waited nearly twice as long, and a third fewer of their calls were answered.
+    /// The bytes of one read: fifty of the smallest frames, or about seven calls. With twice as many, a client waited
+    /// nearly twice as long next to two that abandon calls after a millisecond, and those two got a third fewer
+    /// answers.
     static let readLength = 512
     /// The most bytes of one message.
     static let longestMessage = 1 << 20
     /// The most bytes of all partly received messages.
     static let mostReceived = 4 << 20
-    /// A call's buffer is used again behind messages of at most this many bytes.
+    /// The longest message, in bytes, after which a call reuses its buffer.
     private static let longestKept = 4096
     private static let mostStreams = 256
-    /// Of one call, in a row, where the client's frames are spent.
+    /// The most consecutive empty messages of one call once the client's frame budget is spent.
     private static let mostSilences = 100
-    /// Of one call that is told piece by piece, of what has not left yet.
+    /// The most unsent messages of a streaming answer.
     private static let mostUnsent = 64
-    /// Of a message: whether it is compressed, and its length.
+    /// The bytes before each message: a compression flag and four bytes of length.
     private static let prefixLength = 5
-    /// A call whose message does not come is given up after so long, and looked for as often.
+    /// The time within which a call's message must arrive, and the interval of the check.
     private static let patience = TimeAmount.seconds(10)
     /// The most bytes of refused calls' bodies that are read before a call is accepted.
     private static let mostUnknown = 64 << 10
@@ -36,20 +37,20 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private let turn: ClientTurn
     private let breakage = HTTP2Breakage()
     var context: ChannelHandlerContext?
-    /// Under way, by their streams.
+    /// The calls under way, by stream.
     private var calls: [HTTP2StreamID: GRPCCall] = [:]
     private let gate: UnreadAnswerGate
     private var budget: FrameBudget
     private var lastStream = HTTP2StreamID.rootStream
-    /// In bytes, of all streams.
+    /// The buffered bytes of all streams.
     private var received = 0
     var alarm: LazyAlarm?
     private var isFlushPlanned = false
-    /// No further call is taken.
+    /// Whether new calls are refused.
     private(set) var isGoingDown = false
-    /// It closes when all is written.
+    /// Whether the connection closes once everything is written.
     private var isEnding = false
-    /// `nil`: calls are under way.
+    /// The time at which the last call ended; `nil` if a call is under way, or before the first.
     private var idleSince: NIODeadline?
     let firstRequestBy: NIODeadline
     /// The caller of the last accepted call; `nil` before the first.
@@ -67,7 +68,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         firstRequestBy = door.now + door.firstRequestTimeout
     }
 
-    /// In nanoseconds.
+    /// The event loop's time, in nanoseconds.
     private var clock: Int64 { Int64(clamping: door.now.uptimeNanoseconds) }
 
     private static let settings: HTTP2Settings = [
@@ -76,11 +77,11 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         HTTP2Setting(parameter: .initialWindowSize, value: longestMessage + prefixLength),
     ]
 
-    /// Puts between a connection's bytes and their meaning what stands there.
+    /// Installs the codec and this handler in the pipeline.
     static func begin(on channel: any Channel, door: GRPCDoorContext, turn: ClientTurn) throws -> GRPCConnection {
         let connection = GRPCConnection(door: door, turn: turn)
         var configuration = HTTPProtocol.connection(settings)
-        // What is wrong with a call is found where it is read: nothing of its fields goes anywhere else.
+        // Invalid fields are detected where they are read; none are forwarded.
         configuration.headerBlockValidation = .disabled
         configuration.contentLengthValidation = .disabled
         let pipeline = channel.pipeline.syncOperations
@@ -112,7 +113,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
                 unknownBytes += bytes.readableBytes
                 guard unknownBytes <= Self.mostUnknown else { return evict() }
             }
-            // The parts of a long message are no scraps; other clients have their turns between them.
+            // Parts of a long message cost nothing here: other clients are served between them.
             if bytes.readableBytes < Self.readLength / 2 { budget.spend() }
             return message(bytes, frame.streamID, isLast: data.endStream)
         }
@@ -132,7 +133,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     private func head(_ head: HTTP2Frame.FramePayload.Headers, _ id: HTTP2StreamID) {
         guard id > lastStream else {
-            // What stands behind a message says nothing here. Its call may be over, and its stream not reset yet.
+            // Trailers carry no information. The call may be over before its stream is reset.
             if head.endStream { message(ByteBuffer(), id, isLast: true) }
             return
         }
@@ -182,8 +183,8 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         }
     }
 
-    /// Keeps what has come of a message, in a buffer of its own: a part of another would hold all of that.
-    /// - Returns: whether it is kept; if not, the call has failed.
+    /// Appends bytes to the call's own buffer: a slice would keep the whole read buffer alive.
+    /// - Returns: `false` if too much is buffered and the call has failed.
     private func keep(_ bytes: ByteBuffer, of call: GRPCCall) -> Bool {
         received += bytes.readableBytes
         var bytes = bytes
@@ -194,7 +195,8 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         return false
     }
 
-    /// How long the message is that begins what has come; `nil`: it is not taken, and its call has failed.
+    /// Returns the length of the first buffered message, or 0 if its prefix is incomplete; `nil` if the message is
+    /// refused and the call has failed.
     private func announced(_ whole: ByteBuffer, _ call: GRPCCall) -> Int? {
         guard whole.readableBytes >= Self.prefixLength else { return 0 }
         guard whole.getInteger(at: whole.readerIndex, as: UInt8.self) == 0 else {
@@ -209,7 +211,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         return length
     }
 
-    /// To a call of many messages, those that are whole.
+    /// Passes the complete messages of a streaming request to its reader.
     private func handOver(_ call: GRPCCall, isLast: Bool) {
         while !call.isOver, let reader = call.reader {
             guard let length = announced(call.received, call) else { return }
@@ -222,7 +224,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             call.received.moveReaderIndex(forwardBy: Self.prefixLength)
             guard let message = call.received.readSlice(length: length) else { return }
             received -= Self.prefixLength + length
-            // The buffer of a long message goes with it: each of many calls would keep a mebibyte.
+            // A long message takes the buffer with it; otherwise each of many calls would keep a mebibyte.
             if length > Self.longestKept { call.received = ByteBuffer(bytes: call.received.readableBytesView) }
             call.partSince = nil
             budget.spend(messageOf: length)
@@ -233,7 +235,8 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             }
             call.silences += 1
             budget.spend()
-            // A frame may bring thousands of them, and a read many frames. What others of the connection spent is not this call's doing.
+            // One read may carry thousands of such messages. The count of silences keeps a call from failing for what
+            // the connection's other calls spent.
             if call.silences >= Self.mostSilences, budget.isSpent, budget.pause(now: clock) > 0 {
                 call.fail(.resourceExhausted, "too many of the call's messages say nothing")
             }
@@ -246,34 +249,34 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         call.received = ByteBuffer()
     }
 
-    /// The client may go on sending, whatever became of what it sent: what is kept of it is bounded by `mostReceived`.
+    /// Replenishes a window once half of it is used, whatever became of the data: `mostReceived` bounds the buffers.
     private func replenish(window: Int, of id: HTTP2StreamID) {
         guard window <= Self.window / 2, id == .rootStream || calls[id]?.reader != nil else { return }
         write(.windowUpdate(windowSizeIncrement: Self.window - window), id)
     }
 
-    /// How much a client may have on its way, in bytes, in all and on a stream of many messages.
+    /// The flow-control window of the connection and of each streaming request, in bytes.
     private static let window = 1 << 20
 
     // MARK: Answers
 
-    /// Asking the channel for its own takes as long as the allocation.
+    /// Shared, because getting the channel's own allocator takes as long as the allocation.
     private static let allocator = ByteBufferAllocator()
     private static let goodHead = HPACKHeaders([(":status", "200"), ("content-type", "application/grpc")])
     private static let good = HPACKHeaders([("grpc-status", "0")])
 
-    /// The one message of an answer, and the end of the call.
+    /// Sends the only message of an answer and ends the call.
     func answer(_ call: GRPCCall, _ message: some GRPCMessage) {
         guard write(message, of: call, told: nil) else { return }
         finish(call, Self.good)
         ended(call, .ok)
     }
 
-    /// A message of an answer that goes on.
+    /// Sends one message of a streaming answer.
     func tell(_ call: GRPCCall, _ message: some GRPCMessage) {
         guard !call.isOver, let context else { return }
         guard call.unsent < Self.mostUnsent else {
-            // It opens no window for them.
+            // The client does not open its window for more messages.
             write(.rstStream(.enhanceYourCalm), call.stream)
             return giveUp(call)
         }
@@ -283,7 +286,8 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         if !write(message, of: call, told: told) { told.succeed() }
     }
 
-    /// - Returns: whether it is awaited.
+    /// Writes one message of an answer.
+    /// - Returns: whether the write completes `told`; if not, the caller must.
     private func write(_ message: some GRPCMessage, of call: GRPCCall, told: EventLoopPromise<Void>?) -> Bool {
         guard !call.isOver, context != nil else { return false }
         var buffer = Self.allocator.buffer(capacity: 256)
@@ -304,7 +308,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         return true
     }
 
-    /// The end of a call that has no answer, or no further one.
+    /// Ends a call without an answer, or without a further message.
     func end(_ call: GRPCCall, _ status: GRPCStatus, _ message: String) {
         guard !call.isOver else { return }
         var headers = call.hasBegun ? HPACKHeaders() : Self.goodHead
@@ -320,8 +324,8 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         over(call)
     }
 
-    /// The last fields of an answer. Where its request has not been read the client is told to send no more of it, once they are written:
-    /// before, they would go nowhere.
+    /// Writes the last fields of an answer. If the client is still sending its request, resets the stream once they are
+    /// written; an earlier reset would discard them.
     private func finish(_ call: GRPCCall, _ fields: HPACKHeaders) {
         let last = HTTP2Frame.FramePayload.headers(.init(headers: fields, endStream: true))
         guard !call.isRead, let context else { return write(last, call.stream) }
@@ -334,13 +338,13 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         call.method.counters.answered(status, in: door.now - call.began)
         switch status {
         case .ok, .unavailable, .notFound: earn()
-        // What is wrong with it is the client's doing.
+        // Other failures are the client's fault and earn nothing.
         default: break
         }
         over(call)
     }
 
-    /// Something was done for the client.
+    /// Credits the client for useful work, and resumes reading if the budget allows.
     private func earn() {
         budget.earn()
         if gate.isPaused, !budget.isSpent { gate.resume() }
@@ -397,7 +401,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             call.fail(
                 .deadlineExceeded, "the call's message did not come within \(Self.patience.nanoseconds / 1_000_000_000) seconds")
         }
-        // Looked at now and then: setting it with each call would cost as much as some of the call.
+        // Checked periodically: setting the alarm for each call would cost a good part of the call itself.
         if !isEnding { alarm?.set(now + Self.patience) }
     }
 
@@ -414,7 +418,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         if let context { HTTP2Peer.sayFarewell(on: context, last: lastStream) }
     }
 
-    /// No further call is taken; those under way are answered.
+    /// Refuses new calls; those under way are answered.
     func goDown() {
         isGoingDown = true
         for call in callsInOrder { call.whenGoingDown?() }
@@ -438,7 +442,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        // Each call has several of them: a comparison of types is cheap, a cast is not.
+        // Each call causes several of these events. Comparing types is cheap, casting is not.
         let kind = type(of: event)
         if kind == NIOHTTP2WindowUpdatedEvent.self, let updated = event as? NIOHTTP2WindowUpdatedEvent {
             if let window = updated.inboundWindowSize { replenish(window: window, of: updated.streamID) }

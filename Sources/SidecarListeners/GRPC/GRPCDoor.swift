@@ -5,7 +5,7 @@ internal import NIOPosix
 internal import ServiceLifecycle
 internal import SidecarSettings
 
-/// The gRPC door: Envoy's rate limit service and gRPC's health checks, over HTTP/2.
+/// The gRPC API over HTTP/2: Envoy's rate limit, authorization, access log and quota services, and gRPC health checks.
 package struct GRPCDoor: Service {
     private let setup: ListenerSetup
     /// The address of the listener.
@@ -25,8 +25,8 @@ package struct GRPCDoor: Service {
         self.onBound = onBound
     }
 
-    /// Serves until graceful shutdown; then connections close when their calls are answered.
-    /// - Throws: when it cannot listen.
+    /// Serves until graceful shutdown; then connections close once their calls are answered.
+    /// - Throws: `SidecarError` if it cannot listen.
     package func run() async throws {
         let eventLoop = setup.coordinator.eventLoop
         let context = try await eventLoop.submit { NIOLoopBound(self.context(), eventLoop: eventLoop) }.get()
@@ -36,7 +36,7 @@ package struct GRPCDoor: Service {
         try await setup.serve(bootstrap, .grpc, at: endpoint, context, onBound: onBound)
     }
 
-    /// Makes the state that the connections have in common. Called on the event loop.
+    /// Creates the state that the connections share. Called on the event loop.
     package func context() -> GRPCDoorContext {
         let (coordinator, metrics) = (setup.coordinator, setup.metrics)
         let calls = coordinator.callsOnEventLoop()

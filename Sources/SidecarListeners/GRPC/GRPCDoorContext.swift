@@ -5,17 +5,17 @@ internal import NIOHPACK
 internal import SidecarSettings
 internal import SidecarTelemetry
 
-/// What the connections of a gRPC door share. Confined to the coordinator's event loop.
+/// The state that the connections of a gRPC listener share. Confined to the coordinator's event loop.
 package final class GRPCDoorContext: ListenerContext {
     /// The time in which a client must finish the TLS handshake and make an accepted call.
     let firstRequestTimeout: TimeAmount
-    /// A connection without a call under way is ended after so long; clients make another one when they need it.
+    /// The time after which a connection without calls is closed; clients reconnect when they need to.
     let idleTimeout = TimeAmount.minutes(10)
-    /// A client may read nothing for so long.
+    /// The time for which a client may leave answers unread.
     let unreadTimeout = TimeAmount.minutes(1)
 
     let methods: [String: GRPCMethod]
-    /// What stands for all that there is not.
+    /// The method that unknown paths resolve to.
     let unknownMethod: GRPCMethod
     let flushes: DoorFlushes
     private let turns: ClientTurns
@@ -73,7 +73,7 @@ package final class GRPCDoorContext: ListenerContext {
         newcomers.remove(connection)
     }
 
-    /// Returns the caller with these fields; `nil` if the call is refused.
+    /// Returns the caller that these fields identify; `nil` if the call is refused.
     func caller(_ fields: HPACKHeaders, from address: @autoclosure () -> SocketAddress?) -> AccessControl.Caller? {
         if let anonymous = access.anonymous { return anonymous }
         let key = HTTPGate.key(apiKey: fields.first(name: "x-api-key"), authorization: fields.first(name: "authorization"))

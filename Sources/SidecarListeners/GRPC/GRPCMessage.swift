@@ -1,7 +1,7 @@
 internal import NIOCore
 internal import SwiftProtobuf
 
-/// What can be written as a message.
+/// A message that can be written to a buffer.
 protocol GRPCMessage {
     func write(to buffer: inout ByteBuffer) throws
 }

@@ -2,7 +2,7 @@ internal import CoreMetrics
 internal import NIOCore
 internal import SidecarTelemetry
 
-/// A method of the gRPC door.
+/// A method of the gRPC API.
 final class GRPCMethod {
     enum Handler {
         /// Called with the one message of the request.
@@ -29,7 +29,7 @@ final class GRPCMethod {
     }
 }
 
-/// How often a method was answered, by status, and how long that took. Statuses are counted from their first on.
+/// Counts the answers of a method by status and measures their latency. A status appears with its first answer.
 final class GRPCCounters {
     private let method: String
     private let metrics: PrometheusRegistry
@@ -42,7 +42,7 @@ final class GRPCCounters {
         times = metrics.latencies("interlock_grpc_request_seconds", [("method", method)])
     }
 
-    /// - Parameter time: from the call's head to its answer.
+    /// - Parameter time: the time from the call's headers to its answer.
     func answered(_ status: GRPCStatus, in time: TimeAmount) {
         times.recordNanoseconds(time.nanoseconds)
         if let known = statuses[status] { return known.increment() }

@@ -1,10 +1,10 @@
 internal import NIOCore
 
-/// The request of a call that has many messages.
+/// The receiver of a streaming request.
 protocol GRPCRequestStream: AnyObject {
-    /// Another message has come.
-    /// - Returns: whether it said anything.
+    /// Called with each message.
+    /// - Returns: whether the message had content.
     func received(_ message: ByteBuffer) -> Bool
-    /// The client sends no further one.
+    /// Called when the client has sent its last message.
     func ended()
 }

@@ -4,10 +4,11 @@ internal import NIOCore
 internal import SidecarTelemetry
 internal import SwiftProtobuf
 
-/// gRPC's health checks: `""` is ready when Redis is connected, as `/readyz` is; the rate limit service serves for as long as the
-/// sidecar does, for without Redis it decides by itself. Confined to the coordinator's event loop.
+/// Implements gRPC health checks. The server as a whole (`""`) is ready while Redis is connected, like `/readyz`. The
+/// named services serve as long as the sidecar runs: they also answer without Redis. Confined to the coordinator's
+/// event loop.
 final class HealthService {
-    /// How often watched services are looked at.
+    /// The interval at which watched services are checked.
     private static let pause = TimeAmount.seconds(1)
 
     private let isReady: () -> Bool
@@ -35,7 +36,7 @@ final class HealthService {
         call.answer(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
     }
 
-    /// Tells the status now, and whenever it has changed.
+    /// Sends the status now and after each change.
     private func watch(_ call: GRPCCall, _ message: ByteBuffer) {
         guard let request = call.request(Grpc_Health_V1_HealthCheckRequest.self, message) else { return }
         let status = status(of: request.service) ?? .serviceUnknown
@@ -64,13 +65,13 @@ final class HealthService {
                 watches[place].told = status
                 news.append((watches[place].call, status))
             }
-            // One that does not listen may be given up by this.
+            // Sent last, because `tell` may give up a client that does not read, which changes `watches`.
             for (call, status) in news { call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status }) }
             planLook()
         }
     }
 
-    /// `nil`: there is no such service.
+    /// Returns `nil` if the service is unknown.
     private func status(of service: String) -> Grpc_Health_V1_HealthCheckResponse.ServingStatus? {
         switch service {
         case "": isReady() ? .serving : .notServing

@@ -5,11 +5,11 @@ internal import NIOCore
 internal import SidecarTelemetry
 internal import SwiftProtobuf
 
-/// `envoy.service.rate_limit_quota.v3.RateLimitQuotaService`: assigns parts of a domain's limits to Envoys, which hold themselves to them
-/// as token buckets and report what they let pass. Experimental, as Envoy's own side of it is.
+/// Implements `envoy.service.rate_limit_quota.v3.RateLimitQuotaService`: assigns parts of a domain's limits to Envoys,
+/// which enforce them as token buckets and report their usage. Experimental, as is Envoy's side of the protocol.
 final class QuotaService {
     static let name = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService"
-    /// Of one bucket's keys and values together, in bytes.
+    /// The most bytes of one bucket's keys and values together.
     private static let longestBucket = 4096
     /// The most usages in one message: as many as a data plane may have buckets.
     private static let mostUsages = 10_000
@@ -36,7 +36,7 @@ final class QuotaService {
         ]
     }
 
-    /// The session ends with it: its call lets go of it when it is over.
+    /// One stream of usage reports. Its session ends when the call is over and releases the stream.
     private final class Stream: GRPCRequestStream {
         private let calls: CoordinatorCalls
         private unowned let call: GRPCCall
@@ -54,9 +54,9 @@ final class QuotaService {
             return !usages.isEmpty
         }
 
-        /// `nil`, and the call has failed: it reports nothing that can be taken.
+        /// Returns the session and the usages of a report; `nil` if the report is invalid and the call has failed.
         private func reported(_ message: ByteBuffer) -> (QuotaSession, [Reports.BucketQuotaUsage])? {
-            // Before they are all decoded.
+            // Checked before the buckets are decoded.
             guard message.countOfProtobufFields(2) <= QuotaService.mostUsages else {
                 call.fail(.resourceExhausted, "a message has at most \(QuotaService.mostUsages) buckets")
                 return nil
@@ -100,7 +100,7 @@ final class QuotaService {
         /// Begins a session; `nil` if there are too many.
         private func begin(_ reports: Reports) -> QuotaSession? {
             domain = reports.domain
-            // The first report of a bucket is made at once.
+            // A client reports a new bucket at once, so elapsed time means that its stream was reopened.
             let isReturning = reports.bucketQuotaUsages.contains { $0.timeElapsed.seconds > 0 }
             session = calls.beginQuotas(
                 domain: domain, address: call.connection.address, client: call.client, isReturning: isReturning

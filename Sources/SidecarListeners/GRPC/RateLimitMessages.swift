@@ -4,15 +4,15 @@ package import InterlockCore
 package import NIOCore
 internal import SidecarTelemetry
 
-// What Envoy asks for each of its requests, and is answered, is read and written field by field: with the generated types that was a
-// seventh of what a call costs. Their numbers are those of `rls.proto`; what is written is byte for byte what they write.
+// Envoy's rate limit messages are read and written field by field: the generated types took a seventh of a call's cost.
+// Field numbers are those of `rls.proto`, and the output matches that of the generated types byte for byte.
 
-/// A `RateLimitRequest` as nearly all are: a domain, and descriptors that have entries and nothing else.
+/// A `RateLimitRequest` in its usual form: a domain, hits, and descriptors with nothing but entries.
 package struct RateLimitQuestion: Equatable {
     package let domain: String
     package let asks: [DescriptorAsk]
 
-    /// `nil`: it has more, or is wrong; the generated type tells.
+    /// Returns `nil` if the message has other fields or is invalid; then the generated type decodes it.
     package init?(plain message: ByteBuffer) {
         guard let question = message.withUnsafeReadableBytes(Self.read) else { return nil }
         self = question
@@ -78,7 +78,7 @@ struct RateLimitAnswer: GRPCMessage {
     private typealias Code = Envoy_Service_Ratelimit_V3_RateLimitResponse.Code
     private typealias Unit = Envoy_Service_Ratelimit_V3_RateLimitResponse.RateLimit.Unit
 
-    /// Tells callers of the proxy why they are refused.
+    /// The header field that gives callers of the proxy the cause of a refusal.
     private static let causeField = "Interlock-Cause"
 
     let decision: DescriptorAnswer
@@ -90,7 +90,7 @@ struct RateLimitAnswer: GRPCMessage {
     func write(to buffer: inout ByteBuffer) {
         var writer = ProtobufWriter(capacity: 64 + 128 * decision.statuses.count)
         writer.write(1, Self.code(decision.isOverLimit))
-        // Without Redis, where nothing may pass, nothing is known of what is left.
+        // If requests are denied because Redis is down, the remaining quota is unknown.
         let isKnown = decision.cause != .redis
         for status in decision.statuses {
             writer.write(2) { Self.write(status, isKnown: isKnown, to: &$0) }
@@ -101,8 +101,8 @@ struct RateLimitAnswer: GRPCMessage {
                 header.write(2, decision.cause.rawValue)
             }
         }
-        // Callers of the proxy learn of the limit that binds them: one that refuses, else the one with the least left.
-        // If it refuses, they also learn when there is room again.
+        // Callers of the proxy see the binding limit: one that refuses, or else the one with the least left. After a
+        // refusal, the time is that of the next retry.
         if isKnown, let binding = decision.binding, case .limited(let limit, let window) = binding.bound {
             let name = Self.name(binding)
             writer.write(3) { header in
@@ -150,6 +150,6 @@ struct RateLimitAnswer: GRPCMessage {
 
     private static func code(_ isOverLimit: Bool) -> UInt64 { UInt64((isOverLimit ? Code.overLimit : .ok).rawValue) }
 
-    /// A limit without a rule is one that the request brought.
+    /// Returns the name of a limit. A limit without a rule came with the request.
     private static func name(_ status: DescriptorStatus) -> String { status.rule.map { $0.rule.name ?? $0.path } ?? "request" }
 }

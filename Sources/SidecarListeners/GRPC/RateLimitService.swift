@@ -8,12 +8,13 @@ internal import SidecarSettings
 internal import SidecarTelemetry
 internal import SwiftProtobuf
 
-/// `envoy.service.ratelimit.v3.RateLimitService`: asks the domain that a request names, and answers as Envoy understands it.
+/// Implements `envoy.service.ratelimit.v3.RateLimitService`: asks the domain of a request for a decision and answers in
+/// Envoy's terms.
 final class RateLimitService {
     static let name = "envoy.service.ratelimit.v3.RateLimitService"
-    /// Of one request.
+    /// The most descriptors of one request.
     static let mostDescriptors = 1000
-    /// Between two complaints about domains that are not configured.
+    /// The time between two log lines about unknown domains.
     private static let pause = TimeAmount.minutes(1)
 
     private let calls: CoordinatorCalls
@@ -42,7 +43,7 @@ final class RateLimitService {
                 return true
             })
         guard !isKnown else { return }
-        // Nothing limits what nobody has configured, as the reference has it.
+        // An unknown domain has no limits, as in the reference implementation.
         unknownDomains.increment()
         if call.connection.now >= nextComplaint {
             nextComplaint = call.connection.now + Self.pause
@@ -52,9 +53,9 @@ final class RateLimitService {
         call.answer(RateLimitAnswer(DescriptorAnswer(isOverLimit: false, statuses: statuses)))
     }
 
-    /// `nil`, and the call has failed: it asks nothing that can be answered.
+    /// Decodes a request; `nil` if it is invalid and the call has failed.
     private static func question(_ call: GRPCCall, _ message: ByteBuffer) -> RateLimitQuestion? {
-        // Before they are all decoded.
+        // Checked before the descriptors are decoded.
         let descriptors = message.countOfProtobufFields(2)
         guard descriptors <= mostDescriptors else { return refuse(call, descriptors: descriptors) }
         guard message.countOfProtobufFields(2, 1) <= mostDescriptors * DescriptorEntry.most else {
@@ -90,7 +91,7 @@ final class RateLimitService {
 }
 
 extension DescriptorAsk {
-    /// `nil`: it asks for more than can be, or for a limit without a unit.
+    /// Returns `nil` if the cost is too high or the limit has no known unit.
     package init?(_ descriptor: Envoy_Extensions_Common_Ratelimit_V3_RateLimitDescriptor, hits: UInt32) {
         let cost = descriptor.hasHitsAddend ? descriptor.hitsAddend.value : UInt64(max(1, hits))
         guard cost <= UInt64(LimitRequest.costs.upperBound) else { return nil }
@@ -99,7 +100,7 @@ extension DescriptorAsk {
             cost: descriptor.isNegativeHits ? -Int64(cost) : Int64(cost))
         guard descriptor.hasLimit else { return }
         guard let (window, name) = RateLimitUnit.window(of: descriptor.limit.unit) else { return nil }
-        // Counted apart from what the rule counts, and from other limits: two bounds of one count would be none.
+        // The name gives the override a counter of its own: two limits on one counter would enforce neither.
         let limit = Int64(descriptor.limit.requestsPerUnit)
         override = Override(limit: limit, window: window, name: "\(limit)-per-\(name)")
     }
@@ -123,7 +124,7 @@ extension RateLimitUnit {
 }
 
 extension Envoy_Service_Ratelimit_V3_RateLimitResponse.RateLimit.Unit {
-    /// `unknown`: none of them is as long.
+    /// Creates the unit of this length; `unknown` if there is none.
     init(_ window: Duration) {
         self =
             switch RateLimitUnit.allCases.first(where: { $0.window == window }) {

@@ -23,7 +23,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
 
     let door: HTTPDoorContext
     let place: HTTPDoorContext.Place
-    /// The turn of all streams.
+    /// The turn that all streams share.
     let turn: ClientTurn
     let firstRequestBy: NIODeadline
     private let breakage = HTTP2Breakage()
@@ -31,7 +31,7 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
     var alarm: LazyAlarm?
     private var streams: [ObjectIdentifier: HTTPConnection] = [:]
     private var lastStream = HTTP2StreamID.rootStream
-    /// Whether the connection serves no stream beyond the present ones.
+    /// Whether the connection serves no new streams.
     private var isGoingDown = false
     /// Whether the client has left, and requests that it sent still wait for a slice.
     private var isEndAwaited = false
@@ -53,7 +53,8 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
         let me = NIOLoopBound(connection, eventLoop: channel.eventLoop)
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandlers(UnreadAnswerGate(patience: door.idleTimeout), TurnGate(turn, .http2))
-        // Only this configuration accepts a delegate for written frames. Its sequence of streams is unused.
+        // The async configuration is the only one that accepts a delegate for written frames. Its sequence of streams
+        // is unused.
         _ = try pipeline.configureAsyncHTTP2Pipeline(
             mode: .server, streamDelegate: nil, frameDelegate: connection.breakage,
             configuration: .init(
@@ -118,14 +119,14 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
         if !isEndAwaited { close() }
     }
 
-    /// A stream has used the slice that it waited for.
+    /// Called when a stream has used the slice that it waited for.
     func turnIsOver() { if isEndAwaited { closeBehindTurns() } }
 
     // MARK: Channel
 
     func hasEnded() { door.disconnected(self) }
 
-    /// The connection's deadline has passed.
+    /// Called when the connection's deadline has passed.
     func timeIsOver() { if isGoingDown { close() } else { goDown() } }
 
     /// Ignores frames of the connection itself, which its protocol handler has processed.
@@ -142,8 +143,8 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
     }
 }
 
-/// Ends a stream with its last frame that has content, if that frame has not left yet. gRPC clients reject an answer
-/// without a body, whose status is in its head, if another frame follows (gRPC over HTTP2, "Trailers-Only").
+/// Marks the last frame with content as the end of its stream, if that frame is not written yet. gRPC clients reject an
+/// answer without a body, whose status is in its head, if another frame follows (gRPC over HTTP2, "Trailers-Only").
 final class HTTP2EndOfStream: ChannelOutboundHandler {
     typealias OutboundIn = HTTP2Frame.FramePayload
     typealias OutboundOut = HTTP2Frame.FramePayload

@@ -6,9 +6,9 @@ internal import NIOHTTP1
 internal import NIOHTTP2
 internal import SidecarTelemetry
 
-/// A client's HTTP/1.1 connection, which brings one request after another, or one stream of an HTTP/2 connection, which
-/// brings one request. Takes each request through the gate to its route, and carries out what `HTTPServerStateMachine`
-/// decides. Confined to the coordinator's event loop.
+/// A client's HTTP/1.1 connection, which carries one request after another, or one stream of an HTTP/2 connection,
+/// which carries one request. Takes each request through the gate to its route, and carries out what
+/// `HTTPServerStateMachine` decides. Confined to the coordinator's event loop.
 final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingConnection, HTTPDoorConnection {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
@@ -20,16 +20,16 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         case error(any Error)
     }
 
-    /// The delivery of what one read of the channel brought. Flushes wait for its end, so that answers to requests that
-    /// arrived together leave together.
+    /// The progress of one read of the channel. Flushes wait for its end, so that answers to requests that arrived
+    /// together leave together.
     private enum Delivery {
         case none
         case underWay
         case flushDue
     }
 
-    /// How long the client may take to read its answer before the connection closes. Closing with unread bytes of the
-    /// client could destroy the answer, so they are read and dropped meanwhile.
+    /// The time for which the client may read its answer before the connection closes. Closing with unread input could
+    /// destroy the answer, so input is read and dropped meanwhile.
     private static let linger = TimeAmount.seconds(1)
     /// The charge for a request that a task answers: it runs on the event loop, outside of the connection's slice.
     private static let costOfTask = TimeAmount.microseconds(250)
@@ -53,7 +53,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private var relay: (any HTTPRelay)?
     /// The parts that wait until the machine takes them.
     private var waiting: Deque<HTTPServerRequestPart> = []
-    /// The events that wait behind the requests that wait for a slice.
+    /// The events that must wait until the waiting requests are taken.
     private var lastEvents: [LastEvent] = []
     private var delivery = Delivery.none
     private var readLength = UnwantedBody.ReadLength.usual
@@ -145,7 +145,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
             writer.write(.body(.byteBuffer(ByteBuffer())), to: context, promise: written)
             writer.flush(context)
         } else {
-            // Nothing can be written after the end of a stream.
+            // A stream that has ended takes no more writes.
             writer.flush(context)
             outputIsOut()
         }
@@ -276,7 +276,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         perform(action)
     }
 
-    /// Only a little of an unwanted body is read from the socket at a time.
+    /// Sets how much one read takes from the socket: only a little of an unwanted body.
     private func setReadLength() {
         let length = machine.unwanted.readLength
         guard length != readLength else { return }
@@ -313,7 +313,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         }
     }
 
-    /// Everything that has arrived so far was taken.
+    /// Called when everything that has arrived is taken.
     private func allReceived() {
         if machine.isReceiverAwaited { chooseReceiver(hasBody: true) }
         relay?.receivedAllThereIs()

@@ -42,7 +42,7 @@ package struct HTTPDoor: Service {
         try await setup.serve(bootstrap, .http, at: setup.listen.http, context, onBound: onBound)
     }
 
-    /// Makes the state that the connections have in common. Called on the event loop.
+    /// Creates the state that the connections share. Called on the event loop.
     package func context() -> HTTPDoorContext {
         let calls = setup.coordinator.callsOnEventLoop()
         return HTTPDoorContext(
@@ -58,7 +58,6 @@ package struct HTTPDoor: Service {
     /// within a second.
     private static let pauseWithoutDescriptors = TimeAmount.milliseconds(100)
 
-    /// All routes.
     package var routes: [HTTPRoute] {
         let coordinator = setup.coordinator
         let pages = MetricsPages(eventLoop: coordinator.eventLoop) { [coordinator, metrics = setup.metrics] format in

@@ -25,7 +25,7 @@ package struct HTTPGate: Sendable {
         ownNames = [name, String(name.prefix { $0 != "." })]
     }
 
-    /// Refuses what the HTTP/1.1 decoder refuses and the HTTP/2 decoder accepts.
+    /// Refuses requests that NIO's HTTP/1.1 decoder refuses but its HTTP/2 decoder accepts.
     static func refuseUnclear(_ head: HTTPRequestHead) throws(HTTPProblem) {
         if case .RAW(let method) = head.method, !HTTPToken.isValid(method) {
             throw HTTPProblem(.invalid, "the method is not a token of letters, digits and the like (RFC 9110, section 9.1)")

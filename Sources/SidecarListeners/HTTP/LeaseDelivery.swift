@@ -54,7 +54,7 @@ struct LeaseDelivery: Sendable {
         reply.cancelsWhenLeft(pending, calls, then: ended)
     }
 
-    /// Returns the answer that contains the leases, which are given back if the answer cannot be delivered.
+    /// Returns the answer that contains the leases, which are released if the answer cannot be delivered.
     func answer(_ members: KeyValuePairs<String, JSONValue>, with leases: [Lease], of owner: String?) -> HTTPAnswer {
         var answer = HTTPAnswer.object(members, .created)
         answer.ifUndelivered = { giveBack(leases, of: owner) }

@@ -50,7 +50,7 @@ struct LimitRoutes {
         let subject = try call.query("subject").text("subject").map { try ResourceName($0, what: "subject").text }
         let standings = try await coordinator.listLimits(service: service, subject: subject)
         let limits = await coordinator.definition(ofService: service)?.limits ?? []
-        // Without a limit that binds, `peek` gives the reason.
+        // If no limit binds, `peek` gives the reason.
         guard let binding = LimitStanding.binding(of: standings) else {
             let decision = try await coordinator.peek(service: service, subject: subject)
             return try Self.answer(decision, limits, service: service, subject: subject, refusalIsProblem: false)
@@ -109,7 +109,7 @@ package struct CallBody: Sendable {
 }
 
 extension HTTPProblem {
-    /// - Parameter retryAfter: in milliseconds.
+    /// - Parameter retryAfter: the time until a retry, in milliseconds.
     static func limited(service: String, retryAfter: Int64, mayWait: Bool = true) -> HTTPProblem {
         let wait = mayWait ? ", or wait with wait_ms" : ""
         var problem = HTTPProblem(

@@ -3,7 +3,7 @@ internal import InterlockCore
 internal import NIOHTTP1
 
 /// Leases that live as long as an event stream. They are extended while the stream is open, and released when the
-/// client closes it. They lapse when the sidecar goes down, the client becomes unreachable, or its API key is removed.
+/// client closes it. They lapse when the sidecar shuts down, the client becomes unreachable, or its API key is removed.
 struct LinkedLeases: Sendable {
     private let coordinator: Coordinator
     private let peer: PeerPresence
@@ -41,12 +41,12 @@ struct LinkedLeases: Sendable {
             try await writer.write(first)
             try await tellLosses(through: stream, to: writer)
         }
-        // Also called if the stream ends before everything is written.
+        // The stream may also end before everything is written.
         answer.ifUndelivered = { Task { await letGo(stream) } }
         return answer
     }
 
-    /// Reports each loss, until all leases are lost or released, the client leaves or the sidecar goes down.
+    /// Reports each loss, until all leases are lost or released, the client leaves or the sidecar shuts down.
     @concurrent
     private func tellLosses(through stream: ServerSentEvents, to writer: HTTPBodyWriter) async throws {
         var remaining = Set(leases.indices)

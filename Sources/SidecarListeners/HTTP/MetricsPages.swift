@@ -1,19 +1,19 @@
 package import NIOCore
 package import SidecarTelemetry
 
-/// Makes the pages of `/metrics`, one at a time and off the event loop.
+/// Renders the pages of `/metrics`, one at a time and off the event loop.
 ///
-/// A page of ten thousand samples takes milliseconds, and the thread that makes it may share a core with the event loop. So pages
-/// take a tenth of the time at most, and those who ask before the next one is made share it. API keys take turns. Confined to the
-/// loop.
+/// A page of ten thousand samples takes milliseconds, on a thread that may share a core with the event loop. So pages
+/// take a tenth of the time at most, and all readers that ask before the next one begins share it. API keys take turns.
+/// Confined to the loop.
 package final class MetricsPages {
     package typealias Render = @Sendable (ExpositionFormat) async -> String
 
-    /// How long no page is made after one, as a multiple of the time that it took.
+    /// The pause after a page, as a multiple of the time that the page took.
     private static let rest = 9
-    /// A busy machine makes pages late, and the next one is not to wait for that.
+    /// The longest pause: on a busy machine a page takes long, and the next one must not wait for that.
     private static let longestRest = TimeAmount.milliseconds(100)
-    /// A page may have a megabyte, which is written to all its readers in one tick.
+    /// The most readers of one page, which may have a megabyte and is written to all of them in one tick.
     private static let readersPerPage = 8
 
     private struct Reader {
@@ -32,10 +32,10 @@ package final class MetricsPages {
         self.render = render
     }
 
-    /// Calls `read` with a page that is made from now on.
+    /// Calls `read` with a page whose rendering begins after this call.
     /// - Parameters:
-    ///   - party: the name of the reader's API key; empty: none.
-    ///   - isGone: whether the reader has left.
+    ///   - party: the name of the reader's API key; empty without a key.
+    ///   - isGone: returns whether the reader has left.
     package func request(
         _ format: ExpositionFormat, of party: String, isGone: @escaping () -> Bool, _ read: @escaping (ByteBuffer) -> Void
     ) {

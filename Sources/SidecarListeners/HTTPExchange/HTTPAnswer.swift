@@ -21,7 +21,7 @@ package struct HTTPAnswer: Sendable {
     var endsConnection = false
     /// Whether the answer is another server's, to which no fields are added.
     package var isRelayed = false
-    /// Gives back what was granted if the answer could not be written. Called on the event loop.
+    /// Releases what was granted if the answer could not be written. Called on the event loop.
     var ifUndelivered: (@Sendable () -> Void)?
 
     package init(_ status: HTTPResponseStatus) {
@@ -35,7 +35,7 @@ package struct HTTPAnswer: Sendable {
     }
 
     /// Returns the same as `json`, but without an encoder, for frequent answers.
-    /// - Parameter members: sorted by name, as in all answers.
+    /// - Parameter members: the members, sorted by name as in all answers.
     static func object(_ members: KeyValuePairs<String, JSONValue>, _ status: HTTPResponseStatus = .ok) -> HTTPAnswer {
         assert(zip(members, members.dropFirst()).allSatisfy { $0.key < $1.key }, "members are in the order of their names")
         var answer = HTTPAnswer(status)

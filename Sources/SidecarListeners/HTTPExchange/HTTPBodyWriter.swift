@@ -5,7 +5,7 @@ package struct HTTPBodyWriter: Sendable {
     let reply: NIOLoopBound<HTTPReply>
     let eventLoop: any EventLoop
 
-    /// The client has left.
+    /// The error of a write after the client has left.
     struct Closed: Error {}
 
     /// Writes text, and waits until the client can take more.

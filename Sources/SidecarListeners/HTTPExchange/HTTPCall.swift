@@ -96,7 +96,7 @@ package struct HTTPCall: Sendable {
     }
 
     /// Returns the body's fields.
-    /// - Throws: `HTTPProblem`.
+    /// - Throws: `HTTPProblem` if the body is invalid or has other fields than the known ones.
     func fields(_ known: String...) throws -> JSONFields {
         try fields(known)
     }

@@ -24,7 +24,7 @@ struct HTTPRouteCounters: Sendable {
         }
     }
 
-    /// - Parameter time: from the request's head to its answer.
+    /// - Parameter time: the time from the request's head to its answer.
     func answered(_ status: HTTPResponseStatus, in time: TimeAmount, trace: TraceContext?) {
         times.recordNanoseconds(time.nanoseconds, trace: trace)
         let index = Int(status.code) / 100 - firstClass

@@ -5,7 +5,7 @@ internal import SidecarSettings
 package struct HTTPQuery: Sendable {
     private let values: [String: String]
 
-    /// - Throws: `HTTPProblem`.
+    /// - Throws: `HTTPProblem` if the query is malformed, or repeats a parameter or has an unknown one.
     package init(_ query: Substring?, known: [String]) throws {
         var values: [String: String] = [:]
         for pair in (query ?? "").split(separator: "&") {

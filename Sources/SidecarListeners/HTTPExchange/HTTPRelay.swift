@@ -5,14 +5,14 @@ package import NIOHTTP1
 package protocol HTTPRelay: AnyObject {
     /// Called once, before everything else.
     func start()
-    /// A part of the request's body has come.
+    /// Called with each part of the request's body.
     func received(_ part: ByteBuffer)
-    /// The request is complete.
+    /// Called when the request is complete.
     func receivedEnd(_ trailers: HTTPHeaders?)
-    /// Everything that has arrived so far was delivered.
+    /// Called when everything that has arrived was delivered.
     func receivedAllThereIs()
-    /// The client has started or stopped accepting more of the answer.
+    /// Called when the client starts or stops accepting more of the answer.
     func writabilityChanged(_ isWritable: Bool)
-    /// The deadline that `setAlarm` set has passed.
+    /// Called when the deadline that `setAlarm` set has passed.
     func alarm()
 }

@@ -10,11 +10,11 @@ internal import SidecarTelemetry
 /// left.
 package final class HTTPReply {
     private enum Progress {
-        /// Nothing was written.
+        /// No part of the answer was written.
         case awaited
         /// The head was written, and perhaps a part of the body.
         case begun
-        /// Everything was written, or the client has left.
+        /// The whole answer was written, or the client has left.
         case over
     }
 
@@ -141,7 +141,7 @@ package final class HTTPReply {
         }
     }
 
-    /// Writes the end of an answer. Gives back what was granted if the end cannot be written.
+    /// Writes the end of an answer. If that fails, reports the answer as undelivered, so that its grant is returned.
     private func end(_ answer: HTTPAnswer) -> Bool {
         var written: EventLoopPromise<Void>?
         if let giveBack = answer.ifUndelivered {
@@ -173,7 +173,7 @@ package final class HTTPReply {
 
     // MARK: Answers in parts
 
-    /// Asks a client that waits with its body to send it.
+    /// Asks a client that holds its body back to send it.
     package func writeContinue() {
         guard progress == .awaited, version != .http1_0 else { return }
         connection.bodyIsAskedFor()
@@ -324,7 +324,7 @@ package final class HTTPReply {
         breakOff()
     }
 
-    /// The connection has ended.
+    /// Called when the connection has ended.
     func connectionHasEnded() {
         let departure = departure
         self.departure = nil
@@ -348,16 +348,16 @@ package final class HTTPReply {
 
 /// The connection of a reply.
 protocol HTTPReplyingConnection: AnyObject {
-    /// The head of the answer is about to be written.
+    /// Called before the head of the answer is written.
     /// - Returns: whether another request may follow.
     func answerBegins() -> Bool
-    /// The client was asked for its body.
+    /// Called when the client was asked for its body.
     func bodyIsAskedFor()
     /// Whether `answerIsWritten` must follow an answer that completes now.
     var isWrittenAwaited: Bool { get }
-    /// The answer is complete, and not flushed.
+    /// Called when the answer is complete, before it is flushed.
     func answered(endsConnection: Bool)
-    /// The end of the answer was passed to the network.
+    /// Called when the end of the answer was passed to the network.
     func answerIsWritten()
     var writer: ResponseWriter { get }
     /// The value of the `Date` field.

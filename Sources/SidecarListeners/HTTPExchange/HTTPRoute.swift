@@ -16,7 +16,7 @@ package struct HTTPRoute: Sendable {
         case upstreamCaller
     }
 
-    /// Makes the relay for one request. `hasBody` is `true` if something follows the request's head.
+    /// Creates the relay for one request. `hasBody` is `true` if something follows the request's head.
     package typealias Relay = @Sendable (_ call: HTTPCall, _ hasBody: Bool, _ reply: HTTPReply) throws -> any HTTPRelay
 
     /// The producer of the answer.
@@ -77,7 +77,7 @@ package struct HTTPRoute: Sendable {
             isServedWhenFull: isServedWhenFull, .reply(reply))
     }
 
-    /// Makes a route that passes every request at or below a path to another server, whatever its method.
+    /// Creates a route that passes every request at or below a path to another server, whatever its method.
     /// - Parameter tail: the name of the rest of the path in the OpenAPI description.
     package init(relayedBelow path: String, _ tail: String, relay: @escaping Relay) {
         self.init(nil, "\(path)/{\(tail)}", .upstreamCaller, answersHead: false, hasTail: true, isTraced: true, .relay(relay))

@@ -3,13 +3,13 @@ package import NIOCore
 
 /// One view of the console.
 package enum LiveView: Hashable, Sendable {
-    /// Makes one frame of a view: all its parts in one JSON object on one line. Called on the event loop.
+    /// Renders one frame of a view: all its parts in one JSON object on one line. Called on the event loop.
     package typealias Source =
         @Sendable (LiveView, _ show: @escaping (ByteBuffer) -> Void) throws(InterlockError) -> Void
 
     case overview
     /// - `search`: the exact text that the names contain; empty for all names.
-    /// - `cursor`: the beginning of the page, as given by the page before; "0" for the first page.
+    /// - `cursor`: the beginning of the page, as the previous page gives it; "0" for the first page.
     case locks(search: ExactText, cursor: String)
     case lock(ResourceName)
     /// - `from`: the number of services before the page.

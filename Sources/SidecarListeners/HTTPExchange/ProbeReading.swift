@@ -4,15 +4,15 @@ package import InterlockCore
 package struct ProbeReading: Hashable, Sendable {
     /// The sidecars that make the probes.
     package enum Prober: String, CaseIterable, Hashable, Sendable {
-        /// This sidecar, elected by the fleet.
+        /// The local sidecar, elected by the fleet.
         case elected
         /// Another sidecar of the fleet.
         case another
-        /// Every sidecar, this one among them.
+        /// Every sidecar, including the local one.
         case all
-        /// This sidecar for itself, because Redis is down and no prober can be elected.
+        /// The local sidecar on its own behalf, because Redis is down and no prober can be elected.
         case alone
-        /// Not decided yet.
+        /// No prober so far.
         case undecided
     }
 
@@ -21,7 +21,6 @@ package struct ProbeReading: Hashable, Sendable {
         package var finding: ProbeFinding
         /// The time at which the probe ended, in milliseconds of the Unix epoch by this host's clock.
         package var atMilliseconds: Int64
-        /// The duration of the probe.
         package var duration: Duration
 
         package init(finding: ProbeFinding, atMilliseconds: Int64, duration: Duration) {
@@ -35,9 +34,9 @@ package struct ProbeReading: Hashable, Sendable {
     package var prober: Prober
     /// The last probe that this sidecar made; `nil` if it has made none.
     package var last: Probe?
-    /// Bad probes in a row, up to the last.
+    /// The number of consecutive bad probes, up to the last one.
     package var failures: Int
-    /// Good probes in a row, up to the last.
+    /// The number of consecutive good probes, up to the last one.
     package var successes: Int
 
     package init(

@@ -34,13 +34,13 @@ package struct ServerSentEvents: Sendable {
         return answer
     }
 
-    /// Returns one event as it is written.
-    /// - Parameter json: on one line.
+    /// Returns the text of one event.
+    /// - Parameter json: the event's data, on one line.
     static func event(_ type: String, json: String) -> String {
         "event: \(type)\ndata: \(json)\n\n"
     }
 
-    /// - Parameter members: sorted by name.
+    /// - Parameter members: the members of the event's data, sorted by name.
     package static func event(_ type: String, _ members: KeyValuePairs<String, JSONValue>) -> String {
         var json = ByteBuffer()
         JSONValue.write(members, into: &json)
@@ -51,7 +51,7 @@ package struct ServerSentEvents: Sendable {
         event(type, json: String(decoding: try value.json(), as: UTF8.self))
     }
 
-    /// Writes the event for each piece of news, until the news end, the client leaves or the sidecar goes down.
+    /// Writes the event for each piece of news, until the news end, the client leaves or the sidecar shuts down.
     @concurrent
     func forward<News: Sendable>(
         _ signals: NewestBuffer<Signal<News>>, to writer: HTTPBodyWriter, as event: (News) throws -> String?

@@ -17,7 +17,7 @@ package struct Arrival {
     /// `nil` for plain text.
     var handshake: Handshake?
 
-    /// Adds the handlers of TLS, which take the client's turns, to a connection that begins with a handshake.
+    /// Adds the TLS handlers, which use the client's turns, if the connection begins with a handshake.
     func secure(_ channel: any Channel, _ turn: ClientTurn) throws {
         guard let handshake else { return }
         try channel.pipeline.syncOperations.addHandler(TurnGate(turn, .handshake))

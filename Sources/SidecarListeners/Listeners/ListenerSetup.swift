@@ -11,9 +11,9 @@ package import SidecarTelemetry
 package struct ListenerSetup: Sendable {
     /// Executes the calls. All connections run on its event loop.
     package let coordinator: Coordinator
-    /// The API keys that are accepted.
+    /// The accepted API keys.
     package let access: AccessControl
-    /// The certificate of TLS; `nil` for plain text.
+    /// The TLS certificate; `nil` for plain text.
     let certificate: DoorCertificate?
     /// The addresses, the host names, and the limit of connections for each listener.
     let listen: ListenSettings
@@ -25,7 +25,7 @@ package struct ListenerSetup: Sendable {
     let liveView: LiveView.Source
     /// Begins the spans of calls; `nil` if calls are not traced.
     let tracer: NIOLoopBound<Tracer>?
-    /// Shares the event loop's time among the listeners; `nil` if each shares it among its own connections.
+    /// Divides the event loop's time among the listeners; `nil` if each divides it among its own connections.
     let turns: NIOLoopBound<ClientTurns>?
 
     package init(
@@ -45,10 +45,10 @@ package struct ListenerSetup: Sendable {
         self.turns = turns
     }
 
-    /// A bootstrap with the options and the admission of connections that all listeners have in common.
+    /// Returns a bootstrap with the options and the admission of connections that all listeners share.
     /// - Parameters:
     ///   - isLocal: whether the listener is a Unix socket, where clients speak plain text.
-    ///   - pause: the time for which the listener stops accepting when no file descriptor is free.
+    ///   - pause: the time for which the listener stops accepting if no file descriptor is free.
     func bootstrap<Context: ListenerContext>(
         _ listener: ListenerName, _ context: NIOLoopBound<Context>, isLocal: Bool = false,
         pause: TimeAmount = .seconds(1)
@@ -69,9 +69,9 @@ package struct ListenerSetup: Sendable {
                     try channel.pipeline.syncOperations.addHandlers(context.value.listenerHandlers + [acceptPause])
                 }
             }
-            // One read for each tick of the loop, so that a busy client cannot delay the others.
+            // One read per tick of the loop, so that a busy client cannot delay the others.
             .childChannelOption(.maxMessagesPerRead, value: 1)
-            // Data received before the end may still wait for its slice.
+            // Data received before the end of input may still wait for its slice.
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
@@ -88,7 +88,7 @@ package struct ListenerSetup: Sendable {
     }
 
     /// Binds a listener to its TCP address.
-    /// - Throws: `SidecarError` when the address cannot be used.
+    /// - Throws: `SidecarError` if the address cannot be used.
     func bind(
         _ bootstrap: ServerBootstrap, _ listener: ListenerName, at endpoint: SocketEndpoint
     ) async throws -> any Channel {
@@ -101,7 +101,7 @@ package struct ListenerSetup: Sendable {
 
     /// Serves until graceful shutdown. Then answers pending waits, flushes the answers and closes the connections.
     /// - Parameter onBound: called with the port once the listener is bound.
-    /// - Throws: `SidecarError` when the address cannot be used.
+    /// - Throws: `SidecarError` if the address cannot be used.
     func serve<Context: ListenerContext>(
         _ bootstrap: ServerBootstrap, _ listener: ListenerName, at endpoint: SocketEndpoint,
         _ context: NIOLoopBound<Context>, onBound: @Sendable (Int) -> Void

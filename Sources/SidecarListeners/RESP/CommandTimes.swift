@@ -49,7 +49,7 @@ struct CommandArrivals {
 
     var isEmpty: Bool { runs.isEmpty }
 
-    /// - Parameter tag: higher than all earlier tags.
+    /// - Parameter tag: the command's tag, which is higher than all earlier ones.
     mutating func came(_ command: Int, tag: UInt64, at: Instant) {
         if let last = runs.last, last.command == command, last.at == at, last.tag &+ UInt64(last.count) == tag {
             runs[runs.count - 1].count += 1

@@ -350,7 +350,7 @@ package final class RESPCommands {
         Completion(tag: tag) { tag, answer in
             connection.reply(tag) { writer in
                 switch answer {
-                // Only plain takes are combined into one call.
+                // A combined call contains plain takes only, so this decision is about one take.
                 case .decided(let answer), .decidedAlike(let answer, _, _):
                     writer.namedLimit(answer)
                 case .failed(let error): writer.error(error)

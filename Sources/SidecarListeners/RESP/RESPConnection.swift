@@ -29,8 +29,8 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     /// The number of arguments that cost as much as a command.
     private static let argumentsOfCommand = 16
 
-    // Everything that refers to a connection releases it when the client leaves. No reference is weak: weak references
-    // slow down every retain of their object, by a tenth of a command.
+    // All references to a connection are strong, and released when the client leaves. Weak references would slow down
+    // every retain of their object, by a tenth of a command's time.
     let door: RESPDoorContext
     /// The closures that write replies, one for each kind and not for each command. They keep the connection alive
     /// until its client leaves.
@@ -44,8 +44,8 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     @exclusivity(unchecked) private var arrivals = CommandArrivals()  // PERMIT.ACQUIRE, open breaker (sidecar.py)
     @exclusivity(unchecked) private var takes = PlainTakes()  // LIMIT.TAKE, 1,000 keys (decisions.py)
     private var writer: RESPWriter
-    /// The arrival time of the present commands. Waits and deadlines count from here, however long the slice was
-    /// awaited.
+    /// The arrival time of the current commands. Waits and deadlines count from here, even if the slice comes much
+    /// later.
     private(set) var now = Instant(nanoseconds: 0)
     let turn: ClientTurn
     /// The commands left until the clock is read again.
@@ -194,7 +194,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         let wasLinked = followed.removeValue(forKey: end.follower) ?? false
         guard let loss = end.loss else { return }
         guard speaksRESP3 else {
-            // RESP2 has no push to report the loss. A sidecar that goes down closes its connections anyway.
+            // RESP2 has no push to report the loss. A sidecar that shuts down closes its connections anyway.
             if wasLinked, loss != .shutdown, isOpen {
                 door.logger.log(.leaseLost, ["lock": "\(end.name)"])
                 // Closes later: the reporting call must return first, and its replies must be written.
@@ -242,7 +242,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         if let ended = takes.append(service, tag: tag) { submit(ended) }
     }
 
-    /// Makes the call for the adjacent takes.
+    /// Submits the adjacent takes as one call.
     func submitTakes() {
         if let run = takes.remove() { submit(run) }
     }
@@ -389,7 +389,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         return action == .take
     }
 
-    /// Makes the loop read the clock after the present command, which may take long.
+    /// Makes the loop read the clock after the current command, which may take long.
     func isLong() { commandsUntilClockRead = 0 }
 
     /// Continues in a new slice.
@@ -444,7 +444,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         }
     }
 
-    /// Answers with an error behind the earlier replies, and closes.
+    /// Answers with an error after the earlier replies, and closes.
     private func refuse(_ word: String, _ message: String) {
         let tag = machine.refuse()
         input.clear()

@@ -59,7 +59,7 @@ package struct RESPDoor: Service {
         try await eventLoop.untilEmpty { context.value.connectionCount == 0 }
     }
 
-    /// Makes the state that the connections have in common. Called on the event loop.
+    /// Creates the state that the connections share. Called on the event loop.
     package func context() -> RESPDoorContext {
         RESPDoorContext(
             commands: RESPCommands(

@@ -3,12 +3,12 @@ package import Interlock
 
 /// The replies that a connection owes its client, in the order of the commands. Pure.
 ///
-/// Each command has a tag, one higher than the tag of the command before it. A reply leaves once all earlier ones have
-/// left, and is kept until then.
+/// Each command has a tag, one higher than the tag of the command before it. A reply is kept until all earlier ones are
+/// sent.
 package struct RESPReplyQueue {
     /// The position of the reply to a command.
     package enum Position: Equatable {
-        /// All earlier replies have left.
+        /// All earlier replies are sent.
         case first
         /// An earlier reply is pending.
         case later
@@ -22,7 +22,7 @@ package struct RESPReplyQueue {
     }
 
     private var slots = Deque<Slot>()
-    /// The tag of the oldest command whose reply has not left.
+    /// The tag of the oldest command whose reply is not sent.
     package private(set) var firstTag: UInt64 = 0
     /// The size of the replies that are kept, in bytes.
     package private(set) var waitingBytes = 0
@@ -48,13 +48,13 @@ package struct RESPReplyQueue {
         waitingBytes += reply.count
     }
 
-    /// Removes the first reply, which leaves now.
+    /// Removes the first reply, which is sent now.
     package mutating func removeFirst() {
         slots.removeFirst()
         firstTag += 1
     }
 
-    /// Removes the first `count` replies, which leave now.
+    /// Removes the first `count` replies, which are sent now.
     package mutating func removeFirst(_ count: Int) {
         slots.removeFirst(count)
         firstTag += UInt64(count)

@@ -35,7 +35,7 @@ package struct RESPServerStateMachine {
         case close
         /// Discard the output, and close at once.
         case drop
-        /// Discard the output, or the bytes that came.
+        /// Discard the output, or the bytes that arrived.
         case discard
         /// Refuse the client, which has not logged in.
         case refuse
@@ -49,9 +49,9 @@ package struct RESPServerStateMachine {
 
     private enum Phase {
         case taking
-        /// Takes no command, and closes behind the replies.
+        /// Takes no command, and closes after the replies.
         case closing
-        /// As `closing`, after bytes that violate the protocol.
+        /// The same as `closing`, after a violation of the protocol or a missing login.
         case refused
         /// Closes: the last bytes were handed to the socket, or dropped.
         case ending
@@ -70,7 +70,7 @@ package struct RESPServerStateMachine {
     /// The slice in which commands are taken.
     private enum Slice { case none, running, awaited, runningAndAwaited }
 
-    /// The permission to take a command beyond the quota: pending ones may wait for what that command gives back.
+    /// The permission to take a command beyond the quota: pending ones may wait for what that command releases.
     private enum Relief { case none, planned, granted }
 
     private enum Output {
@@ -104,7 +104,7 @@ package struct RESPServerStateMachine {
 
     /// Whether the client is connected, or has left commands that still run.
     var isOpen: Bool { phase != .over }
-    /// Whether the connection closes behind the replies.
+    /// Whether the connection closes after the replies.
     var isClosing: Bool { phase == .closing || phase == .refused }
     /// Whether the channel has closed, and the last commands run without replies.
     var isUnread: Bool { reading == .closed }
@@ -126,14 +126,14 @@ extension RESPServerStateMachine {
 
     package mutating func sliceEnds() { slice = isSliceAwaited ? .awaited : .none }
 
-    /// Commands are left for a later slice.
+    /// Leaves the remaining commands for a later slice.
     package mutating func awaitSlice() -> Action {
         guard !isSliceAwaited else { return .none }
         slice = slice == .running ? .runningAndAwaited : .awaited
         return .awaitSlice
     }
 
-    /// The awaited slice has come. `sliceUsed` follows.
+    /// Begins the awaited slice. `sliceUsed` must follow.
     package mutating func sliceGranted() -> Action {
         slice = .none
         return phase == .taking ? .take : .none
@@ -177,7 +177,7 @@ extension RESPServerStateMachine {
 // MARK: - Reading
 
 extension RESPServerStateMachine {
-    /// The channel asks for a read.
+    /// Handles the channel's request for a read.
     /// - Parameter input: the size of the input, in bytes.
     package mutating func readRequested(input: Int, isRedisBusy: @autoclosure () -> Bool) -> Action {
         guard reading != .closed, reading != .ended || phase == .ending else { return .none }
@@ -195,7 +195,7 @@ extension RESPServerStateMachine {
         return phase == .taking ? .resume : .read
     }
 
-    /// A reason to wait is gone.
+    /// Continues after a reason to wait has gone.
     /// - Returns: `take`, after which `resumeReading` follows, or the action for reading.
     package mutating func resume(input: Int, isRedisBusy: @autoclosure () -> Bool) -> Action {
         guard phase == .taking, slice == .none, input > 0 else { return resumeReading(isRedisBusy: isRedisBusy()) }
@@ -217,7 +217,7 @@ extension RESPServerStateMachine {
 // MARK: - Writing
 
 extension RESPServerStateMachine {
-    /// Something was written to the output.
+    /// Handles a write to the output.
     /// - Parameters:
     ///   - size: the size of the output, in bytes.
     ///   - mayWrite: whether there is time for a write now.
@@ -225,10 +225,10 @@ extension RESPServerStateMachine {
     package mutating func written(_ size: Int, input: Int, mayWrite: @autoclosure () -> Bool) -> Action {
         guard writes else { return .discard }
         guard size <= Self.longestOutput else { return drop() }
-        // The output is flushed between commands. A failed write makes NIO drain the socket at once, and the present
+        // The output is flushed between commands. A failed write makes NIO drain the socket at once, and the current
         // command is still in the input.
         guard slice == .none || slice == .awaited else { return .none }
-        // With nothing else under way, no other reply could go with this write.
+        // If nothing else is pending, no other reply could join this write.
         guard replies.isEmpty, phase == .taking, isWritable, input == 0, reading != .heldBack, mayWrite() else {
             return planFlush()
         }
@@ -236,7 +236,7 @@ extension RESPServerStateMachine {
     }
 
     package mutating func planFlush() -> Action {
-        // A socket that becomes writable brings a flush of its own.
+        // A socket that becomes writable causes a flush of its own.
         guard writes, output == .idle else { return .none }
         output = .flushPlanned
         return .planFlush
@@ -260,7 +260,7 @@ extension RESPServerStateMachine {
 // MARK: - The end
 
 extension RESPServerStateMachine {
-    /// The client has stopped sending.
+    /// Handles the end of the client's input.
     package mutating func inputEnded(input: Int) -> Action {
         guard reading != .closed else { return .none }
         guard phase != .ending, isSliceAwaited || hasCommandsLeft(input) else { return close() }
@@ -268,14 +268,14 @@ extension RESPServerStateMachine {
         return awaitSlice()
     }
 
-    /// The client quits, or the sidecar goes down.
+    /// Closes after the replies, because the client quits or the sidecar shuts down.
     package mutating func closeAfterReplies(endedBy side: Side) -> Action {
         endedBy = side
         if phase == .taking { phase = .closing }
         return planFlush()
     }
 
-    /// The client violated the protocol, or did not log in.
+    /// Refuses a client that violated the protocol or did not log in.
     /// - Returns: the tag of the error.
     package mutating func refuse() -> UInt64 {
         endedBy = .sidecar
@@ -288,14 +288,15 @@ extension RESPServerStateMachine {
         return isSecured ? .refuse : drop()
     }
 
-    /// The client's key was revoked. `closeBehindOutput` follows.
+    /// Handles the removal of the client's key. `closeBehindOutput` must follow.
     /// - Returns: the calls to cancel.
     package mutating func revoke() -> [PendingCall] {
         if phase == .taking { phase = .closing }
         return replies.removeCalls()
     }
 
-    /// The client lost a linked lease, or its key. After the loss of a lease, commands that wait for a slice run first.
+    /// Closes after the output, because the client lost a linked lease or its key. If it lost a lease, commands that
+    /// wait for a slice run first.
     package mutating func closeBehindOutput() -> Action {
         endedBy = .sidecar
         guard writes else { return .none }
@@ -307,7 +308,7 @@ extension RESPServerStateMachine {
         return .writeAndClose
     }
 
-    /// The client reads too little, or does not speak RESP.
+    /// Drops a client that reads too little or does not speak RESP.
     package mutating func drop() -> Action {
         guard phase != .over else { return .none }
         endedBy = .sidecar
@@ -315,10 +316,10 @@ extension RESPServerStateMachine {
         return .drop
     }
 
-    /// The network reports that the client is unreachable. It may still be at work.
+    /// Notes that the network reports the client as unreachable. It may still be at work.
     package mutating func clientVanished() { endedBy = .sidecar }
 
-    /// The channel has closed. Commands received earlier still run, as they would without a wait for a slice.
+    /// Handles the end of the channel. Commands received earlier still run, as they would without a wait for a slice.
     package mutating func closed(input: Int) -> Action {
         guard reading != .closed else { return .none }
         guard phase == .taking, isSliceAwaited || hasCommandsLeft(input) else { return .end }
@@ -334,7 +335,7 @@ extension RESPServerStateMachine {
         return replies.close()
     }
 
-    /// Whether commands may be left that were held back.
+    /// Whether commands that were held back may be left.
     private func hasCommandsLeft(_ input: Int) -> Bool {
         input > 0 && phase == .taking && replies.count < Self.longestPipeline
     }

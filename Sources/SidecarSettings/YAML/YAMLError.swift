@@ -1,13 +1,13 @@
-/// Why a text is not read.
+/// The reason why a text cannot be read as YAML.
 enum YAMLError: Error {
-    /// It is not YAML.
+    /// The text is not YAML.
     case malformed(String, line: Int?)
-    /// These keys stand in one mapping more than once, the first of them here.
+    /// A mapping contains these keys more than once. The line is that of the first one.
     case repeatedKeys(Set<String>, line: Int?)
-    /// It stands for more values than are read, counting what aliases repeat.
+    /// The text has too many values, with aliases expanded.
     case tooManyValues
-    /// The texts that it stands for are longer together than what is read, counting what aliases repeat.
+    /// The values are too long in total, with aliases expanded.
     case tooLong
-    /// There is no more memory.
+    /// Memory is exhausted.
     case outOfMemory
 }

@@ -1,7 +1,7 @@
-/// A part of a YAML text: its values are texts, which their readers judge. Tags say nothing here.
+/// A node of a YAML text. Scalars are texts that their readers interpret; tags are ignored.
 struct YAMLNode {
     enum Content {
-        /// `isPlain`: it was written without quotes.
+        /// A scalar; `isPlain` means that it is written without quotes.
         case scalar(String, isPlain: Bool)
         case sequence([YAMLNode])
         case mapping([Entry])
@@ -13,7 +13,8 @@ struct YAMLNode {
     }
 
     var content: Content
-    /// Where it was read, from 1; of an alias, where its anchor stands. `nil`: nowhere.
+    /// The line of the node, counted from 1, or that of the anchor for an alias; `nil` if the node was not read from a
+    /// text.
     var line: Int?
 
     init(_ content: Content, line: Int? = nil) {
@@ -21,12 +22,12 @@ struct YAMLNode {
         self.line = line
     }
 
-    /// What stands here when it is neither a mapping nor a list.
+    /// The text; `nil` for a mapping or a list.
     var text: String? {
         if case .scalar(let text, _) = content { text } else { nil }
     }
 
-    /// The same, where it is written without quotes.
+    /// The text; `nil` for a mapping, a list or a quoted text.
     var plainText: String? {
         if case .scalar(let text, isPlain: true) = content { text } else { nil }
     }

@@ -1,19 +1,19 @@
 internal import CLibYAML
 
-/// Puts the tree together that a YAML text stands for: at most so many values, aliases written out, no key twice.
+/// Builds the tree of a YAML text. Limits the number of values, expands aliases, and rejects repeated keys.
 struct YAMLReader {
-    /// Deeper ones are refused: their readers call themselves for each level.
+    /// The maximum nesting depth, because readers of the tree are recursive.
     private static let mostLevels = 64
 
     private let events: YAMLEvents
     private let most: Size
     private var size = Size()
-    /// By the anchor's name, and how much it stands for.
+    /// The anchored nodes by name, with their expanded sizes.
     private var anchors: [String: (node: YAMLNode, size: Size)] = [:]
 
     struct Size {
         var values = 0
-        /// Of all texts.
+        /// The total length of all texts.
         var bytes = 0
     }
 
@@ -22,7 +22,7 @@ struct YAMLReader {
         self.most = most
     }
 
-    /// The tree of the only document in `text`; `nil`: there is none.
+    /// Returns the tree of the only document in `text`, or `nil` if the text contains no document.
     static func read(_ text: String, most: Size) throws(YAMLError) -> YAMLNode? {
         var reader = try YAMLReader(text, most: most)
         var root: YAMLNode?
@@ -87,7 +87,7 @@ struct YAMLReader {
         return entries
     }
 
-    /// Keys are texts, quoted or not. Those that are lists or mappings have no meaning to any reader, and are refused there.
+    /// Rejects repeated keys, quoted or not. Keys that are lists or mappings are rejected by the readers of the tree.
     private static func refuseRepeated(_ entries: [YAMLNode.Entry]) throws(YAMLError) {
         var known: Set<String> = []
         let repeated = Set(entries.compactMap(\.key.text).filter { !known.insert($0).inserted })
@@ -96,7 +96,7 @@ struct YAMLReader {
     }
 }
 
-/// What libyaml finds in a text, bit by bit.
+/// The events that libyaml emits for a text.
 private final class YAMLEvents {
     struct Event {
         enum Kind: Equatable {
@@ -104,7 +104,7 @@ private final class YAMLEvents {
             case alias(String)
             case scalar(String, isPlain: Bool)
             case sequence, mapping
-            /// Of a list, a mapping or a document.
+            /// The end of a list, a mapping or a document.
             case end
         }
 
@@ -131,7 +131,7 @@ private final class YAMLEvents {
         bytes.deallocate()
     }
 
-    /// `nil`: there is no more.
+    /// Returns the next event, or `nil` at the end of the text.
     func next() throws(YAMLError) -> Event? {
         while true {
             var event = yaml_event_t()

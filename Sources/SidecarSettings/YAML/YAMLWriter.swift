@@ -1,6 +1,6 @@
 internal import CLibYAML
 
-/// Writes a tree as YAML: lists and mappings line by line, texts in double quotes but for the plain ones.
+/// Writes a tree as YAML: lists and mappings in block style, and all texts but plain ones in double quotes.
 final class YAMLWriter {
     private let emitter = UnsafeMutablePointer<yaml_emitter_t>.allocate(capacity: 1)
     private var written: [UInt8] = []
@@ -9,7 +9,7 @@ final class YAMLWriter {
         let isReady = yaml_emitter_initialize(emitter) == 1
         guard isReady else { throw .outOfMemory }
         yaml_emitter_set_unicode(emitter, 1)
-        // A text is one line, however long.
+        // Each text stays on one line, however long it is.
         yaml_emitter_set_width(emitter, -1)
         let this = Unmanaged.passUnretained(self).toOpaque()
         yaml_emitter_set_output(
@@ -61,7 +61,7 @@ final class YAMLWriter {
 
     private func emit(_ make: (inout yaml_event_t) -> CInt) throws(YAMLError) {
         var event = yaml_event_t()
-        // The emitter frees it, also where it fails.
+        // The emitter frees the event, even if it fails.
         guard make(&event) == 1, yaml_emitter_emit(emitter, &event) == 1 else { throw .outOfMemory }
     }
 }

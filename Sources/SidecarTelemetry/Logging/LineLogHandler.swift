@@ -6,16 +6,16 @@ package import Logging
 internal import RedisClient
 package import SidecarSettings
 
-/// Writes each message as one line of standard error: as logfmt, or as a JSON object. Never blocks: see `LineWriter`.
+/// Writes each message as one line on standard error, as logfmt or JSON. Never blocks: see `LineWriter`.
 ///
-/// Both have the same fields in the same order: time, level, event, message, then the others by name.
+/// Both formats have the same fields in the same order: time, level, event, message, then the others by name.
 package struct LineLogHandler: LogHandler {
     private let format: LogSettings.Format
     private let writer: LineWriter
     package var logLevel: Logger.Level
     package var metadata: Logger.Metadata = [:]
 
-    /// A process has one handler: it decides how the writer reports and counts dropped lines.
+    /// Creates the only handler of the process: it decides how the writer reports and counts dropped lines.
     package init(_ settings: LogSettings, writer: LineWriter = .standardError) {
         format = settings.format
         self.writer = writer
@@ -44,16 +44,16 @@ package struct LineLogHandler: LogHandler {
     }
 }
 
-/// One line of the log, before it is put in a form.
+/// One line of the log, before it is formatted.
 package struct LogLine {
-    /// What a line says its event is that none of ours wrote, such as a library's.
+    /// The event of lines that Interlock does not write, such as a library's.
     package static let otherEvent = "other"
 
     private let fields: [(name: String, value: String)]
 
     /// - Parameters:
-    ///   - seconds: since 1970, with the milliseconds beyond.
-    ///   - metadata: with the event's ID among it.
+    ///   - seconds: the whole seconds since 1970, to which `milliseconds` are added.
+    ///   - metadata: the other fields, with the event's ID among them.
     package init(seconds: Int, milliseconds: Int, level: Logger.Level, message: String, metadata: Logger.Metadata) {
         var others = metadata.mapValues { "\($0)" }
         let event = others.removeValue(forKey: Logger.eventKey) ?? Self.otherEvent
@@ -79,7 +79,7 @@ package struct LogLine {
         }
     }
 
-    /// Bare where nothing in it could be taken for an end; otherwise quoted, with JSON's escapes.
+    /// Returns the value bare if that is unambiguous; otherwise quoted, with JSON's escapes.
     private static func logfmt(_ value: String) -> String {
         let isBare =
             !value.isEmpty
@@ -89,7 +89,7 @@ package struct LogLine {
         return isBare ? value : JSONText.quoted(value)
     }
 
-    /// In UTC, with milliseconds: `2026-11-23T20:31:16.042Z`.
+    /// Returns the time in UTC, with milliseconds: `2026-11-23T20:31:16.042Z`.
     private static func rfc3339(seconds: Int, milliseconds: Int) -> String {
         var seconds = time_t(seconds)
         var date = tm()

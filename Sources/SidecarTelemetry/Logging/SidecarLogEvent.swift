@@ -1,7 +1,7 @@
 package import Logging
 internal import RedisClient
 
-/// What a sidecar logs beside what its coordinator does.
+/// The events that a sidecar logs in addition to those of its coordinator.
 package enum SidecarLogEvent: String, LoggedEvent {
     case started = "sidecar.started"
     case stopped = "sidecar.stopped"

@@ -7,7 +7,7 @@ final class IntegerCounter: CounterHandler, PrometheusSeries {
 
     var count: Int64 { value.load(ordering: .relaxed) }
 
-    /// A counter never falls: less than 1 is ignored.
+    /// Increments the counter, which never falls: amounts below 1 are ignored.
     func increment(by amount: Int64) {
         guard amount > 0 else { return }
         value.wrappingAdd(amount, ordering: .relaxed)
@@ -28,7 +28,7 @@ final class IntegerCounter: CounterHandler, PrometheusSeries {
 final class RealCounter: FloatingPointCounterHandler, PrometheusSeries {
     private let value = AtomicReal()
 
-    /// A counter never falls: what is not above 0 is ignored.
+    /// Increments the counter, which never falls: only positive, finite amounts count.
     func increment(by amount: Double) {
         guard amount > 0, amount.isFinite else { return }
         value.add(amount)
@@ -45,7 +45,7 @@ final class RealCounter: FloatingPointCounterHandler, PrometheusSeries {
     }
 }
 
-/// The last value: of a meter, and of a recorder that does not aggregate.
+/// The last value of a meter, or of a recorder that does not aggregate.
 final class PrometheusGauge: RecorderHandler, MeterHandler, PrometheusSeries {
     private let value = AtomicReal()
 

@@ -1,13 +1,13 @@
 internal import Glibc
 
-/// The formats in which metrics are read.
+/// The formats of metrics.
 package enum ExpositionFormat: Sendable {
     /// <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>
     case prometheus
     /// <https://prometheus.io/docs/specs/om/open_metrics_spec/>
     case openMetrics
 
-    /// What a reader asks for who sends this `Accept`.
+    /// Chooses the format for an `Accept` field.
     package init(accept: String?) {
         let ranges = (accept ?? "").lowercased().split(separator: ",").map { range in
             let words = range.split(separator: ";").map { $0.filter { $0 != " " && $0 != "\t" } }

@@ -3,20 +3,20 @@ package import InterlockCore
 internal import NIOConcurrencyHelpers
 internal import Synchronization
 
-/// A value that was recorded, and the trace that it was recorded in.
+/// A recorded value and its trace.
 struct Exemplar: Sendable {
     var trace: TraceContext.TraceID
     var nanoseconds: Int64
 }
 
-/// How many values fell below each bound. A read is not one instant's: `_count` is summed from the very buckets shown.
+/// The counts of values in each bucket. A read is not atomic, so `_count` is summed from the buckets shown.
 private struct Buckets: Sendable {
-    /// An atomic of its own allocation, for arrays hold copyable elements only.
+    /// An atomic in its own allocation, because arrays hold only copyable elements.
     final class Cell: Sendable {
         let count = Atomic<Int64>(0)
     }
 
-    /// One more than there are bounds: the last takes what lies above them all.
+    /// One count per bound, and a last one for values above them all.
     private let cells: [Cell]
 
     init(bounds: Int) {
@@ -50,13 +50,13 @@ package final class TimeHistogram: TimerHandler, PrometheusSeries {
         0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
     ]
 
-    /// One that was never recorded into is shown, as zeros.
+    /// Whether the histogram is shown before anything is recorded.
     private let isShownEmpty: Bool
-    /// `bounds` in nanoseconds; its own copy, so that recording touches no lazy global.
+    /// The bounds in nanoseconds, copied so that recording touches no lazy global.
     private let nanoseconds = TimeHistogram.bounds.map { Int64(($0 * 1e9).rounded()) }
     private let buckets = Buckets(bounds: TimeHistogram.bounds.count)
     private let sum = Atomic<Int64>(0)
-    /// The last one of each bucket that has any.
+    /// The latest exemplar of each bucket that has one.
     private let exemplars = NIOLockedValueBox<[Int: Exemplar]>([:])
 
     init(isShownEmpty: Bool = true) {
@@ -65,13 +65,13 @@ package final class TimeHistogram: TimerHandler, PrometheusSeries {
 
     package func recordNanoseconds(_ duration: Int64) { recordNanoseconds(duration, count: 1) }
 
-    /// Records a duration, and which trace it is an example of.
+    /// Records a duration, and its trace, if any, as an exemplar.
     package func recordNanoseconds(_ duration: Int64, trace: TraceContext?) {
         recordNanoseconds(duration, count: 1)
         if let trace { exemplify(by: trace, nanoseconds: duration) }
     }
 
-    /// Names the trace of one that took so long; it is recorded by itself.
+    /// Makes a trace the exemplar of its duration's bucket. The duration itself must be recorded separately.
     package func exemplify(by trace: TraceContext, nanoseconds duration: Int64) {
         let duration = max(0, duration)
         exemplars.withLockedValue { $0[bucket(of: duration)] = Exemplar(trace: trace.traceID, nanoseconds: duration) }
@@ -83,7 +83,7 @@ package final class TimeHistogram: TimerHandler, PrometheusSeries {
         return index
     }
 
-    /// Records the same duration so many times.
+    /// Records the same duration `count` times.
     package func recordNanoseconds(_ duration: Int64, count: Int) {
         let duration = max(0, duration)
         buckets.increment(bucket(of: duration), by: count)
@@ -100,7 +100,7 @@ package final class TimeHistogram: TimerHandler, PrometheusSeries {
     }
 }
 
-/// Values of a recorder that aggregates, of whatever unit.
+/// Values of a recorder that aggregates, in any unit.
 final class ValueHistogram: RecorderHandler, PrometheusSeries {
     private static let bounds: [Double] = [1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 100_000, 1_000_000]
 

@@ -1,4 +1,4 @@
-/// The `# HELP` of the metrics that Interlock makes. swift-metrics has no place for it.
+/// The `# HELP` texts of Interlock's metrics, which swift-metrics cannot carry.
 enum MetricHelp {
     static func text(of name: String) -> String {
         texts[name] ?? "No description."

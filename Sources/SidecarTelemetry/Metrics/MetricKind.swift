@@ -1,4 +1,4 @@
-/// What the `# TYPE` line says.
+/// The type of a metric in its `# TYPE` line.
 enum MetricKind: String {
     case counter
     case gauge

@@ -1,7 +1,7 @@
 internal import Glibc
 internal import Interlock
 
-/// What Linux knows of this process, under the names every Prometheus client uses.
+/// Linux's figures about this process, under the names that every Prometheus client uses.
 enum ProcessMetrics {
     static func append(to text: inout PrometheusText) {
         guard let fields = statFields() else { return }
@@ -24,12 +24,12 @@ enum ProcessMetrics {
     private struct StatFields {
         var userTicks: Double
         var systemTicks: Double
-        /// Since the machine booted.
+        /// Ticks since the machine booted.
         var startTicks: Double
         var residentPages: Double
     }
 
-    /// From proc_pid_stat(5); fields are counted behind the command's name, which may contain anything.
+    /// Reads proc_pid_stat(5). Fields are counted after the command's name, which may contain any character.
     private static func statFields() -> StatFields? {
         guard let line = contents(of: "/proc/self/stat"), let end = line.lastIndex(of: ")") else { return nil }
         let fields = line[line.index(after: end)...].split(separator: " ")
@@ -44,7 +44,7 @@ enum ProcessMetrics {
         return line.flatMap { Double($0.dropFirst(6)) }
     }
 
-    /// The one that reads the folder is not counted.
+    /// Counts the open descriptors, without the one that reads the folder.
     private static func openDescriptors() -> Int? {
         guard let folder = opendir("/proc/self/fd") else { return nil }
         defer { closedir(folder) }
@@ -53,7 +53,7 @@ enum ProcessMetrics {
         return count - 3
     }
 
-    /// A file of `/proc` as a whole.
+    /// Reads a whole file of `/proc`.
     private static func contents(of path: String) -> String? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }

@@ -3,13 +3,13 @@ internal import Glibc
 import InterlockCore
 internal import NIOConcurrencyHelpers
 
-/// A swift-metrics backend that is read by Prometheus.
+/// A swift-metrics backend for Prometheus.
 ///
-/// Recording is a few atomic additions: no lock, no look-up, no allocation. Only making a metric and reading them all take
-/// the registry's lock. Series are bounded: a metric that comes when `maximumSamples` are there, or under a name that
-/// is of another type, records into nothing and is counted in `interlock_metrics_dropped_total`.
+/// Recording takes a few atomic additions: no lock, no lookup, no allocation. Only creating a metric and reading all of
+/// them take the registry's lock. Series are limited: a metric that would exceed `maximumSamples`, or whose name has
+/// another type already, is not shown and is counted in `interlock_metrics_dropped_total`.
 package final class PrometheusRegistry: MetricsFactory, Sendable {
-    /// The most lines with a value that all metrics together may come to, those of the process apart.
+    /// The most lines with a value that all metrics together may have, apart from those of the process.
     package let maximumSamples: Int
 
     private let dropped = IntegerCounter()
@@ -36,7 +36,7 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
         }
     }
 
-    /// All metrics as text, in the order of their names, then of their labels. O(n log n) in series; also reads `/proc`.
+    /// Returns all metrics as text, ordered by name, then by labels. O(n log n) in series; also reads `/proc`.
     package func exposition(as format: ExpositionFormat = .prometheus) -> String {
         let families = state.withLockedValue { $0.families }
         var text = PrometheusText(format)
@@ -47,7 +47,8 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
             for (labels, series) in shown.sorted(by: { $0.key < $1.key }) {
                 series.appendSamples(name: name, labels: labels, to: &text)
             }
-            // The event loop may wait for this core, and would wait for the rest of a time slice, which can be all of the page.
+            // The event loop may wait for this core, and would otherwise wait for the rest of a time slice, which can
+            // be the whole page.
             sched_yield()
         }
         ProcessMetrics.append(to: &text)
@@ -55,12 +56,12 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
         return text.text
     }
 
-    /// A histogram of durations that is shown once there is one: there are many, and most are of what is never asked for.
+    /// Returns a histogram that is shown once it has recorded a duration: there are many, and most stay empty.
     package func latencies(_ label: String, _ dimensions: [(String, String)]) -> TimeHistogram {
         series(label, dimensions, .histogram) { TimeHistogram(isShownEmpty: false) }
     }
 
-    /// The series with this name and these labels: the one there is, else a new one.
+    /// Returns the series with this name and these labels, or a new one.
     private func series<Series: PrometheusSeries>(
         _ label: String, _ dimensions: [(String, String)], _ kind: MetricKind, make: () -> Series
     ) -> Series {
@@ -81,7 +82,7 @@ package final class PrometheusRegistry: MetricsFactory, Sendable {
         }
     }
 
-    /// O(n) in series: metrics are seldom destroyed.
+    /// Removes a metric. O(n) in series, because metrics are seldom destroyed.
     package func remove(_ handler: AnyObject) {
         state.withLockedValue { state in
             for (name, family) in state.families {

@@ -1,12 +1,12 @@
 /// One series: a metric's name with one set of labels.
 protocol PrometheusSeries: AnyObject, Sendable {
-    /// How many lines with a value it comes to.
+    /// The number of lines with a value.
     var sampleCount: Int { get }
 
-    /// There is something to show.
+    /// Whether there is something to show.
     var isShown: Bool { get }
 
-    /// Writes those lines.
+    /// Writes the lines with a value.
     func appendSamples(name: String, labels: SeriesLabels, to text: inout PrometheusText)
 }
 

@@ -1,6 +1,6 @@
 internal import InterlockCore
 
-/// An exposition as it is being written, with names, labels and numbers as its format has them.
+/// An exposition in progress, with names, labels and numbers in the form of its format.
 struct PrometheusText {
     private let format: ExpositionFormat
     private(set) var text = ""
@@ -9,17 +9,17 @@ struct PrometheusText {
         self.format = format
     }
 
-    /// `text` with everything replaced by `_` that a metric's name may not contain.
+    /// Returns `text` with `_` for every character that a metric's name may not contain.
     static func metricName(_ text: String) -> String {
         sanitised(text) { $0 == ":" }
     }
 
-    /// The same for a label. `le` belongs to the histograms.
+    /// Returns `text` with `_` for every character that a label may not contain. `le` belongs to the histograms.
     static func labelName(_ text: String) -> String {
         text == "le" ? "exported_le" : sanitised(text) { _ in false }
     }
 
-    /// A label's value with backslash, quote and line end escaped.
+    /// Returns a label's value with backslashes, quotes and line feeds escaped.
     static func labelValue(_ text: String) -> String {
         var escaped = ""
         for scalar in text.unicodeScalars {
@@ -47,7 +47,8 @@ struct PrometheusText {
         text += "# HELP \(family) \(MetricHelp.text(of: name))\n# TYPE \(family) \(type)\n"
     }
 
-    /// There a family is called without the suffix that its samples have, and what only carries labels has a type of its own.
+    /// Returns the name and the type of a family in OpenMetrics: the name lacks the samples' suffix, and metrics that
+    /// only carry labels have a type of their own.
     private static func openMetricsFamily(_ name: String, _ kind: MetricKind) -> (name: String, type: String) {
         switch kind {
         case .counter where name.hasSuffix("_total"): (String(name.dropLast("_total".count)), "counter")
@@ -61,9 +62,9 @@ struct PrometheusText {
         if format == .openMetrics { text += "# EOF\n" }
     }
 
-    /// The bound of a bucket, which in OpenMetrics is always written with a point.
+    /// Returns the bound of a bucket, which OpenMetrics always writes with a decimal point.
     private func bound(_ value: Double) -> String {
-        // Without an exponent, which begins below this.
+        // Smaller numbers would be written with an exponent.
         let number = value < 0.0001 ? "0.00005" : Self.number(value)
         return format == .openMetrics && value.isFinite && !number.contains(".") ? number + ".0" : number
     }

@@ -1,4 +1,4 @@
-/// A series' labels as they are written: `service="catalog",decision="taken"`.
+/// The labels of a series as written: `service="catalog",decision="taken"`.
 struct SeriesLabels: Hashable, Comparable {
     let text: String
 

@@ -1,15 +1,15 @@
 internal import InterlockCore
 
-/// A step that is over, as the queue is told of it.
+/// A finished step in the queue.
 struct FinishedSpan: Sendable {
     var context: TraceContext
-    /// 0: it has none.
+    /// The ID of the parent span; 0 if there is none.
     var parentID: UInt64
     var name: String
     var kind: Span.Kind
     var startedAt: Int64
     var endedAt: Int64
     var attributes: [(name: String, value: Span.Value)]
-    /// `nil`: it did what it was made for.
+    /// The reason why the step failed; `nil` if it succeeded.
     var failure: String?
 }

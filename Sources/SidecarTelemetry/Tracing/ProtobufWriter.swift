@@ -7,68 +7,68 @@ package struct ProtobufWriter {
         bytes.reserveCapacity(capacity)
     }
 
-    /// All that `write` writes.
+    /// Returns the bytes that `write` produces.
     static func bytes(capacity: Int = 0, _ write: (inout ProtobufWriter) -> Void) -> [UInt8] {
         var writer = ProtobufWriter(capacity: capacity)
         write(&writer)
         return writer.bytes
     }
 
-    /// What is 0 is left out, as everywhere in proto3.
+    /// Writes a number; 0 is omitted, as always in proto3.
     package mutating func write(_ field: UInt64, _ value: UInt64) {
         if value != 0 { write(field, oneOf: value) }
     }
 
-    /// An empty text is left out.
+    /// Writes a text; an empty one is omitted.
     package mutating func write(_ field: UInt64, _ text: String) {
         if !text.isEmpty { write(field, oneOf: text) }
     }
 
-    /// One of several fields that there may be: which of them it is counts, even where it is 0.
+    /// Writes a number of a `oneof`, where even 0 has a meaning.
     mutating func write(_ field: UInt64, oneOf value: UInt64) {
         write(varint: ProtobufTag.number(field))
         write(varint: value)
     }
 
-    /// One of several fields that there may be: which of them it is counts, even where it is empty.
+    /// Writes a text of a `oneof`, where even an empty one has a meaning.
     mutating func write(_ field: UInt64, oneOf text: String) {
         write(varint: ProtobufTag.content(field))
         write(varint: UInt64(text.utf8.count))
         bytes.append(text: text)
     }
 
-    /// What is 0 is left out.
+    /// Writes an 8-byte number; 0 is omitted.
     mutating func write(_ field: UInt64, fixed64 value: UInt64) {
         guard value != 0 else { return }
         write(varint: ProtobufTag.fixed64(field))
         append(value.littleEndian)
     }
 
-    /// What is 0 is left out.
+    /// Writes a 4-byte number; 0 is omitted.
     mutating func write(_ field: UInt64, fixed32 value: UInt32) {
         guard value != 0 else { return }
         write(varint: ProtobufTag.fixed32(field))
         append(value.littleEndian)
     }
 
-    /// Part of the content that is being written: fields of it that were written before.
+    /// Appends encoded fields to the current content.
     mutating func append(_ content: [UInt8]) { bytes += content }
 
-    /// Part of the content that is being written, the most significant byte first.
+    /// Appends a number to the current content, most significant byte first.
     mutating func append(bigEndian number: UInt64) { append(number.bigEndian) }
 
     private mutating func append(_ number: some FixedWidthInteger) {
         withUnsafeBytes(of: number) { bytes.append(contentsOf: $0) }
     }
 
-    /// A message.
+    /// Writes a nested message.
     package mutating func write(_ field: UInt64, _ message: (inout ProtobufWriter) -> Void) {
         let start = begin(field)
         message(&self)
         end(contentFrom: start)
     }
 
-    /// A text that is written piece by piece.
+    /// Writes a text in pieces.
     package mutating func write(_ field: UInt64, text: (inout [UInt8]) -> Void) {
         let start = begin(field)
         text(&bytes)
@@ -77,7 +77,7 @@ package struct ProtobufWriter {
 
     private mutating func begin(_ field: UInt64) -> Int {
         write(varint: ProtobufTag.content(field))
-        // The length is known behind it, and has one byte nearly always.
+        // The length is known only at the end, and nearly always fits into this byte.
         bytes.append(0)
         return bytes.count
     }
@@ -85,7 +85,7 @@ package struct ProtobufWriter {
     private mutating func end(contentFrom start: Int) {
         var length = bytes.count - start
         var place = start - 1
-        // Seven bits to a byte; one of them is there.
+        // Each byte holds seven bits; the first byte is reserved already.
         let more = (Int.bitWidth - length.leadingZeroBitCount - 1) / 7
         if more > 0 { bytes.insert(contentsOf: repeatElement(0, count: more), at: start) }
         while length >= 0x80 {

@@ -1,7 +1,7 @@
 package import Interlock
 package import InterlockCore
 
-/// One step of a call that is traced. Confined to the coordinator's event loop.
+/// One step of a traced call. Confined to the coordinator's event loop.
 package final class Span: StepSpan {
     package enum Kind: Sendable {
         case `internal`, server, client
@@ -12,13 +12,13 @@ package final class Span: StepSpan {
         case integer(Int64)
     }
 
-    /// Which trace it belongs to, and its own ID: what those whom it calls are told.
+    /// The trace, and the span's own ID, which callees receive as their parent.
     package let context: TraceContext
     private let tracer: Tracer
     private let parentID: UInt64
     private let name: String
     private let kind: Kind
-    /// Nanoseconds since 1970.
+    /// The start, in nanoseconds since 1970.
     package let startedAt: Int64
     private var attributes: [(name: String, value: Value)] = []
     private var failure: String?
@@ -34,8 +34,8 @@ package final class Span: StepSpan {
         attributes.reserveCapacity(Self.usualAttributes)
     }
 
-    /// A step of this one.
-    /// - Parameter start: in nanoseconds since 1970; `nil`: now.
+    /// Begins a step within this one.
+    /// - Parameter start: the start, in nanoseconds since 1970; `nil` for now.
     package func child(_ name: String, kind: Kind = .internal, at start: Int64? = nil) -> Span {
         var context = context
         context.spanID = tracer.newSpanID()
@@ -47,11 +47,11 @@ package final class Span: StepSpan {
 
     package var now: Int64 { tracer.now() }
 
-    /// Somebody else has begun the trace.
+    /// Whether the span continues a trace: its parent is the caller's span, or another of this sidecar.
     package var hasParent: Bool { parentID != 0 }
 
     private static let usualAttributes = 4
-    /// In bytes: what is longer is cut, so that a queue of spans is bounded in size.
+    /// The most bytes of a text. Longer ones are cut, so that a queue of spans is bounded in size.
     private static let longestText = 512
 
     private static func cut(_ text: String) -> String {
@@ -62,15 +62,15 @@ package final class Span: StepSpan {
 
     package func set(_ name: String, _ value: Int64) { attributes.append((name, .integer(value))) }
 
-    /// It did not come to what it was made for.
+    /// Marks the step as failed. The first reason is kept.
     package func fail(_ reason: String) { failure = failure ?? Self.cut(reason) }
 
     deinit {
         givenUp()
     }
 
-    /// Once it has ended, what is said of it goes nowhere.
-    /// - Parameter end: in nanoseconds since 1970; `nil`: now.
+    /// Ends the span and queues it. Later changes have no effect.
+    /// - Parameter end: the end, in nanoseconds since 1970; `nil` for now.
     package func end(at end: Int64? = nil) {
         guard !isEnded else { return }
         isEnded = true
@@ -82,8 +82,8 @@ package final class Span: StepSpan {
 }
 
 extension StepTrace {
-    /// On the coordinator's event loop.
-    /// - Parameter parent: of the call that it is a step of.
+    /// Begins the span of a step. Called on the coordinator's event loop.
+    /// - Parameter parent: the span of the call that the step belongs to.
     package convenience init(_ step: Step, _ subject: String, wait: Int64, of parent: Span, calls: CoordinatorCalls) {
         self.init(
             step, subject, wait: wait, span: parent.child(step.rawValue), askedAt: calls.now(),

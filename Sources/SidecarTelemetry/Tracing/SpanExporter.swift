@@ -12,20 +12,21 @@ internal import ServiceLifecycle
 package import SidecarSettings
 internal import SwiftProtobuf
 
-/// Sends spans to a collector: OTLP over HTTP, in protobuf. Away from the coordinator's event loop.
+/// Sends spans to a collector, by OTLP over HTTP in protobuf. Runs outside the coordinator's event loop.
 ///
-/// <https://opentelemetry.io/docs/specs/otlp/#otlphttp>. What the collector does not take within three attempts is dropped and counted.
+/// <https://opentelemetry.io/docs/specs/otlp/#otlphttp>. Spans that the collector does not accept within three attempts
+/// are dropped and counted.
 package struct SpanExporter: Service {
     private static let pause = Duration.milliseconds(500)
-    /// The most pauses that spans wait for, so that many are sent together.
+    /// The most pauses in which spans are collected, so that many are sent together.
     private static let mostPauses = 10
     private static let attempts = 3
     private static let timeout = TimeAmount.seconds(3)
-    /// Between two attempts; twice as long each time.
+    /// The pause between two attempts, which doubles each time.
     private static let retryPause = Duration.seconds(1)
     /// The longest `Retry-After` that is honored. Spans queue meanwhile, or are dropped and counted.
     private static let longestPause = Duration.seconds(300)
-    /// Longer than the five seconds between batches.
+    /// The time after which an idle connection closes: longer than the five seconds between batches.
     private static let idleTimeout = TimeAmount.seconds(30)
     private static let longestAnswer = 64 << 10
     private static let retried: Set<UInt> = [429, 502, 503, 504]
@@ -44,9 +45,9 @@ package struct SpanExporter: Service {
     private let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
 
     /// - Parameters:
-    ///   - resource: what the spans come from.
-    ///   - retryAfter: reads a `Retry-After`, in milliseconds.
-    /// - Throws: when the endpoint cannot be used.
+    ///   - resource: the attributes of the spans' source.
+    ///   - retryAfter: parses a `Retry-After`, in milliseconds.
+    /// - Throws: if the endpoint cannot be used.
     package init(
         _ settings: TracingSettings, queue: SpanQueue, resource: KeyValuePairs<String, String>, logger: Logger,
         retryAfter: @escaping @Sendable (String) -> Int64? = { Int64($0).map { min($0, 86_400) * 1000 } }
@@ -72,7 +73,7 @@ package struct SpanExporter: Service {
         failed = counter("failed")
     }
 
-    /// Sends until graceful shutdown, and then once more. Pauses end with it; what is being sent is sent.
+    /// Sends until graceful shutdown, and then once more. Shutdown ends pauses, but not a request in progress.
     func run() async throws {
         let connections = try await eventLoop.submit { [origin, eventLoop] in
             let settings = HTTPConnectionPool.Settings(
@@ -81,12 +82,12 @@ package struct SpanExporter: Service {
         }.get()
         defer { eventLoop.execute { connections.value.close() } }
         var isWell = true
-        // Where it is cancelled its pauses have no length.
+        // Cancellation ends all pauses, so the loop would spin.
         while !Task.isShuttingDownGracefully, !Task.isCancelled {
             await waitForMany()
             isWell = await flush(connections)
         }
-        // A collector that hangs has had its time.
+        // A collector that failed gets no further attempt, because it may hang.
         if isWell { await flush(connections) }
     }
 
@@ -98,7 +99,7 @@ package struct SpanExporter: Service {
         await cancelWhenGracefulShutdown { try? await Task.sleep(for: duration) }
     }
 
-    /// - Returns: whether the collector took all there was. When it does not take one batch it is not asked for the others.
+    /// - Returns: whether the collector accepted everything. The batches after a refused one are not sent.
     @discardableResult
     private func flush(_ connections: NIOLoopBound<HTTPConnectionPool>) async -> Bool {
         let (batches, dropped) = queue.take()
@@ -115,7 +116,8 @@ package struct SpanExporter: Service {
         return true
     }
 
-    /// - Returns: why the collector did not take them; `nil`: it did, but for those that it says it has rejected.
+    /// - Returns: the reason why the collector refused the batch; `nil` if it accepted it, even without some of the
+    ///   spans.
     private func send(_ body: [UInt8], of spans: Int, _ connections: NIOLoopBound<HTTPConnectionPool>) async -> String? {
         var pause = Self.retryPause
         var reason = ""
@@ -135,7 +137,7 @@ package struct SpanExporter: Service {
                 reason = Self.reason(error)
             }
             guard attempt < Self.attempts || asked != nil, !Task.isShuttingDownGracefully else { break }
-            // A little apart for each sidecar.
+            // Random, so that sidecars do not retry at once.
             await self.pause(for: max(pause, min(asked ?? .zero, Self.longestPause)) * Double.random(in: 1...1.5))
             pause *= 2
         }

@@ -1,17 +1,18 @@
 internal import InterlockCore
 internal import OTLPMessages
 
-/// Writes an `ExportTraceServiceRequest`, field by field: with the generated types that was three quarters of what a traced call costs.
-/// The numbers are those of `trace.proto`, `common.proto` and `resource.proto`; what is written is byte for byte what they write.
+/// Writes an `ExportTraceServiceRequest` field by field: the generated types took three quarters of a traced call's
+/// cost. Field numbers are those of `trace.proto`, `common.proto` and `resource.proto`, and the output matches that of
+/// the generated types byte for byte.
 struct SpanMessages {
-    /// What stands around the parts, in bytes.
+    /// The most bytes around the parts.
     private static let longestEnvelope = 16
 
-    /// Where the spans come from, and what made them: alike in all messages.
+    /// The source of the spans, and the library that made them: the same in all messages.
     private let resource: [UInt8]
     private let scope: [UInt8]
 
-    /// - Parameter resource: what the spans come from.
+    /// - Parameter resource: the attributes of the spans' source.
     init(resource: KeyValuePairs<String, String>) {
         self.resource = ProtobufWriter.bytes { writer in
             writer.write(1) { message in
@@ -39,10 +40,11 @@ struct SpanMessages {
     }
 }
 
-/// The spans of one message, written soon after they end: what is kept of them until they are sent is one buffer. Spans as they were, freed by the
-/// thread that sends them, would scatter the memory of the thread that made them.
+/// The spans of one message. They are encoded soon after they end, so that only one buffer is kept until they are sent:
+/// freeing the spans themselves on the sending thread would fragment the memory of the thread that made them.
 struct SpanBatch: Sendable {
-    /// But for the last of its spans, in bytes: proxies before a collector often take a megabyte.
+    /// The size, in bytes, at which a batch is full; its last span may exceed it. Proxies before a collector often
+    /// accept one megabyte.
     static let mostBytes = 1 << 19
 
     private(set) var count = 0
@@ -75,11 +77,11 @@ struct SpanBatch: Sendable {
                 $0.write(3, code(.error))
             }
         }
-        // It is sampled.
+        // The flag of a sampled span.
         writer.write(16, fixed32: 1)
     }
 
-    /// A `KeyValue`.
+    /// Writes a `KeyValue`.
     fileprivate static func write(_ name: String, _ value: Span.Value, to writer: inout ProtobufWriter) {
         writer.write(1, name)
         writer.write(2) {

@@ -1,10 +1,10 @@
 internal import Glibc
 internal import NIOConcurrencyHelpers
 
-/// Spans that are over and were not sent yet: so many at most, and those that come then are dropped and counted.
+/// Finished spans that are not sent yet. Spans beyond the capacity are dropped and counted.
 package final class SpanQueue: Sendable {
     private struct State {
-        /// The last of them, not written yet.
+        /// The latest spans, not encoded yet.
         var unwritten: [FinishedSpan] = []
         var batches: [SpanBatch] = []
         var count = 0
@@ -19,10 +19,11 @@ package final class SpanQueue: Sendable {
         }
     }
 
-    /// Some 2 MB as written, of the longest texts 20.
+    /// The most spans: about 2 MB when encoded, or 20 MB with the longest texts.
     static let capacity = 8192
     private static let many = capacity / 8
-    /// Written in one go: for each by itself, seldom as it comes, the processor would have to fetch the code that writes it.
+    /// The number of spans that are encoded together. Encoding them one by one, far apart, would fetch the encoder's
+    /// code into the processor's cache each time.
     private static let together = 16
 
     private let state = NIOLockedValueBox(State())
@@ -38,10 +39,10 @@ package final class SpanQueue: Sendable {
         }
     }
 
-    /// They are worth a message, and to be sent before more come than there is room for.
+    /// Whether enough spans wait for a message; sending them now keeps room for others.
     var hasMany: Bool { state.withLockedValue { $0.count >= Self.many } }
 
-    /// Takes all, and how many were dropped since it was last asked.
+    /// Removes and returns all spans, with the number of spans dropped since the last call.
     func take() -> (batches: [SpanBatch], dropped: Int64) {
         state.withLockedValue { state in
             state.write()

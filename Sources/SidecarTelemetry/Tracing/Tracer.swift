@@ -4,17 +4,17 @@ package import SidecarSettings
 
 /// Decides which calls are traced, and begins their spans. Confined to the coordinator's event loop.
 ///
-/// A call whose caller is traced, or is not, is treated alike, unless callers are not to be followed; of the others a share is traced, by
-/// the trace's ID: sidecars that see the same trace decide alike.
+/// A call follows its caller's decision, unless that is turned off. Other calls are sampled at a rate, by their trace
+/// ID, so that sidecars which see the same trace decide alike.
 package final class Tracer {
     private let settings: TracingSettings
     let queue: SpanQueue
-    /// Nanoseconds since 1970.
+    /// Returns the time, in nanoseconds since 1970.
     let now: () -> Int64
     private var random: SeededRandom
-    /// Traces whose last 56 bits are below are not sampled.
+    /// The value of a trace ID's last 56 bits below which the trace is not sampled.
     private let threshold: UInt64
-    /// How many of the calls without a parent are not sampled before the next is.
+    /// The number of calls without a parent to skip before the next one is sampled.
     private var untilNext: UInt64 = 0
 
     private static let randomBits: UInt64 = (1 << 56) - 1
@@ -31,15 +31,16 @@ package final class Tracer {
         untilNext = gap()
     }
 
-    /// Whether the next call without a parent is traced; if it is not, it has been counted, and is not to be begun.
+    /// Whether the next call without a parent is traced. If not, the call is counted as skipped, and must not be begun.
     package var isNextSampled: Bool {
         guard untilNext > 0 else { return true }
         untilNext -= 1
         return false
     }
 
-    /// - Parameter parent: what its caller said.
-    /// - Returns: `nil`: the call is not traced.
+    /// Begins the span of a call.
+    /// - Parameter parent: the trace context that the caller sent.
+    /// - Returns: `nil` if the call is not traced.
     package func begin(_ name: String, kind: Span.Kind, parent: TraceContext?) -> Span? {
         if let parent, settings.followsParents {
             guard parent.isSampled else { return nil }
@@ -54,8 +55,8 @@ package final class Tracer {
         return span(name, kind, of: sampledTrace(), state: "", parentID: 0)
     }
 
-    /// How many calls are left out before the next that is sampled, so that each is with the same probability: for those that are not it
-    /// costs no more than counting.
+    /// Draws the number of calls to skip before the next sampled one, so that each has the same probability. A skipped
+    /// call costs no more than counting it.
     private func gap() -> UInt64 {
         guard settings.share > 0 else { return .max }
         guard settings.share < 1 else { return 0 }
@@ -64,7 +65,7 @@ package final class Tracer {
         return UInt64(min(log(chance) / log1p(-settings.share), 1e18))
     }
 
-    /// One that every sidecar with this share would sample.
+    /// Returns a trace ID that every sidecar with this rate would sample.
     private func sampledTrace() -> TraceContext.TraceID {
         let bits = UInt64.random(in: threshold...Self.randomBits, using: &random)
         return TraceContext.TraceID(high: random.next(), low: max(1, random.next() & ~Self.randomBits | bits))
