@@ -42,16 +42,16 @@ struct CheckConfig: AsyncParsableCommand {
     }
 }
 
-/// Whether a configuration file can be used, and what is wrong with it.
+/// The result of checking a configuration file, with all problems found.
 struct ConfigurationVerdict: Answer {
-    /// One mistake.
+    /// A mistake in the configuration.
     struct Problem: Encodable {
-        /// The line in the file; `nil`: the mistake has none, or is elsewhere.
+        /// The line in the file; `nil` if the mistake has no line, or is outside the file.
         var line: Int?
-        /// The key.
+        /// The path of the key.
         var path: String?
         var message: String
-        /// Place, key and message in one line, for people.
+        /// The location, key and message in one line, for people.
         var description: String
 
         private enum CodingKeys: String, CodingKey {
@@ -63,7 +63,7 @@ struct ConfigurationVerdict: Answer {
     var services = 0
     var domains = 0
     var warnings: [String] = []
-    /// What a file cannot tell, and its reader has to know.
+    /// Consequences that the file itself does not show.
     var notes: [String] = []
     var problems: [Problem] = []
 
@@ -74,7 +74,7 @@ struct ConfigurationVerdict: Answer {
 
     var isGood: Bool { problems.isEmpty }
 
-    /// Reads the file, and starts nothing.
+    /// Reads and checks the file without starting anything.
     init(file: String, environment: [String: String], readsSecrets: Bool) {
         self.file = file == "-" ? "standard input" : file
         do throws(ConfigurationError) {
@@ -96,7 +96,7 @@ struct ConfigurationVerdict: Answer {
         }
     }
 
-    /// The reader checks the scheme only; connecting checks the rest.
+    /// Checks the URL's other parts, because reading the file checks only its scheme.
     private mutating func check(redisURL: String, of configuration: SidecarConfiguration) {
         do throws(SidecarError) {
             _ = try configuration.coordinatorConfiguration(redisURL: redisURL)

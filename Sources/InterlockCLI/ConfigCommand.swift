@@ -3,7 +3,7 @@ import InterlockCommandLine
 import InterlockCore
 import SidecarSettings
 
-/// `interlock config`: what a sidecar would run with.
+/// `interlock config`: shows the effective configuration of a sidecar.
 struct ConfigCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "config",
@@ -46,9 +46,9 @@ struct ConfigCommand: AsyncParsableCommand {
 
 /// A configuration as YAML, with the digests that sidecars compare.
 struct ShownConfiguration: Answer {
-    /// Of all services and domains.
+    /// The digest of all services and domains.
     var configuration: String
-    /// Of each service, and of each domain by `domain:NAME`.
+    /// The digest of each service, and of each domain under `domain:NAME`.
     var services: [String: String]
     var yaml: String
 

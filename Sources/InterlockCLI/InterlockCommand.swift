@@ -2,7 +2,7 @@ import ArgumentParser
 import InterlockCommandLine
 import InterlockCore
 
-/// `interlock`: the sidecar, and the tools that talk to one.
+/// `interlock`: the sidecar and its command-line tools.
 struct InterlockCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "interlock",
@@ -41,7 +41,7 @@ struct InterlockCommand: AsyncParsableCommand {
     /// The prefix of ArgumentParser's own errors, instead of "Error: ".
     static let _errorPrefix = "interlock: "
 
-    /// Runs a command on this very thread.
+    /// Runs a command synchronously on the current thread.
     static func main(synchronously command: any ParsableCommand.Type) -> Never {
         do {
             var command = try command.parseAsRoot(Array(ProgramArguments.words.dropFirst(2)))
@@ -68,12 +68,11 @@ struct Version: ParsableCommand {
     }
 }
 
-/// Where the process begins.
+/// The entry point of the process.
 @main
 enum InterlockProgram {
-    /// `RunChild` stays on the thread that the process began on: what the kernel was asked to do when a process dies, it was
-    /// asked for one thread, and only that one can execute the command without forgetting it. Everything else is
-    /// asynchronous, and leaves that thread.
+    /// Runs `RunChild` synchronously on the initial thread: the parent-death signal is set for a single thread, and it
+    /// survives `exec` only if that same thread calls it. All other commands are asynchronous and leave that thread.
     static func main() {
         if ProgramArguments.words.dropFirst().first == RunChild.name {
             InterlockCommand.main(synchronously: RunChild.self)

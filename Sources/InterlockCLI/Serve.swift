@@ -7,7 +7,7 @@ import SidecarSettings
 import SidecarTelemetry
 import Logging
 
-/// `interlock serve`: runs a sidecar until it is told to stop.
+/// `interlock serve`: runs a sidecar until a signal stops it.
 struct Serve: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Run a sidecar.",
@@ -81,7 +81,7 @@ struct Serve: AsyncParsableCommand {
                 dataDirectory: dataDir))
     }
 
-    /// What a person needs next, on standard output.
+    /// Prints the addresses and first steps to standard output.
     private static func announce(_ addresses: Sidecar.Addresses, _ configuration: SidecarConfiguration) {
         LineWriter.standardOutput.add(ReadyBanner(addresses, configuration).text)
     }

@@ -2,7 +2,7 @@ import ArgumentParser
 import Glibc
 import InterlockCommandLine
 
-/// `interlock bench`: becomes the program `interlock-bench`, which a sidecar in production does without.
+/// `interlock bench`: executes the separate program `interlock-bench`, which production hosts do not need.
 struct StartBench: ParsableCommand {
     static let program = "interlock-bench"
 
@@ -14,7 +14,7 @@ struct StartBench: ParsableCommand {
     var words: [String] = []
 
     func run() throws {
-        // The words as they came, which need not be UTF-8, with `bench` as the program's own name.
+        // The arguments are passed as bytes, because they need not be UTF-8. `bench` becomes the program's own name.
         let words = ProgramArguments.pointer(toLast: words.count + 1)
         if let path = OwnFolder.program(named: Self.program) { execv(path, words) } else { execvp(Self.program, words) }
         let reason = String(cString: strerror(errno))

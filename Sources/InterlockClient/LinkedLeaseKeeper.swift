@@ -1,10 +1,10 @@
 internal import NIOCore
 
-/// Watches over the connection of one linked lease. Confined to its event loop.
+/// Watches the connection of one linked lease. Confined to its event loop.
 final class LinkedLeaseKeeper {
     private enum State {
         case watching(Scheduled<Void>)
-        /// The release is on its way.
+        /// A release call is in flight.
         case releasing
         case over(wasReleased: Bool)
     }
@@ -16,9 +16,9 @@ final class LinkedLeaseKeeper {
     /// `nil` before `start`.
     private var state: State?
 
-    /// The longest pause between two signs of life.
+    /// The longest interval between two pings.
     private static let longestInterval = Duration.seconds(5)
-    /// The shortest, for leases that are too short to be watched well.
+    /// The shortest interval between two pings, used for leases of less than 80 ms.
     private static let shortestInterval = Duration.milliseconds(20)
 
     init(connection: OwnConnection, ttl: Duration, eventLoop: any EventLoop, onEnd: @escaping (_ isLost: Bool) -> Void) {
@@ -28,8 +28,8 @@ final class LinkedLeaseKeeper {
         self.onEnd = onEnd
     }
 
-    /// Hands out a lease that its connection keeps. Called on the event loop.
-    /// - Parameter connection: the one that the lease was acquired on, and that carries no other call.
+    /// Returns a linked lease that lasts as long as its connection. Must be called on the event loop.
+    /// - Parameter connection: the connection on which the lease was acquired. It must carry no other call.
     static func keep(
         _ lease: Lease, connection: OwnConnection, eventLoop: any EventLoop, metrics: SidecarClientMetrics
     ) -> LinkedLease {
@@ -60,12 +60,12 @@ final class LinkedLeaseKeeper {
             onClose?()
             self?.isDisconnected()
         }
-        // It may have been lost together with the grant.
+        // The connection may have been lost together with the grant.
         guard !connection.isClosed else { return isDisconnected() }
         planCheck()
     }
 
-    /// The lease is not wanted any more: the sidecar releases it when the connection ends.
+    /// Closes the connection of a lease that is no longer needed, so that the sidecar releases it.
     func end() {
         guard case .watching(let check) = state else { return }
         check.cancel()
@@ -76,7 +76,7 @@ final class LinkedLeaseKeeper {
 
     func release(_ call: LockCalls.Release, completion: @escaping (Result<Bool, InterlockError>) -> Void) {
         guard case .watching(let check) = state else {
-            // Once is enough: whoever asks again is told the same as the loss would tell.
+            // A repeated release returns the outcome of the first, or `true` while that one is in flight.
             if case .over(let wasReleased) = state { return completion(.success(wasReleased)) }
             return completion(.success(true))
         }
@@ -90,7 +90,7 @@ final class LinkedLeaseKeeper {
         }
     }
 
-    /// A sign of life is answered within the interval, or the connection is as good as lost.
+    /// Schedules a ping. If the ping is not answered within the interval, the connection is considered lost and closed.
     private func planCheck() {
         let check = eventLoop.assumeIsolated().scheduleTask(in: interval) { [weak self] in
             guard let self, case .watching = state else { return }

@@ -17,9 +17,9 @@ public struct SidecarBreakers: Sendable {
     /// Forces a breaker's state for the whole fleet. Requires an API key with the role `admin` if keys are configured.
     /// - Parameters:
     ///   - service: the service's name.
-    ///   - state: the state; `nil`: back to automatic, closed.
-    ///   - lifetime: the time after which the breaker goes back to automatic; `nil`: it stays forced.
-    ///   - reason: for people, at most 256 bytes on one line.
+    ///   - state: the state; `nil` to return to automatic, starting closed.
+    ///   - lifetime: the time after which the breaker returns to automatic; `nil` to keep it forced.
+    ///   - reason: an explanation for people, at most 256 bytes on one line.
     public func force(
         _ service: String, to state: BreakerSnapshot.Forced?, for lifetime: Duration? = nil, reason: String = ""
     ) async throws {

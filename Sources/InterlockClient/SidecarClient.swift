@@ -5,60 +5,60 @@ package import NIOCore
 internal import NIOPosix
 public import ServiceLifecycle
 
-/// A client of one sidecar's RESP door.
+/// A client of one sidecar's RESP API.
 ///
 /// ```swift
 /// import InterlockClient
 ///
 /// let client = SidecarClient(address: .standard)
 /// try await client.locks.withLock("orders", wait: .seconds(5)) { lease in
-///     // Show lease.fence to what the lock guards.
+///     // Pass lease.fence to the resource that the lock guards.
 /// }
 /// await client.close()
 /// ```
 ///
-/// Any number of tasks may share a client. Calls that do not wait are pipelined on one connection, which is made with the first
-/// call and made again when it is lost. A call that waits for a lock or for a turn has a connection of its own meanwhile, because
-/// a sidecar answers the calls of a connection in order. Cancelling its task closes that connection, and the sidecar gives up the
-/// request; a lease that was granted in that moment is released.
+/// Any number of tasks may share a client. Calls that do not wait are pipelined on one connection, which opens on the
+/// first call and reconnects after a loss. A call that waits for a lock, a limit or a permit uses its own connection
+/// meanwhile, because a sidecar answers the calls of a connection in order. Cancelling the task closes that connection,
+/// and the sidecar abandons the request; a lease granted at that moment is released.
 ///
-/// A call is sent at most once. When the connection is lost before the answer it fails with `answerLost`, and the caller must
-/// find out what became of it: an acquire with the same `owner` is safe to repeat.
+/// A call is sent at most once. If the connection is lost before the answer, the call fails with `answerLost`, and the
+/// caller must find out whether it took effect. Repeating an acquire with the same `owner` is safe.
 public actor SidecarClient: Service {
-    /// How this client reaches its sidecar.
+    /// The configuration of this client.
     public nonisolated let configuration: SidecarClientConfiguration
     nonisolated let eventLoop: any EventLoop
     let logger: Logger
     let metrics = SidecarClientMetrics()
     private let shared: SidecarConnection
-    /// Those who wait for the attempt to connect.
+    /// The callers that wait for the current connection attempt.
     private var connecting: [CheckedContinuation<Void, any Error>] = []
-    /// Of calls that wait, and of linked leases.
+    /// The dedicated connections of waiting calls and linked leases.
     private var ownConnections: [ObjectIdentifier: OwnConnection] = [:]
-    /// Those of them that are free.
+    /// The dedicated connections that are free for the next waiting call.
     private var idle: [OwnConnection] = []
-    /// How many calls wait.
+    /// The number of calls that currently wait at the sidecar.
     private var waiting = 0
     nonisolated let subscriptions = EventSubscriptions()
-    /// The connection for events; `nil`: there are no subscriptions.
+    /// The connection for events; `nil` if there are no subscriptions.
     private var following: NIOLoopBound<SidecarSubscription>?
-    /// The task that asks for the events' channel; `nil`: it has ended.
+    /// The task that asks for the events' channel; `nil` if it is not running.
     private var beginning: Task<Void, Never>?
     private var isClosed = false
 
-    /// Connections that are kept for the next call that waits, and for how long.
+    /// The number of idle connections kept for later waiting calls, and the time after which they close.
     private static let mostIdle = 8
     private static let idleTime = TimeAmount.seconds(10)
 
-    /// The client's event loop.
+    /// The client's event loop, as the executor of this actor.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { eventLoop.executor.asUnownedSerialExecutor() }
 
-    /// A client of the sidecar at `address`. It connects with its first call.
+    /// Creates a client of the sidecar at `address`. It connects on its first call.
     public init(address: SidecarAddress, apiKey: String? = nil) {
         self.init(SidecarClientConfiguration(address: address, apiKey: apiKey))
     }
 
-    /// A client that connects with its first call.
+    /// Creates a client that connects on its first call.
     public init(_ configuration: SidecarClientConfiguration, logger: Logger = Logger(label: "interlock.client")) {
         self.init(configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: logger)
     }
@@ -78,8 +78,8 @@ public actor SidecarClient: Service {
         if let following { eventLoop.execute { following.value.close() } }
     }
 
-    /// Runs `body` with a connected client, and closes the client whatever happens.
-    /// - Throws: `InterlockError` when no sidecar answers or it refuses the login; whatever `body` throws.
+    /// Runs `body` with a connected client, and closes the client even if `body` throws.
+    /// - Throws: `InterlockError` if no sidecar answers or it rejects the login, or any error that `body` throws.
     public static func withClient<Result>(
         _ configuration: SidecarClientConfiguration, _ body: (SidecarClient) async throws -> Result
     ) async throws -> Result {
@@ -93,15 +93,15 @@ public actor SidecarClient: Service {
     }
 
     /// Connects, and closes the client on graceful shutdown or when its task is cancelled. Does not throw if the
-    /// sidecar is unreachable: the calls report that.
+    /// sidecar is unreachable, because the calls report that.
     public func run() async throws {
         try? await connect()
         try? await gracefulShutdown()
         await close()
     }
 
-    /// Connects and logs in, which the first call does otherwise.
-    /// - Throws: `InterlockError` when the attempt fails. A retry is then scheduled, and the next call waits for it.
+    /// Connects and logs in. Calling this method is optional, because the first call connects too.
+    /// - Throws: `InterlockError` if the attempt fails. A retry is then scheduled, and the next call waits for it.
     public func connect() async throws {
         guard !isClosed else { throw closed }
         guard !shared.isUp else { return }
@@ -122,14 +122,14 @@ public actor SidecarClient: Service {
         }
     }
 
-    /// Ends all connections of this client. What is in flight fails; the sidecar releases linked leases.
+    /// Closes all connections of this client. Calls in flight fail, and the sidecar releases linked leases.
     public func close() async {
         isClosed = true
         subscriptions.finish()
         subscriptionsChanged()
         attempted(.failure(closed))
         for connection in ownConnections.values { connection.close() }
-        // Closing cannot fail: the future is completed by this side alone.
+        // Closing cannot fail, because only this side completes the future.
         try? await shared.close().get()
     }
 
@@ -145,15 +145,15 @@ public actor SidecarClient: Service {
 
     // MARK: Events
 
-    /// Events of the fleet. Their connection is made with the first subscription, made again when it is lost, and closed
-    /// with the last.
+    /// The events of the fleet. Their connection opens with the first subscription, reconnects after a loss, and closes
+    /// with the last subscription.
     public nonisolated var events: Events { Events(subscriptions) }
 
     private func subscriptionsChanged() {
         if subscriptions.count == 0 {
             beginning?.cancel()
             beginning = nil
-            // Its end is no interruption.
+            // An intentional close is not an interruption.
             following?.value.onDown = nil
             following?.value.close()
             following = nil
@@ -168,8 +168,8 @@ public actor SidecarClient: Service {
     }
 
     /// Subscribes to the fleet's channel.
-    /// - Returns: `false` if the sidecar did not name the channel. Later losses of the connection are repaired by the
-    ///   subscription itself.
+    /// - Returns: `false` if the sidecar did not name the channel. The subscription itself recovers from later losses
+    ///   of the connection.
     private func follow() async -> Bool {
         var channel = configuration.eventChannel
         do {
@@ -193,9 +193,9 @@ public actor SidecarClient: Service {
         return true
     }
 
-    /// The channel of sidecars of 0.1.0, which do not name it, if they have no `redis.prefix`.
+    /// The channel of sidecars of version 0.1.0, which do not report it, if they have no `redis.prefix`.
     private static let usualEventChannel = "interlock:events"
-    /// The pause before the sidecar is asked for the channel again.
+    /// The delay before the sidecar is asked for the channel again.
     private static let followingDelay = Duration.seconds(1)
 
     // MARK: About the sidecar
@@ -210,7 +210,7 @@ public actor SidecarClient: Service {
         try await send(StatusCalls.Report())
     }
 
-    /// Returns a view of the sidecar's console, as one JSON object.
+    /// Returns a view of the sidecar's console as a JSON object.
     /// - Parameter words: the view and its options, as `LIVE.VIEW` takes them.
     package func look(_ words: [String]) async throws -> String {
         try await send(ViewCalls.Look(words: words))
@@ -218,17 +218,17 @@ public actor SidecarClient: Service {
 
     // MARK: Calls
 
-    /// Makes a call, on the shared connection unless it waits.
+    /// Sends a call, on the shared connection unless the call waits.
     package func send<Call: SidecarCall>(_ call: Call) async throws -> Call.Reply {
         try Task.checkCancellation()
         guard call.wait > .zero else { return try await deliver(call) }
         return try await metrics.counting { try await sendWaiting(call) }
     }
 
-    /// Makes a call on the shared connection, also when the task is cancelled.
+    /// Sends a call on the shared connection, even if the task is cancelled.
     func deliver<Call: SidecarCall>(_ call: Call) async throws -> Call.Reply {
         try await metrics.counting {
-            // Connecting may have taken a while, and the connection may be lost again.
+            // Connecting may take a while, and the connection may be lost again meanwhile.
             if !shared.isUp { try await connect() }
             return try await withCheckedThrowingContinuation { continuation in
                 shared.send(call) { continuation.resume(with: $0) }
@@ -248,7 +248,7 @@ public actor SidecarClient: Service {
         return reply
     }
 
-    /// Makes a call on a connection of its own. Cancellation closes the connection.
+    /// Sends a call on a dedicated connection. Cancellation closes the connection.
     func send<Call: SidecarCall>(_ call: Call, on connection: OwnConnection) async throws -> Call.Reply {
         let connectionOnLoop = NIOLoopBound(connection, eventLoop: eventLoop)
         let number = connection.callNumber + 1
@@ -259,14 +259,14 @@ public actor SidecarClient: Service {
                 eventLoop.execute { connectionOnLoop.value.withdraw(call: number) }
             }
         } catch {
-            // An error in answer leaves a connection that can be used.
+            // An error reply leaves the connection usable.
             if let error = error as? InterlockError, error.isAnswer { keep(connection) } else { connection.close() }
             try Task.checkCancellation()
             throw error
         }
     }
 
-    /// Comes back to the event loop: what a cancellation handler encloses may run elsewhere.
+    /// Returns to the event loop, because the operation of a cancellation handler may run elsewhere.
     private func perform<Call: SidecarCall>(
         _ call: Call, on connection: NIOLoopBound<OwnConnection>
     ) async throws -> Call.Reply {
@@ -275,7 +275,7 @@ public actor SidecarClient: Service {
         }
     }
 
-    /// A connection that is closed with this client.
+    /// Creates a dedicated connection that is closed together with this client.
     func makeOwnConnection() throws(InterlockError) -> OwnConnection {
         guard !isClosed else { throw closed }
         let connection = OwnConnection(configuration, eventLoop: eventLoop, logger: logger)

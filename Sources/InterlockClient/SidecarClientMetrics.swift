@@ -7,10 +7,10 @@ struct SidecarClientMetrics: Sendable {
     private let refused = Counter(label: "interlock_client_calls_total", dimensions: [("result", "error")])
     private let failed = Counter(label: "interlock_client_calls_total", dimensions: [("result", "no_answer")])
     let connects = Counter(label: "interlock_client_connects_total")
-    /// Attempts to connect that failed, and connections that were lost.
+    /// The number of failed connection attempts and lost connections.
     let connectionFailures = Counter(label: "interlock_client_connection_failures_total")
 
-    /// Makes a call and counts it by its result: an answer, an error that the sidecar reports, or no answer.
+    /// Performs a call and counts it by its result: an answer, an error that the sidecar reports, or no answer.
     func counting<Reply>(_ call: () async throws -> Reply) async throws -> Reply {
         do {
             let reply = try await call()

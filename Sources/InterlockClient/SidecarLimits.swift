@@ -5,16 +5,17 @@ public import InterlockCore
 public struct SidecarLimits: Sendable {
     let client: SidecarClient
 
-    /// Takes `cost` from all limits of a service that apply, or from none.
+    /// Takes `cost` from all limits of a service that apply, or from none of them.
     /// - Parameters:
     ///   - service: the service's name.
     ///   - cost: the number of calls that this one counts as.
     ///   - subject: the tenant, user or address that the call counts for, in limits per subject.
-    ///   - wait: how long to wait for a turn. The sidecar may wait for less: see `SidecarStatus.maximumWait`.
-    ///   - isNamed: whether the decision names the limit that binds. Without the name, the sidecar judges takes that
-    ///     arrive together in one go, which is faster.
+    ///   - wait: how long to wait until the limits allow the call. The sidecar may wait for less: see
+    ///     `SidecarStatus.maximumWait`.
+    ///   - isNamed: whether the decision names the limit that binds. Without the name, the sidecar batches takes that
+    ///     arrive together, which is faster.
     /// - Returns: the decision. A refusal is not an error.
-    /// - Throws: `InterlockError`; `CancellationError` when the task is cancelled.
+    /// - Throws: `InterlockError`, or `CancellationError` if the task is cancelled.
     public func take(
         from service: String, cost: Int = 1, subject: String? = nil, wait: Duration = .zero, isNamed: Bool = true
     ) async throws -> LimitDecision {
@@ -29,7 +30,7 @@ public struct SidecarLimits: Sendable {
     }
 
     /// Returns the decision of the domain's rule that matches a descriptor, without taking anything.
-    /// - Parameter descriptor: the descriptor as its counter's key spells it, `key=value,key=value` with `%2C` for a
+    /// - Parameter descriptor: the descriptor as spelled in its counter's key: `key=value,key=value`, with `%2C` for a
     ///   comma.
     public func peek(at domain: String, descriptor: String) async throws -> LimitDecision {
         try await client.send(LimitCalls.Peek(service: domain, descriptor: descriptor, isNamed: true))
@@ -41,8 +42,8 @@ public struct SidecarLimits: Sendable {
         try await client.send(LimitCalls.List(service: service, subject: subject))
     }
 
-    /// Asks for the name of the limit that binds. A sidecar of 0.1.0 rejects that option before it takes anything, so
-    /// the request is then repeated without it.
+    /// Requests a decision that names the limit that binds. A sidecar of version 0.1.0 rejects that option before it
+    /// takes anything, so the request is then repeated without it.
     private func named(_ ask: (_ isNamed: Bool) async throws -> LimitDecision) async throws -> LimitDecision {
         do {
             return try await ask(true)

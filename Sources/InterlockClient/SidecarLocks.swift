@@ -1,10 +1,10 @@
 @_exported public import InterlockCore
 
 /// Leased locks through a sidecar: `client.locks`. See `LockService` for the calls; an embedded coordinator has the
-/// same ones.
+/// same calls.
 ///
-/// A waiting call gives up when its task is cancelled, and a lease that was granted in that moment is released. The
-/// sidecar may wait for less than a call asks for: see `SidecarStatus.maximumWait`.
+/// A waiting call ends when its task is cancelled, and a lease granted at that moment is released. The sidecar may wait
+/// for less time than requested: see `SidecarStatus.maximumWait`.
 public struct SidecarLocks: LockService {
     let client: SidecarClient
 
@@ -33,10 +33,10 @@ public struct SidecarLocks: LockService {
         return leases
     }
 
-    /// A caller that was cancelled never learns of its leases.
+    /// Releases leases that a cancelled caller never receives.
     private func releaseIfCancelled(_ leases: [Lease]) async throws {
         guard Task.isCancelled else { return }
-        // A lease that cannot be released lapses.
+        // A lease that cannot be released expires.
         for lease in leases { _ = try? await release(lease) }
         throw CancellationError()
     }
@@ -44,8 +44,8 @@ public struct SidecarLocks: LockService {
     /// Acquires a lock whose lease the sidecar extends for as long as a connection of this client lives. See
     /// `LockService`.
     ///
-    /// The sidecar closes the connection when it loses the lease. Every loss is reported within half of the lease's
-    /// `ttl`, before the lease can have lapsed, as `LeaseLoss.disconnected`.
+    /// The sidecar closes the connection when it loses the lease. Every loss is reported as `LeaseLoss.disconnected`
+    /// within half of the lease's `ttl`, before the lease can lapse.
     public func acquireLinked(_ name: String, options: LockOptions) async throws -> LinkedLease? {
         try await client.acquireLinkedLock(LockCalls.Acquire(name: name, options: options, isLinked: true))
     }
@@ -68,9 +68,9 @@ public struct SidecarLocks: LockService {
     ///   - name: the lock's name.
     ///   - token: the lease's token.
     ///   - ttl: the lease's length from now.
-    ///   - fence: only the lease with this fence, so that a late retry with an owner's token does not extend a later
-    ///     lease; `nil`: whichever lease the token has.
-    /// - Returns: how long the lease can be relied on; `nil`: it is lost.
+    ///   - fence: the fence of the lease to extend, so that a late retry with an owner's token does not extend a later
+    ///     lease; `nil` for any lease of the token.
+    /// - Returns: the time for which the lease can be relied on, or `nil` if it is lost.
     /// - Throws: `InterlockError`.
     public func renew(_ name: String, token: String, ttl: Duration, fence: Int64? = nil) async throws -> Duration? {
         try await client.send(LockCalls.Renew(name: name, token: token, ttl: ttl, fence: fence))
@@ -80,8 +80,8 @@ public struct SidecarLocks: LockService {
     /// - Parameters:
     ///   - name: the lock's name.
     ///   - token: the lease's token.
-    ///   - fence: only the lease with this fence; `nil`: whichever lease the token has.
-    /// - Returns: `false` if the token does not hold the lock under this fence: the lease lapsed, or was broken.
+    ///   - fence: the fence of the lease to release; `nil` for any lease of the token.
+    /// - Returns: `false` if the token does not hold the lock under this fence, because the lease lapsed or was broken.
     /// - Throws: `InterlockError`.
     @discardableResult
     public func release(_ name: String, token: String, fence: Int64? = nil) async throws -> Bool {
@@ -95,23 +95,23 @@ public struct SidecarLocks: LockService {
         try await client.send(LockCalls.Inspect(name: name))
     }
 
-    /// Breaks the current holder's lease. See `LockService`. Needs an API key with the role `admin` where keys are
+    /// Breaks the current holder's lease. See `LockService`. Requires an API key with the role `admin` if keys are
     /// configured.
     public func breakLock(_ name: String, fence: Int64?) async throws -> Bool {
         try await client.send(LockCalls.Break(name: name, fence: fence))
     }
 
-    /// Lists the last 100 grants through the sidecar, of one lock or of all, the newest first. The sidecar has them in
-    /// memory: those of other sidecars and those from before its start are not among them.
+    /// Lists the last 100 grants through the sidecar, of one lock or of all, newest first. The sidecar keeps them in
+    /// memory, so grants through other sidecars or from before its start are missing.
     public func grants(of name: String? = nil) async throws -> [SidecarGrant] {
         try await client.send(LockCalls.Grants(name: name))
     }
 
     /// Lists the names of the locks that are held in the whole fleet, each once, in no order.
     /// - Parameters:
-    ///   - glob: only names that match, as the `KEYS` command of Redis matches.
-    ///   - limit: the most names that are listed.
-    /// - Returns: the names, and whether these are all that match.
+    ///   - glob: the pattern that names must match, in the syntax of the Redis command `KEYS`.
+    ///   - limit: the maximum number of names.
+    /// - Returns: the names, and whether the list is complete.
     public func names(matching glob: String = "*", limit: Int = 1000) async throws -> (names: [String], isComplete: Bool) {
         var names: Set<String> = []
         var cursor = LockCalls.List.start
@@ -126,9 +126,9 @@ public struct SidecarLocks: LockService {
         return (Array(names), true)
     }
 
-    /// Describes each of the locks that is still held, by name.
+    /// Describes the locks that are still held, sorted by name.
     public func information(about names: [String]) async throws -> [LockInformation] {
-        // The number of locks that are asked for without waiting for answers.
+        // The number of locks that are queried concurrently.
         let batchSize = 100
         var locks: [LockInformation] = []
         for start in stride(from: 0, to: names.count, by: batchSize) {
@@ -149,7 +149,7 @@ extension SidecarClient {
     /// Leased locks.
     public nonisolated var locks: SidecarLocks { SidecarLocks(client: self) }
 
-    /// Acquires a linked lock on a connection of its own.
+    /// Acquires a linked lock on a dedicated connection.
     func acquireLinkedLock(_ call: LockCalls.Acquire) async throws -> LinkedLease? {
         try Task.checkCancellation()
         let connection = try makeOwnConnection()
@@ -158,7 +158,7 @@ extension SidecarClient {
             return nil
         }
         guard !Task.isCancelled else {
-            // The sidecar releases the lock.
+            // Closing the connection makes the sidecar release the lock.
             connection.close()
             throw CancellationError()
         }

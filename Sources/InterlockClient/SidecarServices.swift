@@ -8,16 +8,16 @@ public struct SidecarServices: Sendable {
     /// Makes a call to a service.
     ///
     /// If the sidecar grants a permit, `operation` runs once, on its caller's actor; otherwise it does not run. The
-    /// time spent in it is the call's latency. The outcome is reported even if the task is cancelled.
+    /// time that it takes is the call's latency. The outcome is reported even if the task is cancelled.
     ///
     /// - Parameters:
     ///   - service: the name of a configured service.
     ///   - cost: the number of calls that this one counts as.
     ///   - subject: the tenant, user or address that the call counts for, in limits per subject.
     ///   - patience: how long to wait for a permit. The sidecar may wait for less: see `SidecarStatus.maximumWait`.
-    ///   - judge: makes the report of the call's outcome. By default a value is a success, an error is a failure, and a
-    ///     cancelled call is ignored. If the report has no latency, the measured one is used.
-    ///   - isolation: the actor that `operation` runs on: its caller's.
+    ///   - judge: creates the report of the call's outcome. By default a value is a success, an error is a failure, and
+    ///     a cancelled call is ignored. If the report has no latency, the measured one is used.
+    ///   - isolation: the actor that `operation` runs on, by default the caller's.
     ///   - operation: the call.
     /// - Returns: the value of `operation`.
     /// - Throws: `ServiceCallError` if the call was not made, `CancellationError` if the task was cancelled before the

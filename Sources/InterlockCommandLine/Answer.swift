@@ -1,5 +1,5 @@
 /// The result of a command: fields for programs, a table for people.
 package protocol Answer: Encodable {
-    /// Lines without a last line end.
+    /// The lines of the table, without a trailing line end.
     var table: String { get }
 }

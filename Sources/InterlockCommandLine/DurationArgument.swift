@@ -3,7 +3,8 @@ import InterlockCore
 
 /// A duration on the command line, written as in the configuration: `500ms`, `2s`, `1h30m`.
 ///
-/// An option of this type says `transform: DurationArgument.init(argument:)`, so that an error can say what was meant.
+/// An option of this type must pass `transform: DurationArgument.init(argument:)`, so that an error states what was
+/// expected.
 package struct DurationArgument: Sendable, CustomStringConvertible {
     package let duration: Duration
 
@@ -16,7 +17,8 @@ package struct DurationArgument: Sendable, CustomStringConvertible {
         self.duration = duration
     }
 
-    /// - Throws: `ConfigurationExpectation`, which the parser puts behind the option's name.
+    /// Parses an argument.
+    /// - Throws: `ConfigurationExpectation`, which the parser appends to the option's name.
     package init(argument: String) throws {
         duration = try DurationText.parse(argument)
     }

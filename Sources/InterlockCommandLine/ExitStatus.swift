@@ -1,29 +1,29 @@
-/// How a command ends that did not do what it was asked for. People find them in `docs/reference/command-line.md`.
+/// The reasons why a command can fail, which `docs/reference/command-line.md` documents.
 package enum ExitStatus: CaseIterable, Sendable {
-    /// The answer is no: held by another, limited, lost, not there, mistakes found. Another try may have another answer.
+    /// The answer is no: held by another, limited, lost, not found, or mistakes found. Another try may succeed.
     case no
-    /// The command line or the configuration cannot be used. Nothing was asked.
+    /// The command line or the configuration cannot be used. No request was sent.
     case usage
-    /// Refused as invalid: a name, a number, an unknown service.
+    /// The request was rejected as invalid: a name, a number, or an unknown service.
     case invalid
     /// The sidecar or its Redis cannot be reached, or cannot serve now.
     case unavailable
     /// The server at the address is not a sidecar's RESP API.
     case notSidecar
-    /// The sidecar does not know the command, or its answer cannot be read: it is of another version.
+    /// The sidecar does not know the command, or its answer cannot be read, because its version differs.
     case otherVersion
     /// `run`: the lease was lost while the command ran.
     case leaseLost
     /// `run`: another holds the lock.
     case notAcquired
-    /// No API key, a wrong one, or one without the role.
+    /// The API key is missing, wrong, or lacks the role.
     case denied
-    /// `run`: the program is there and cannot be executed.
+    /// `run`: the program exists but cannot be executed.
     case notExecutable
     /// `run`: there is no such program.
     case notFound
 
-    /// The only table of exit codes.
+    /// The exit code. This is the only table of exit codes.
     package var code: Int32 {
         switch self {
         case .no: 1
@@ -38,8 +38,10 @@ package enum ExitStatus: CaseIterable, Sendable {
         }
     }
 
-    /// The code before 0.2.0, for one version: scripts ask for it with `INTERLOCK_EXIT_CODES=1`.
-    /// - Parameter isOfRun: `interlock run` had one code for all that a sidecar refuses.
+    /// Returns the exit code used before 0.2.0, which is kept for one version. Scripts request it with
+    /// `INTERLOCK_EXIT_CODES=1`.
+    /// - Parameter isOfRun: whether the command is `interlock run`, which had one code for everything that a sidecar
+    ///   rejects.
     package func formerCode(isOfRun: Bool) -> Int32 {
         switch self {
         case .invalid, .denied, .otherVersion: isOfRun ? ExitStatus.unavailable.code : ExitStatus.no.code

@@ -1,6 +1,6 @@
 package import ArgumentParser
 
-/// An error for people, and what it means for programs.
+/// An error message for people, with an exit status for programs.
 package struct Failure: Error, CustomStringConvertible {
     package let description: String
     package let status: ExitStatus
@@ -16,7 +16,7 @@ extension ExitCode {
         self.init(status.code)
     }
 
-    /// The code to end with: the former one where the environment asks for it.
+    /// Creates the exit code, or the former one if the environment requests it.
     package init(_ status: ExitStatus, isOfRun: Bool) {
         let wantsFormer = ProcessEnvironment.variables["INTERLOCK_EXIT_CODES"] == "1"
         self.init(wantsFormer ? status.formerCode(isOfRun: isOfRun) : status.code)

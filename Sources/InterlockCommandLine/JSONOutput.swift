@@ -1,6 +1,6 @@
 import FoundationEssentials
 
-/// JSON as the commands print it: one line for each answer.
+/// The JSON output of the commands: one line for each answer.
 package enum JSONOutput {
     package static func text(_ value: some Encodable) throws -> String {
         let encoder = JSONEncoder()
@@ -8,10 +8,10 @@ package enum JSONOutput {
         return line(String(decoding: try encoder.encode(value), as: UTF8.self))
     }
 
-    /// The same JSON on one line, and safe to show: what a terminal would obey is escaped.
+    /// Returns the JSON on one line and safe to display: characters that control a terminal are escaped.
     ///
-    /// JSON allows characters below U+0020 only between its parts, where a space is as good; the others are possible only
-    /// within strings.
+    /// JSON allows characters below U+0020 only between tokens, where a space is equivalent. The other control
+    /// characters can occur only within strings.
     package static func line(_ json: String) -> String {
         var line = ""
         for scalar in json.unicodeScalars {
@@ -29,8 +29,8 @@ package enum JSONOutput {
 }
 
 extension StringProtocol {
-    /// The text without what would move a terminal's cursor, ring its bell or turn its writing around: names, labels and
-    /// messages come from others.
+    /// The text with replacements for characters that move a terminal's cursor, ring its bell or reverse its writing
+    /// direction. Names, labels and messages come from untrusted sources.
     package var printable: String {
         var printable = ""
         for scalar in unicodeScalars {
@@ -41,7 +41,7 @@ extension StringProtocol {
 }
 
 extension Unicode.Scalar {
-    /// Whether a terminal may obey it instead of showing it.
+    /// Whether a terminal may interpret the character instead of displaying it.
     package var isUnprintable: Bool {
         switch properties.generalCategory {
         case .control, .lineSeparator, .paragraphSeparator: true

@@ -1,6 +1,6 @@
 internal import ArgumentParser
 
-/// How a command prints its answer.
+/// The options for the output format of a command.
 package struct OutputOptions: ParsableArguments {
     @Flag(help: "Print JSON, one line for each answer.")
     package var json = false

@@ -1,8 +1,8 @@
 import Glibc
 
-/// The folder that this program was started from.
+/// The folder that contains the executable of this process.
 package enum OwnFolder {
-    /// Another program of Interlock's there; `nil`: there is no such file that can be executed.
+    /// Returns the path of another program in this folder, or `nil` if there is no such executable file.
     package static func program(named name: String) -> String? {
         var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
         let count = readlink("/proc/self/exe", &buffer, buffer.count)

@@ -1,6 +1,6 @@
 import Glibc
 
-/// The variables of this process.
+/// The environment variables of this process.
 package enum ProcessEnvironment {
     package static var variables: [String: String] {
         var variables: [String: String] = [:]

@@ -4,13 +4,13 @@ import Glibc
 import Interlock
 import InterlockCore
 
-/// A program of commands: each failure is one message on standard error and an exit code.
+/// The entry point of a program with subcommands. Each failure is one message on standard error and an exit code.
 extension AsyncParsableCommand {
-    /// Runs the command that the words of this process name, away from the thread that this is called on.
-    /// - Parameter isRun: whether a command is `interlock run`, which has exit codes of its own.
+    /// Runs the command that this process's arguments name, on another thread than the caller's.
+    /// - Parameter isRun: whether a command is `interlock run`, which has its own exit codes.
     package static func begin(isRun: @escaping @Sendable (any ParsableCommand) -> Bool = { _ in false }) -> Never {
         StandardStreams.openMissing()
-        // libdispatch looks at its threads in /proc, and crashes without: nothing that uses it may come before this.
+        // libdispatch reads /proc and crashes without it, so nothing may use it before this check.
         guard access("/proc/self/stat", R_OK) == 0 else {
             let message = "interlock: /proc cannot be read, and no command works without it: mount it\n"
             _ = message.withCString { write(STDERR_FILENO, $0, strlen($0)) }
@@ -45,10 +45,11 @@ extension AsyncParsableCommand {
 }
 
 extension OpenFileBound {
-    /// The fewest descriptors with which a command can start its threads and connect.
+    /// The minimum number of file descriptors with which a command can start its threads and connect.
     private static let least = 64
 
-    /// - Throws: `Failure` when this process may not have that many.
+    /// Raises the limit of open files if it is below the minimum.
+    /// - Throws: `Failure` if the limit cannot be raised that far.
     fileprivate static func checkLeast() throws(Failure) {
         guard let current, current < least, let bound = raised(), bound < least else { return }
         throw Failure(
@@ -57,13 +58,13 @@ extension OpenFileBound {
 }
 
 extension ParsableCommand {
-    /// Whether this names commands and does nothing itself.
+    /// Whether the command only groups subcommands.
     fileprivate var isGroup: Bool {
         let configuration = Self.configuration
         return !configuration.subcommands.isEmpty && configuration.defaultSubcommand == nil
     }
 
-    /// Ends the process after an error.
+    /// Exits the process after an error.
     package static func exit(failure error: any Error, isOfRun: Bool) -> Never {
         guard let failure = error as? Failure else {
             Terminal.flush()
@@ -74,7 +75,7 @@ extension ParsableCommand {
         exit(withError: ExitCode(failure.status, isOfRun: isOfRun))
     }
 
-    /// What to say of the first word that should name a command and does not; `nil`: there is none.
+    /// Returns the failure for the first word that should name a command and does not, or `nil` if all names are known.
     package static func misnamedCommand(in arguments: [String]) -> Failure? {
         var command: any ParsableCommand.Type = self
         var path = _commandName
@@ -95,7 +96,7 @@ extension ParsableCommand {
 }
 
 extension [any ParsableCommand.Type] {
-    /// The command whose name is nearest, or that has a command of this very name.
+    /// Returns the command with the closest name, or the command that has a subcommand with exactly this name.
     fileprivate func suggestion(for word: String) -> String? {
         let shown = filter { $0.configuration.shouldDisplay }
         if let closest = ConfigurationText.closest(to: word, among: shown.flatMap { $0.names }) { return closest }

@@ -1,22 +1,22 @@
 internal import CArguments
 import Glibc
 
-/// The words that this process was started with, whether `/proc` can be read or not.
+/// The command-line arguments of this process, which are available even if `/proc` cannot be read.
 package enum ProgramArguments {
-    /// All of them, the program's own name first. What is not UTF-8 is repaired.
+    /// All arguments, starting with the program's own name. Invalid UTF-8 is repaired.
     package static var words: [String] { bytes(ofLast: count).map { String(decoding: $0, as: UTF8.self) } }
 
-    /// The last of them, byte for byte: not everything that is an argument is UTF-8.
+    /// Returns the last arguments as bytes, because arguments need not be UTF-8.
     package static func bytes(ofLast number: Int) -> [[UInt8]] {
         let start = pointer(toLast: number)
         return (0..<number).map { index in
-            // The C library's own array: below the count each entry is a string that ends with a zero byte.
+            // The array belongs to the C library, and each entry below the count is a zero-terminated string.
             guard let word = start[index] else { return [] }
             return Array(UnsafeRawBufferPointer(start: word, count: strlen(word)))
         }
     }
 
-    /// Where the last of them begin. Behind the last one is the null pointer that ends all arguments, as `execv` needs it.
+    /// Returns a pointer to the last arguments. A null pointer follows them, as `execv` requires.
     package static func pointer(toLast number: Int) -> UnsafeMutablePointer<UnsafeMutablePointer<CChar>?> {
         precondition(number <= count, "more arguments were asked for than this process has")
         return interlock_arguments() + (count - number)

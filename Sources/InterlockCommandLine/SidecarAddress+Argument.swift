@@ -7,7 +7,7 @@ extension SidecarAddress: ExpressibleByArgument {
     private static let tlsPrefix = "rediss://"
     private static let plainPrefix = "redis://"
 
-    /// `HOST:PORT`, `redis://HOST:PORT`, `rediss://HOST:PORT` or `unix:PATH`.
+    /// Parses `HOST:PORT`, `redis://HOST:PORT`, `rediss://HOST:PORT` or `unix:PATH`.
     package init?(argument: String) {
         if argument.hasPrefix(Self.unixPrefix) {
             let path = argument.dropFirst(Self.unixPrefix.count)
@@ -30,8 +30,8 @@ extension SidecarAddress: ExpressibleByArgument {
         return endpoint
     }
 
-    /// Reads what `name`, an option or a variable, says of the sidecar's address.
-    /// - Throws: `Failure`, which does not repeat a key that was put into the address.
+    /// Parses a sidecar's address from `name`, an option or a variable.
+    /// - Throws: `Failure` without the API key that a user may have put into the address.
     package static func read(_ text: String, from name: String) throws(Failure) -> SidecarAddress {
         if let address = SidecarAddress(argument: text) { return address }
         let remedy = text.contains("@") ? "; put an API key in INTERLOCK_API_KEY" : ""
@@ -41,7 +41,7 @@ extension SidecarAddress: ExpressibleByArgument {
             .usage)
     }
 
-    /// Whether others can read on the way what is sent there.
+    /// Whether others can read the traffic to this address.
     package var isOpenToOthers: Bool {
         if case .tcp(let host, let port) = self { !SocketEndpoint(host: host, port: port).isLoopback } else { false }
     }

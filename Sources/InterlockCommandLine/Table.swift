@@ -2,12 +2,12 @@
 package struct Table {
     private var rows: [[String]] = []
 
-    /// A table with a line of titles.
+    /// Creates a table with a row of titles.
     package init(_ titles: [String]) {
         rows.append(titles)
     }
 
-    /// A table of names and values.
+    /// Creates a table of names and values.
     package init(_ fields: KeyValuePairs<String, String>) {
         for (name, value) in fields { add([name, value]) }
     }
@@ -16,7 +16,7 @@ package struct Table {
         rows.append(cells.map { $0.isEmpty ? "-" : $0.printable })
     }
 
-    /// O(n) in cells.
+    /// The table as text. O(n) in the number of cells.
     package var text: String {
         let columns = rows.map(\.count).max() ?? 0
         let widths = (0..<columns).map { column in
@@ -24,7 +24,7 @@ package struct Table {
         }
         return rows.map { row in
             row.enumerated().map { column, cell in
-                // Nothing follows the last cell: no spaces at the line's end.
+                // The last cell of a row is not padded, so that no line ends with spaces.
                 column == row.count - 1 ? cell : cell + String(repeating: " ", count: widths[column] - cell.count)
             }.joined(separator: "  ")
         }.joined(separator: "\n")

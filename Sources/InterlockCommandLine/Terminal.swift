@@ -1,16 +1,19 @@
 import Glibc
 import InterlockOutput
 
-/// Answers go to standard output, everything else to standard error. Control characters never pass.
+/// The output of commands: answers go to standard output, everything else to standard error. Control characters are
+/// replaced.
 package enum Terminal {
-    /// Prints an answer, at once. Blocks while nobody reads: for commands that print and end.
+    /// Prints an answer immediately. Blocks while the output is not read, so it is only for commands that print and
+    /// exit.
     package static func show(_ text: String) {
         print(lines(text))
         fflush(nil)
     }
 
-    /// Prints one of many answers, and suspends the task until it is written: for commands that go on and must still end on a signal.
-    /// - Returns: `false` when the reader has closed the pipe, or the task was cancelled.
+    /// Prints one of many answers, and suspends the task until it is written. For commands that keep running and must
+    /// still exit on a signal.
+    /// - Returns: `false` if the reader has closed the pipe, or the task was cancelled.
     package static func showNext(_ text: String) async -> Bool {
         await LineWriter.standardOutput.write(lines(text))
     }
@@ -20,17 +23,17 @@ package enum Terminal {
         show(try asJSON ? JSONOutput.text(answer) : answer.table)
     }
 
-    /// Prints a message that is no answer, to standard error. Does not block longer than a moment, whoever reads it or does not.
+    /// Prints a message other than an answer to standard error. Blocks only briefly, even if the output is not read.
     package static func tell(_ text: String) {
         LineWriter.standardError.add(lines(text), waiting: moment)
     }
 
-    /// Writes what still waits to be printed, if it can be written soon. The last act of a process.
+    /// Writes pending output if that is possible within half a second. Called last in a process.
     package static func flush() {
         for writer in [LineWriter.standardOutput, .standardError] where writer.isBusy { writer.flush(within: .milliseconds(500)) }
     }
 
-    /// The longest that a message holds up its sender, so that it comes before what is printed next elsewhere.
+    /// The longest time that a message delays its sender, so that it appears before later output elsewhere.
     private static let moment = Duration.milliseconds(100)
 
     private static func lines(_ text: String) -> String {

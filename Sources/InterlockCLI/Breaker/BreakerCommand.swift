@@ -19,7 +19,7 @@ struct BreakerCommand: AsyncParsableCommand {
 }
 
 extension BreakerCommand {
-    /// `interlock breaker list`: the breakers of all services.
+    /// `interlock breaker list`: lists the breakers of all services.
     struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "List the breakers of all services.",
@@ -44,7 +44,7 @@ extension BreakerCommand {
 }
 
 extension BreakerCommand {
-    /// `interlock breaker show`: one breaker.
+    /// `interlock breaker show`: shows one breaker.
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Show a service's breaker: its state, why, since when and until when.",
@@ -70,7 +70,7 @@ extension BreakerCommand {
 }
 
 extension BreakerCommand {
-    /// `interlock breaker force`: what an operator decides.
+    /// `interlock breaker force`: forces a breaker's state, or returns it to automatic.
     struct Force: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Force a breaker for the whole fleet, for a time or until auto.",

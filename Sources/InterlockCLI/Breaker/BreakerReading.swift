@@ -55,7 +55,7 @@ extension ProbeStatus {
         ])
     }
 
-    /// In one line: `bad in 12ms, 3 in a row: status 503, expected 200..399`.
+    /// The probe's state in one line: `bad in 12ms, 3 in a row: status 503, expected 200..399`.
     var summary: String {
         let who =
             switch prober {
@@ -64,7 +64,7 @@ extension ProbeStatus {
             default: "this sidecar probes"
             }
         guard let finding, prober != "another" else { return who }
-        // What could not be judged ends no row, and belongs to none.
+        // An inconclusive probe neither ends nor extends a series.
         let row = finding == "bad" ? failures : finding == "good" ? successes : 0
         let count = row > 1 ? ", \(row) in a row" : ""
         let took = duration.map { " in \(ReadableText.span(milliseconds: $0.wholeMilliseconds))" } ?? ""
@@ -72,10 +72,10 @@ extension ProbeStatus {
     }
 }
 
-/// What an operator can force.
+/// The states that an operator can force.
 enum ForcedState: String, CaseIterable, ExpressibleByArgument, Sendable {
     case open, closed, disabled
-    /// Not forced.
+    /// No forced state: the breaker acts by itself.
     case auto
 
     var forced: BreakerSnapshot.Forced? { self == .auto ? nil : BreakerSnapshot.Forced(rawValue: rawValue) }

@@ -5,7 +5,7 @@ import InterlockCommandLine
 import InterlockCore
 import UnixSignals
 
-/// `interlock events`: what happens in the fleet, as it happens.
+/// `interlock events`: prints the fleet's events as they happen.
 struct EventsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "events",
@@ -51,10 +51,10 @@ struct EventsCommand: AsyncParsableCommand {
         }
     }
 
-    /// The number of events that are kept for a slow terminal.
+    /// The number of events that are buffered for a slow terminal.
     private static let capacity = 10_000
 
-    /// Prints until the events end or the output is closed.
+    /// Prints events until they end or the output is closed.
     /// - Throws: `InterlockError` if the first attempt to follow the sidecar fails.
     private static func print(of types: [EventTypes], from client: SidecarClient, asJSON: Bool) async throws {
         let address = client.configuration.address
@@ -82,7 +82,7 @@ struct EventsCommand: AsyncParsableCommand {
     }
 }
 
-/// A type of event to follow, or what the names of several begin with: `limit` for `limit.near`, `limit.reached` …
+/// An event type to follow, or the common prefix of several types: `limit` for `limit.near`, `limit.reached` …
 struct EventTypes: ExpressibleByArgument {
     private let name: String
 

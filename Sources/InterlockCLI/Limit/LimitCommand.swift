@@ -61,7 +61,7 @@ extension LimitCommand {
             try Terminal.show(reading, asJSON: output.json)
             guard !limit.isTaken else { return }
             guard limit.retryAfter != nil else {
-                // An older sidecar, which does not say so itself.
+                // An older sidecar does not report this case itself.
                 throw Failure(
                     "limit take \(service): a call of cost \(cost) can never be granted: the limit is \(limit.capacity)", .invalid
                 )
@@ -71,7 +71,8 @@ extension LimitCommand {
                 "\(name) of \(service) is used up: try again in \(reading.retryAfter)\(Self.advice(ended))", .no)
         }
 
-        /// A call that cannot have its turn within its wait is refused at once.
+        /// Returns the advice for a refused call. A call is refused at once if the limits cannot allow it within its
+        /// wait.
         private static func advice(_ wait: EndedWait?) -> String {
             guard let wait else { return ", or wait with --wait" }
             return wait.mayBeLonger ? ", or wait longer with --wait" : "; a wait is at most \(wait.description)"
@@ -80,7 +81,7 @@ extension LimitCommand {
 }
 
 extension LimitCommand {
-    /// `interlock limit show`: what is left of each limit.
+    /// `interlock limit show`: shows the remaining capacity of each limit.
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Show what is left of the limits of a service, without counting a call.",
@@ -122,7 +123,7 @@ extension LimitCommand {
                     return LimitListing(decision, of: service, all: [])
                 }
                 let binding = try await client.limits.peek(at: service, subject: subject)
-                // Only an older sidecar does not tell the name, and that does not list the limits either.
+                // An older sidecar omits the name, and does not support `LIMIT.LIST` either.
                 let all = binding.limit == nil ? [] : try await client.limits.list(of: service, subject: subject)
                 return LimitListing(binding, of: service, all: all)
             }

@@ -2,7 +2,7 @@ import InterlockCommandLine
 import InterlockCore
 import SidecarListeners
 
-/// The answer of the limits: the numbers of the window with the least left.
+/// The decision of the limits, with the numbers of the window that has the least left.
 struct LimitReading: Answer, Sendable {
     let service: String
     let decision: LimitDecision
@@ -12,7 +12,8 @@ struct LimitReading: Answer, Sendable {
         self.decision = decision
     }
 
-    /// `retry_after_ms` is -1 unless the call is refused. Omits the limit's name if the sidecar does not report it.
+    /// The decision as JSON. `retry_after_ms` is -1 if no time for a retry is known. Omits the limit's name if the
+    /// sidecar does not report it.
     var json: JSONValue {
         JSONValue.object([
             "service": .text(service), "limited": .flag(!decision.isTaken), "limit": JSONValue(decision.capacity),
@@ -24,7 +25,7 @@ struct LimitReading: Answer, Sendable {
 
     func encode(to encoder: any Encoder) throws { try json.encode(to: encoder) }
 
-    /// When to try again, as text; empty: at once.
+    /// The time until a retry can succeed, as text; empty if the call was not refused, or if a retry cannot succeed.
     var retryAfter: String {
         decision.retryAfter.map { ReadableText.span(milliseconds: $0.wholeMilliseconds) } ?? ""
     }
@@ -42,7 +43,7 @@ struct LimitReading: Answer, Sendable {
     }
 }
 
-/// All limits of a service that apply to a call, and what they say together.
+/// The limits of a service that apply to a call, and their combined decision.
 struct LimitListing: Answer, Sendable {
     var binding: LimitReading
     var limits: [LimitStanding]

@@ -75,7 +75,7 @@ extension LockCommand {
             }
         }
 
-        /// Why there is no lease.
+        /// Returns the reason why the lock was not acquired, with advice.
         private func refusal(_ wait: EndedWait?) -> String {
             let look = "see `interlock lock show \(name)`"
             guard let wait else { return "the lock \(name) is held by another: wait for it with --wait, or \(look)" }
@@ -85,7 +85,7 @@ extension LockCommand {
     }
 }
 
-/// Who else may hold a lock at the same time.
+/// The options that allow other holders of the same lock.
 struct SharingOptions: ParsableArguments {
     @Flag(help: "Hold the lock as a reader: together with other readers, never with a writer.")
     var shared = false

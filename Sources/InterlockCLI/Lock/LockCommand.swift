@@ -21,7 +21,7 @@ struct LockCommand: AsyncParsableCommand {
 }
 
 extension LockCommand {
-    /// `interlock lock show`: one lock.
+    /// `interlock lock show`: shows one lock.
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Show who holds a lock, how long the lease lasts, and how many wait.",
@@ -53,7 +53,7 @@ extension LockCommand {
 }
 
 extension LockCommand {
-    /// `interlock lock list`: the locks that are held in the fleet.
+    /// `interlock lock list`: lists the locks that are held in the fleet.
     struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "List the locks that are held in the whole fleet.",
@@ -94,7 +94,7 @@ extension LockCommand {
 }
 
 extension LockCommand {
-    /// `interlock lock grants`: the last grants through a sidecar.
+    /// `interlock lock grants`: lists the last grants through a sidecar.
     struct Grants: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Show the last 100 grants of locks through this sidecar.",

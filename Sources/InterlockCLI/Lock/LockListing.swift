@@ -4,7 +4,7 @@ import InterlockCore
 /// The locks that are held.
 struct LockListing: Answer {
     var locks: [LockReading]
-    /// Whether these are all that match.
+    /// Whether the listing contains all locks that match.
     var isComplete: Bool
 
     private enum CodingKeys: String, CodingKey {
@@ -12,7 +12,7 @@ struct LockListing: Answer {
         case isComplete = "complete"
     }
 
-    /// How many locks are listed or counted by default.
+    /// The default limit of a listing or count of locks.
     static let standardLimit = 1000
 
     var table: String {

@@ -4,7 +4,7 @@ import InterlockCommandLine
 import InterlockCore
 import SidecarListeners
 
-/// A lock as anybody may see it, without its token.
+/// A lock without its token, which may be shown to anyone.
 struct LockReading: Answer, Sendable {
     let lock: LockInformation
 
@@ -15,18 +15,18 @@ struct LockReading: Answer, Sendable {
     func encode(to encoder: any Encoder) throws {
         var members = LockReply.members(lock)
         let queue = members.removeValue(forKey: "queue")
-        // A sidecar that has not reported its waiters is null, unlike other missing values.
+        // A sidecar with an unreported number of waiters keeps its null; other nulls are omitted.
         try JSONValue.object(members).withoutNulls.adding("queue", queue).encode(to: encoder)
     }
 
-    /// What is left of the lease, as text.
+    /// The remaining time of the lease, as text.
     var timeLeft: String { lock.label == nil ? "" : Self.timeLeft(lock.ttlMilliseconds) }
 
     private static func timeLeft(_ milliseconds: Int64) -> String {
         milliseconds < 0 ? "no expiry" : ReadableText.span(milliseconds: milliseconds)
     }
 
-    /// How many hold it and how: `1`, `2 readers`, `2 of 3`.
+    /// The number and kind of holders: `1`, `2 readers`, `2 of 3`.
     var holdersText: String {
         switch lock.mode {
         case .permits(let places): "\(lock.holders) of \(places)"
@@ -47,7 +47,7 @@ struct LockReading: Answer, Sendable {
         return ([overview] + [leaseTable, queueTable].compactMap(\.self)).joined(separator: "\n\n")
     }
 
-    /// The lock's fence; empty: none within a day.
+    /// The last fence that was granted; empty if Redis no longer remembers one.
     var fence: String { lock.fence.map { "\($0)" } ?? "" }
 
     private var leaseTable: String? {
@@ -104,7 +104,7 @@ struct GrantReading: Encodable, Sendable {
         ]).withoutNulls.encode(to: encoder)
     }
 
-    /// How it ended, and how long it was held: `released after 2.0s`.
+    /// The end of the lease and the time it was held: `released after 2.0s`.
     var ending: String {
         guard let end = grant.end, let ended = grant.endedMilliseconds else { return "held" }
         return "\(end) after \(ReadableText.span(milliseconds: max(0, ended - grant.grantedMilliseconds)))"
@@ -113,12 +113,12 @@ struct GrantReading: Encodable, Sendable {
 
 /// A lease that was granted.
 struct LockGrant: Answer {
-    /// What scripts want to have alone.
+    /// The parts of a grant that scripts can print alone.
     enum Part: String, CaseIterable, ExpressibleByArgument {
         case token, fence
     }
 
-    /// Of a refusal `false`, whatever else is there.
+    /// The member that distinguishes a grant from a refusal, where it is `false`.
     private let isAcquired = true
     var name: String
     var token: String
@@ -154,13 +154,13 @@ struct LockGrant: Answer {
     }
 }
 
-/// Why there is no lease, for programs.
+/// The reason why a lock was not acquired, for programs.
 struct LockRefusal: Encodable {
     private let isAcquired = false
     var name: String
-    /// What to switch on.
+    /// The code to switch on.
     var code: String
-    /// For people.
+    /// The explanation for people.
     var detail: String
 
     private enum CodingKeys: String, CodingKey {
@@ -176,7 +176,7 @@ struct LockRefusal: Encodable {
             case .usage: "usage"
             case .invalid: "invalid"
             case .denied: "denied"
-            // The others are of `run`.
+            // The remaining statuses occur only in `run`.
             case .unavailable, .notSidecar, .otherVersion, .leaseLost, .notAcquired, .notExecutable, .notFound: "unavailable"
             }
         detail = failure.description

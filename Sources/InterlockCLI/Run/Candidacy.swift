@@ -1,45 +1,47 @@
 import InterlockCommandLine
 import InterlockCore
 
-/// Decides how to request a lock: until when, how long each request waits, and whether a granted lease is fresh enough.
+/// Decides how long to keep requesting a lock, how long each request waits, and whether a granted lease is fresh
+/// enough.
 struct Candidacy: Equatable, Sendable {
     /// A request to the sidecar.
     struct Request: Equatable, Sendable {
-        /// For how many milliseconds the sidecar is to wait.
+        /// The time that the sidecar may wait, in milliseconds.
         var wait: Int64
-        /// When to send it.
+        /// The time at which to send the request.
         var at: Instant
     }
 
     enum Action: Equatable, Sendable {
         case ask(Request)
-        /// Run the command: the lease counts from when the request that was answered was sent.
+        /// Run the command. The lease counts from the time at which the granted request was sent.
         case start
-        /// Another holds the lock, and the time is over.
+        /// Give up, because another holds the lock and the wait is over.
         case giveUp
     }
 
-    /// Until when the lock is waited for.
+    /// The time until which to wait for a holder.
     private let until: Instant
-    /// Until when a sidecar or a Redis that went away is waited for: somebody who would not wait for a holder may still run.
+    /// The time until which to retry while the sidecar or its Redis is unreachable. A run with a shorter wait still
+    /// survives a brief outage.
     private let isAwayUntil: Instant
-    /// Of the lease that is asked for, in milliseconds.
+    /// The length of the requested lease, in milliseconds.
     private let ttl: Int64
     private let isLeading: Bool
     private(set) var hasConnected = false
-    /// How often the sidecar or its Redis was away since the last answer.
+    /// The number of failures since the last answer of the sidecar.
     private(set) var failures = 0
-    /// When to print that the lock is being waited for.
+    /// The time at which to print that the run is waiting for the lock.
     private(set) var noticeAt: Instant
 
-    /// A sidecar may cut longer waits.
+    /// The longest wait of one request. A sidecar may cut longer ones.
     private static let longestWait = LockSettings().maximumWait.wholeMilliseconds
-    /// The pause after a sidecar did not wait, although it was asked to.
+    /// The shortest pause between requests, in milliseconds, used if a sidecar answered without waiting.
     private static let shortestPause: Int64 = 250
-    /// The longest pause while the sidecar or its Redis is away.
+    /// The longest pause between attempts while the sidecar or its Redis is unreachable, in milliseconds.
     private static let longestPause: Int64 = 5000
     private static let noticeDelay: Int64 = 2000
-    /// How long a sidecar or a Redis that went away is waited for at least.
+    /// The minimum time to retry while the sidecar or its Redis is unreachable, in milliseconds.
     private static let patience: Int64 = 10_000
 
     init(_ purpose: RunPlan.Purpose, ttl: Duration, now: Instant) {
@@ -57,28 +59,28 @@ struct Candidacy: Equatable, Sendable {
         noticeAt = now.advanced(byMilliseconds: Self.noticeDelay)
     }
 
-    /// What a sidecar, or a peer that is none, says to the same request again and again.
+    /// The failures that repeat for the same request, so that a retry is pointless.
     static let refusals: Set<ExitStatus> = [.invalid, .denied, .notSidecar, .otherVersion]
 
-    /// Whether a failure will pass: the sidecar or its Redis is away. Where a sidecar was before, what answers now and is none stands in
-    /// its place for a while.
+    /// Returns whether a failure may be temporary, because the sidecar or its Redis is unreachable. Once a sidecar has
+    /// answered, another server at its address also counts as temporary.
     func isAway(_ status: ExitStatus) -> Bool {
         status == .unavailable || status == .notSidecar && hasConnected
     }
 
-    /// There is a connection to a sidecar.
+    /// Handles a new connection to a sidecar.
     mutating func connected(now: Instant) -> Request {
         hasConnected = true
         return request(at: now)
     }
 
-    /// The sidecar answered the request, which was sent at `sentAt`.
+    /// Handles the sidecar's answer to a request that was sent at `sentAt`.
     mutating func answered(isGranted: Bool, request: Request, sentAt: Instant, now: Instant) -> Action {
         failures = 0
         let age = now.millisecondsRoundedUp(since: sentAt)
         if isGranted {
-            // A lease counts from before its request, and this one may have waited for most of that: an owner who asks again
-            // gets the same lease anew, at once.
+            // The lease counts from the time at which the request was sent, and waiting may have used up most of it. An
+            // owner that asks again gets the same lease extended, at once.
             let isFresh = age <= ttl / 3
             let isUsable = request.wait == 0 && LeaseValidity.remaining(ttl: ttl, sentAt: sentAt, now: now) > 0
             return isFresh || isUsable ? .start : .ask(Request(wait: 0, at: now))
@@ -87,9 +89,9 @@ struct Candidacy: Equatable, Sendable {
         return .ask(self.request(at: age < Self.shortestPause ? now.advanced(byMilliseconds: Self.shortestPause) : now))
     }
 
-    /// The sidecar or its Redis is away.
-    /// - Returns: when to connect and ask again; `nil`: not at all. A sidecar that was never reached is not waited for, except
-    ///   with `--lead`.
+    /// Handles a failure to reach the sidecar or its Redis.
+    /// - Returns: the time of the next attempt, or `nil` to stop. A sidecar that was never reached is retried only with
+    ///   `--lead`.
     mutating func failed(now: Instant) -> Instant? {
         guard isLeading || hasConnected, now < isAwayUntil else { return nil }
         failures += 1
@@ -97,7 +99,7 @@ struct Candidacy: Equatable, Sendable {
         return min(isAwayUntil, now.advanced(byMilliseconds: pause))
     }
 
-    /// Whether to print it now, which is done once.
+    /// Returns whether to print the notice now. Returns `true` only once.
     mutating func isNoticeDue(now: Instant) -> Bool {
         guard noticeAt <= now else { return false }
         noticeAt = .distantFuture

@@ -3,19 +3,19 @@ import Glibc
 import InterlockCommandLine
 import Subprocess
 
-/// The command that is run under the lock. It has a process group of its own and this process' standard input, output and
-/// error, and the kernel kills it when this process dies, however that happens.
+/// The command that runs under the lock, in its own process group and with this process's standard input, output and
+/// error. The kernel kills it when this process dies for any reason.
 struct GuardedCommand: Sendable {
     var program: Program
-    /// How many of this process' last arguments are the command's.
+    /// The number of this process's last arguments that belong to the command.
     var wordCount: Int
-    /// What the command is to ignore.
+    /// The signals that the command must ignore.
     var ignoredSignals: [Int32]
 
-    /// Starts the command, runs `supervise` with its process, and reaps the process afterwards: until then its id belongs to
-    /// nobody else.
-    /// - Parameter supervise: returns when the command has ended.
-    /// - Throws: `Failure` when it cannot be started.
+    /// Starts the command, runs `supervise` with its process ID, and then reaps the process. Until then the system
+    /// cannot reuse the ID.
+    /// - Parameter supervise: a closure that returns after the command has ended.
+    /// - Throws: `Failure` if the command cannot be started.
     func run(
         environment: [Environment.Key: String?], _ supervise: (pid_t) async -> Supervision.End
     ) async throws -> Supervision.End {
@@ -37,8 +37,9 @@ struct GuardedCommand: Sendable {
         }
     }
 
-    /// `setpriv` has the kernel kill the process when this one dies, then runs this one's program, which is to be had under
-    /// that name only while this one lives: so nothing is started for a holder that was gone before. See `RunChild`.
+    /// The command line of the child. `setpriv` asks the kernel to kill the child when this process dies, then executes
+    /// this process's own program through `/proc`. That path exists only while this process lives, so the command
+    /// cannot start after its holder has died. See `RunChild`.
     private var words: [[UInt8]] {
         let parent = getpid()
         var words = ["--pdeathsig", "KILL", "--", "/proc/\(parent)/exe", RunChild.name, "--parent", "\(parent)"]
@@ -46,20 +47,20 @@ struct GuardedCommand: Sendable {
         if JobTerminal.isOurs { words.append("--foreground") }
         for signal in ignoredSignals { words += ["--ignoring", "\(signal)"] }
         words.append("--")
-        // The command's own words byte for byte: not everything that is an argument is UTF-8.
+        // The command's arguments are passed as bytes, because they need not be UTF-8.
         let all: [[UInt8]] = words.map { Array($0.utf8) } + ProgramArguments.bytes(ofLast: wordCount)
-        // Each is read up to its zero byte.
+        // `exec` expects zero-terminated strings.
         return all.map { $0 + [0] }
     }
 }
 
-/// A program, and where it lies.
+/// A program and its path.
 struct Program: Sendable {
-    /// As it was called.
+    /// The name under which the program was requested.
     var name: String
     var path: String
 
-    /// Where programs are looked for when there is no `PATH`.
+    /// The search path if `PATH` is not set.
     private static let standardPath = "/usr/local/bin:/usr/bin:/bin"
 
     private enum Candidate {
@@ -68,8 +69,8 @@ struct Program: Sendable {
         case absent
     }
 
-    /// Looks a program up as `execvp` does: a name with a slash is a path, others are looked for on the `PATH`.
-    /// - Throws: `Failure` with the exit codes that shells have for it.
+    /// Finds a program like `execvp`: a name with a slash is a path, and any other name is searched for on the `PATH`.
+    /// - Throws: `Failure` with the exit code that a shell would use.
     static func find(
         _ name: String, searchPath: String? = ProcessEnvironment.variables["PATH"]
     ) throws(Failure) -> Program {
@@ -90,7 +91,7 @@ struct Program: Sendable {
         if name.isEmpty { return [] }
         if name.contains("/") { return [name] }
         return searchPath.split(separator: ":", omittingEmptySubsequences: false).map { folder in
-            // An empty part is the working directory.
+            // An empty entry means the working directory.
             folder.isEmpty ? "./\(name)" : "\(folder)/\(name)"
         }
     }
@@ -106,10 +107,10 @@ struct Program: Sendable {
 }
 
 extension ExitCode {
-    /// As shells report a process that a signal ended.
+    /// Returns the exit code with which a shell reports a process that a signal ended.
     static func ended(bySignal signal: Int32) -> ExitCode { ExitCode(128 + signal) }
 
-    /// As shells report how a process ended.
+    /// Creates the exit code with which a shell reports the end of a process.
     init(_ status: TerminationStatus) {
         switch status {
         case .exited(let code): self = ExitCode(code)

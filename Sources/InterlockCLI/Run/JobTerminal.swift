@@ -1,9 +1,9 @@
 import Glibc
 
-/// The terminal that standard input may be, which one process group at a time has to itself: Ctrl-C and Ctrl-Z go to that
-/// group, and only it may read.
+/// The terminal on standard input, if there is one. Its foreground process group alone may read from it and receives
+/// the signals of Ctrl-C and Ctrl-Z.
 enum JobTerminal {
-    /// Whether it is a terminal, and this process' group has it.
+    /// Whether standard input is a terminal and this process's group is in the foreground.
     static var isOurs: Bool {
         isatty(STDIN_FILENO) == 1 && isHeld(by: getpgrp())
     }
@@ -12,13 +12,14 @@ enum JobTerminal {
         tcgetpgrp(STDIN_FILENO) == group
     }
 
-    /// Fails only when it is not this session's terminal any more, which is fine.
+    /// Moves a process group to the foreground. The call fails only if the terminal no longer belongs to this session,
+    /// which is harmless.
     static func give(to group: pid_t) {
         _ = tcsetpgrp(STDIN_FILENO, group)
     }
 
-    /// Runs `body` in a process that is not stopped by the terminal: it has to go on renewing while its command runs, and to
-    /// take the terminal back from where a process is stopped for that.
+    /// Runs `body` while this process ignores stops by the terminal. The process must keep renewing the lease while the
+    /// command runs, and must be able to take back the terminal from the background.
     static func withoutStops<Result>(_ body: () async throws -> Result) async rethrows -> Result {
         let handOver = signal(SIGTTOU, SIG_IGN)
         let stop = signal(SIGTSTP, SIG_IGN)
@@ -29,14 +30,14 @@ enum JobTerminal {
         return try await body()
     }
 
-    /// Stops this process and the rest of its group as Ctrl-Z would have done, had the command not had the terminal. Returns
-    /// when they are continued; at once when there is no shell that would do that.
+    /// Stops this process and the rest of its group, as Ctrl-Z would have done if the command were not in the
+    /// foreground. Returns when the group is continued, or at once if there is no shell that could continue it.
     static func stopJob() {
         give(to: getpgrp())
-        // This process ignores it.
+        // SIGTSTP is still ignored in this process itself.
         _ = kill(0, SIGTSTP)
         signal(SIGTSTP, SIG_DFL)
-        // To this very thread: nothing here runs on before the stop.
+        // The signal goes to this thread, so that no code after it runs before the stop.
         var stop = sigset_t()
         sigemptyset(&stop)
         sigaddset(&stop, SIGTSTP)

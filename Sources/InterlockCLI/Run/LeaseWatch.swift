@@ -2,24 +2,24 @@ import InterlockCore
 
 /// Decides when to renew the lease that a command runs under, and when to end the command because the lease is lost.
 ///
-/// After everything that happened, `next` is asked until it says to wait.
+/// After each event, call `next` until it returns `wait`.
 struct LeaseWatch: Equatable, Sendable {
     enum Action: Equatable, Sendable {
-        /// Nothing is to be done before then, unless something happens.
+        /// Wait until this time, or until the next event.
         case wait(until: Instant)
-        /// Send a renewal, and hand in what came of it together with this instant.
+        /// Send a renewal, and report its outcome together with this instant.
         case renew(sentAt: Instant)
         /// Ask the command to end.
         case terminate
-        /// End the command.
+        /// Kill the command.
         case kill
     }
 
     private enum State: Equatable, Sendable {
         case held(deadline: Instant, renewal: Renewal)
-        /// The command does not know yet.
+        /// The lease is lost, and the command has not been signaled yet.
         case lost(at: Instant)
-        /// The command was asked to end.
+        /// The command was asked to end, and is killed at `killAt`.
         case ending(killAt: Instant)
         case killed
     }
@@ -29,16 +29,16 @@ struct LeaseWatch: Equatable, Sendable {
         case underWay(sentAt: Instant)
     }
 
-    /// How long a command may take to end when its lease is lost, in milliseconds.
+    /// The time that a command has to end after its lease is lost, in milliseconds.
     static let grace: Int64 = 5000
 
-    /// Of the lease, in milliseconds.
+    /// The length of the lease, in milliseconds.
     private let ttl: Int64
-    /// Whether a command is ended without being asked to.
+    /// Whether the command is killed without being asked to end first.
     private let isStrict: Bool
     private var state: State
 
-    /// A lease of `ttl` milliseconds that was asked for at `sentAt`.
+    /// Creates the watch of a lease of `ttl` milliseconds that was requested at `sentAt`.
     init(ttl: Int64, sentAt: Instant, isStrict: Bool) {
         self.ttl = ttl
         self.isStrict = isStrict
@@ -52,7 +52,7 @@ struct LeaseWatch: Equatable, Sendable {
         if case .held(let deadline, _) = state { now < deadline } else { false }
     }
 
-    /// The end of the lease unless it is renewed; `nil` once it is lost.
+    /// The end of the lease unless it is renewed; `nil` if it is lost.
     var deadline: Instant? {
         if case .held(let deadline, _) = state { deadline } else { nil }
     }
@@ -62,7 +62,7 @@ struct LeaseWatch: Equatable, Sendable {
         if case .held = state { false } else { true }
     }
 
-    /// Whether the command was asked to end and has time left for it.
+    /// Whether the command was asked to end and still has time to do so.
     var isEnding: Bool {
         if case .ending = state { true } else { false }
     }
@@ -88,7 +88,7 @@ struct LeaseWatch: Equatable, Sendable {
         }
     }
 
-    /// The renewal of that instant extended the lease.
+    /// Records that the renewal sent at `sentAt` extended the lease.
     mutating func renewed(sentAt: Instant) {
         guard case .held(let deadline, .underWay(sentAt)) = state else { return }
         state = .held(
@@ -96,13 +96,14 @@ struct LeaseWatch: Equatable, Sendable {
             renewal: .due(sentAt.advanced(byMilliseconds: Self.interval(ofTTL: ttl))))
     }
 
-    /// The renewal of that instant came to nothing: the sidecar or its Redis is away, and the lease may be held or not.
+    /// Records that the renewal sent at `sentAt` got no answer: the sidecar or its Redis is unreachable, and the lease
+    /// may or may not still be held.
     mutating func unanswered(sentAt: Instant, now: Instant) {
         guard case .held(let deadline, .underWay(sentAt)) = state else { return }
         state = .held(deadline: deadline, renewal: .due(now.advanced(byMilliseconds: Self.pause(ofTTL: ttl))))
     }
 
-    /// The renewal of that instant found that this lease no longer holds the lock.
+    /// Records that the renewal sent at `sentAt` was rejected because this lease no longer holds the lock.
     mutating func lost(sentAt: Instant, now: Instant) {
         guard case .held(let deadline, .underWay(sentAt)) = state else { return }
         state = .lost(at: min(now, deadline))
@@ -117,9 +118,10 @@ struct LeaseWatch: Equatable, Sendable {
         return .terminate
     }
 
-    /// From one renewal to the next: a third of the lease, and no more than a second, so that a loss is soon known.
+    /// Returns the time between two renewals: a third of the lease, and at most a second, so that a loss is noticed
+    /// soon.
     private static func interval(ofTTL ttl: Int64) -> Int64 { min(ttl / 3, 1000) }
 
-    /// From a renewal that came to nothing to the next.
+    /// Returns the pause after a renewal that got no answer.
     private static func pause(ofTTL ttl: Int64) -> Int64 { min(ttl / 10, 500) }
 }

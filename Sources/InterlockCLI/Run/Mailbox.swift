@@ -4,17 +4,17 @@ import InterlockCommandLine
 import InterlockCore
 import Subprocess
 
-/// The queue of everything that an `interlock run` waits for. One reader, any number of writers.
+/// The queue of all events that an `interlock run` waits for. It has one reader and any number of writers.
 struct Mailbox: Sendable {
     enum Event: Sendable {
-        /// A signal came, with this number.
+        /// A signal with this number arrived.
         case signal(Int32)
-        /// The answer to the acquire that was sent then; no lease: another holds the lock.
+        /// The answer to the acquire that was sent at `sentAt`. The lease is `nil` if another holds the lock.
         case acquired(Result<Lease?, Failure>, sentAt: Instant)
         case renewed(RenewalOutcome, sentAt: Instant)
-        /// Whether the lease that was given back was held; `nil`: not known.
+        /// The released lease was held or not; `nil` if unknown.
         case released(wasHeld: Bool?)
-        /// The command was stopped, as by Ctrl-Z.
+        /// The command was stopped, for example by Ctrl-Z.
         case commandStopped
         case commandEnded(TerminationStatus)
         /// The deadline may have passed.
@@ -32,7 +32,7 @@ struct Mailbox: Sendable {
         continuation.yield(event)
     }
 
-    /// Waits for the next event, until then at most.
+    /// Waits for the next event, at most until `deadline`.
     func next(by deadline: Instant) async -> Event {
         let timer = deadline == .distantFuture ? nil : alarm(at: deadline)
         defer { timer?.cancel() }
@@ -45,11 +45,11 @@ struct Mailbox: Sendable {
         let pause = Duration.milliseconds(max(0, deadline.millisecondsRoundedUp(since: TimeSource.system.now())))
         return Task {
             do {
-                // The alarm itself; it is cancelled when an event comes first.
+                // The sleep is cancelled if an event arrives first.
                 try await Task.sleep(for: pause)
                 post(.alarm)
             } catch {
-                // Something else came first.
+                // Another event arrived first.
             }
         }
     }
@@ -60,6 +60,6 @@ enum RenewalOutcome: Sendable {
     case renewed
     /// The lease no longer holds the lock.
     case lost
-    /// The sidecar or its Redis is away.
+    /// The sidecar or its Redis is unreachable.
     case unanswered
 }

@@ -94,12 +94,12 @@ struct Run: AsyncParsableCommand {
             throw ValidationError("--held-exit-code: expected a whole number from 0 to 255, got \(heldExitCode)")
         }
         try Self.check(name, of: lock == nil ? "--lead" : "--lock")
-        // The token that is made of the label has to be a name too.
+        // The owner token contains the label, so it must be a valid name too.
         if let label { try Self.check(OwnerToken.make(label: label, random: (0, 0)), of: "--label") }
     }
 
     func run() async throws {
-        // Before this process changes how signals are handled.
+        // Must run before this process changes its signal handlers.
         let ignored = RunSignals.ignored()
         let plan = RunPlan(
             name: name, purpose: try purpose(), mode: sharing.mode, ttl: ttl.duration,

@@ -2,8 +2,8 @@ import ArgumentParser
 import Glibc
 import InterlockCommandLine
 
-/// What the process that `interlock run` starts is for a moment, before it becomes the command: it gets ready what only the
-/// process itself can.
+/// The first stage of the process that `interlock run` starts. It performs the setup that only the process itself can
+/// do, then executes the command.
 struct RunChild: ParsableCommand {
     static let name = "run-child"
 
@@ -26,20 +26,20 @@ struct RunChild: ParsableCommand {
     var words: [String] = []
 
     func run() throws {
-        // From the moment this process asked to die with its parent it would; this is about the moments before.
+        // The parent may have died before the parent-death signal was set.
         guard getppid() == parent else { throw ExitCode.failure }
         if foreground {
-            // A process that does not have the terminal is stopped for this, unless it ignores that.
+            // SIGTTOU would stop a background process here.
             signal(SIGTTOU, SIG_IGN)
             JobTerminal.give(to: getpgrp())
             signal(SIGTTOU, SIG_DFL)
         }
         for number in ignoring { signal(number, SIG_IGN) }
-        // The thread that started this process blocks most signals, and what is executed inherits that.
+        // The thread that started this process blocks most signals, and `execv` would pass that mask on.
         var none = sigset_t()
         sigemptyset(&none)
         pthread_sigmask(SIG_SETMASK, &none, nil)
-        // The words as they came, which need not be UTF-8.
+        // The arguments are passed as bytes, because they need not be UTF-8.
         execv(program, ProgramArguments.pointer(toLast: words.count))
         let reason = errno
         throw Failure(

@@ -16,22 +16,23 @@ struct RunPlan: Sendable {
     var purpose: Purpose
     var mode: LockMode
     var ttl: Duration
-    /// After a success the lease is kept until this long after it was acquired; zero: it is released at once.
+    /// The minimum time for which to keep the lease after a success, counted from the acquire; zero to release it at
+    /// once.
     var atLeast: Duration
-    /// Whether the command may never run on without a lease.
+    /// Whether the command must be killed as soon as its lease ends.
     var isStrict: Bool
-    /// The label that others see of the holder; `nil` for this host's name.
+    /// The label of the holder that others see; `nil` for the name of this host.
     var label: String?
-    /// The code to exit with when another holds the lock; with 0 nothing is said.
+    /// The exit code if another holds the lock; with 0 nothing is printed.
     var heldExitCode: Int32
-    /// Whether the command gets this process' API key.
+    /// Whether the command's environment keeps this process's API key.
     var passesAPIKey: Bool
     var sidecar: SidecarOptions
 
-    /// The shortest lease that a renewal over a network can be expected to keep.
+    /// The shortest lease that renewals over a network can reasonably keep.
     static let shortestTTL = DurationArgument(.milliseconds(200))
 
-    /// A new token. A holder that brings its own can repeat a request whose outcome it does not know.
+    /// Returns a new random token. A holder with its own token can repeat a request whose outcome is unknown.
     func drawToken() -> String {
         OwnerToken.make(
             label: label ?? Self.hostName,
@@ -42,7 +43,7 @@ struct RunPlan: Sendable {
         var buffer = [CChar](repeating: 0, count: 256)
         guard gethostname(&buffer, buffer.count - 1) == 0 else { return "localhost" }
         let name = String(decoding: buffer.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        // Not every host name is a valid label.
+        // A host name is not always a valid label.
         return (try? ResourceName(name))?.text ?? "localhost"
     }
 }

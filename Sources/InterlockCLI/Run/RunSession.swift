@@ -5,19 +5,19 @@ import InterlockCommandLine
 import InterlockCore
 import Subprocess
 
-/// Carries out an `interlock run`: acquires the lock, runs the command under it, and releases the lock.
+/// Performs an `interlock run`: acquires the lock, runs the command under it, and releases the lock.
 struct RunSession {
-    /// How one attempt to hold the lock ended.
+    /// The end of one attempt to hold the lock.
     enum Term: Sendable {
         /// The command ended by itself.
         case finished(ExitCode)
         /// The lease was lost while the command ran.
-        /// - Parameter stoppedBy: the signal that was to end the command, if one came.
+        /// - Parameter stoppedBy: the signal that asked the command to end, if there was one.
         case lost(stoppedBy: Int32?)
-        /// A signal came before the lock was acquired.
+        /// A signal arrived before the lock was acquired.
         case stopped(by: Int32)
         /// Another holds the lock.
-        /// - Parameter lock: what is known of it.
+        /// - Parameter lock: the lock's state, if known.
         case held(LockInformation?)
     }
 
@@ -33,9 +33,9 @@ struct RunSession {
     private let mailbox: Mailbox
     private let clock = TimeSource.system
 
-    /// How long releasing the lock may take, in milliseconds. Otherwise it expires.
+    /// The time limit for releasing the lock, in milliseconds. After that the lease expires by itself.
     private static let releaseTimeout: Int64 = 3000
-    /// From a renewal for `--at-least` that failed to the next, in milliseconds.
+    /// The pause after a failed renewal for `--at-least`, in milliseconds.
     private static let renewalPause: Int64 = 250
 
     init(plan: RunPlan, command: GuardedCommand, mailbox: Mailbox) {
@@ -44,10 +44,11 @@ struct RunSession {
         self.mailbox = mailbox
     }
 
-    /// What is asked for, for messages.
+    /// Returns the name of the request, for messages.
     private static func purpose(_ lock: String) -> String { "lock acquire \(lock)" }
 
-    /// - Returns: the code to exit with, when there is nothing more to say.
+    /// Runs the command under the lock, repeatedly with `--lead`.
+    /// - Returns: the exit code, if there is nothing left to report.
     /// - Throws: `Failure`.
     func run() async throws -> ExitCode {
         while true {
@@ -65,7 +66,7 @@ struct RunSession {
         }
     }
 
-    /// One lease: from the first request for it until it is given back or lost.
+    /// Runs one term: from the first request for a lease until the lease is released or lost.
     private func term() async throws -> Term {
         var candidacy = Candidacy(plan.purpose, ttl: plan.ttl, now: clock.now())
         let token = plan.drawToken()
@@ -74,7 +75,7 @@ struct RunSession {
                 let term = try await plan.sidecar.withClient(Self.purpose(plan.name)) { client in
                     try await self.term(token: token, candidacy: &candidacy, over: client)
                 }
-                // The request may have been granted at the moment it was given up.
+                // The request may have been granted just before it was abandoned.
                 switch term {
                 case .stopped, .held: await withdraw(token, of: candidacy)
                 case .finished, .lost: break
@@ -97,7 +98,7 @@ struct RunSession {
         }
     }
 
-    /// Releases what may have been granted by a request without an answer.
+    /// Releases a lease that an unanswered request may have acquired.
     private func withdraw(_ token: String, of candidacy: Candidacy) async {
         if candidacy.hasConnected { _ = await release(token) }
     }
@@ -105,7 +106,8 @@ struct RunSession {
     private func term(
         token: String, candidacy: inout Candidacy, over client: SidecarClient
     ) async throws -> Term {
-        // Asked for first and on the same connection, so its answer is there when the lock is granted. Meanwhile signals are heard.
+        // The status is requested first and on the same connection, so it is known when the lock is granted. Signals
+        // are handled meanwhile.
         let notice = Task { await RedisNotice.text(from: client) }
         try await checkAtLeast(over: client)
         switch try await acquire(token: token, candidacy: &candidacy, over: client) {
@@ -144,8 +146,8 @@ struct RunSession {
         }
     }
 
-    /// Checks before the command runs that the sidecar allows a lease of `--at-least`. Every version of the sidecar checks a
-    /// renewal's TTL first, and this renewal extends nothing because its token holds no lock.
+    /// Checks before the command runs that the sidecar allows a lease of `--at-least`. Every version of the sidecar
+    /// checks a renewal's TTL first, and this renewal extends nothing because its token holds no lock.
     /// - Throws: `Failure` if the sidecar does not allow it.
     private func checkAtLeast(over client: SidecarClient) async throws {
         guard plan.atLeast > plan.ttl else { return }
@@ -159,7 +161,7 @@ struct RunSession {
         }
     }
 
-    /// Asks for the lease; the answer goes into the mailbox. Closing the client withdraws the request.
+    /// Requests the lease and posts the answer to the mailbox. Closing the client withdraws the request.
     private func send(
         _ request: Candidacy.Request, token: String, sentAt: Instant, over client: SidecarClient
     ) {
@@ -210,7 +212,7 @@ struct RunSession {
         }
     }
 
-    /// The command's variables; `nil`: removed.
+    /// Returns the changes to the command's environment; `nil` removes a variable.
     private func environment(of grant: Lease) -> [Environment.Key: String?] {
         var variables: [Environment.Key: String?] = [
             "INTERLOCK_LOCK": plan.name, "INTERLOCK_TOKEN": grant.token, "INTERLOCK_FENCE": "\(grant.fence)",
@@ -219,9 +221,9 @@ struct RunSession {
         return variables
     }
 
-    /// Extends the lease so that it expires by itself at `end`. While the sidecar or its Redis is unreachable, retries until the
-    /// current lease ends or a signal arrives.
-    /// - Returns: whether the lease was held, as far as is known.
+    /// Extends the lease so that it expires by itself at `end`. While the sidecar or its Redis is unreachable, retries
+    /// until the current lease ends or a signal arrives.
+    /// - Returns: whether the lease was held, as far as known.
     private func keep(_ token: String, until end: Instant, leaseEndsAt deadline: Instant, over client: SidecarClient) async
         -> Bool
     {
@@ -230,7 +232,7 @@ struct RunSession {
             attempt += 1
             do {
                 let rest = Duration.milliseconds(max(1, end.millisecondsRoundedUp(since: clock.now())))
-                // The connection may be what is broken.
+                // The failure may be due to the connection, so retries use a new one.
                 let isHeld =
                     if attempt == 1 {
                         try await renew(token, for: rest, over: client)
@@ -256,7 +258,8 @@ struct RunSession {
         do {
             return try await client.locks.renew(plan.name, token: token, ttl: rest) != nil
         } catch let error as InterlockError where error.code == .invalid && rest < plan.ttl {
-            // Below the sidecar's locks.min_ttl. `--ttl` is within its bounds: the lock was acquired with it.
+            // The rest is below the sidecar's `locks.min_ttl`. The lock was acquired with `--ttl`, so that is within
+            // the limits.
             return try await client.locks.renew(plan.name, token: token, ttl: plan.ttl) != nil
         }
     }
@@ -267,12 +270,12 @@ struct RunSession {
         return true
     }
 
-    /// Releases the lease, over another connection when this one is lost.
-    /// - Returns: whether it was held; `nil`: not known.
+    /// Releases the lease, over another connection if this one is lost.
+    /// - Returns: whether the lease was held, or `nil` if unknown.
     private func release(_ token: String, over client: SidecarClient) async -> Bool? {
         let name = plan.name
         if let wasHeld = await settled({ try await client.locks.release(name, token: token) }) { return wasHeld }
-        // The first may have been carried out without an answer, so the answer to the second says nothing.
+        // The first call may have taken effect without an answer, so the second answer proves nothing.
         _ = await release(token)
         return nil
     }
@@ -284,7 +287,7 @@ struct RunSession {
         }
     }
 
-    /// The answer to a release; `nil`: none, or none in time.
+    /// Returns the answer to a release, or `nil` if the release fails or is not answered in time.
     private func settled(_ release: @escaping @Sendable () async throws -> Bool) async -> Bool? {
         let deadline = clock.now().advanced(byMilliseconds: Self.releaseTimeout)
         Task { [mailbox] in
@@ -297,7 +300,7 @@ struct RunSession {
         return nil
     }
 
-    /// Waits until then, or for a signal to end.
+    /// Waits until `time`, or until a signal that ends the wait, which is returned.
     private func endingSignal(until time: Instant) async -> Int32? {
         while clock.now() < time {
             if case .signal(let signal) = await mailbox.next(by: time), RunSignals.isEnding(signal) { return signal }
@@ -305,7 +308,7 @@ struct RunSession {
         return nil
     }
 
-    /// Why the command did not run.
+    /// Returns the reason why the command did not run.
     private func refusal(_ lock: LockInformation?) -> String {
         var waited = ""
         if case .once(let wait) = plan.purpose, wait > .zero {
@@ -317,11 +320,11 @@ struct RunSession {
 
 /// The holder of a lock that the command needs.
 enum RunHolder {
-    /// `web-1 for another 9m 58s`; a holder that still works renews its lease, and has the lock for longer.
+    /// Describes the holder: `web-1 for another 9m 58s, or longer if renewed`.
     static func words(_ lock: LockInformation?) -> String {
-        // A lock that was freed meanwhile has no holder to name.
+        // The lock may have been released meanwhile.
         guard let lock, lock.isHeld else { return "another" }
-        // Several that hold it together have a label as a group, which says nothing to people.
+        // The label of a shared lock denotes a group of holders, which means nothing to people.
         let name = lock.mode == .exclusive ? lock.label : lock.leases.first?.label
         let others = lock.holders > 1 ? " and \(lock.holders - 1) more" : ""
         let time = lock.remaining.map {
@@ -331,14 +334,17 @@ enum RunHolder {
     }
 }
 
-/// The warning of `interlock run` about a Redis that other hosts may not share: there the same job may run at the same time.
+/// The warning of `interlock run` about a Redis that other hosts may not share, so that the same job could run on two
+/// hosts at once.
 enum RedisNotice {
-    /// `nil`: nothing, as of a sidecar that does not say or does not answer.
+    /// Returns the warning, or `nil` if there is nothing to warn about, or the sidecar does not report its Redis or
+    /// does not answer.
     static func text(from client: SidecarClient) async -> String? {
         guard let status = try? await client.status(), let scope = status.redis.scope, let notice = scope.notice else {
             return nil
         }
-        // Other hosts are there: the address is that of a local proxy, or theirs is another one.
+        // Other hosts do share this Redis: the loopback address may be that of a local proxy, or they use another
+        // address.
         if scope == .loopback, let fleet = try? await client.fleet(), fleet.contains(where: { $0.host != status.host }) {
             return nil
         }

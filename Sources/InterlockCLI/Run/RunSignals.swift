@@ -12,20 +12,20 @@ enum RunSignals {
 
     static func isEnding(_ signal: Int32) -> Bool { ending.contains(signal) }
 
-    /// The signals that this process inherited as ignored, as `nohup` does with SIGHUP. They stay ignored, here and in the
-    /// command.
+    /// The signals that this process inherited as ignored, for example SIGHUP under `nohup`. They stay ignored, here
+    /// and in the command.
     static func ignored() -> [Int32] {
         (Int32(1)...31).filter { number in
             var action = sigaction()
             guard sigaction(number, nil, &action) == 0 else { return false }
-            // A handler is a pointer, or one of the small numbers that stand for none: SIG_IGN is 1.
+            // A handler is a pointer or a small constant: SIG_IGN is 1.
             return unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self) == 1
         }
     }
 
-    /// From here on every other signal goes into the mailbox.
+    /// Starts posting every other signal to the mailbox.
     static func collect(except ignored: [Int32], in mailbox: Mailbox) async {
-        // A process that ignores its children's ends is never told of them.
+        // A process that ignores SIGCHLD is not notified when its children end.
         signal(SIGCHLD, SIG_DFL)
         let signals = await UnixSignalsSequence(trapping: passedOn.filter { !ignored.contains($0.rawValue) })
         Task {

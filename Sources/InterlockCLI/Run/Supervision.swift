@@ -10,11 +10,11 @@ import Subprocess
 /// Keeps the lease that a command runs under, passes signals on to the command, and ends it when the lease is lost.
 struct Supervision {
     enum End: Sendable {
-        /// The command ended by itself, and the lease was held as far as is known.
-        /// - Parameter deadline: when the lease ends.
+        /// The command ended by itself, and the lease was held as far as known.
+        /// - Parameter deadline: the end of the lease.
         case ended(TerminationStatus, deadline: Instant)
-        /// The lease was lost, and nothing of the command runs any more.
-        /// - Parameter stoppedBy: the last signal that was to end the command, and was passed on to it.
+        /// The lease was lost, and no process of the command is left.
+        /// - Parameter stoppedBy: the last signal that asked the command to end and was passed on to it.
         case lost(stoppedBy: Int32?)
     }
 
@@ -30,7 +30,8 @@ struct Supervision {
     private var stoppedBy: Int32?
     private var hasReportedLoss = false
 
-    /// How often to check whether the rest of a command's group has ended: there is no notification for that.
+    /// The interval between checks for the end of the command's process group, in milliseconds. The kernel does not
+    /// report that end.
     private static let lookInterval: Int64 = 50
 
     init(
@@ -44,7 +45,7 @@ struct Supervision {
         self.watch = watch
     }
 
-    /// Returns when the command has ended, and after a loss also the rest of its process group.
+    /// Supervises the command until it has ended and, after a loss, until the rest of its process group has ended too.
     mutating func run() async -> End {
         CommandWait.start(group.id, postingTo: mailbox)
         defer { if JobTerminal.isHeld(by: group.id) { JobTerminal.give(to: getpgrp()) } }
@@ -57,7 +58,7 @@ struct Supervision {
             case .terminate:
                 reportLoss()
                 group.send(SIGTERM)
-                // One that is stopped has to go on to end.
+                // A stopped process handles SIGTERM only after it continues.
                 group.send(SIGCONT)
             case .kill:
                 reportLoss()
@@ -84,7 +85,7 @@ struct Supervision {
             if RunSignals.isEnding(signal) { stoppedBy = signal }
             group.send(signal)
         case .commandStopped:
-            // Without the terminal another process stopped the command; its lease is kept meanwhile.
+            // If the command is not in the foreground, another process stopped it. Its lease is kept meanwhile.
             guard JobTerminal.isHeld(by: group.id) else { return }
             JobTerminal.stopJob()
             continueCommand()
@@ -93,7 +94,7 @@ struct Supervision {
         }
     }
 
-    /// Lets a stopped command go on, unless its lease is over: time may have passed since it was stopped.
+    /// Continues a stopped command unless its lease has ended meanwhile.
     private func continueCommand() {
         guard watch.isHeld(at: clock.now()) else { return }
         if JobTerminal.isOurs { JobTerminal.give(to: group.id) }
@@ -106,7 +107,7 @@ struct Supervision {
             do {
                 outcome = try await client.locks.renew(lease.name, token: lease.token, ttl: ttl) == nil ? .lost : .renewed
             } catch {
-                // Whatever it is, the lease may be held, until its deadline.
+                // The lease may still be held until its deadline, whatever the error is.
                 outcome = .unanswered
             }
             mailbox.post(.renewed(outcome, sentAt: sentAt))
@@ -120,25 +121,27 @@ struct Supervision {
     }
 }
 
-/// Waits for the stops and the end of a command, on a thread of its own: only `waitid` reports them.
+/// Waits for the command to stop or end, on a dedicated thread, because only `waitid` reports stops.
 ///
-/// Other children are orphans whose parents ended before them: the first process of a container becomes their parent, and must
+/// Other children are orphans: the first process of a container inherits processes whose parents have ended, and must
 /// reap them.
 enum CommandWait {
-    /// Posts every stop of the process and finally its end. The process is left to be reaped.
+    /// Posts every stop of the process and finally its end. Does not reap the process.
     static func start(_ process: pid_t, postingTo mailbox: Mailbox) {
         DispatchQueue(label: "interlock.run").async {
             while Self.isStopped(process, mailbox) {}
         }
     }
 
-    /// Waits until the process stops or ends, and posts it, or until an orphan does, and reaps it.
-    /// - Returns: whether more is to come.
+    /// Waits until a child stops or ends. Posts the event if the child is `process`; otherwise reaps it, because it is
+    /// an orphan.
+    /// - Returns: whether further events may follow.
     private static func isStopped(_ process: pid_t, _ mailbox: Mailbox) -> Bool {
         var information = siginfo_t()
         while waitid(P_ALL, 0, &information, WEXITED | WSTOPPED | WNOWAIT) != 0 {
             guard errno == EINTR else {
-                // The process is not reaped before its end was posted; if it was, it has ended.
+                // The process is reaped only after its end was posted. If `waitid` fails nevertheless, the process has
+                // ended.
                 mailbox.post(.commandEnded(.exited(EXIT_FAILURE)))
                 return false
             }
@@ -157,7 +160,7 @@ enum CommandWait {
             mailbox.post(.commandEnded(.signaled(status)))
             return false
         default:
-            // Take this one away, or it would be told again. It is gone already when the process was continued.
+            // Consume this stop, or `waitid` reports it again. If the process was continued, it is already consumed.
             _ = waitid(P_PID, id_t(process), &information, WSTOPPED | WNOHANG)
             mailbox.post(.commandStopped)
             return true
@@ -165,20 +168,19 @@ enum CommandWait {
     }
 }
 
-/// A command and all its descendants that did not leave its process group. The group has its leader's process id, which is
-/// nobody else's until the leader is reaped.
+/// A command and all its descendants that stayed in its process group. The group's ID is the process ID of its leader,
+/// which is not reused until the leader is reaped.
 struct ProcessGroup: Sendable {
     let id: pid_t
 
     func send(_ signal: Int32) {
-        // Fails only when no process is left, which is fine.
+        // The call fails only if no process is left, which is harmless.
         _ = kill(-id, signal)
     }
 
-    /// Whether a process of the group still runs; zombies do not count. O(n) in the processes of
-    /// this machine.
+    /// Whether the group has a running process, not counting zombies. O(n) in the number of processes on this machine.
     var hasLivingMembers: Bool {
-        // Without /proc no process can be seen.
+        // The group counts as ended if /proc cannot be read.
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
         return names.contains { name in
             guard pid_t(name) != nil, let (group, state) = Self.status(ofProcess: name) else { return false }
@@ -186,14 +188,15 @@ struct ProcessGroup: Sendable {
         }
     }
 
-    /// `nil` when there is no such process any more.
+    /// Returns the group and state of a process, or `nil` if there is no such process.
     private static func status(ofProcess process: String) -> (group: pid_t, state: Substring)? {
         guard let file = fopen("/proc/\(process)/stat", "r") else { return nil }
         defer { fclose(file) }
         var line = [CChar](repeating: 0, count: 1024)
         guard fgets(&line, Int32(line.count), file) != nil else { return nil }
         let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        // Behind the name, which stands in brackets and may itself hold some: state, parent, group.
+        // The fields after the name are state, parent and group. The name is in parentheses and may contain
+        // parentheses.
         guard let end = text.lastIndex(of: ")") else { return nil }
         let fields = text[end...].dropFirst(2).split(separator: " ")
         guard fields.count > 2, let group = pid_t(fields[2]) else { return nil }

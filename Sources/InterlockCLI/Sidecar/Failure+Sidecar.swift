@@ -2,7 +2,7 @@ import InterlockClient
 import InterlockCommandLine
 
 extension Failure {
-    /// There is no connection.
+    /// Describes a failed attempt to connect or log in.
     init(_ error: InterlockError, connectingTo address: SidecarAddress) {
         let status = ExitStatus(error)
         switch error.code {
@@ -11,7 +11,7 @@ extension Failure {
         case .wrongKey:
             self.init("the sidecar at \(address) does not know the API key in INTERLOCK_API_KEY", status)
         case _ where error.isAnswer:
-            // The message is the peer's and holds no secret.
+            // The message comes from the peer and contains no secret.
             self.init("\(error); see INTERLOCK_API_KEY and --sidecar", status)
         case .unreadable:
             self.init("\(error.message); name the RESP door with --sidecar", .notSidecar)
@@ -29,7 +29,7 @@ extension Failure {
         }
     }
 
-    /// A call that was not answered by yes or no.
+    /// Describes a call that failed or got no answer.
     init(_ error: InterlockError, asking purpose: String, at address: SidecarAddress) {
         let status = ExitStatus(error)
         switch error.code {
@@ -62,20 +62,20 @@ extension Failure {
 }
 
 extension ExitStatus {
-    /// What a sidecar's error, or the want of an answer, comes to.
+    /// Returns the exit status for an error of a sidecar, or for a missing answer.
     init(_ error: InterlockError) {
         switch error.code {
         case .invalid, .unknownService: self = .invalid
         case .noKey, .wrongKey, .notPermitted: self = .denied
         case .leaseLost, .held, .waitTimedOut: self = .no
         case .unreadable: self = .otherVersion
-        // Among others an error that only a newer sidecar has.
+        // The default covers errors that only a newer sidecar reports.
         default: self = error.isUnknownCommand ? .otherVersion : .unavailable
         }
     }
 }
 
 extension InterlockError {
-    /// The peer is an older sidecar, or no sidecar.
+    /// Whether the peer does not know the command, because it is an older sidecar or not a sidecar.
     fileprivate var isUnknownCommand: Bool { code == .other && message.hasPrefix("unknown command") }
 }

@@ -3,14 +3,14 @@ import InterlockClient
 import InterlockCommandLine
 import InterlockCore
 
-/// How a command finds its sidecar.
+/// The options that select a sidecar and secure the connection to it.
 struct SidecarOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "The sidecar's RESP door: HOST:PORT, redis://HOST:PORT, rediss://HOST:PORT or unix:PATH.",
             discussion: "Otherwise INTERLOCK_SIDECAR, otherwise \(SidecarAddress.standard). INTERLOCK_API_KEY holds the API key.",
             valueName: "address"))
-    // A text: a parser's error would repeat a key that was put into it.
+    // A plain string, because a parser's error would repeat a key that the user put here by mistake.
     var sidecar: String?
 
     @Option(
@@ -26,13 +26,13 @@ struct SidecarOptions: ParsableArguments {
             discussion: "Or INTERLOCK_ALLOW_PLAINTEXT=1. For private networks."))
     var allowPlaintext = false
 
-    /// Connects, runs `body`, and closes the connection whatever happens.
+    /// Connects, runs `body`, and closes the connection even if `body` throws.
     /// - Parameters:
-    ///   - purpose: what is asked for, for messages: `lock acquire orders`.
-    ///   - configure: changes the client's configuration.
+    ///   - purpose: the name of the request for messages, for example `lock acquire orders`.
+    ///   - configure: a closure that changes the client's configuration.
     ///   - body: the calls.
-    /// - Throws: `Failure` when no sidecar answers, when it refuses the login, and when a call of `body` fails; whatever else
-    ///   `body` throws.
+    /// - Throws: `Failure` if no sidecar answers, if it rejects the login, or if a call of `body` fails; otherwise any
+    ///   error that `body` throws.
     func withClient<Result>(
         _ purpose: String, configured configure: (inout SidecarClientConfiguration) -> Void = { _ in },
         _ body: (SidecarClient) async throws -> Result
@@ -56,8 +56,8 @@ struct SidecarOptions: ParsableArguments {
         }
     }
 
-    /// Where the sidecar is, and how to log in to it.
-    /// - Throws: `Failure` when the environment names it in a way that cannot be understood.
+    /// Returns the sidecar's address and the login.
+    /// - Throws: `Failure` if an option or variable is invalid, or if the API key would cross the network unencrypted.
     private func configuration() throws(Failure) -> SidecarClientConfiguration {
         let environment = ProcessEnvironment.variables
         let address =
@@ -86,19 +86,19 @@ struct SidecarOptions: ParsableArguments {
         return try SidecarAddress.read(text, from: "INTERLOCK_SIDECAR")
     }
 
-    /// A variable that is set but empty counts as not set, as it does for `interlock serve`.
+    /// Returns a variable's value. An empty variable counts as unset, as in `interlock serve`.
     private static func value(of variable: String, in environment: [String: String]) -> String? {
         environment[variable].flatMap { $0.isEmpty ? nil : $0 }
     }
 }
 
 extension CompletionKind {
-    /// The locks that are held, as far as the sidecar in INTERLOCK_SIDECAR tells: what shells offer for a lock's name.
+    /// Shell completion for a lock's name: the locks that the sidecar in INTERLOCK_SIDECAR lists as held.
     static let lockNames = names(listedBy: "lock list")
-    /// The services that the sidecar in INTERLOCK_SIDECAR guards.
+    /// Shell completion for a service's name: the services of the sidecar in INTERLOCK_SIDECAR.
     static let serviceNames = names(listedBy: "breaker list")
 
-    /// The first column of a listing. None when no sidecar answers.
+    /// Completes from the first column of a listing, which is empty if no sidecar answers.
     private static func names(listedBy command: String) -> CompletionKind {
         .shellCommand("interlock \(command) 2>/dev/null | awk 'NR > 1 { print $1 }'")
     }

@@ -4,7 +4,7 @@ import InterlockCommandLine
 import InterlockCore
 import SidecarListeners
 
-/// `interlock fleet`: the sidecars that share a Redis.
+/// `interlock fleet`: lists the sidecars that share a Redis.
 struct FleetCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "fleet",

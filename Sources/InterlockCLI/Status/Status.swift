@@ -4,7 +4,7 @@ import InterlockCommandLine
 import InterlockCore
 import SidecarListeners
 
-/// `interlock status`: a sidecar and its fleet at a glance.
+/// `interlock status`: summarizes a sidecar and its fleet.
 struct Status: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Show a sidecar, its Redis, its fleet, the locks and the services.",
@@ -39,18 +39,19 @@ struct Status: AsyncParsableCommand {
     }
 }
 
-/// A sidecar and its fleet at a glance.
+/// A summary of a sidecar and its fleet.
 struct SidecarReading: Answer {
     let address: String
     let status: SidecarStatus
     private let services: [BreakerReading]
-    /// The count of locks in the fleet, and whether all were counted; `nil`: Redis was not, or cannot be, asked.
+    /// The number of locks held in the fleet, and whether all were counted; `nil` if Redis is down or the count was not
+    /// requested.
     private var locksInFleet: (held: Int, areAll: Bool)?
     /// The sidecars that define services differently; empty if the fleet cannot be listed.
     private var sidecarsDiffering: [FleetMember] = []
 
-    /// Asks a sidecar. Without Redis, the answer is limited to the sidecar's own knowledge.
-    /// - Parameter countsFleet: whether to count the locks of the whole fleet, which asks Redis.
+    /// Queries a sidecar. Without Redis, the result is limited to the sidecar's own knowledge.
+    /// - Parameter countsFleet: whether to count the locks of the whole fleet, which queries Redis.
     init(from client: SidecarClient, countsFleet: Bool) async throws {
         address = client.configuration.address.description
         do {
@@ -67,7 +68,7 @@ struct SidecarReading: Answer {
         locksInFleet = (names.count, isComplete)
     }
 
-    /// Things to look into, one sentence each.
+    /// Warnings that deserve attention, one sentence each.
     var warnings: [String] {
         var warnings: [String] = []
         let redis = status.redis
@@ -98,7 +99,7 @@ struct SidecarReading: Answer {
         return warnings
     }
 
-    /// `9f2c41d07ab3 on web-2 (catalog, search)`, for each.
+    /// The sidecars that differ, each as `9f2c41d07ab3 on web-2 (catalog, search)`.
     private var whoDiffers: String {
         guard !sidecarsDiffering.isEmpty else { return "other sidecars" }
         return sidecarsDiffering.map { member in

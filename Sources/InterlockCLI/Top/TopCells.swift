@@ -4,7 +4,7 @@ import SidecarListeners
 
 /// Formats the values of a part of a frame by the kinds of their columns.
 struct TopCells {
-    /// The time by the sidecar's host.
+    /// The current time by the clock of the sidecar's host.
     let now: Int64
     /// The time at which the part was read from Redis.
     let readAt: Int64?
@@ -26,12 +26,13 @@ struct TopCells {
         }
     }
 
-    /// Returns what rows are sorted by: a number, then the text.
+    /// Returns the sort key of a row: a number, then the text.
     func order(of column: ViewModel.Column, in row: JSONValue) -> (Double, String) {
         (amount(of: column, in: row) ?? -1, text(of: column, in: row).lowercased())
     }
 
-    /// Returns the number that a cell shows; `nil`: it shows none. Any number may come from elsewhere.
+    /// Returns the number that a cell shows; `nil` if it shows none. Values may come from other software, so any number
+    /// is possible.
     private func amount(of column: ViewModel.Column, in row: JSONValue) -> Double? {
         let (row, now) = (Optional(row), Double(self.now))
         let (value, other) = (row[path: column.path].number, row[path: column.other].number)

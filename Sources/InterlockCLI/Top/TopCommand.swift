@@ -10,7 +10,7 @@ import SidecarListeners
 import Synchronization
 import UnixSignals
 
-/// `interlock top`: what the console shows, in a terminal.
+/// `interlock top`: the console's views, in a terminal.
 struct TopCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "top",
@@ -82,7 +82,7 @@ struct TopCommand: AsyncParsableCommand {
         let (once, isJSON, pause) = (once, output.json, every.duration)
         try await sidecar.withClient("top") { client in
             if isShown {
-                // Before the screen is taken: whoever cannot be shown anything is told so in words.
+                // The first frame is read before the screen changes, so an error is printed as ordinary text.
                 let first = try await client.look(screen.query.words)
                 try await TopSession(client: client, screen: screen, pause: pause).run(beginningWith: first, until: signals)
             } else {
@@ -111,7 +111,7 @@ struct TopCommand: AsyncParsableCommand {
                         let page = screen.page(columns: TopTerminal.columns).joined(separator: "\n")
                         guard await Terminal.showNext(page) else { return }
                     }
-                    // The pause between two frames is what `--every` asks for.
+                    // The pause between two frames, as requested by `--every`.
                     if !once { try await Task.sleep(for: pause) }
                 } while !once && !Task.isCancelled
             }
@@ -123,7 +123,7 @@ struct TopCommand: AsyncParsableCommand {
 
 extension LiveView.Name: ExpressibleByArgument {}
 
-/// What is looked at.
+/// The arguments of `LIVE.VIEW`: a view, the name it shows or searches, and the page.
 struct TopQuery: Equatable, Sendable {
     var view: LiveView.Name
     var name: String?
@@ -131,10 +131,10 @@ struct TopQuery: Equatable, Sendable {
     var cursor = "0"
     var from = 0
 
-    /// The sidecar searches; elsewhere what it answered is searched.
+    /// Whether the sidecar searches this view. In the others, `interlock top` filters the answer.
     static func isSearched(_ view: LiveView.Name) -> Bool { view == .locks || view == .services }
 
-    /// As `LIVE.VIEW` takes it.
+    /// The arguments, encoded as words of the command.
     var words: [String] {
         var words = [view.rawValue]
         if let name { words += ["NAME", name] }
@@ -145,30 +145,30 @@ struct TopQuery: Equatable, Sendable {
     }
 }
 
-/// Something that is to be seen to, and is not announced again before it has been.
+/// A flag for a pending signal, which is not sent again until it has been handled.
 private final class Pending: Sendable {
     private let isPending = Atomic(false)
 
-    /// Whether it was not announced already.
+    /// Returns `true` if the signal was not pending.
     func begin() -> Bool { !isPending.exchange(true, ordering: .relaxed) }
 
     func end() { isPending.store(false, ordering: .relaxed) }
 }
 
-/// A terminal that shows a view until its user has seen enough.
+/// A terminal that shows a view until its user quits.
 private struct TopSession {
     private enum Signal: Sendable {
         case typed([UInt8])
         case answered(TopQuery, Result<String, InterlockError>)
-        /// It is time to look again, or at something else.
+        /// The sidecar must be asked again.
         case due
-        /// What is left of a time runs down.
+        /// Remaining times have changed.
         case passed
         case resized
         case ended
     }
 
-    /// How often the screen is drawn while nothing comes.
+    /// The time after which the screen is redrawn if nothing happens.
     private static let redraw = Duration.milliseconds(500)
 
     let client: SidecarClient
@@ -179,12 +179,12 @@ private struct TopSession {
         let terminal = try TopTerminal.taken()
         defer { terminal.leave() }
         let (stream, continuation) = AsyncStream.makeStream(of: Signal.self, bufferingPolicy: .unbounded)
-        // What comes by itself, again and again, waits once at most: a terminal may be held for long.
+        // Periodic signals are pending at most once, so they cannot pile up while the loop is busy.
         let (isDue, hasPassed) = (Pending(), Pending())
         let keys = DispatchSource.makeReadSource(fileDescriptor: STDIN_FILENO)
         keys.setEventHandler {
             let bytes = TopTerminal.read()
-            // The terminal is gone.
+            // An empty read means that the terminal is gone.
             continuation.yield(bytes.isEmpty ? .ended : .typed(bytes))
         }
         keys.resume()
@@ -197,14 +197,14 @@ private struct TopSession {
                 for await signal in signals { continuation.yield(signal == .sigwinch ? .resized : .ended) }
             }
             group.addTask { [pause] in
-                // Looks at the sidecar as often as its user asks; cancelled with the group.
+                // Requests a frame at the user's interval, until the group is canceled.
                 while true {
                     try await Task.sleep(for: pause)
                     if isDue.begin() { continuation.yield(.due) }
                 }
             }
             group.addTask {
-                // What is shown as running down is drawn again in between.
+                // Remaining times are redrawn between frames.
                 while true {
                     try await Task.sleep(for: Self.redraw)
                     if hasPassed.begin() { continuation.yield(.passed) }

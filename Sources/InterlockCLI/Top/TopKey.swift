@@ -10,7 +10,7 @@ enum TopKey: Equatable {
         ("\u{1B}[6~", .pageDown), ("\u{1B}[H", .home), ("\u{1B}[F", .end), ("\u{1B}[1~", .home), ("\u{1B}[4~", .end),
     ]
 
-    /// The keys whose codes were read together. Sequences that mean nothing here are passed over.
+    /// Returns the keys whose codes were read together. Unknown sequences are skipped.
     static func keys(_ bytes: [UInt8]) -> [TopKey] {
         var text = String(decoding: bytes, as: UTF8.self)[...]
         var keys: [TopKey] = []
@@ -27,7 +27,7 @@ enum TopKey: Equatable {
                     keys.append(.back)
                     continue
                 }
-                // To the letter or tilde that ends it.
+                // A sequence ends with a letter or a tilde.
                 text = text.dropFirst().drop { !$0.isLetter && $0 != "~" }.dropFirst()
             case "\r", "\n": keys.append(.enter)
             case "\t": keys.append(.tab)

@@ -3,7 +3,7 @@ import InterlockCore
 import SidecarConsole
 import SidecarListeners
 
-/// The screen of `interlock top` and the meaning of its keys. Of the terminal, it knows only the size.
+/// The screen of `interlock top` and the meaning of its keys. Independent of the terminal, except for its size.
 struct TopScreen: Sendable {
     struct Line: Equatable, Sendable {
         enum Style: Sendable {
@@ -15,21 +15,21 @@ struct TopScreen: Sendable {
     }
 
     private(set) var query: TopQuery
-    /// `nil`: the current query was not answered yet.
+    /// The answer to the current query; `nil` if there is none yet.
     private(set) var frame: TopFrame?
     /// The last description of the sidecar.
     private var sidecar: JSONValue?
-    /// The reason why the last query failed; `nil`: it succeeded.
+    /// The reason why the last query failed; `nil` if it succeeded.
     var trouble: String?
-    /// The index of the column to sort by; `nil`: rows keep the order of the frame.
+    /// The index of the column to sort by; `nil` if rows keep the order of the frame.
     private var sort: Int?
     private var isReversed: Bool
     private var chosen = 0
-    /// The first row of the table that is shown.
+    /// The index of the first visible row of the table.
     private var top = 0
     private var isTyping = false
     private var showsKeys = false
-    /// The queries to go back to.
+    /// The queries to go back to, the latest last.
     private var trail: [TopQuery] = []
 
     private static let views: [LiveView.Name] = [.overview, .locks, .services, .grants, .events, .domains]
@@ -56,8 +56,9 @@ struct TopScreen: Sendable {
 
     // MARK: Keys
 
-    /// - Parameter rows: of the terminal.
-    /// - Returns: whether one leaves.
+    /// Handles a key press.
+    /// - Parameter rows: the height of the terminal.
+    /// - Returns: whether to quit.
     mutating func press(_ key: TopKey, rows: Int) -> Bool {
         if isTyping { return type(key) }
         if showsKeys {
@@ -118,7 +119,7 @@ struct TopScreen: Sendable {
         guard next != query else { return }
         if leavingTrail { trail.append(query) } else if next.view != query.view { trail = [] }
         if next.view != query.view { (sort, isReversed) = (nil, false) }
-        // A search and a page keep what is there until the sidecar has answered.
+        // A search and a page keep the old frame until the sidecar has answered.
         if next.view != query.view || next.name != query.name { frame = nil }
         query = next
         chosen = 0
@@ -204,15 +205,15 @@ extension TopScreen {
         return (model, rows)
     }
 
-    /// Returns all lines of a frame, for output that is not a screen.
-    /// - Parameter columns: The width of the terminal; `nil`: lines stay whole.
+    /// Returns all lines of a frame, for output without a screen.
+    /// - Parameter columns: the width of the terminal; `nil` if lines stay whole.
     func page(columns: Int?) -> [String] {
         let (model, rows) = table
         let lines = head(columns) + [Line(text: "")] + above(columns) + rendered(model, rows, isChosen: nil) + below
         return lines.map { TopTerminal.fitting($0.text, columns: columns) }
     }
 
-    /// Returns the whole screen, one line for each row.
+    /// Returns the whole screen, one line per row.
     mutating func lines(columns: Int, rows: Int) -> [Line] {
         var lines = head(columns)
         lines.append(Line(text: views))
@@ -240,7 +241,7 @@ extension TopScreen {
         }
     }
 
-    /// The sidecar that is asked, and its state.
+    /// Returns the lines about the connected sidecar and its state.
     private func head(_ columns: Int?) -> [Line] {
         guard let sidecar else { return [Line(text: "interlock top: nothing was answered yet", style: .bold)] }
         let redis = sidecar["redis"]
@@ -312,14 +313,15 @@ extension TopScreen {
         return age + (failure.map { "; not read again: \($0)" } ?? "")
     }
 
-    /// Returns a table that can be neither sorted nor chosen from, with its title; only its text if it is empty.
+    /// Returns a table that can be neither sorted nor chosen from, with its title; only the model's text if it is
+    /// empty.
     private func secondary(_ model: ViewModel) -> [Line] {
         guard let rows = rows(model) else { return [] }
         guard !rows.isEmpty else { return [Line(text: model.empty)] }
         return [Line(text: ""), Line(text: model.title, style: .bold)] + rendered(model, rows, isChosen: -1, isSorted: false)
     }
 
-    /// Returns what is known of one thing, in as few lines as fit.
+    /// Returns the facts of a part, in as few lines as possible.
     private func facts(_ model: ViewModel, _ part: JSONValue?, _ columns: Int?) -> [Line] {
         guard let part, part["at_ms"] != .null else { return [] }
         if let key = model.key.first, part[key] == .null { return [Line(text: model.empty)] }
@@ -336,7 +338,7 @@ extension TopScreen {
         }
     }
 
-    /// Returns the titles, and a line for each row.
+    /// Returns the column titles, then one line per row.
     private func rendered(_ model: ViewModel, _ rows: [JSONValue], isChosen: Int?, isSorted: Bool = true) -> [Line] {
         let (columns, formatted) = (model.shown, cells(model))
         let titles = columns.enumerated().map { place, column in
@@ -360,7 +362,7 @@ extension TopScreen {
             + cells.enumerated().map { Line(text: line($1), style: $0 == isChosen ? .reverse : .plain) }
     }
 
-    /// The widest column that others follow; longer texts are cut.
+    /// The maximum width of every column but the last; longer texts are cut.
     private static let widest = 40
     private static let bars = Array(" \u{2581}\u{2582}\u{2583}\u{2584}\u{2585}\u{2586}\u{2587}\u{2588}")
     private static let seconds = 60

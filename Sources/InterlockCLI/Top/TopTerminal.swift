@@ -2,42 +2,43 @@ import Glibc
 import InterlockCommandLine
 import InterlockOutput
 
-/// The terminal while `interlock top` has it: another screen, without echo and cursor. It is left as it was found.
+/// The terminal while `interlock top` uses it: the alternate screen, without echo and cursor. The previous state is
+/// restored at the end.
 struct TopTerminal {
     private let settings: termios
 
-    /// Takes the terminal.
-    /// - Throws: `Failure` when it cannot be had.
+    /// Switches the terminal to the alternate screen.
+    /// - Throws: `Failure` if standard input is not a usable terminal.
     static func taken() throws(Failure) -> TopTerminal {
         var settings = termios()
         guard tcgetattr(STDIN_FILENO, &settings) == 0 else { throw Failure("the terminal cannot be used", .usage) }
         var raw = settings
         raw.c_lflag &= ~tcflag_t(ICANON | ECHO | IEXTEN)
-        // Ctrl-Z would leave the terminal as it is now.
+        // Ctrl-Z would stop the process without restoring the terminal.
         withUnsafeMutableBytes(of: &raw.c_cc) { $0[Int(VSUSP)] = 0 }
         guard tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw) == 0 else { throw Failure("the terminal cannot be used", .usage) }
-        // The other screen; no cursor; what is too wide is cut and not wrapped.
+        // Alternate screen, no cursor, and no wrapping of long lines.
         Self.write("\u{1B}[?1049h\u{1B}[?25l\u{1B}[?7l")
         return TopTerminal(settings: settings)
     }
 
-    /// Gives it back.
+    /// Restores the terminal.
     func leave() {
         Self.write("\u{1B}[0m\u{1B}[?7h\u{1B}[?25h\u{1B}[?1049l")
         Terminal.flush()
         var settings = settings
-        // Waiting for a paused terminal to take its output could block forever.
+        // TCSAFLUSH waits until the output is written, which could block forever if the terminal is paused.
         tcsetattr(STDIN_FILENO, LineWriter.standardOutput.isBusy ? TCSANOW : TCSAFLUSH, &settings)
     }
 
     func draw(_ screen: inout TopScreen) {
-        // A terminal that is paused (Ctrl-S), or is behind a stalled network, has not taken the last frame: skip this one.
+        // A paused terminal (Ctrl-S), or one behind a stalled network, has not taken the last frame: skip this one.
         guard !LineWriter.standardOutput.isBusy else { return }
         let (columns, rows) = Self.size
         var text = ""
         for (place, line) in screen.lines(columns: columns, rows: rows).enumerated() {
-            // Each at its place, however wide the terminal takes the one before for, and cleared first: behind a full line its last
-            // cell would be.
+            // Each line is positioned by its row, because the terminal may measure widths differently, and cleared
+            // first, because clearing after a full line would erase its last cell.
             text += "\u{1B}[\(place + 1);1H\u{1B}[2K"
             switch line.style {
             case .plain: text += line.text
@@ -48,17 +49,17 @@ struct TopTerminal {
         Self.write(text)
     }
 
-    /// As it is now; what does not tell its size is taken for the common one.
+    /// The current size of the terminal; the common one if it is unknown.
     static var size: (columns: Int, rows: Int) {
         var size = winsize()
         guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0, size.ws_row > 0 else { return (80, 24) }
         return (Int(size.ws_col), Int(size.ws_row))
     }
 
-    /// How wide a line may be; `nil`: output is no terminal, and lines are whole.
+    /// The maximum width of a line; `nil` if the output is not a terminal, so lines stay whole.
     static var columns: Int? { isatty(STDOUT_FILENO) == 1 ? size.columns : nil }
 
-    /// What was typed; empty: nothing will be any more.
+    /// Returns the typed bytes; empty at the end of the input.
     static func read() -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: 256)
         let count = Glibc.read(STDIN_FILENO, &bytes, bytes.count)
@@ -67,13 +68,13 @@ struct TopTerminal {
 
     private static func write(_ text: String) { LineWriter.standardOutput.add(bytes: Array(text.utf8)) }
 
-    /// How many cells of a terminal a text takes.
+    /// Returns the number of terminal cells that a text takes.
     static func width(_ text: String) -> Int {
         guard !text.utf8.allSatisfy({ (0x20..<0x7F).contains($0) }) else { return text.utf8.count }
         return text.unicodeScalars.reduce(0) { $0 + width($1) }
     }
 
-    /// The text as far as it fits.
+    /// Returns the longest prefix that fits.
     static func fitting(_ text: String, columns: Int?) -> String {
         guard let columns, width(text) > columns else { return text }
         var taken = 0
@@ -86,7 +87,8 @@ struct TopTerminal {
         return fitting
     }
 
-    /// Wide are, roughly, the scripts of East Asia and pictures (Unicode Standard Annex 11).
+    /// Returns the width of one character. East Asian scripts and emoji take two cells, roughly (Unicode Standard Annex
+    /// 11).
     private static func width(_ scalar: Unicode.Scalar) -> Int {
         switch scalar.properties.generalCategory {
         case .nonspacingMark, .enclosingMark, .format: return 0

@@ -2,7 +2,7 @@ internal import InterlockCore
 internal import RedisClient
 
 extension BreakerStatus {
-    /// Returns `nil` if the reply is not a breaker's map, or has a state that only a newer sidecar knows.
+    /// Returns `nil` if the reply is not a breaker's map, or if it has a state that only a newer sidecar knows.
     fileprivate init?(_ reply: RedisReply) {
         guard let fields = ReplyFields(reply), let service = fields.text("service"),
             let state = fields.text("state").flatMap(BreakerSnapshot.State.init)
@@ -59,7 +59,7 @@ enum BreakerCalls {
     /// `BREAKER.FORCE service OPEN|CLOSED|DISABLED|AUTO [FOR ms] [REASON text]`.
     struct Force: SidecarCall {
         var service: String
-        /// `nil`: `AUTO`, the breaker acts by itself again.
+        /// The forced state; `nil` for `AUTO`, which lets the breaker act by itself again.
         var state: BreakerSnapshot.Forced?
         var duration: Duration?
         var reason: String

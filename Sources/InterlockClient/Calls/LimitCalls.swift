@@ -2,7 +2,7 @@ package import InterlockCore
 package import RedisClient
 
 extension LimitAnswer.Outcome {
-    /// Returns the outcome that a reply reports. A wait of -1 stands for a call that can never be granted.
+    /// Returns the outcome that a reply reports. A wait of -1 means that the call can never be granted.
     fileprivate static func reported(isLimited: Bool, _ retryAfter: Int64) -> Self {
         isLimited ? retryAfter < 0 ? .neverPossible : .refused(retryAfter: retryAfter) : .taken
     }
@@ -23,7 +23,7 @@ extension LimitAnswer {
 }
 
 extension LimitStanding {
-    /// Decodes an element of the reply to `LIMIT.LIST`. Returns `nil` if it is something else.
+    /// Decodes an element of the reply to `LIMIT.LIST`. Returns `nil` if the element is malformed.
     fileprivate init?(_ reply: RedisReply) {
         guard let fields = ReplyFields(reply), let name = fields.text("name"), let isLimited = fields.integer("limited"),
             let limit = fields.integer("limit"), let remaining = fields.integer("remaining"),
@@ -53,7 +53,7 @@ package struct UpstreamCallRequest: Sendable {
         self.wait = wait
     }
 
-    /// Omits defaults, because a sidecar batches plain takes.
+    /// Omits defaults, because a sidecar batches takes without options.
     func encode(into encoder: inout CommandEncoder) {
         encoder.append(service)
         if cost != 1 {
@@ -70,7 +70,7 @@ package enum LimitCalls {
     /// `LIMIT.TAKE service [COST n] [SUBJECT s] [WAIT ms] [NAMED]`.
     package struct Take: SidecarCall {
         package var request: UpstreamCallRequest
-        /// The answer names the limit that binds.
+        /// Whether the answer names the limit that binds.
         package var isNamed: Bool
 
         package init(_ request: UpstreamCallRequest, isNamed: Bool = false) {
@@ -91,9 +91,10 @@ package enum LimitCalls {
         }
     }
 
-    /// `LIMIT.PEEK service [SUBJECT s | DESCRIPTOR text] [NAMED]`: the same answer, taking nothing.
+    /// `LIMIT.PEEK service [SUBJECT s | DESCRIPTOR text] [NAMED]`: returns the same answer as a take, without taking
+    /// anything.
     struct Peek: SidecarCall {
-        /// Or a domain, with a descriptor.
+        /// The service's name, or a domain's name if there is a descriptor.
         var service: String
         var subject: String?
         var descriptor: String?
@@ -112,7 +113,7 @@ package enum LimitCalls {
         }
     }
 
-    /// `LIMIT.LIST service [SUBJECT s]`: each limit that applies.
+    /// `LIMIT.LIST service [SUBJECT s]`: lists the limits that apply.
     struct List: SidecarCall {
         var service: String
         var subject: String?

@@ -8,20 +8,20 @@ public struct SidecarGrant: Hashable, Sendable {
     public var name: String
     /// The holder's label.
     public var label: String
-    /// How it was held.
+    /// The mode in which the lock was held.
     public var mode: LockMode
-    /// Of this grant.
+    /// The fence of this grant.
     public var fence: Int64
     package var grantedMilliseconds: Int64
-    /// How long its holder had waited for it.
+    /// The time that the holder waited for the lock.
     public var waited: Duration
     package var endedMilliseconds: Int64?
-    /// How it ended: `released`, `lost` or `lapsed`; `nil`: the lease is in force.
+    /// The end of the lease: `released`, `lost` or `lapsed`; `nil` if the lease is in force.
     public var end: String?
 
     /// The time of the grant, by the clock of the sidecar's host.
     public var granted: Date { Date(epochMilliseconds: grantedMilliseconds) }
-    /// The end of the lease, by the clock of the sidecar's host; `nil`: the lease is in force.
+    /// The end of the lease, by the clock of the sidecar's host; `nil` if the lease is in force.
     public var ended: Date? { endedMilliseconds.map { Date(epochMilliseconds: $0) } }
 
     fileprivate init?(_ reply: RedisReply) {
@@ -41,7 +41,7 @@ public struct SidecarGrant: Hashable, Sendable {
 }
 
 extension LockMode {
-    /// `nil`: the reply says none that is known.
+    /// Returns `nil` if the reply has no mode, or one that only a newer sidecar knows.
     fileprivate init?(_ fields: ReplyFields) {
         switch fields.text("mode") {
         case "exclusive": self = .exclusive
@@ -53,7 +53,7 @@ extension LockMode {
 }
 
 extension LeaseInformation {
-    /// `nil`: the reply is not a lease's map.
+    /// Returns `nil` if the reply is not a lease's map.
     fileprivate init?(_ reply: RedisReply) {
         guard let fields = ReplyFields(reply), let label = fields.text("label"), let ttl = fields.integer("ttl_ms") else {
             return nil
@@ -63,7 +63,7 @@ extension LeaseInformation {
 }
 
 extension WaitingSidecar {
-    /// `nil`: the reply is not a waiting sidecar's map.
+    /// Returns `nil` if the reply is not a waiting sidecar's map.
     fileprivate init?(_ reply: RedisReply) {
         guard let fields = ReplyFields(reply), let id = fields.text("sidecar") else { return nil }
         self.init(id: id, waiters: fields.integer("waiters").map { Int(clamping: $0) })
@@ -72,12 +72,12 @@ extension WaitingSidecar {
 
 /// The commands `LOCK.*`.
 package enum LockCalls {
-    /// `LOCK.ACQUIRE name ttl-ms [WAIT ms] [OWNER token] [LABEL text] [LINKED] [SHARED|PERMITS n]`: the lease; `nil`: held by
-    /// another.
+    /// `LOCK.ACQUIRE name ttl-ms [WAIT ms] [OWNER token] [LABEL text] [LINKED] [SHARED|PERMITS n]`. The reply is the
+    /// lease, or `nil` if the lock is held by another.
     package struct Acquire: SidecarCall {
         package var name: String
         package var options: LockOptions
-        /// The sidecar extends the lease for as long as the connection lives.
+        /// Whether the sidecar extends the lease while the connection is open.
         package var isLinked: Bool
 
         package init(name: String, options: LockOptions, isLinked: Bool = false) {
@@ -120,7 +120,7 @@ package enum LockCalls {
         }
     }
 
-    /// The same with `ALSO count name …`: all leases or none; `nil`: another has one of them.
+    /// `LOCK.ACQUIRE` with `ALSO count name …`. The reply is all leases, or `nil` if another holds one of the locks.
     package struct AcquireAll: SidecarCall {
         package var first: Acquire
         package var others: [String]
@@ -155,7 +155,7 @@ package enum LockCalls {
         }
     }
 
-    /// `LOCK.RENEW name token ttl-ms [FENCE n]`: for how long it is valid; `nil`: lost.
+    /// `LOCK.RENEW name token ttl-ms [FENCE n]`. The reply is the lease's validity, or `nil` if the lease is lost.
     package struct Renew: SidecarCall {
         package var name: String
         package var token: String
@@ -183,7 +183,7 @@ package enum LockCalls {
         }
     }
 
-    /// `LOCK.RELEASE name token [FENCE n]`: whether that token held it, under that fence.
+    /// `LOCK.RELEASE name token [FENCE n]`. The reply is whether that token held the lock under that fence.
     package struct Release: SidecarCall {
         package var name: String
         package var token: String
@@ -207,7 +207,7 @@ package enum LockCalls {
         }
     }
 
-    /// `LOCK.BREAK name [FENCE n]`: whether somebody held it, under that fence.
+    /// `LOCK.BREAK name [FENCE n]`. The reply is whether the lock was held under that fence.
     struct Break: SidecarCall {
         var name: String
         var fence: Int64?
@@ -223,7 +223,7 @@ package enum LockCalls {
         }
     }
 
-    /// `LOCK.INFO name`; `nil`: nobody holds it or waits for it.
+    /// `LOCK.INFO name`. The reply is `nil` if the lock has neither holders nor waiters.
     struct Inspect: SidecarCall {
         var name: String
 
@@ -246,7 +246,7 @@ package enum LockCalls {
         }
     }
 
-    /// `LOCK.GRANTS [name]`: the newest first.
+    /// `LOCK.GRANTS [name]`: lists grants, newest first.
     struct Grants: SidecarCall {
         var name: String?
 
@@ -261,9 +261,9 @@ package enum LockCalls {
         }
     }
 
-    /// `LOCK.LIST cursor MATCH glob`: one step through the names of the locks that are held.
+    /// `LOCK.LIST cursor MATCH glob`: returns one page of the names of held locks.
     struct List: SidecarCall {
-        /// Where the next step begins, and names, of which an earlier step may have had some.
+        /// The cursor of the next page, and names, some of which an earlier page may have contained.
         struct Page: Sendable {
             var cursor: String
             var names: [String]
@@ -272,7 +272,7 @@ package enum LockCalls {
         var cursor: String
         var glob: String
 
-        /// Where a listing begins, and what ends it.
+        /// The cursor that starts a listing and, in a reply, ends it.
         static let start = "0"
 
         func encode(into encoder: inout CommandEncoder) {
@@ -291,20 +291,20 @@ package enum LockCalls {
 }
 
 extension CommandEncoder {
-    /// An option with its value.
+    /// Appends an option with its value.
     mutating func append(_ option: String, _ value: String) {
         append(option)
         append(value)
     }
 
-    /// The only grant that a call is about; `nil`: whichever there is.
+    /// Restricts a call to the grant with this fence; `nil` for any grant.
     fileprivate mutating func append(fence: Int64?) {
         guard let fence else { return }
         append("FENCE")
         append(fence)
     }
 
-    /// An option with a time in milliseconds.
+    /// Appends an option with a time in milliseconds.
     mutating func append(_ option: String, _ time: Duration) {
         append(option)
         append(time.wholeMilliseconds)

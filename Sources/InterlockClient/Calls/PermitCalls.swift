@@ -1,10 +1,11 @@
 package import InterlockCore
 package import RedisClient
 
-/// A permit for one upstream call. Without a report it counts as unfinished until it expires.
+/// A permit for one upstream call. Until its outcome is reported, the call counts as unfinished; the permit expires by
+/// itself.
 package struct GrantedPermit: Hashable, Sendable {
     package var id: String
-    /// The breaker's state.
+    /// The breaker's state at the grant.
     package var state: BreakerSnapshot.State
 
     package init(id: String, state: BreakerSnapshot.State) {
@@ -30,12 +31,12 @@ package enum PermitCalls {
             request.encode(into: &encoder)
         }
 
-        /// `[1, permit, state, -1]`, or `[0, reason, state, retry-after-ms]`.
+        /// Decodes `[1, permit, state, -1]` or `[0, reason, state, retry-after-ms]`.
         package func decode(_ reply: RedisReply) throws(RedisError) -> Result<GrantedPermit, ServiceCallError> {
             guard case .array(let parts) = reply, parts.count == 4, let isGranted = parts[0].integer, let word = parts[1].text,
                 let stateName = parts[2].text, let retryAfter = parts[3].integer
             else { throw reply.unexpected(for: "PERMIT.ACQUIRE") }
-            // A permit is not lost because a newer sidecar has a state that is unknown here.
+            // A state that only a newer sidecar knows must not invalidate the permit.
             let state = BreakerSnapshot.State(rawValue: stateName)
             guard isGranted == 1 else {
                 return .failure(
@@ -47,7 +48,8 @@ package enum PermitCalls {
         }
     }
 
-    /// `PERMIT.REPORT service permit OK|ERROR|IGNORE [LATENCY ms] [STATUS code] [RETRYAFTER ms]`: the breaker's state after it.
+    /// `PERMIT.REPORT service permit OK|ERROR|IGNORE [LATENCY ms] [STATUS code] [RETRYAFTER ms]`. The reply is the
+    /// breaker's state after the report.
     package struct Report: SidecarCall {
         package var service: String
         package var permit: String
@@ -64,7 +66,7 @@ package enum PermitCalls {
             encoder.append(service)
             encoder.append(permit)
             encoder.append(report.outcome.rawValue.uppercased())
-            // The sidecar rejects a report with values out of range, and the outcome would be lost.
+            // The sidecar rejects a report with values out of range, which would lose the outcome.
             if let latency = report.latency { encoder.append("LATENCY", min(max(.zero, latency), Self.longest)) }
             if let status = report.status, (100...599).contains(status) {
                 encoder.append("STATUS")

@@ -17,18 +17,18 @@ struct ReplyFields {
 
     func text(_ name: String) -> String? { values[name]?.text }
 
-    /// The texts of a list; empty if there is no list.
+    /// Returns the texts of a list, or an empty list if the field is missing.
     func texts(_ name: String) -> [String] { values[name]?.array?.compactMap(\.text) ?? [] }
 
     func integer(_ name: String) -> Int64? { values[name]?.integer }
 
-    /// A count; 0 if the field is missing.
+    /// Returns a count, or 0 if the field is missing.
     func count(_ name: String) -> Int { Int(clamping: integer(name) ?? 0) }
 
-    /// The elements of a list; empty if there is no list.
+    /// Returns the elements of a list, or an empty list if the field is missing.
     func array(_ name: String) -> [RedisReply] { values[name]?.array ?? [] }
 
-    /// A finite number, because JSON has no others; otherwise `nil`.
+    /// Returns a number, or `nil` if it is not finite, because JSON cannot represent it.
     func number(_ name: String) -> Double? {
         text(name).flatMap(Double.init).flatMap { $0.isFinite ? $0 : nil }
     }

@@ -1,74 +1,76 @@
 package import InterlockCore
 package import RedisClient
 
-/// What a sidecar says of itself, its Redis and its fleet.
+/// The status of a sidecar, its Redis and its fleet.
 public struct SidecarStatus: Hashable, Sendable {
     /// The sidecar's connection to Redis.
     public struct Redis: Hashable, Sendable {
-        /// Without credentials.
+        /// The address, without credentials.
         public var address: String
-        /// Which hosts can share it; `nil`: an older sidecar, which does not say.
+        /// The hosts that can share this Redis; `nil` if an older sidecar does not report it.
         package var scope: RedisScope?
-        /// Whether the connection stands.
+        /// Whether the sidecar is connected to Redis.
         public var isUp: Bool
-        /// Why it is not up; `nil` while it is.
+        /// The reason why the connection is down; `nil` while it is up.
         public var failure: String?
-        /// Redis' version; `nil`: not known.
+        /// The version of Redis; `nil` if unknown.
         public var version: String?
-        /// Redis' `maxmemory-policy`; `nil`: not known.
+        /// The `maxmemory-policy` of Redis; `nil` if unknown.
         public var evictionPolicy: String?
-        /// How many commands the sidecar has sent to Redis since it started.
+        /// The number of commands that the sidecar has sent to Redis since it started; `nil` if unknown.
         public var commandsSent: Int64?
-        /// Of a Redis behind Sentinels; `nil`: it is at one address.
+        /// The primary that Sentinels monitor; `nil` if Redis is not behind Sentinels.
         public var primary: Primary?
-        /// Of a cluster; `nil`: Redis is none.
+        /// The cluster; `nil` if Redis is not a cluster.
         public var cluster: Cluster?
-        /// The most replicas that a primary has; `nil`: not known, as of a Redis at one address.
+        /// The largest number of replicas of any primary; `nil` if unknown, as with a Redis at a fixed address.
         public var replicas: Int64?
-        /// How many of them have a lock before it is handed out: `locks.wait_replicas`. With fewer than there are, a failover may lose
-        /// a lock. `nil`: an older sidecar, which does not say.
+        /// The number of replicas that must have a lock before it is granted: `locks.wait_replicas`. If it is lower
+        /// than `replicas`, a failover may lose a lock. `nil` if an older sidecar does not report it.
         public var waitReplicas: Int64?
     }
 
-    /// A Redis Cluster, as the sidecar sees it.
+    /// A Redis Cluster as the sidecar sees it.
     public struct Cluster: Hashable, Sendable {
-        /// The servers that serve slots.
+        /// The servers that serve hash slots.
         public var primaries: [ClusterPrimary]
-        /// Of the last change that is known of; `nil`: no server has answered yet.
+        /// The configuration epoch of the last known change; `nil` if no server has answered yet.
         public var epoch: Int64?
-        /// How many of the 16,384 slots are served by somebody.
+        /// The number of hash slots, out of 16,384, that a server serves.
         public var slotsCovered: Int64
-        /// How often a primary left its slots to others since the sidecar started.
+        /// The number of times a primary has handed hash slots to other servers since the sidecar started.
         public var switches: Int64
-        /// How long the last switch took, from the news to the moment at which every connection was there; `nil`: there was none.
+        /// The duration of the last switch, from its notification until every connection was re-established; `nil` if
+        /// there was no switch.
         public var lastSwitch: Duration?
     }
 
-    /// A server of a cluster.
+    /// A primary of a cluster.
     public struct ClusterPrimary: Hashable, Sendable {
-        /// `host:port`.
+        /// The address, as `host:port`.
         public var address: String
-        /// How many slots it serves.
+        /// The number of hash slots that the server serves.
         public var slots: Int64
-        /// Whether the sidecar is connected to it.
+        /// Whether the sidecar is connected to the server.
         public var isConnected: Bool
     }
 
-    /// The server that Sentinels name.
+    /// The primary that Sentinels report.
     public struct Primary: Hashable, Sendable {
-        /// What they call it.
+        /// The name under which Sentinels monitor the primary.
         public var name: String
-        /// `host:port`; `nil`: too few of them have answered.
+        /// The address, as `host:port`; `nil` if too few Sentinels have answered.
         public var address: String?
-        /// Of the failover that made it the primary; higher each time.
+        /// The epoch of the failover that promoted this primary. It grows with each failover.
         public var epoch: Int64?
-        /// How many Sentinels the sidecar asks.
+        /// The number of Sentinels that the sidecar queries.
         public var sentinels: Int64
-        /// How many of them it hears.
+        /// The number of Sentinels that answer.
         public var sentinelsAnswering: Int64
-        /// How often it was another one since the sidecar started.
+        /// The number of times the primary has changed since the sidecar started.
         public var switches: Int64
-        /// How long the last switch took, from the news to the moment at which every connection was there; `nil`: there was none.
+        /// The duration of the last switch, from its notification until every connection was re-established; `nil` if
+        /// there was no switch.
         public var lastSwitch: Duration?
     }
 
@@ -76,29 +78,31 @@ public struct SidecarStatus: Hashable, Sendable {
     public var version: String
     /// The sidecar's ID, new with each start.
     public var id: String
-    /// The name of its host.
+    /// The name of the sidecar's host.
     public var host: String
-    /// Of its process on its host.
+    /// The process ID of the sidecar on its host; `nil` if an older sidecar does not report it.
     public var processID: Int32?
-    /// How many clients are connected to the RESP door, this one among them.
+    /// The number of clients connected to the RESP API, including this one; `nil` if an older sidecar does not report
+    /// it.
     public var connections: Int64?
-    /// The Redis that it uses.
+    /// The sidecar's Redis.
     public var redis: Redis
     /// The IDs of the live sidecars.
     public var fleet: [String]
-    /// Locks that are held through this sidecar.
+    /// The number of locks held through this sidecar.
     public var locksHeld: Int64
-    /// Callers that wait for a lock through this sidecar.
+    /// The number of callers that wait for a lock through this sidecar.
     public var locksWaiting: Int64
-    /// The longest wait that the sidecar allows, for locks, limits and permits: `locks.max_wait`. A longer one that is asked for is
-    /// cut to it. `nil`: an older sidecar, which does not say.
+    /// The longest wait that the sidecar allows for locks, limits and permits: `locks.max_wait`. A longer requested
+    /// wait is shortened to this value. `nil` if an older sidecar does not report it.
     public var maximumWait: Duration?
-    /// Those that another live sidecar defines differently; of a sidecar of 0.1.0: whose configuration is not the last one published.
+    /// The services that another live sidecar defines differently. A sidecar of version 0.1.0 lists the services whose
+    /// configuration is not the last one published.
     public var servicesDiffering: [String]
-    /// What to subscribe to for the fleet's events; `nil`: an older sidecar, which does not say.
+    /// The channel that carries the fleet's events; `nil` if an older sidecar does not report it.
     public var eventChannel: String?
 
-    /// `nil` when the report is no sidecar's.
+    /// Returns `nil` if the report is not a sidecar's.
     fileprivate init?(_ report: [String: String]) {
         func text(_ name: String) -> String? { report[name].flatMap { $0.isEmpty ? nil : $0 } }
         func number(_ name: String) -> Int64? { report[name].flatMap { Int64($0) } }
@@ -162,7 +166,7 @@ package enum StatusCalls {
         }
     }
 
-    /// `PING`, whatever the answer is: a sign of life.
+    /// `PING`: a liveness check that accepts any answer.
     struct Ping: SidecarCall {
         func encode(into encoder: inout CommandEncoder) {
             encoder.append("PING")
@@ -176,7 +180,7 @@ package enum StatusCalls {
 enum ViewCalls {
     /// `LIVE.VIEW`.
     struct Look: SidecarCall {
-        /// The view, and its options.
+        /// The view and its options.
         var words: [String]
 
         func encode(into encoder: inout CommandEncoder) {

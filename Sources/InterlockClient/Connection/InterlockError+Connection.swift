@@ -2,7 +2,7 @@ internal import InterlockCore
 internal import RedisClient
 
 extension InterlockError {
-    /// Maps an error of the connection's Redis client.
+    /// Converts an error of the underlying Redis client.
     init(_ error: RedisError, _ configuration: SidecarClientConfiguration) {
         let address = configuration.address
         switch error.code {

@@ -1,14 +1,14 @@
 internal import Logging
 internal import NIOCore
 
-/// A connection for one call at a time, which may wait: answers come in order, so on the shared connection a call that waits
-/// would hold up all that follow. Closing it withdraws the call.
+/// A dedicated connection that carries one call at a time. A sidecar answers the calls of a connection in order, so a
+/// waiting call would block all later ones on the shared connection. Closing the connection withdraws the call.
 ///
-/// Confined to its event loop. It connects with its first call, and once it is lost it is not made again.
+/// Confined to its event loop. Connects on its first call and does not reconnect after a loss.
 final class OwnConnection {
     private enum State {
         case idle
-        /// The call that is sent as soon as the connection is up.
+        /// Sends the pending call once the connection is up.
         case connecting(send: () -> Void, fail: (InterlockError) -> Void)
         case busy
         case closed
@@ -16,13 +16,13 @@ final class OwnConnection {
 
     private let connection: SidecarConnection
     private let eventLoop: any EventLoop
-    /// Closes it when it has had no call for long.
+    /// Closes the connection after a period without calls.
     private var expiry: Scheduled<Void>?
     private var state = State.idle
-    /// How many calls it had: tells a call from the one before it.
+    /// The number of calls sent so far, which identifies the current one.
     private(set) var callNumber = 0
 
-    /// It is closed or lost. Called once.
+    /// Called once, when the connection is closed or lost.
     var onClose: (() -> Void)?
 
     init(_ configuration: SidecarClientConfiguration, eventLoop: any EventLoop, logger: Logger) {
@@ -36,7 +36,7 @@ final class OwnConnection {
         if case .closed = state { true } else { false }
     }
 
-    /// Sends a call, connecting first if need be. There is no other in flight.
+    /// Sends a call, connecting first if necessary. No other call may be in flight.
     func send<Call: SidecarCall>(
         _ call: Call, timeout: TimeAmount? = nil, completion: @escaping (Result<Call.Reply, InterlockError>) -> Void
     ) {
@@ -46,7 +46,7 @@ final class OwnConnection {
             state = .busy
             connection.send(call, timeout: timeout) { [self] result in
                 if case .busy = state { state = .idle }
-                // Its answer may still come, and nobody is to take it for the next call's.
+                // A late answer must not be mistaken for the next call's.
                 if case .failure(let error) = result, error.code == .answerTimedOut { close() }
                 completion(result)
             }
@@ -56,13 +56,13 @@ final class OwnConnection {
         connection.start()
     }
 
-    /// Closes it unless it has another call in time.
+    /// Closes the connection unless another call is sent within `time`.
     func expire(after time: TimeAmount) {
         expiry?.cancel()
         expiry = eventLoop.assumeIsolated().scheduleTask(in: time) { [weak self] () -> Void in self?.close() }
     }
 
-    /// Withdraws that call if it is still the one in flight.
+    /// Withdraws the call with this number if it is still in flight.
     func withdraw(call number: Int) {
         guard number == callNumber else { return }
         switch state {
@@ -71,7 +71,7 @@ final class OwnConnection {
         }
     }
 
-    /// Ends the connection; a call in flight fails.
+    /// Closes the connection. A call in flight fails.
     @discardableResult
     func close() -> EventLoopFuture<Void> {
         end(InterlockError(.notConnected, "the call was withdrawn before there was a connection"))

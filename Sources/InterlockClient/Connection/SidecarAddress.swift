@@ -1,18 +1,18 @@
 internal import RedisClient
 
-/// Where a sidecar's RESP door is.
+/// The address of a sidecar's RESP API.
 public enum SidecarAddress: Hashable, Sendable, CustomStringConvertible {
     /// TCP without encryption.
     case tcp(host: String, port: Int)
-    /// TCP with TLS. The certificate is checked against `host`.
+    /// TCP with TLS. The certificate is verified against `host`.
     case tls(host: String, port: Int)
     /// A Unix socket on this host.
     case unixSocket(path: String)
 
-    /// Where a sidecar listens unless its configuration says otherwise.
+    /// The default address of a sidecar: 127.0.0.1:7379.
     public static let standard = SidecarAddress.tcp(host: "127.0.0.1", port: 7379)
 
-    /// `HOST:PORT`, `rediss://HOST:PORT` or `unix:PATH`.
+    /// The address as `HOST:PORT`, `rediss://HOST:PORT` or `unix:PATH`.
     public var description: String {
         switch self {
         case .tcp(let host, let port): Self.text(host, port)
@@ -21,7 +21,7 @@ public enum SidecarAddress: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
-    /// `nil`: a Unix socket has none.
+    /// The port; `nil` for a Unix socket.
     var port: Int? {
         switch self {
         case .tcp(_, let port), .tls(_, let port): port

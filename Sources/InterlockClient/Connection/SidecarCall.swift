@@ -1,8 +1,8 @@
 package import RedisClient
 
-/// A command of the RESP door, with a typed reply.
+/// A command of the RESP API with a typed reply.
 package protocol SidecarCall: RedisCommand, Sendable where Reply: Sendable {
-    /// How long the sidecar is asked to wait before it answers.
+    /// The time that the sidecar may wait before it answers.
     var wait: Duration { get }
 }
 

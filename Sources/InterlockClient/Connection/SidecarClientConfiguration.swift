@@ -1,38 +1,39 @@
 internal import NIOSSL
 package import RedisClient
 
-/// How a client reaches its sidecar, and how long it waits for it.
+/// The settings of a client: the sidecar's address, the login, timeouts and limits.
 public struct SidecarClientConfiguration: Sendable {
-    /// Where the sidecar's RESP door is.
+    /// The address of the sidecar's RESP API.
     public var address: SidecarAddress
-    /// The API key to log in with; `nil`: the sidecar asks for none.
+    /// The API key to log in with; `nil` if the sidecar requires no key.
     public var apiKey: String?
-    /// The name that the key has in the sidecar's configuration; `nil`: any name.
+    /// The name of the key in the sidecar's configuration; `nil` to accept any name.
     public var apiKeyName: String?
-    /// How long connecting, TLS and login may take together.
+    /// The time limit for connecting, the TLS handshake and the login together.
     public var connectTimeout = Duration.seconds(5)
-    /// How long an answer may take, beyond the wait that a call asks for.
+    /// The time limit for an answer, in addition to the wait that a call requests.
     public var answerTimeout = Duration.seconds(5)
-    /// The pause between attempts to connect: it doubles from the lower to the upper bound, with full jitter.
+    /// The delay between connection attempts. It doubles from the lower to the upper bound, with full jitter.
     public var reconnectDelay = Duration.milliseconds(20)...Duration.seconds(1)
-    /// The most calls that may be in flight on the shared connection; further ones fail as `overloaded`.
+    /// The maximum number of calls in flight on the shared connection. Further calls fail with `overloaded`.
     public var maximumInFlight = 1024
-    /// The most calls that may wait for a lock or for a turn at one time; each has a connection of its own meanwhile.
+    /// The maximum number of calls that may wait for a lock, a limit or a permit at once. Each uses its own connection
+    /// while it waits.
     public var maximumWaiting = 256
-    /// The channel of the fleet's events; `nil`: the sidecar is asked.
+    /// The channel of the fleet's events; `nil` to ask the sidecar for it.
     public var eventChannel: String?
 
-    /// `nil`: what the system trusts.
+    /// The trusted authorities; `nil` for those that the system trusts.
     private var trustRoots: [NIOSSLCertificate]?
 
-    /// A configuration; everything else has its default.
+    /// Creates a configuration with default values for everything else.
     public init(address: SidecarAddress = .standard, apiKey: String? = nil) {
         self.address = address
         self.apiKey = apiKey
     }
 
-    /// Trusts the authorities of a PEM file for TLS, instead of those that the system trusts.
-    /// - Throws: `InterlockError` with the code `invalid` when the file cannot be read or has no certificate.
+    /// Trusts the authorities in a PEM file for TLS, instead of those that the system trusts.
+    /// - Throws: `InterlockError` with the code `invalid` if the file cannot be read or contains no certificate.
     public mutating func trustOnly(authoritiesIn file: String) throws(InterlockError) {
         do {
             trustRoots = try NIOSSLCertificate.fromPEMFile(file)
@@ -42,7 +43,7 @@ public struct SidecarClientConfiguration: Sendable {
         }
     }
 
-    /// The same for the Redis client below.
+    /// The equivalent configuration of the underlying Redis client.
     package var redisConfiguration: RedisConfiguration {
         var redis: RedisConfiguration
         switch address {

@@ -2,18 +2,19 @@ package import Logging
 package import NIOCore
 package import RedisClient
 
-/// One connection to a sidecar's RESP door, for callers on its event loop: calls are pipelined, those of one tick leave in one
-/// write, and replies come in order by callbacks. It is kept up until `close`.
+/// A connection to a sidecar's RESP API for callers on its event loop. Calls are pipelined, the calls of one tick leave
+/// in one write, and replies are delivered in order through callbacks. The connection reconnects until `close`.
 ///
-/// Confined to its event loop: every member is called on it. `SidecarClient` is the same for everyone else.
+/// Confined to its event loop: every member must be called on it. Other callers use `SidecarClient`.
 package final class SidecarConnection {
     private let configuration: SidecarClientConfiguration
     private let pipeline: RedisPipeline
     private let answerTimeout: TimeAmount
 
-    /// A connection is up and logged in: the first, and each one after a loss.
+    /// Called when a connection is up and logged in, both the first time and after each reconnect.
     package var onUp: (() -> Void)?
-    /// The connection is lost, or an attempt failed; the next attempt is planned unless it was closed.
+    /// Called when the connection is lost or an attempt fails. Unless the connection was closed, the next attempt is
+    /// already scheduled.
     package var onDown: ((InterlockError) -> Void)?
 
     package init(_ configuration: SidecarClientConfiguration, eventLoop: any EventLoop, logger: Logger) {
@@ -29,24 +30,25 @@ package final class SidecarConnection {
 
     package var isUp: Bool { pipeline.isUp }
 
-    /// Why there is no connection, while there is none.
+    /// The last error while there is no connection.
     package var lastFailure: InterlockError? {
         pipeline.lastFailure.map { InterlockError($0, configuration) }
     }
 
-    /// Begins to connect; does nothing when it already has.
+    /// Starts connecting. Has no effect after the first call.
     package func start() {
         pipeline.start()
     }
 
-    /// Ends the connection for good; what is in flight fails with `answerLost`.
+    /// Closes the connection permanently. Calls in flight fail with `answerLost`.
     @discardableResult
     package func close() -> EventLoopFuture<Void> {
         pipeline.close()
     }
 
-    /// Sends a call; `completion` is called exactly once, on the event loop, possibly before this returns.
-    /// - Parameter timeout: how long the answer may take; `nil`: the call's wait and the configuration's `answerTimeout`.
+    /// Sends a call. `completion` runs exactly once, on the event loop, possibly before this method returns.
+    /// - Parameter timeout: the time limit for the answer; `nil` for the call's wait plus the configured
+    ///   `answerTimeout`.
     package func send<Call: SidecarCall>(
         _ call: Call, timeout: TimeAmount? = nil,
         completion: @escaping (Result<Call.Reply, InterlockError>) -> Void

@@ -2,17 +2,19 @@ package import Logging
 package import NIOCore
 internal import RedisClient
 
-/// A connection of its own that follows a sidecar's events, for callers on its event loop. It is kept up until `close`.
+/// A dedicated connection that follows a sidecar's events, for callers on its event loop. The connection reconnects
+/// until `close`.
 ///
-/// Confined to its event loop: every member is called on it. `SidecarClient.events` is for other callers.
+/// Confined to its event loop: every member must be called on it. Other callers use `SidecarClient.events`.
 package final class SidecarSubscription {
     private let subscriber: RedisSubscriber
 
-    /// From here on nothing is missed while the connection lasts.
+    /// Called when the subscription is in effect. From then on no event is missed while the connection lasts.
     package var onFollowing: (() -> Void)?
-    /// An event: one line of JSON.
+    /// Called with each event, as one line of JSON.
     package var onEvent: (([UInt8]) -> Void)?
-    /// The connection is lost, an attempt failed, or the sidecar refuses the subscription; the next attempt is planned.
+    /// Called when the connection is lost, an attempt fails, or the sidecar rejects the subscription. The next attempt
+    /// is already scheduled.
     package var onDown: ((InterlockError) -> Void)?
 
     package init(
