@@ -1,7 +1,8 @@
 import ArgumentParser
 
-/// The load generators of `make bench` that must be cheaper than what they measure. Each prints its figures as JSON, one
-/// line; `Benchmarks/run.py` starts the servers, runs these beside their peers, and judges.
+/// The load generators of `make bench` that must be cheaper than the servers they measure. Each prints its figures as
+/// one line of JSON; `Benchmarks/run.py` starts the servers, runs these programs and their peers, and compares the
+/// figures.
 @main
 struct BenchmarksCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -5,7 +5,7 @@ import Logging
 import NIOPosix
 import RedisClient
 
-/// Locks in this process: no sidecar, one coordinator.
+/// Measures locks in this process: no sidecar, one coordinator.
 struct LibraryCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "library",
@@ -24,7 +24,7 @@ struct LibraryCommand: AsyncParsableCommand {
     var near = false
 
     private static let warmUp = Duration.milliseconds(500)
-    /// Milliseconds; long enough that a lease never ends by itself here.
+    /// The TTL in milliseconds, so long that no lease expires here.
     private static let ttl: Int64 = 30_000
 
     func run() async throws {
@@ -49,7 +49,7 @@ struct LibraryCommand: AsyncParsableCommand {
         try LibraryFigures(cycles: cycles, seconds: seconds).show()
     }
 
-    /// How often one caller had its lock and gave it back within the time.
+    /// Returns how many times one caller acquired and released its lock within the measured time.
     private static func cycles(
         of lock: ResourceName, at coordinator: Coordinator, from begin: ContinuousClock.Instant,
         to end: ContinuousClock.Instant
@@ -69,9 +69,9 @@ struct LibraryCommand: AsyncParsableCommand {
     }
 }
 
-/// What `library` found.
+/// The figures of `library`.
 struct LibraryFigures: Figures {
-    /// Acquired and released.
+    /// The number of locks acquired and released.
     var cycles: Int
     var seconds: Double
 }

@@ -15,7 +15,7 @@ struct ClientEventsTests {
 
     @Test("the promises hold for clients that stay for long", arguments: 0..<8 as Range<UInt64>)
     func longStay(seed: UInt64) throws {
-        // Without the events that end a connection; the numbers of the events are those of `ClientPromises`.
+        // All events except those that end a connection, by their numbers in `ClientPromises`.
         let events: [UInt8] = [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14, 15]
         var random = SeededRandom(seed: seed)
         for _ in 0..<40 {

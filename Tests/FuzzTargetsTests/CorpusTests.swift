@@ -2,7 +2,7 @@ import FoundationEssentials
 import FuzzTargets
 import Testing
 
-/// The inputs that the fuzzer starts from, and all that it ever found.
+/// The inputs that the fuzzer starts from, including every input that ever broke a promise.
 @Suite("Fuzzing: the corpus")
 struct CorpusTests {
     struct Input: CustomTestStringConvertible, Sendable {

@@ -5,7 +5,7 @@ import Testing
 
 @testable import InterlockProcesses
 
-/// `interlock bench` as people run it: its own fleet, real faults, and a judgement.
+/// `interlock bench` as users run it: with its own fleet, real faults, and a check of the history.
 @Suite("interlock bench", .serialized, .timeLimit(.minutes(5)))
 struct BenchTests {
     @Test("a minute of everything at once, with every kind of fault: no promise is broken")
@@ -41,7 +41,8 @@ struct BenchTests {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let copy = "\(folder.path)/interlock"
-        // Another process makes the copy: a program cannot be started while this one, or what it starts meanwhile, has it open to write.
+        // Another process makes the copy: a program cannot start while this process, or a child it starts meanwhile,
+        // has the file open for writing.
         let outcome = try await run(
             .path("/bin/sh"),
             arguments: ["-c", "/bin/cp \"$0\" \"$1\" && exec \"$1\" bench lock", try InterlockProcess.program(), copy],

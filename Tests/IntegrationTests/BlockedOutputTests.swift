@@ -60,7 +60,7 @@ struct BlockedOutputTests {
                 }
             }
             #expect(try await Self.dropped(sidecar) > 0)
-            // Nothing but the filling is in the pipe; what comes now is in order, with a gap that is named.
+            // The pipe holds only the filling so far. Later lines are in order, and the dropped ones are reported.
             var heard = pipe.read()
             try await eventually("it flows again, and the gap is named") {
                 heard += pipe.read()
@@ -76,7 +76,7 @@ struct BlockedOutputTests {
         }
     }
 
-    /// `interlock_log_lines_dropped_total`.
+    /// Returns the metric `interlock_log_lines_dropped_total`.
     private static func dropped(_ sidecar: InterlockProcess) async throws -> Int {
         let url = try #require(
             sidecar.output.split(separator: "\n").first { $0.contains("/readyz") }?.split(separator: " ").last)

@@ -1,7 +1,7 @@
 import Glibc
 import InterlockProcesses
 
-/// A pipe in the file system that is full and that nobody reads, as that of a log collector that was stopped.
+/// A full pipe in the file system that nobody reads, like that of a stopped log collector.
 final class BlockedPipe: Sendable {
     let path: String
     /// Open for reading and writing, so that opening the other end never waits.
@@ -22,10 +22,10 @@ final class BlockedPipe: Sendable {
         unlink(path)
     }
 
-    /// The command prefix that runs another command with this pipe as one of its descriptors.
+    /// Returns the command prefix that runs another command with this pipe as one of its descriptors.
     func wrapper(descriptor: Int32) -> [String] { ["sh", "-c", "exec \"$@\" \(descriptor)>'\(path)'", "sh"] }
 
-    /// Reads what is in the pipe now.
+    /// Removes the current content from the pipe and returns it.
     func read() -> String {
         var bytes: [UInt8] = []
         var part = [UInt8](repeating: 0, count: 1 << 16)

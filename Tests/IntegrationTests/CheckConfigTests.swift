@@ -141,7 +141,7 @@ struct CheckConfigTests {
         #expect(verdict.problems.first?.path == "fleet_size")
     }
 
-    /// Checks a file with this text; also its name.
+    /// Runs `check-config` on a file with this text. Returns the outcome and the file's path.
     private func check(_ yaml: String, _ arguments: String...) async throws -> (CommandOutcome, file: String) {
         let folder = try TemporaryFolder()
         defer { folder.remove() }

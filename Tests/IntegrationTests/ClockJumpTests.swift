@@ -5,12 +5,13 @@ import Testing
 
 @testable import InterlockProcesses
 
-/// Redis keeps the end of every lease by its wall clock. Here that clock jumps, by libfaketime; the sidecars' clocks do not.
+/// Redis stores the end of every lease by its wall clock. In these tests libfaketime makes that clock jump, but not the
+/// sidecars' clocks.
 @Suite("The clock of Redis jumps", .serialized, .timeLimit(.minutes(2)))
 struct ClockJumpTests {
     private static let hour = 3600
     private static let ttl: Int64 = 30_000
-    /// The longest for which a lease of `ttl` can be relied on.
+    /// The longest validity of a lease of `ttl`.
     private static let longestValidity = ttl - LeaseValidity.drift(ofTTL: ttl)
 
     @Test("10. a clock jump expires every lock: its holder finds it lost, and the next has a higher fence")
@@ -56,7 +57,7 @@ struct ClockJumpTests {
             #expect(stretched > Self.ttl)
             let refused = try await scene.acquire(from: scene.sidecars[1], ttl: Self.ttl)
             #expect(refused == nil)
-            // A renewal counts from now, on either clock: it mends what the jump did.
+            // A renewal starts the lease's time again on both clocks, which undoes the jump.
             let renewed = try #require(try await scene.renew(first, from: scene.sidecars[0], ttl: Self.ttl))
             #expect((1...Self.longestValidity).contains(renewed))
             let mended = try await scene.lockTTL()
@@ -82,7 +83,7 @@ struct ClockJumpTests {
             let secondIsReleased = try await scene.release(second, from: scene.sidecars[0])
             #expect(secondIsReleased)
             let third = try #require(try await waiting)
-            // Well before the recheck that makes up for lost messages.
+            // Well before the periodic recheck, which makes up for lost messages.
             #expect(clock.now - released < .seconds(3))
             #expect(third.fence > second.fence)
         }
@@ -104,14 +105,14 @@ struct ClockJumpTests {
 }
 
 extension ClockJumpTests {
-    /// What a sidecar answers to who gets a lock.
+    /// The answer of a sidecar to a successful acquire.
     private struct Grant: Hashable {
         var token: String
         var fence: Int64
         var validMilliseconds: Int64
     }
 
-    /// Why there is nothing to test.
+    /// The reason why a test cannot run.
     private struct Problem: Error, CustomStringConvertible {
         var description: String
     }
@@ -121,17 +122,17 @@ extension ClockJumpTests {
         private static let lock = "orders"
         static let lockKey = "interlock:lock:{orders}"
         private static let queueKey = "interlock:queue:{orders}"
-        /// Longer than any wait of these tests: a machine that is busy with many servers may be slow.
+        /// A timeout longer than any wait in these tests, because a machine that runs many servers may be slow.
         private static let patience = Duration.seconds(30)
 
         /// A connection to each sidecar.
         let sidecars: [RedisClient]
-        /// Another connection to the last sidecar: a waiting acquire holds back the answers behind it.
+        /// Another connection to the last sidecar, because a waiting acquire delays the answers behind it.
         let waiter: RedisClient
         let redis: RedisClient
         private let clock: SteeredClock
 
-        /// Runs `body` with Redis' clock at the true time; everything is stopped at the end, whatever happens.
+        /// Runs `body` with Redis' clock at the true time, and stops everything afterwards, even if `body` throws.
         static func run(_ body: (Scene) async throws -> Void) async throws {
             let folder = try TemporaryFolder()
             defer { folder.remove() }
@@ -148,7 +149,7 @@ extension ClockJumpTests {
             }
         }
 
-        /// Sets Redis' wall clock so many seconds beside the true time, and waits until Redis shows it.
+        /// Sets the offset of Redis' wall clock from the true time, in seconds, and waits until Redis shows it.
         func jump(toSeconds offset: Int) async throws {
             try clock.show(secondsBesideTrueTime: offset)
             try await eventually("Redis' clock jumps by the package faketime, which `make setup` installs") {
@@ -159,7 +160,7 @@ extension ClockJumpTests {
             }
         }
 
-        /// `nil`: held by another.
+        /// Acquires the lock; `nil` if another client holds it.
         func acquire(from sidecar: RedisClient, ttl: Int64, wait: Int64 = 0) async throws -> Grant? {
             let reply = try await call(sidecar, ["LOCK.ACQUIRE", Self.lock, "\(ttl)", "WAIT", "\(wait)"])
             if reply == .null { return nil }
@@ -169,7 +170,7 @@ extension ClockJumpTests {
             return Grant(token: token, fence: fence, validMilliseconds: valid)
         }
 
-        /// For how many milliseconds the lease can be relied on; `nil`: lost.
+        /// Renews the lease. Returns its validity in milliseconds; `nil` if it was lost.
         func renew(_ grant: Grant, from sidecar: RedisClient, ttl: Int64) async throws -> Int64? {
             let reply = try await call(sidecar, ["LOCK.RENEW", Self.lock, grant.token, "\(ttl)"])
             if reply == .null { return nil }
@@ -177,14 +178,14 @@ extension ClockJumpTests {
             return valid
         }
 
-        /// `false`: the lock was not held by that token.
+        /// Releases the lease. Returns `false` if the token did not hold the lock.
         func release(_ grant: Grant, from sidecar: RedisClient) async throws -> Bool {
             let reply = try await call(sidecar, ["LOCK.RELEASE", Self.lock, grant.token])
             guard let answer = reply.integer else { throw Problem(description: "LOCK.RELEASE: \(reply)") }
             return answer == 1
         }
 
-        /// What is left of the lease by Redis' clock, in milliseconds.
+        /// Returns the remaining time of the lease by Redis' clock, in milliseconds.
         func lockTTL() async throws -> Int64 {
             let reply = try await redis.send(AnyCommand(["PTTL", Self.lockKey]))
             guard let ttl = reply.integer else { throw Problem(description: "PTTL: \(reply)") }

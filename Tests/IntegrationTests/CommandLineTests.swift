@@ -5,7 +5,7 @@ import InterlockTesting
 import Subprocess
 import Testing
 
-/// The commands as people and scripts meet them: the built program against a sidecar of its own.
+/// The commands as users and scripts run them: the built program with its own sidecar.
 @Suite("The command line", .serialized, .timeLimit(.minutes(2)))
 struct CommandLineTests {
     private static let services = """
@@ -198,7 +198,7 @@ struct CommandLineTests {
             ["breaker", "list"], ["events"],
         ])
     func noSidecar(arguments: [String]) async throws {
-        // Nobody listens on port 1.
+        // Port 1 has no listener.
         let outcome = try await InterlockProcess.outcome(arguments + ["--sidecar", "127.0.0.1:1"])
         #expect(outcome.status == .exited(69))
         #expect(outcome.output.isEmpty)
@@ -294,7 +294,7 @@ struct CommandLineTests {
                 asJSON ? ["events", "--json"] : ["events"], environment: sidecar.environment())
             try await eventually("the events are followed") { follower.errors.contains("following") }
             _ = try await sidecar.interlock("breaker", "force", "catalog", "open")
-            // A line comes whole: it is flushed at its end.
+            // A line arrives whole, because it is flushed at its end.
             try await eventually("the change is printed") { follower.output.contains("catalog") }
             follower.send(signal: SIGINT)
             let status = try await follower.end(within: .seconds(10))
@@ -394,7 +394,7 @@ struct CommandLineTests {
         #expect(words.status == .exited(64))
         #expect(words.errors.contains("'--wait <duration>': expected a duration such as 500ms"))
         #expect(!words.errors.contains("did you mean"))
-        // Beyond locks.max_ttl: the sidecar has read it.
+        // The refusal as longer than locks.max_ttl shows that the sidecar parsed the duration.
         try await SidecarProcess.withSidecar { sidecar in
             let read = try await sidecar.interlock("lock", "acquire", "a", "--ttl", "1h30m")
             #expect(read.status == .exited(65))

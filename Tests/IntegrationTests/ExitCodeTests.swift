@@ -6,7 +6,7 @@ import Testing
 
 @testable import InterlockCLI
 
-/// What scripts switch on. The table is in `docs/reference/command-line.md`.
+/// The exit codes that scripts rely on. The table is in `docs/reference/command-line.md`.
 @Suite("Exit codes", .serialized, .timeLimit(.minutes(2)))
 struct ExitCodeTests {
     private static let keys = """

@@ -4,7 +4,7 @@ import InterlockProcesses
 import Subprocess
 import Testing
 
-/// What the command line tells of a fleet and of how its sidecars are configured.
+/// The commands that show a fleet and the configuration of its sidecars.
 @Suite("The command line: fleet and configuration", .serialized, .timeLimit(.minutes(2)))
 struct FleetCommandTests {
     private struct Listing: Decodable {

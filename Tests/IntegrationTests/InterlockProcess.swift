@@ -4,12 +4,12 @@ import InterlockProcesses
 import NIOConcurrencyHelpers
 import Subprocess
 
-/// A run of the `interlock` that was built together with these tests, and what it printed.
+/// A run of the `interlock` that was built with these tests, and its output.
 ///
-/// It dies with this process, in the way that `ServerProcess` describes.
+/// The process dies with this one, as `ServerProcess` describes.
 final class InterlockProcess: Sendable {
     private struct State {
-        /// While the process runs: afterwards its id may be another's.
+        /// The process id; `nil` unless the process runs, because the system may reuse the id afterwards.
         var pid: pid_t?
         var output: [UInt8] = []
         var errors: [UInt8] = []
@@ -20,17 +20,17 @@ final class InterlockProcess: Sendable {
 
     private init() {}
 
-    /// That of this process, without what would tell `interlock` something.
+    /// The environment of this process, without the variables that `interlock` reads.
     static let environment = Environment.inherit.updating([
         "INTERLOCK_SIDECAR": nil, "INTERLOCK_API_KEY": nil, "INTERLOCK_REDIS_URL": nil, "INTERLOCK_RESP": nil,
         "INTERLOCK_HTTP": nil, "INTERLOCK_UNIX": nil, "INTERLOCK_UNIX_MODE": nil, "INTERLOCK_UNIX_GROUP": nil,
         "INTERLOCK_DATA_DIR": nil, "INTERLOCK_LOG_LEVEL": nil,
     ])
 
-    /// Starts `interlock` with these words.
+    /// Starts `interlock` with arguments.
     /// - Parameters:
-    ///   - openFiles: the limit of its open files; `nil`: that of the tests.
-    ///   - wrapper: another program with its first arguments, which executes the words that follow them.
+    ///   - openFiles: the limit on open files; `nil` for the tests' own.
+    ///   - wrapper: a program and its first arguments, which executes the command that follows them.
     static func start(
         _ arguments: [String], environment: Environment = InterlockProcess.environment, openFiles: Int? = nil,
         through wrapper: [String] = []
@@ -46,7 +46,7 @@ final class InterlockProcess: Sendable {
                     output: .sequence, error: .sequence
                 ) { execution in
                     process.state.withLockedValue { $0.pid = execution.processIdentifier.value }
-                    // The process is reaped after this body: until it returns, its id belongs to nobody else.
+                    // The process is reaped after this body, so its id cannot be reused before.
                     defer { process.state.withLockedValue { $0.pid = nil } }
                     try await withThrowingTaskGroup(of: Void.self) { group in
                         group.addTask {
@@ -78,7 +78,7 @@ final class InterlockProcess: Sendable {
         return process
     }
 
-    /// Runs `interlock` with these words to its end, which has to come within 30 s.
+    /// Runs `interlock` to its end, which must come within 30 s.
     static func outcome(
         _ arguments: [String], environment: Environment = InterlockProcess.environment, through wrapper: [String] = []
     ) async throws -> CommandOutcome {
@@ -92,25 +92,26 @@ final class InterlockProcess: Sendable {
         }
     }
 
-    /// What it printed on standard output so far.
+    /// The standard output so far.
     var output: String { state.withLockedValue { String(decoding: $0.output, as: UTF8.self) } }
 
-    /// What it printed on standard error so far.
+    /// The standard error output so far.
     var errors: String { state.withLockedValue { String(decoding: $0.errors, as: UTF8.self) } }
 
     var pid: pid_t? { state.withLockedValue { $0.pid } }
 
     var hasEnded: Bool { state.withLockedValue { $0.end != nil } }
 
-    /// Sends a signal, unless the process is gone.
+    /// Sends a signal, unless the process has ended.
     func send(signal: Int32) {
         state.withLockedValue { state in
-            // Fails only for a process that has ended and is not reaped yet, which is as well.
+            // The result does not matter: the process may have ended without having been reaped.
             if let pid = state.pid { _ = kill(pid, signal) }
         }
     }
 
-    /// Waits for its end, and how that came.
+    /// Waits for the process to end.
+    /// - Returns: the exit code or the signal.
     func end(within limit: Duration) async throws -> TerminationStatus {
         try await eventually(within: limit, "interlock ends") { hasEnded }
         guard let end = state.withLockedValue({ $0.end }) else { throw Problem(reason: "interlock has no end") }
@@ -119,7 +120,7 @@ final class InterlockProcess: Sendable {
 }
 
 extension InterlockProcess {
-    /// Why there is nothing to test.
+    /// The reason why a test cannot run.
     struct Problem: Error, CustomStringConvertible {
         var reason: String
         var description: String { reason }
@@ -128,7 +129,7 @@ extension InterlockProcess {
     static func program() throws -> String { try BuiltProgram.path("interlock") }
 }
 
-/// What a run of `interlock` came to.
+/// The result of a run of `interlock`.
 struct CommandOutcome: Sendable, CustomStringConvertible {
     var status: TerminationStatus
     var output: String
@@ -136,7 +137,7 @@ struct CommandOutcome: Sendable, CustomStringConvertible {
 
     var description: String { "\(status)\n\(output)\n\(errors)" }
 
-    /// What it printed with `--json`; names in snake case become camel case.
+    /// Decodes the output of `--json`. Names in snake case become camel case.
     func decoded<Value: Decodable>(_ type: Value.Type) throws -> Value {
         let decoder = JSONDecoder()
         decoder.keyDecodingStrategy = .convertFromSnakeCase

@@ -3,7 +3,7 @@ import Testing
 
 @testable import InterlockCLI
 
-/// A lease of 10 s: to be renewed every second, and over after 9.898 s.
+/// Tests with a lease of 10 s, which is renewed every second and ends after 9.898 s.
 @Suite("When a command's lease is renewed, and when the command is ended")
 struct LeaseWatchTests {
     private static let start = Instant(nanoseconds: 1_000_000_000_000)

@@ -4,7 +4,7 @@ import InterlockTesting
 import Subprocess
 import Testing
 
-/// `interlock lock` as people and scripts meet it: the built program against a sidecar of its own.
+/// `interlock lock` as users and scripts run it: the built program with its own sidecar.
 @Suite("The command line: locks", .serialized, .timeLimit(.minutes(2)))
 struct LockCommandTests {
     private struct Grant: Decodable {

@@ -77,7 +77,7 @@ struct OwnFleetTests {
             (.clock(bySeconds: -3600), .milliseconds(300)),
             (.vanish(clients: 3), .zero),
         ]
-        // Those of a target wait for each other: all may be due at once.
+        // Faults of one target run one after another, so all may be due at once.
         let faults = acts.enumerated().map { PlannedFault(number: $0, act: $1.0, begins: .zero, lasts: $1.1) }
         let plan = FaultPlan(seed: 1, faults: faults, calmFrom: .seconds(120))
         let notes = Notes()
@@ -88,7 +88,7 @@ struct OwnFleetTests {
                 note: { event in
                     await notes.add(event)
                     guard case .faultEnded(let fault) = event else { return }
-                    // One attempt each: it is whole, and not about to be.
+                    // A single attempt: the target must work now, not soon.
                     switch acts[fault].0.target {
                     case .sidecar(let number): await notes.add(isWhole: Self.answers(fleet.endpoints[number]))
                     case .redis: await notes.add(isWhole: Self.answers(fleet.redis))
@@ -163,7 +163,7 @@ struct OwnFleetTests {
 }
 
 extension OwnFleetTests {
-    /// What a rig notes.
+    /// The events that a fault rig reports.
     private actor Notes {
         private(set) var events: [(fault: Int, isEnd: Bool)] = []
         private(set) var vanished = 0
@@ -188,7 +188,7 @@ extension OwnFleetTests {
             faults: faults)
     }
 
-    /// `nil`: held by another.
+    /// Acquires a lock; `nil` if another client holds it.
     private static func acquire(_ name: String, at endpoint: SidecarEndpoint) async throws -> Lease? {
         var door = endpoint.door
         door.connectTimeout = .seconds(10)
@@ -209,7 +209,7 @@ extension OwnFleetTests {
         return isConnected != nil
     }
 
-    /// Until the sidecar grants a lock: it may have to connect to Redis again.
+    /// Waits until the sidecar grants a lock. It may have to connect to Redis again.
     private static func untilServing(_ endpoint: SidecarEndpoint) async throws {
         let name = "free-\(UInt64.random(in: 0 ... .max))"
         try await eventually("sidecar \(endpoint.number) grants a lock") {

@@ -5,7 +5,7 @@ import RedisClient
 import Subprocess
 import Testing
 
-/// How a whole sidecar, and the command line, get at Redis and at each other.
+/// The connections of a whole sidecar and the command line to Redis and to each other.
 @Suite("Passwords, certificates and addresses of Redis and sidecars", .serialized, .timeLimit(.minutes(2)))
 struct RedisAccessTests {
     private static let key = "ops-of-32-letters-and-more-than-that"
@@ -134,7 +134,7 @@ struct RedisAccessTests {
         }
     }
 
-    /// A sidecar whose Redis may not be there: this waits for its listeners alone.
+    /// Runs `body` with a sidecar whose Redis may be down. Waits only for its listeners.
     private static func withSidecar(_ configuration: String, _ body: (Listening) async throws -> Void) async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -164,7 +164,7 @@ struct RedisAccessTests {
         let process: InterlockProcess
         let port: Int
 
-        /// The status of what the HTTP listener answers, behind its body.
+        /// Returns the body and the status of the HTTP API's response.
         func get(_ path: String) async throws -> String {
             let result = try await run(
                 .name("curl"),

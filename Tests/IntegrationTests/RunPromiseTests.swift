@@ -4,7 +4,7 @@ import InterlockProcesses
 import Subprocess
 import Testing
 
-/// `interlock run` promises before the job what it can keep after it.
+/// `interlock run` accepts before the job only promises that it can keep afterwards.
 @Suite("The promises of interlock run", .serialized, .timeLimit(.minutes(2)))
 struct RunPromiseTests {
     private struct Lock: Decodable {

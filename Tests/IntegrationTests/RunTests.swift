@@ -5,13 +5,13 @@ import Testing
 
 @testable import InterlockCLI
 
-/// `interlock run` as scripts meet it: the built program against a sidecar of its own.
+/// `interlock run` as scripts run it: the built program with its own sidecar.
 @Suite("interlock run", .serialized, .timeLimit(.minutes(3)))
 struct RunTests {
-    /// Says which process it is, and lives until it is ended.
+    /// A command that prints its process id and runs until it is killed.
     private static let patient = ["sh", "-c", "echo $$; exec sleep 600"]
 
-    /// Lives until it is ended, and does with this signal what `action` says.
+    /// Returns a command that runs until it is killed and executes `action` on a signal.
     private static func trapping(_ signal: String, _ action: String) -> [String] {
         ["sh", "-c", "trap '\(action)' \(signal); echo $$; while :; do sleep 0.05; done"]
     }
@@ -60,7 +60,7 @@ struct RunTests {
 
     @Test("a program that is not there is 127, and one that cannot be executed 126, before anything is asked of a sidecar")
     func program() async throws {
-        // Nobody listens on port 1.
+        // Port 1 has no listener.
         let run = ["run", "--sidecar", "127.0.0.1:1", "--lock", "orders", "--"]
         for absent in ["nothing-of-that-name", "/nowhere/nothing"] {
             let outcome = try await InterlockProcess.outcome(run + [absent])
@@ -117,13 +117,13 @@ struct RunTests {
     @Test("D28: with --at-least the lock stays taken after a success, and is given back after a failure")
     func atLeast() async throws {
         try await SidecarProcess.withSidecar { sidecar in
-            // The last is another host's job, a second later.
+            // The third run stands for the same job on another host, a second later.
             for (command, status) in [("false", 1), ("true", 0), ("true", 75)] as [(String, Int32)] {
                 let outcome = try await sidecar.interlock(
                     "run", "--lock", "orders", "--no-wait", "--at-least", "10m", "--", command)
                 #expect(outcome.status == .exited(status))
             }
-            // Longer than any lease that is only kept up.
+            // Longer than any lease that is only renewed.
             #expect(try await Self.lock(sidecar).ttlMs > 300_000)
         }
     }
@@ -204,7 +204,7 @@ struct RunTests {
             sidecar.process.send(signal: SIGKILL)
             let killed = ContinuousClock.now
             #expect(try await run.end(within: .seconds(20)) == .exited(74))
-            // It may have been renewed in the moment before, and giving up is no reason to wait.
+            // The lease may have been renewed just before the kill; `run` must not wait beyond its end.
             #expect(ContinuousClock.now - killed < .seconds(4))
             #expect(!group.hasLivingMembers)
         }
@@ -348,7 +348,7 @@ struct RunTests {
         return run
     }
 
-    /// The process group of a command that printed its process id.
+    /// Returns the process group of a command that printed its process id.
     private static func group(_ run: InterlockProcess) throws -> ProcessGroup {
         ProcessGroup(id: try #require(run.output.split(separator: "\n").first.flatMap { pid_t($0) }))
     }

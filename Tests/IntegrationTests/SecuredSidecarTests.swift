@@ -6,10 +6,10 @@ import RedisClient
 import Subprocess
 import Testing
 
-/// Certificates and API keys, from the start to their exchange.
+/// Certificates and API keys, from the start of a sidecar to their replacement.
 @Suite("A sidecar with TLS and API keys", .serialized, .timeLimit(.minutes(2)))
 struct SecuredSidecarTests {
-    /// Two certificates, and what a test writes itself.
+    /// Two certificates and a folder for a test's own files.
     private struct Files {
         let folder: TemporaryFolder
         let first: TestCertificate
@@ -19,7 +19,7 @@ struct SecuredSidecarTests {
             configuration(certificate.certificatePath, certificate.keyPath, keys: keys, further: further)
         }
 
-        /// The configuration of a sidecar with a certificate, and with API keys of these names.
+        /// Returns the configuration of a sidecar with a certificate and API keys of these names.
         func configuration(_ certificate: String, _ key: String, keys: [String], further: String = "") -> String {
             """
             listen: { tls: { certificate: "\(certificate)", key: "\(key)" } }
@@ -77,7 +77,7 @@ struct SecuredSidecarTests {
                 #expect(plain.errors.contains("requires TLS; use \(address)"), "\(plain.errors)")
                 let garbage = try await status("--sidecar", address, "--ca", files.first.keyPath)
                 #expect(garbage.status == .exited(64))
-                // Nobody listens there: it must not be asked.
+                // The address is outside this host: the command must refuse without connecting.
                 let open = try await status("--sidecar", "192.0.2.1:7379")
                 #expect(open.status == .exited(64))
                 #expect(open.errors.contains("rediss://192.0.2.1:7379"))
@@ -103,7 +103,7 @@ struct SecuredSidecarTests {
                 let leaving = try Self.client(of: sidecar, trusting: files.first, key: Self.key("old"))
                 try await leaving.connect()
 
-                // What goes on, and would go on: a stream of events, and a wait.
+                // Work in progress that would continue: an event stream and a wait.
                 _ = try await staying.send(AnyCommand(["LOCK.ACQUIRE", "held", "60000"]))
                 let waiting = Task {
                     try? await leaving.send(
@@ -122,7 +122,7 @@ struct SecuredSidecarTests {
                     try await staying.send(AnyCommand(["LOCK.INFO", "held"])).array?.contains(.integer(1)) == true
                 }
 
-                // One that cannot be used changes nothing.
+                // A certificate that cannot be used changes nothing.
                 try Data("no certificate".utf8).write(to: URL(filePath: files.second.certificatePath + ".bad"))
                 try await reload(
                     files.configuration(files.second.certificatePath + ".bad", files.second.keyPath, keys: ["new"]),
@@ -181,7 +181,7 @@ struct SecuredSidecarTests {
                 let client = try Self.client(of: sidecar, trusting: files.first, key: Self.key("ops"))
                 try await client.connect()
                 #expect(try await client.send(AnyCommand(["LIMIT.PEEK", "catalog"])).array != nil)
-                // The handshake with a client that trusts another certificate is counted, and logged once.
+                // The failed handshake with a client that trusts another certificate is counted, and logged once.
                 let distrustful = try Self.client(of: sidecar, trusting: files.second, key: Self.key("ops"))
                 await #expect(throws: (any Error).self) { try await distrustful.connect() }
                 await distrustful.close()

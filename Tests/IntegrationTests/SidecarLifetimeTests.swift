@@ -58,7 +58,7 @@ struct SidecarLifetimeTests {
                 return heard.contains(line)
             }
         }
-        // No Redis listens there: a sidecar is ready without.
+        // No Redis listens there: a sidecar becomes ready without it.
         let process = try await InterlockProcess.start(
             ["serve", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--redis", "redis://127.0.0.1:1"],
             environment: InterlockProcess.environment.updating([
@@ -196,14 +196,14 @@ struct SidecarLifetimeTests {
         }
     }
 
-    /// Whether the process runs: one that has ended and waits to be reaped does not.
+    /// Whether the process is running. A process that has ended but was not reaped is not.
     private static func isAlive(_ pid: pid_t) -> Bool {
         guard let file = fopen("/proc/\(pid)/stat", "r") else { return false }
         defer { fclose(file) }
         var line = [CChar](repeating: 0, count: 1024)
         guard fgets(&line, Int32(line.count), file) != nil else { return false }
         let text = String(decoding: line.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-        // The state is the letter behind the name, which stands in brackets and may itself hold some.
+        // The state is the letter after the name, which is in parentheses and may contain some itself.
         let state = text[(text.lastIndex(of: ")") ?? text.startIndex)...].dropFirst(2).first
         return state != "Z" && state != "X"
     }

@@ -5,29 +5,30 @@ import Subprocess
 
 @testable import InterlockProcesses
 
-/// A sidecar of a test's own, started as people start one: `interlock serve`, on free ports, with its data in a fresh folder.
+/// A test's own sidecar, started as users start one: `interlock serve`, on free ports, with its data in a new folder.
 struct SidecarProcess: Sendable {
     let process: InterlockProcess
-    /// The test's folder: what is in it is deleted at the end.
+    /// The test's folder, which is deleted at the end.
     let folder: String
     let respPort: Int
     let httpPort: Int
-    /// Where its private Redis listens; `nil`: it was given another.
+    /// The socket of the sidecar's private Redis; `nil` if it uses another one.
     let redisSocket: String?
 
-    /// Its RESP door, as `--sidecar` takes it.
+    /// The address of the RESP API, as `--sidecar` takes it.
     var address: String { "127.0.0.1:\(respPort)" }
-    /// The same as a Unix socket.
+    /// The address of the RESP API's Unix socket.
     var unixAddress: String { "unix:\(folder)/door.sock" }
     var dataFolder: String { "\(folder)/data" }
 
-    /// Starts a sidecar, waits until it is ready, runs `body`, and ends the sidecar whatever happens. When `body` throws, what
-    /// the sidecar said is printed.
+    /// Starts a sidecar, waits until it is ready, runs `body`, and kills the sidecar. If `body` throws, prints the
+    /// sidecar's output.
     /// - Parameters:
-    ///   - configuration: in YAML.
-    ///   - arguments: further words for `interlock serve`.
-    ///   - openFiles: the limit of its open files; `nil`: that of the tests.
-    ///   - redisTimeout: patient by default: these tests share a small machine with many servers.
+    ///   - configuration: the configuration in YAML, without `redis`.
+    ///   - arguments: further arguments of `interlock serve`.
+    ///   - openFiles: the limit on open files; `nil` for the tests' own.
+    ///   - redisTimeout: the `redis.timeout`. Long by default, because these tests share a small machine with many
+    ///     servers.
     static func withSidecar<Result>(
         configuration: String = "", arguments: [String] = [], openFiles: Int? = nil, redisTimeout: String = "10s",
         _ body: (SidecarProcess) async throws -> Result
@@ -50,7 +51,7 @@ struct SidecarProcess: Sendable {
         }
     }
 
-    /// The words that start a sidecar on free ports with its data in `folder`.
+    /// Returns the arguments that start a sidecar on free ports with its data in `folder`.
     static func serveArguments(file: String, folder: String) -> [String] {
         [
             "serve", "--config", file, "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data-dir", "\(folder)/data",
@@ -62,12 +63,12 @@ struct SidecarProcess: Sendable {
         try await InterlockProcess.outcome(arguments, environment: environment(apiKey: apiKey))
     }
 
-    /// The environment in which commands find this sidecar.
+    /// Returns the environment in which commands find this sidecar.
     func environment(apiKey: String? = nil) -> Environment {
         InterlockProcess.environment.updating(["INTERLOCK_SIDECAR": address, "INTERLOCK_API_KEY": apiKey])
     }
 
-    /// What the HTTP door answers.
+    /// Returns the HTTP API's response body.
     func get(_ path: String, key: String? = nil) async throws -> String {
         let shown = key.map { ["--header", "X-API-Key: \($0)"] } ?? []
         let result = try await run(
@@ -76,7 +77,7 @@ struct SidecarProcess: Sendable {
         return result.standardOutput
     }
 
-    /// Sends commands to the RESP door, whatever comes back.
+    /// Sends commands to the RESP API and ignores the replies.
     func send(_ commands: [String]..., key: String? = nil) async throws {
         var address = RedisConfiguration(address: .host("127.0.0.1", port: respPort))
         address.password = key
@@ -86,7 +87,7 @@ struct SidecarProcess: Sendable {
         await client.close()
     }
 
-    /// The process of its private Redis.
+    /// Returns the process id of the sidecar's private Redis.
     func redisProcess() async throws -> pid_t {
         guard let redisSocket else { throw RedisServerError(reason: "this sidecar has no Redis of its own", log: "") }
         var address = RedisConfiguration(address: .unixSocket(path: redisSocket))
@@ -112,7 +113,7 @@ struct SidecarProcess: Sendable {
             guard !process.hasEnded else {
                 throw RedisServerError(reason: "the sidecar ended as soon as it was started", log: process.errors)
             }
-            // The announcement is written at once, and its first line does not come alone.
+            // The announcement is written in one piece, so these two words mean that it is complete.
             return process.output.contains("is ready.") && process.output.contains("HTTP")
         }
         let announcement = process.output

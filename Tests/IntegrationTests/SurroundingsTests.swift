@@ -7,12 +7,12 @@ import Testing
 /// Processes that lack what most systems provide: `/proc`, descriptors, a clean list of children.
 @Suite("The surroundings of a process", .serialized, .timeLimit(.minutes(2)))
 struct SurroundingsTests {
-    /// Executes what follows in mounts of its own, after `preparation`.
+    /// Returns a wrapper that runs a command in its own mount namespace, after `preparation`.
     private static func mounts(_ preparation: String) -> [String] {
         ["unshare", "--map-root-user", "--mount", "sh", "-c", "\(preparation) && exec \"$@\"", "sh"]
     }
 
-    /// Whether this system lets a process have mounts of its own.
+    /// Whether this system lets a process have its own mount namespace.
     private static let hasMounts =
         system("unshare --map-root-user --mount sh -c 'mount -t tmpfs none /proc' 2>/dev/null") == 0
 

@@ -14,7 +14,8 @@ struct ThirdPartyClientTests {
     func redisPy(version: String) async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let socket = try #require(sidecar.redisSocket)
-            // The elder one is the virtual environment's own; the newer stands in a folder that comes first.
+            // The older version is installed in the virtual environment; the newer one is in a folder that takes
+            // precedence.
             let result = try await run(
                 .path(FilePath("\(Self.root)/.venv/bin/python")),
                 arguments: [
@@ -88,7 +89,7 @@ struct ForeignLockTests {
                 .path(FilePath("\(Self.root)/.venv/bin/python")),
                 arguments: ["\(Self.root)/Tests/IntegrationTests/Clients/redis_py_lock.py", "\(sidecar.respPort)", socket],
                 output: .string(limit: 1 << 20), error: .string(limit: 1 << 20))
-            // What it measured, or why it failed.
+            // The script's measurements, or the reason why it failed.
             print(result.standardError)
             #expect(result.standardOutput == "fine\n", "is .venv there? `make setup` makes it. \(result.standardError)")
         }

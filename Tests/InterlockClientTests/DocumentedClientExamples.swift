@@ -1,9 +1,10 @@
-// What stands between `snippet` and `end` here is in `docs/swift/client.md`, word for word; `DocumentationTests` compares them.
+// The lines between `snippet` and `end` are in `docs/swift/client.md`, word for word; `DocumentationTests` compares
+// them.
 // snippet: modules
 import InterlockClient
 // end
 
-/// The examples of the page about the client. What they leave open is handed in.
+/// The examples of the page about the client. Values that the page does not define are parameters.
 struct DocumentedClientExamples {
     var configuration: SidecarClientConfiguration
 
@@ -32,7 +33,7 @@ struct DocumentedClientExamples {
         return true
     }
 
-    /// - Returns: for how long the lease could be relied on after its extension; `nil`: another has the lock, or it was lost.
+    /// - Returns: the validity of the lease after its extension; `nil` if another holds the lock or the lease was lost.
     func renew(_ client: SidecarClient) async throws -> Duration? {
         // snippet: lease
         let lease = try await client.locks.acquire("orders", ttl: .seconds(30), owner: "web-1/job-7", label: "web-1")
@@ -58,7 +59,7 @@ struct DocumentedClientExamples {
         return await watch.value
     }
 
-    /// - Returns: what the call gave; `nil`: it was not made.
+    /// - Returns: the result of the call; `nil` if it was not made.
     func call(_ client: SidecarClient, fetch: () async throws -> Int) async throws -> Int? {
         // snippet: call
         do {
@@ -94,7 +95,7 @@ struct DocumentedClientExamples {
         return nil
     }
 
-    /// - Returns: what became of the acquire, in words.
+    /// - Returns: the outcome of the acquire, in words.
     func judged(_ client: SidecarClient) async throws -> String {
         // snippet: errors
         do {

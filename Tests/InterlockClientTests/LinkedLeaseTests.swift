@@ -81,7 +81,7 @@ struct LinkedLeaseTests {
                 try await client.locks.withLock("orders") { _ in
                     let wasBroken = try await client.locks.breakLock("orders")
                     #expect(wasBroken)
-                    // Ends when the task is cancelled: nobody else ends the stream.
+                    // Ends only when the task is canceled, because nothing finishes the stream.
                     for await _ in AsyncStream<Void>.makeStream().stream {}
                 }
             }
@@ -90,7 +90,7 @@ struct LinkedLeaseTests {
     }
 }
 
-/// How often a body has run.
+/// The number of times that a body has run.
 private actor Runs {
     private(set) var count = 0
 

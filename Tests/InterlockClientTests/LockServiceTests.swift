@@ -4,12 +4,12 @@ import InterlockCore
 import InterlockProcesses
 import Testing
 
-/// The same bodies over an embedded coordinator and through a sidecar.
+/// The same test bodies with an embedded coordinator and with a sidecar.
 @Suite("Locks, embedded and through a sidecar", .timeLimit(.minutes(2)), .serialized)
 struct LockServiceTests {
     enum Library: String, CaseIterable, Sendable { case embedded, sidecar }
 
-    /// Runs `body` with the library's locks and with those of a client beside it.
+    /// Runs `body` with the library's locks and with those of another client.
     private static func with(
         _ library: Library, _ body: (_ locks: any LockService, _ others: SidecarLocks) async throws -> Void
     ) async throws {
@@ -90,7 +90,7 @@ struct LockServiceTests {
                 try await locks.withLock("orders", ttl: .seconds(60)) { lease in
                     let wasBroken = try await others.breakLock("orders", fence: lease.fence)
                     #expect(wasBroken)
-                    // Ends when the task is cancelled: nothing else ends the stream.
+                    // Ends only when the task is canceled, because nothing finishes the stream.
                     for await _ in AsyncStream<Void>.makeStream().stream {}
                 }
             }

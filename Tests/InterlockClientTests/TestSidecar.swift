@@ -12,17 +12,17 @@ import ServiceLifecycle
 @testable import SidecarSettings
 @testable import SidecarTelemetry
 
-/// A real redis-server, a coordinator and an open RESP door, in this process, for as long as a test lasts.
+/// A real redis-server, a coordinator and an open RESP listener in this process, for the duration of a test.
 struct TestSidecar {
-    /// How a client of the test reaches the door; patient.
+    /// The configuration of a client of the listener, with long timeouts.
     let configuration: SidecarClientConfiguration
-    /// The coordinator behind the door.
+    /// The coordinator of the listener.
     let coordinator: Coordinator
 
     static let catalog = ServiceDefinition(
         name: "catalog", limits: [LimitDefinition(name: "1m", limit: 10, window: .seconds(60))])
 
-    /// The settings of a client that gives a busy machine time.
+    /// Returns the configuration of a client whose timeouts suit a busy machine.
     static func patient(port: Int, apiKey: String? = nil) -> SidecarClientConfiguration {
         var configuration = SidecarClientConfiguration(address: .tcp(host: "127.0.0.1", port: port), apiKey: apiKey)
         configuration.connectTimeout = .seconds(20)
@@ -30,7 +30,8 @@ struct TestSidecar {
         return configuration
     }
 
-    /// - Parameter keys: the client shows the first.
+    /// Runs `body` with a sidecar.
+    /// - Parameter keys: the API keys. The client uses the first one.
     static func with(
         keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], prefix: String = KeySpace.defaultPrefix,
         _ body: (TestSidecar) async throws -> Void
@@ -73,7 +74,7 @@ struct TestSidecar {
         }
     }
 
-    /// The same with a client of it.
+    /// Runs `body` with a client of a sidecar.
     static func withClient(
         keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], prefix: String = KeySpace.defaultPrefix,
         _ body: (SidecarClient) async throws -> Void

@@ -191,7 +191,7 @@ struct BreakerDecisionTests {
         var byReporters = settings
         byReporters.reporters = 2
         var breaker = Breaker(settings: byReporters)
-        // What the fleet has seen does not count.
+        // The fleet's outcomes do not count.
         breaker.apply(
             BreakerSnapshot(generation: 1) { ($0.failureRate, $0.calls) = (1, 100) }, redisTime: 0, receivedAt: now)
         var actions: [Breaker.ReportAction] = []

@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-/// The end of an open time and of a forced state, as a sidecar's copy keeps to it while Redis' clock jumps.
+/// The ends of open periods and forced states, as a sidecar's copy observes them while Redis' clock jumps.
 @Suite("A sidecar's copy of a breaker: ends")
 struct BreakerEndTests {
     private let start = Instant(nanoseconds: 10_000_000_000)
@@ -14,7 +14,7 @@ struct BreakerEndTests {
         }
     }
 
-    /// Opened by this sidecar for a minute, when Redis' clock said 1000 ms.
+    /// Returns a breaker that this sidecar opened for a minute when Redis' clock showed 1000 ms.
     private func opened(_ cause: BreakerCause = .failures) -> Breaker {
         var breaker = Breaker(settings: BreakerSettings())
         breaker.apply(open(until: 61_000, cause: cause), redisTime: 1000, sentAt: start, receivedAt: start)
@@ -33,7 +33,7 @@ struct BreakerEndTests {
         #expect(knows1)
         #expect(breaker.ends(now: after(5000)).open?.number == 61_000)
         #expect(breaker.ends(now: after(5000)).open?.correction == 61_000 + step)
-        // Redis has taken it over.
+        // Redis has adopted the correction.
         breaker.apply(open(until: 61_000 + step), redisTime: 7000 + step, sentAt: after(6000), receivedAt: after(6000))
         let knows2 = breaker.knowsBetter
         #expect(!knows2)
@@ -60,7 +60,7 @@ struct BreakerEndTests {
         breaker.apply(open(until: 61_000), redisTime: 45_000, sentAt: after(5000), receivedAt: after(5000))
         let knows5 = breaker.knowsBetter
         #expect(!knows5)
-        // Another sidecar corrects it.
+        // Another sidecar corrects the end.
         breaker.apply(open(until: 101_000), redisTime: 46_000, sentAt: after(6000), receivedAt: after(6000))
         #expect(breaker.openUntil == after(61_001))
     }

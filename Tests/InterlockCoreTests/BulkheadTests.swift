@@ -7,7 +7,7 @@ struct BulkheadTests {
 
     private func after(_ milliseconds: Int64) -> Instant { now.advanced(byMilliseconds: milliseconds) }
 
-    /// All places are taken.
+    /// Returns a bulkhead without free slots.
     private func full(_ places: Int, maximumWaiting: Int = 10) -> Bulkhead {
         var bulkhead = Bulkhead(places: places, maximumWaiting: maximumWaiting)
         for number in 1...places { _ = bulkhead.enter(UInt64(number), deadline: nil, now: now) }

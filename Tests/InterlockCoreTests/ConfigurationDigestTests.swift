@@ -62,7 +62,7 @@ struct ConfigurationDigestTests {
                 LimitDefinition(
                     name: "1m-subject", limit: 5, window: .seconds(60), algorithm: .gcra(burst: 4), isPerSubject: true),
             ])
-        // As a sidecar without `requiresSubject` wrote it to Redis.
+        // The digest that a sidecar without `requiresSubject` wrote to Redis.
         #expect(service.digest == "cc35b9f317c68573")
         service.limits[1].requiresSubject = true
         #expect(service.digest != "cc35b9f317c68573")
@@ -72,7 +72,7 @@ struct ConfigurationDigestTests {
     func digestOfUpstream() {
         var service = ServiceDefinition(name: "catalog", upstream: UpstreamSettings(url: "http://127.0.0.1:9"))
         let before = service.digest
-        // As f0717fd computed it.
+        // The digest that f0717fd computed.
         #expect(before == "bbbe4ceceedb3775")
         service.upstream?.certificateAuthorityDigest = [1, 2, 3]
         #expect(service.digest == before)

@@ -14,7 +14,7 @@ struct DescriptorMatchingTests {
         }
     }
 
-    /// The path of the rule that a descriptor meets.
+    /// Returns the path of the rule that a descriptor matches.
     private static func path(_ text: String, in rules: [DescriptorRule]) -> String? {
         let index = DescriptorIndex(rules)
         return index.match(entries(text))?.rule.path
@@ -155,7 +155,7 @@ struct DescriptorMatchingTests {
             domain.maximumCounters = 1
             var limiter = DomainLimiter(domain: domain)
             for (place, ask) in asks.enumerated() {
-                // A minute apart.
+                // The requests are a minute apart.
                 _ = limiter.admit([ask], id: place, now: Instant(nanoseconds: Int64(place) * 60_000_000_000))
             }
             return limiter.nextBatch()?.limits.counters.compactMap(\.name) ?? []
@@ -182,7 +182,7 @@ struct DescriptorMatchingTests {
         #expect(rate(10, 10_000).capacity(ofShare: 3) == 3)
         #expect(rate(10, 10_000, .gcra(burst: 4)).capacity(ofShare: 4) == 2)
         #expect(rate(10, 10_000, .gcra(burst: 0)).capacity(ofShare: 4) == 1)
-        // No more than comes while it lasts.
+        // The capacity is at most the number of tokens that accrue while a quota lasts.
         #expect(rate(1000, 3_600_000).capacity(ofShare: 1000) == 4)
         #expect(rate(1000, 3_600_000).capacity(ofShare: 1) == 1)
         // Envoy counts in 32 bits.

@@ -1,6 +1,6 @@
 import InterlockCore
 
-/// Several sidecars' limiters with one Redis, on virtual time. Each always has waiting callers.
+/// The limiters of several sidecars with one Redis, in virtual time. Each one always has waiting callers.
 struct FleetOfLimiters {
     private enum Phase {
         case idle
@@ -88,7 +88,7 @@ struct FleetOfLimiters {
         }
     }
 
-    /// About 50 to 250 microseconds.
+    /// Returns the arrival time of a message, after about 50 to 250 microseconds.
     private mutating func travel() -> Instant {
         now.advanced(byMicroseconds: 50 + Int64(random.next() % 200))
     }

@@ -248,7 +248,7 @@ struct HeldLeaseTests {
     }
 }
 
-/// A lease and its extension under way.
+/// A lease and its pending extension.
 private struct RandomLife {
     private var random: SeededRandom
     private var now: Instant
@@ -286,7 +286,7 @@ private struct RandomLife {
         case 3:
             lease.moved(to: now.advanced(byMilliseconds: Int64.random(in: 1...3000, using: &random)), now: now)
         default:
-            // Some steps are short, some are a pause of the whole process.
+            // Most steps are short; some are as long as a pause of the whole process.
             let longest: Int64 = random.next() % 10 == 0 ? 3000 : 40
             now = now.advanced(byMilliseconds: Int64.random(in: 0...longest, using: &random))
         }

@@ -11,7 +11,7 @@ struct LimitAlgorithmTests {
 
     private let start = Instant(nanoseconds: 5_000_000_000_000)
 
-    /// Calls at random times, in bursts and at the edges of windows. Returns the granted ones, in microseconds.
+    /// Makes calls at random times, in bursts and at the edges of windows. Returns the granted ones, in microseconds.
     private func grants(_ definition: LimitDefinition, sidecars: Int = 1, seed: UInt64, calls: Int = 1500) -> [Grant] {
         var random = SeededRandom(seed: seed)
         var limiter = ServiceLimiter(definitions: [definition], maximumWaiting: 50)
@@ -47,7 +47,7 @@ struct LimitAlgorithmTests {
 
     private func at(_ microseconds: Int64) -> Instant { Instant(nanoseconds: microseconds * 1000) }
 
-    /// The most that was granted within `length` of any grant, including the end or not.
+    /// Returns the most that was granted within `length` of any grant, with or without the end of that time.
     private func most(_ grants: [Grant], within length: Int64, isClosed: Bool) -> Int64 {
         var most: Int64 = 0
         for (index, first) in grants.enumerated() {
@@ -156,7 +156,7 @@ struct LimitAlgorithmTests {
                 now = now.advanced(byMicroseconds: verdict.fits[0].retryAfterMicroseconds)
             }
         }
-        // Each is up to a microsecond late, out of 142 6/7.
+        // Each grant is up to a microsecond late, of 142 6/7 microseconds.
         #expect((6960...7001).contains(granted))
     }
 

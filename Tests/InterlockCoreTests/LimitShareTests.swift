@@ -101,7 +101,7 @@ struct SubjectBookTests {
 
     private static let start = Instant(nanoseconds: 1_000_000)
 
-    /// Which of the names get a counter.
+    /// Returns the names that get a counter.
     private static func takenIn(_ names: [String], to book: inout SubjectBook, atMilliseconds time: Int64 = 0) -> [String] {
         names.filter { book.takeIn($0, windowMilliseconds: 1000, now: start.advanced(byMilliseconds: time)) }
     }
@@ -134,7 +134,7 @@ struct SubjectBookTests {
         var book = SubjectBook(capacity: 2)
         for (names, time, expected) in [
             (["a", "b"], 0, ["a", "b"]), (["a"], 1500, ["a"]), (["c"], 2400, []), (["a", "c"], 2600, ["a", "c"]),
-            // All are dropped when nobody came.
+            // All are dropped, because none of them was seen.
             (["d", "e", "f"], 60_000, ["d", "e"]),
         ] as [([String], Int64, [String])] {
             let taken = Self.takenIn(names, to: &book, atMilliseconds: time)

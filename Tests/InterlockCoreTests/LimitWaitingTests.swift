@@ -19,7 +19,7 @@ struct LimitWaitingTests {
         return settlements
     }
 
-    /// Uses everything up, and has one call refused so that its retry time is known.
+    /// Exhausts the limit and has one more call refused, so that its retry time is known.
     private func exhaust(_ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, calls: Int) {
         for id in 0..<calls { _ = limiter.admit(LimitRequest(id: id), now: start) }
         _ = limiter.admit(LimitRequest(id: calls), now: start)
@@ -125,7 +125,7 @@ struct LimitWaitingTests {
         var counters = LocalCounters()
         for id in 0..<4 { _ = limiter.admit(LimitRequest(id: id), now: start) }
         let refused = judge(&limiter, &counters, at: start).last?.answer.retryAfter ?? 0
-        // No answer is read in the microsecond in which it is made.
+        // An answer is never read within the microsecond in which it is made.
         let back = start.advanced(byMilliseconds: refused).advanced(byMicroseconds: 1)
         #expect(limiter.admit(LimitRequest(id: 4), now: back) == .queued)
         #expect(judge(&limiter, &counters, at: back).last?.answer.isTaken == true)

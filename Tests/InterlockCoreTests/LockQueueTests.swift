@@ -11,7 +11,7 @@ struct LockQueueTests {
 
     private func at(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
 
-    /// A queue of the waiters 1…count with a ticket in Redis.
+    /// Returns a queue of the waiters 1...`count`, with a ticket in Redis.
     private func queue(of count: UInt64) -> LockQueue {
         var queue = LockQueue()
         for id in 1...count { _ = queue.enqueue(waiter(id)) }
@@ -258,7 +258,7 @@ struct LockQueueTests {
     }
 }
 
-/// A queue and its requests under way.
+/// A queue and its pending requests.
 private struct RandomLife {
     private let start = Instant(nanoseconds: 0)
     private var random: SeededRandom

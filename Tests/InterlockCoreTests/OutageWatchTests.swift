@@ -6,7 +6,7 @@ struct OutageWatchTests {
     private let bad = ProbeFinding.bad("refused")
     private let outage = OutageFinding.down(reason: "refused")
 
-    /// The watch's findings for a sequence of probes, each reported at once.
+    /// Returns the watch's findings for a sequence of probes, each reported at once.
     private func answers(
         to findings: [ProbeFinding], unhealthyAfter: Int = 1, healthyAfter: Int = 2, isOpenByOutage: Bool = false
     ) -> [OutageFinding?] {

@@ -137,12 +137,12 @@ struct PausedCallsTests {
             let isInserted = paused.insert(number, of: "\(number)", deadline: after(5000), earliest: now)
             #expect(isInserted)
         }
-        // A call that has left frees its place.
+        // A call that leaves frees its slot.
         let isGone = paused.leave(0)
         #expect(isGone)
         let next = paused.insert(20, of: "greedy", deadline: after(5000), earliest: now)
         #expect(next)
-        // A call that was sent and comes back keeps its place, and counts.
+        // A call that was sent and comes back keeps its slot, and counts.
         let back = paused.insert(1, of: "greedy", isBack: true, deadline: after(5000), earliest: now)
         #expect(!back, "the line is full")
         let hasLeft = [10, 11].map { paused.leave($0) }

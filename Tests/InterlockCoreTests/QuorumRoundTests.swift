@@ -61,7 +61,7 @@ struct QuorumRoundTests {
         }
     }
 
-    /// Every combination of answers of one to five servers, in order.
+    /// Tries every combination of answers of one to five servers, in order.
     @Test(
         "a round of any size asks for the fence exactly when a majority granted, and says held only when that is to blame",
         arguments: 1...5)
@@ -122,7 +122,7 @@ struct QuorumRoundTests {
         var refused = newRound()
         _ = refused.vote(.granted(fence: 2), by: 0, now: start)
         _ = refused.vote(.granted(fence: 2), by: 1, now: start)
-        // The third may still grant and record it.
+        // The third server may still grant and record the fence.
         #expect(refused.recorded(false, by: 0, now: start) == .none)
         #expect(refused.vote(.held(isRecorded: true), by: 2, now: start) == .giveUp(.unavailable))
         var silent = newRound()
@@ -208,7 +208,7 @@ struct QuorumRoundTests {
         var random = SeededRandom(seed: UInt64(seed))
         let servers = [3, 4, 5][seed % 3]
         var numbers = [Int64](repeating: 0, count: servers)
-        // The servers' clocks, on which minting depends: up to a million apart, and some stand still.
+        // The servers' clocks, from which fences are minted: up to a million apart, and some stopped.
         var clocks = (0..<servers).map { _ in Int64.random(in: 1...1_000_000, using: &random) }
         var last: Int64 = 0
         for _ in 0..<200 {
@@ -247,7 +247,7 @@ struct QuorumRoundTests {
 
     // MARK: Helpers
 
-    /// The round's last result after all `votes`, in order.
+    /// Returns the round's first decision on `votes`, counted in order; `.none` if there is none.
     private func decision(on votes: [QuorumRound.Vote], awaitsEveryAnswer: Bool = false) -> QuorumRound.Action {
         var round = newRound(of: votes.count, awaitsEveryAnswer: awaitsEveryAnswer)
         for (server, vote) in votes.enumerated() {

@@ -9,7 +9,7 @@ struct RetryBudgetTests {
         RetryBudget(settings: RetrySettings(attempts: 1, budget: share, minimumPerSecond: perSecond))
     }
 
-    /// How many retries are allowed in a row.
+    /// Returns the number of retries that are allowed in a row.
     private func retries(of budget: inout RetryBudget, at now: Instant, upTo most: Int = 1000) -> Int {
         var count = 0
         while count < most, budget.takeRetry(now: now) { count += 1 }

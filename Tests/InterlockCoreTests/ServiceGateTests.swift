@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-/// A gate whose steps are described in words instead of being carried out.
+/// A gate whose steps are described in words instead of being executed.
 private final class Desk {
     var gate: ServiceGate
     var now = Instant(nanoseconds: 10_000_000_000)
@@ -134,7 +134,7 @@ struct ServiceGateTests {
         #expect(desk.taken == 0)
         #expect(desk.granted(first) == ["grant 1"])
         #expect(desk.taken == 1)
-        // The second call returns its share of the limits.
+        // The second call refunds its tokens.
         #expect(desk.granted(second) == ["refund 2", "refuse 2 busy"])
     }
 

@@ -10,7 +10,7 @@ struct ServiceLimiterTests {
         ServiceLimiter(definitions: definitions, maximumWaiting: maximumWaiting)
     }
 
-    /// Judges everything queued with `counters`. Returns the answers.
+    /// Judges all queued calls with `counters`. Returns the answers.
     private func judge(
         _ limiter: inout ServiceLimiter, _ counters: inout LocalCounters, at now: Instant
     ) -> [ServiceLimiter.Settlement] {
@@ -54,7 +54,7 @@ struct ServiceLimiterTests {
         #expect(limiter.nextBatch(now: start)?.requests.map(\.id) == [1])
     }
 
-    /// Many subjects' calls, each a run of its own.
+    /// Admits one call for each of `count` subjects, so that each call is a run of its own.
     private func admit(_ count: Int, from first: Int, deadline: Instant? = nil, to limiter: inout ServiceLimiter) {
         for id in first..<(first + count) {
             _ = limiter.admit(LimitRequest(id: id, subject: "\(id)", deadline: deadline), now: start)
@@ -85,7 +85,7 @@ struct ServiceLimiterTests {
             for (batch, verdict) in isInOrder ? verdicts : verdicts.reversed() {
                 limiter.settle(verdict, of: batch, sentAt: start, now: start, into: &settlements)
             }
-            // The third hundred are answered by what the second's refusals have told.
+            // The third hundred calls are answered from the refusals of the second hundred.
             #expect(settlements.count == 300 && settlements.filter(\.answer.isTaken).count == 100)
             #expect(!limiter.hasArrivals && limiter.mayFlush)
         }
@@ -111,7 +111,7 @@ struct ServiceLimiterTests {
             LimitDefinition(name: "log", limit: 9, window: .seconds(1), algorithm: .sliding),
         ]
         var limiter = limiter(definitions)
-        /// Asks for a call of subject "a" at a time of Redis' clock. Returns what was told of the ends.
+        /// Makes a call of subject "a" at a time of Redis' clock. Returns the window ends that its batch knew.
         func ask(at milliseconds: Int64, taken: Int64, resetAfter: Int64) throws -> [String: Int64] {
             _ = limiter.admit(LimitRequest(id: 0, subject: "a"), now: start)
             let asked = limiter.nextBatch(now: start)
@@ -125,12 +125,12 @@ struct ServiceLimiterTests {
             return Dictionary(uniqueKeysWithValues: batch.limits.counters.map { (definitions[$0.definition].name, $0.endsAt) })
         }
         #expect(try ask(at: 5000, taken: 0, resetAfter: 1000) == ["1s": 0, "own": 0, "log": 0])
-        // That one was begun by this very batch: whether it has begun, only the next one finds out.
+        // The first call began the window; only the next batch learns that it has begun.
         #expect(try ask(at: 5100, taken: 1, resetAfter: 900) == ["1s": 0, "own": 0, "log": 0])
         #expect(try ask(at: 5200, taken: 2, resetAfter: 800) == ["1s": 6000, "own": 6000, "log": 0])
         #expect(try ask(at: 7000, taken: 1, resetAfter: 700) == ["1s": 6000, "own": 6000, "log": 0])
         #expect(try ask(at: 7100, taken: 2, resetAfter: 600) == ["1s": 7700, "own": 7700, "log": 0])
-        // The clock is set back.
+        // Redis' clock is set back.
         #expect(try ask(at: 1000, taken: 3, resetAfter: 400) == ["1s": 7700, "own": 7700, "log": 0])
         #expect(try ask(at: 1100, taken: 4, resetAfter: 300) == ["1s": 1400, "own": 1400, "log": 0])
     }
@@ -215,7 +215,8 @@ struct ServiceLimiterTests {
         let settlements = judge(&limiter, &counters, at: start)
         #expect(settlements.map(\.answer.isTaken) == [true, true, true, false, false])
         #expect(settlements[4].answer.limitName == perDay.name)
-        // The day's refusal is used for a second. Then it still binds, and the refused calls took nothing from the second's limit.
+        // The day's refusal is remembered for a second. Afterwards the day's limit still binds, and the refused calls
+        // took nothing from the second's limit.
         guard case .answered(let answer) = limiter.admit(LimitRequest(id: 9), now: start.advanced(byMilliseconds: 999)) else {
             Issue.record("the day's refusal was forgotten")
             return
@@ -257,7 +258,7 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 1, cost: 5, deadline: deadline), now: start)
         _ = limiter.admit(LimitRequest(id: 2, cost: 1), now: start)
         #expect(judge(&limiter, &counters, at: start).filter(\.answer.isTaken).map(\.id) == [0])
-        // It would fit, but another call waits for the same counter.
+        // The call would fit, but another call waits for the same counter.
         guard case .answered = limiter.admit(LimitRequest(id: 3), now: start) else {
             Issue.record("a newcomer overtook a waiter")
             return
@@ -423,6 +424,6 @@ struct ServiceLimiterTests {
 }
 
 extension ServiceLimiter.Admission {
-    /// The answer to a call that does not wait.
+    /// Whether the call waits.
     var isWaiting: Bool { if case .waiting = self { true } else { false } }
 }

@@ -46,7 +46,7 @@ struct TickBudgetTests {
         budget.begin(now: 0)
         #expect(budget.mayGoOn(now: 99 * Self.microsecond))
         #expect(!budget.mayGoOn(now: 100 * Self.microsecond))
-        // The client is not to blame for what others used.
+        // The client is not charged for the time that others used.
         let isUsedUp = budget.end(now: 100 * Self.microsecond)
         #expect(!isUsedUp)
     }

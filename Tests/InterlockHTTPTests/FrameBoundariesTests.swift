@@ -30,7 +30,7 @@ struct FrameBoundariesTests {
             if Bool.random(using: &random) {
                 sent += Self.frame(length)
             } else {
-                // Between these the parser keeps all that there is.
+                // The parser buffers everything between these two frames.
                 sent += Self.frame(length, Self.headers)
                 sent += Self.frame(length, Self.continuation, flags: Self.endHeaders)
             }

@@ -27,7 +27,7 @@ struct HTTPServerStateMachineTests {
         machine.arrived(part, isWritable: isWritable, mayBegin: mayBegin)
     }
 
-    /// A connection whose request, without a body, has this receiver.
+    /// A connection whose request is complete, has no body, and goes to this receiver.
     private static func complete(
         _ carrier: Machine.Carrier = .connection, _ succession: Machine.Succession = .another,
         to receiver: Machine.Receiver = .collector

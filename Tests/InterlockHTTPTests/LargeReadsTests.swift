@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Large reads")
 struct LargeReadsTests {
-    /// Notes in which order they have their turns.
+    /// The order in which readers got their turns.
     private final class Line {
         final class Reader: LargeReader {
             let number: Int
@@ -57,7 +57,7 @@ struct LargeReadsTests {
         #expect(line.read.count == 8)
         line.loop.advanceTime(by: .microseconds(250))
         #expect(line.read == Array(0..<10))
-        // What comes late from the slow ones gives nobody more than is there.
+        // Late ends of slow turns do not make more turns available than there are.
         for _ in 0..<10 { line.turns.ended() }
         _ = line.ask(10..<20)
         #expect(line.read.count == 14)

@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Encoded messages")
 struct MessageEncoderTests {
-    /// Everything written to the channel, as one string.
+    /// Returns all bytes that were written to the channel, as one string.
     private static func written(_ channel: EmbeddedChannel) throws -> String {
         var all = ByteBuffer()
         while let part = try channel.readOutbound(as: IOData.self) {

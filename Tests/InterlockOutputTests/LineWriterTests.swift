@@ -3,7 +3,7 @@ import InterlockOutput
 import NIOConcurrencyHelpers
 import Testing
 
-/// Each test has a pipe whose reader does not read until it is told to.
+/// Tests with a pipe that is not read until the test asks for it.
 @Suite("Lines to a pipe that nobody reads", .timeLimit(.minutes(1)))
 struct LineWriterTests {
     init() { signal(SIGPIPE, SIG_IGN) }
@@ -35,11 +35,11 @@ struct LineWriterTests {
             }
         }
 
-        /// Reads lines up to this one.
+        /// Reads lines up to `text`.
         func lines(to text: String) -> [Substring] { lines { $0 == text } }
 
-        /// Leaves the end that is written to open: a line writer that is still busy must not write to a descriptor that
-        /// another test has opened under the same number.
+        /// Closes the reader and leaves the writer open: a line writer that is still busy must not write to a
+        /// descriptor that another test has opened under the same number.
         func close() { Glibc.close(reader) }
     }
 
@@ -54,7 +54,8 @@ struct LineWriterTests {
         for number in 0..<3000 { writer.add("\(filling)\(number)") }
         #expect(dropped.withLockedValue { $0 } > 0)
         #expect(writer.isBusy)
-        // If the queue starts late, lines are dropped before its first write, and later ones are accepted: each gap has its count.
+        // If the queue starts late, lines are dropped before its first write, and later ones are accepted: each gap has
+        // its own count.
         var next = 0
         let lines = pipe.lines { line in
             if line.hasSuffix(" dropped"), let count = Int(line.dropLast(" dropped".count)) {
@@ -81,7 +82,7 @@ struct LineWriterTests {
         writer.add(String(repeating: ".", count: 1 << 17))
         let clock = ContinuousClock()
         #expect(clock.measure { writer.add("one", waiting: .milliseconds(100)) } >= .milliseconds(100))
-        // A second would be ten times as long: the first was in vain, and nothing was written since.
+        // The first message waited in vain and nothing was written since, so the second one does not wait.
         #expect(clock.measure { writer.add("two", waiting: .seconds(60)) } < .seconds(30))
         #expect(pipe.lines(to: "two").suffix(2) == ["one", "two"])
     }

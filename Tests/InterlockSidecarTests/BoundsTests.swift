@@ -6,7 +6,7 @@ import Testing
 
 @testable import SidecarListeners
 
-/// Each goes one beyond a bound that docs/reference/bounds.md has, and looks at what another client meets then.
+/// Exceeds each limit of docs/reference/bounds.md by one, and checks that other clients are still served.
 @Suite("Bounds of one client", .timeLimit(.minutes(1)))
 struct BoundsTests {
     @Test("one connection has so many leases looked after, and another one goes on")
@@ -28,7 +28,7 @@ struct BoundsTests {
         let leases = RememberedLeases()
         for number in 0..<RememberedLeases.capacity {
             #expect(leases.reserve(for: "web"))
-            // Half of them are still being asked for.
+            // Half of the reservations stay pending.
             guard number.isMultiple(of: 2) else { continue }
             leases.remember("lock-\(number)", token: "t", fence: 1, takenBy: "web", milliseconds: 60_000)
             leases.cancel(for: "web")

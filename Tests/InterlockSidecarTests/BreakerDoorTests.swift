@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Doors: forced breakers")
 struct BreakerDoorTests {
-    /// A breaker's map as the RESP door answers it.
+    /// Returns the fields of a breaker as the RESP API reports them.
     private static func fields(_ door: RESPTestDoor) async throws -> [String: RedisReply] {
         let flat = try await door.cli("BREAKER.STATE", "catalog").array ?? []
         var fields: [String: RedisReply] = [:]

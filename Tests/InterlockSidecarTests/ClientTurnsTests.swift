@@ -6,16 +6,16 @@ import Testing
 
 @Suite("Turns of clients on the event loop")
 struct ClientTurnsTests {
-    /// A loop on whose clock each piece of work takes as long as it says.
+    /// An event loop whose clock advances by the declared cost of each piece of work.
     private final class Loop {
         let events = EmbeddedEventLoop()
         var now: Int64 = 0
         private(set) var done: [String] = []
-        /// Pieces of work done in each tick.
+        /// The number of pieces of work done in each tick.
         private(set) var ticks: [Int] = []
         private lazy var turns = ClientTurns(eventLoop: events) { [unowned self] in now }
 
-        /// A connection with this many pieces of work, each of so many microseconds.
+        /// A connection whose pieces of work each take `cost` microseconds.
         final class Client {
             let name: String
             let loop: Loop
@@ -32,7 +32,7 @@ struct ClientTurnsTests {
                 turn.party = party
             }
 
-            /// Receives so many pieces from the socket.
+            /// Receives `count` pieces of work from the socket.
             func receive(_ count: Int) {
                 pieces += count
                 guard !isWaiting else { return }
@@ -63,7 +63,7 @@ struct ClientTurnsTests {
             Client(name, of: party, cost: cost, on: self)
         }
 
-        /// Lets one tick end, and the next one begin.
+        /// Ends the current tick and begins the next.
         func tick() {
             let before = done.count
             events.run()
@@ -91,7 +91,7 @@ struct ClientTurnsTests {
         while loop.done.count < 30 {
             let before = loop.now
             loop.tick()
-            // The first slice used 300 µs; each run of the line uses at most a millisecond and one slice.
+            // The first slice took 300 µs; each run of the queue takes at most a millisecond and one slice.
             #expect(loop.now - before <= 2 * 1_300_000)
             ticks += 1
             #expect(ticks < 20)
@@ -110,7 +110,7 @@ struct ClientTurnsTests {
         occasional.receive(1)
         if loop.done.isEmpty { loop.tick() }
         let place = loop.done.firstIndex(of: "occasional")
-        // At most one tick of the others comes first.
+        // At most one tick of the other clients precedes it.
         #expect(place.map { $0 <= 16 } ?? false)
     }
 
@@ -162,7 +162,7 @@ struct ClientTurnsTests {
         loop.client("one", of: "one", cost: 1).turn.read { read.append("one") }
         loop.tick()
         #expect(read.firstIndex(of: "one").map { $0 < 52 } ?? false)
-        // 8 µs are charged for each, and 500 of them are a tick.
+        // Each read is charged 8 µs of the 500 µs that a tick has, so a tick adds at most 63.
         #expect(read.count <= 50 + 63)
         for _ in 0..<30 { loop.tick() }
         #expect(read.count == 501)

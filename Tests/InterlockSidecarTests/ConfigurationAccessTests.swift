@@ -113,7 +113,7 @@ struct ConfigurationAccessTests {
         #expect(refusal(folder.path) == ["file.yaml:1: auth.keys[0].key_file: this is a folder; expected a file"])
         try #require(mkfifo("\(folder.path)/pipe", 0o600) == 0)
         #expect(refusal("\(folder.path)/pipe") == ["file.yaml:1: auth.keys[0].key_file: the file is empty"])
-        // It may be the key itself, in the wrong place.
+        // The value may be the key itself, so the error must not repeat it.
         #expect(refusal("hunter2") == ["file.yaml:1: auth.keys[0].key_file: there is no such file"])
         guard geteuid() != 0 else { return }
         let file = open("\(folder.path)/key", O_CREAT | O_WRONLY, 0o000)

@@ -2,7 +2,7 @@ import InterlockCore
 import SidecarSettings
 import Testing
 
-/// A configuration read from `yaml` under the name `file.yaml`.
+/// Returns the configuration in `yaml`, read under the name `file.yaml`.
 func configuration(
     _ yaml: String,
     environment: [String: String] = [:],
@@ -11,7 +11,7 @@ func configuration(
     try SidecarConfiguration.load(yaml: yaml, fileName: "file.yaml", environment: environment, flags: flags)
 }
 
-/// The lines of the error that `yaml` is refused with; empty when it is accepted.
+/// Returns the lines of the error with which `yaml` is rejected; empty if it is accepted.
 func refusals(
     of yaml: String,
     environment: [String: String] = [:],

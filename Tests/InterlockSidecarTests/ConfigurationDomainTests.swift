@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Configuration: domains of Envoy's rate limit service")
 struct ConfigurationDomainTests {
-    /// Reads the domains of a file that imports this text.
+    /// Returns the domains of a configuration that imports a file with this text.
     private static func imported(_ yaml: String) throws -> DomainSettings {
         let file = FileManager.default.temporaryDirectory.appending(path: "import-\(UInt64.random(in: .min ... .max)).yaml")
         try Data(yaml.utf8).write(to: file)
@@ -154,7 +154,7 @@ struct ConfigurationDomainTests {
         #expect(error?.text == "import.yaml:1: expected the key domain: the domain's name")
     }
 
-    // MARK: Rules that limit nobody
+    // MARK: Rules without effect
 
     /// Returns the warnings for a domain with these rules, each a line of YAML.
     private static func warnings(_ rules: String...) throws -> [String] {
@@ -202,7 +202,7 @@ struct ConfigurationDomainTests {
             (["{ key: a, value: '/api/v1/*', limit: 1, per: 1s }", "{ key: a, value: '/api/*', limit: 2, per: 1s }"], 0),
             (["{ key: a, value: 'x*y', limit: 1, per: 1s }", "{ key: a, value: 'x*', limit: 2, per: 1s }"], 0),
             (["{ key: a, value: '*', limit: 1, per: 1s }", "{ key: b, value: 'x*', limit: 2, per: 1s }"], 0),
-            // A value comes before all patterns.
+            // An exact value takes precedence over all patterns.
             (["{ key: a, value: '*', limit: 1, per: 1s }", "{ key: a, value: x, limit: 2, per: 1s }"], 0),
             (["{ key: a }"], 1),
             (["{ key: a, descriptors: [{ key: b }] }"], 1),
@@ -225,7 +225,7 @@ struct ConfigurationDomainTests {
         #expect(warnings.first?.contains("listen.grpc") == true, "\(warnings)")
     }
 
-    // MARK: What other software writes
+    // MARK: Files of other software
 
     @Test("a file in the shape that Envoy Gateway writes is taken over")
     func envoyGateway() throws {

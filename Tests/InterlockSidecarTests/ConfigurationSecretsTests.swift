@@ -6,7 +6,7 @@ import NIOPosix
 import RedisClient
 import Testing
 
-/// Messages about a URL never show a part of its password (S4), and secrets that cannot be meant are refused or warned of (S5).
+/// Messages about a URL show no part of its password (S4); implausible secrets are rejected or cause a warning (S5).
 @Suite("Configuration: secrets in messages (S4, S5)")
 struct ConfigurationSecretsTests {
     @Test(
@@ -76,7 +76,7 @@ struct ConfigurationSecretsTests {
         let file = "redis: { embedded: true }"
         #expect(try configuration(file, flags: .init(redisURL: "redis://flag")).redis.url == "redis://flag")
         #expect(try configuration(file, environment: ["INTERLOCK_REDIS_URL": "redis://variable"]).redis.url == "redis://variable")
-        // Two in one file are a mistake.
+        // Only a conflict within one file is an error.
         #expect(refusals(of: "redis: { url: redis://h, embedded: true }").count == 1)
         #expect(refusals(of: "redis: { url: redis://h, embedded: true }", flags: .init(redisURL: "redis://flag")).count == 1)
     }

@@ -22,7 +22,7 @@ struct ConfigurationUpstreamTests {
         let url = "url: \"http://h\""
         #expect(try service(url)?.permitLifetime == .seconds(70))
         #expect(try service(url + "\n    timeouts: { total: 5m }")?.permitLifetime == .seconds(310))
-        // As long as a permit may live: what is read is what a reload takes.
+        // The value is capped at the longest permit lifetime, so that a reload accepts it.
         #expect(try service(url + "\n    timeouts: { total: 1d }")?.permitLifetime == .seconds(86_400))
         #expect(try service(url + "\n    timeouts: { total: 5m }\n    permit_ttl: 3s")?.permitLifetime == .seconds(3))
     }

@@ -10,7 +10,7 @@ import Testing
 @testable import SidecarListeners
 @testable import SidecarSettings
 
-/// The console's page and stream at a real door.
+/// Tests the console's page and stream on a real listener.
 @Suite("console")
 struct ConsoleTests {
     private static let stream = ["Accept": "text/event-stream"]
@@ -115,7 +115,7 @@ struct ConsoleTests {
                 guard case .object(let page) = frame.json["locks"], case .list(let rows) = page["locks"],
                     case .text(let following) = page["cursor"]
                 else { throw HTTPTestClient.NotHTTP(text: frame.body) }
-                // So much was looked at that it is not read yet.
+                // The read budget is used up, so this page has not been read yet.
                 if page["at_ms"] == .null { continue }
                 for case .object(let lock) in rows { seen.insert(lock["name"] ?? .null) }
                 next = following == "0" ? nil : following
@@ -185,7 +185,7 @@ struct ConsoleTests {
             let info = try await client.send(AnyCommand(["INFO", "commandstats"])).text ?? ""
             let line = info.split(separator: "\r\n").first { $0.hasPrefix("cmdstat_evalsha:calls=") } ?? ""
             let calls = Int(line.dropFirst("cmdstat_evalsha:calls=".count).prefix { $0.isNumber }) ?? 0
-            // Ten by themselves would be forty; the others are the sidecar's own.
+            // Separate reads would make 40 calls; the remainder are the sidecar's own.
             #expect(calls < 20, "\(line)")
             await client.close()
         }
@@ -202,7 +202,7 @@ struct ConsoleTests {
                 isDown.withLockedValue { $0 = true }
                 await door.shutDown()
             }
-            // The chunk that ends an answer that is whole.
+            // The final chunk marks the answer as complete.
             #expect(answer.hasSuffix("0\r\n\r\n"))
         }
     }
@@ -228,7 +228,7 @@ struct ConsoleTests {
                 let refusal = try await door.client.send("GET", "/v1/live", headers: Self.stream)
                 #expect(refusal.status == 503)
                 #expect(refusal.text("detail")?.contains("64 consoles") == true)
-                // One frame is always to be had.
+                // A single frame is served even when no more streams are.
                 try await door.expect(200, "GET", "/v1/live")
                 try await door.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
                 try await group.waitForAll()

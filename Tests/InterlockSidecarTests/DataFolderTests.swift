@@ -13,7 +13,7 @@ struct DataFolderTests {
         try body(temporary.path + "/data")
     }
 
-    /// What is said of a folder that is not taken; `nil`: it was.
+    /// Returns the error for a folder that is rejected; `nil` if it is accepted.
     private static func refusal(_ path: String) -> String? {
         do throws(SidecarError) {
             _ = try DataFolder(path: path)
@@ -62,7 +62,7 @@ struct DataFolderTests {
         }
         try Self.withFolder { path in
             try #require(mkdir(path, 0o700) == 0)
-            // Only root can give a folder away; what is root's is another's to everybody else.
+            // Only root can change the owner of a folder; for other users, /usr belongs to root.
             let isRoot = geteuid() == 0
             if isRoot { try #require(chown(path, 65534, 65534) == 0) }
             #expect(Self.refusal(isRoot ? path : "/usr")?.contains("another user") == true)

@@ -26,7 +26,7 @@ struct EffectiveConfigurationTests {
         #expect(again.keys.map(\.name) == read.keys.map(\.name))
         again.keys = read.keys
         again.warnings = read.warnings
-        // Of one that names no Redis it is said that there is none.
+        // If the file names no Redis, the effective configuration states explicitly that Redis is embedded.
         again.redis.isEmbeddedOnPurpose = read.redis.isEmbeddedOnPurpose
         #expect(again == read)
         #expect(shown.digest.services.count == read.services.count)

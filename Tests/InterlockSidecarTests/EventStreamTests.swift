@@ -44,7 +44,7 @@ struct EventStreamTests {
 
     @Test("a client that reads too slowly loses the oldest events and is told how many, and the stream goes on")
     func slowClient() async throws {
-        // More than the kernel keeps for a connection, so that the door has to wait for its client.
+        // More than the kernel buffers for a connection, so the listener has to wait for its client.
         let padding = String(repeating: "x", count: 32 << 10)
         let count = 900
         try await HTTPTestDoor.with { door in
@@ -54,12 +54,12 @@ struct EventStreamTests {
                 for number in 1...count {
                     try await publish(
                         #"{"v":1,"type":"test.\#(number)","origin":"x","db":0,"at_ms":1,"padding":"\#(padding)"}"#)
-                    // Redis gives up a subscriber that falls far behind.
+                    // Redis disconnects a subscriber that falls far behind.
                     guard number.isMultiple(of: 50) else { continue }
                     for await event in witness where event.type == "test.\(number)" { break }
                 }
             } until: { received in
-                // The last of what came; all of it is too much to look through again and again.
+                // Only the end is searched, because searching everything on each receipt takes too long.
                 HTTPTestClient.event("test.\(count)", in: String(received.suffix(4 * padding.utf8.count))) != nil
             } then: { received in
                 let loss = HTTPTestClient.event("dropped", in: received)
@@ -68,7 +68,7 @@ struct EventStreamTests {
         }
     }
 
-    /// Follows the events; once that stands, `body` publishes messages as any program may, while nothing is read.
+    /// Follows the events and, once the stream has begun, lets `body` publish messages while nothing is read.
     private static func following(
         _ door: HTTPTestDoor, body: @Sendable (_ publish: (String) async throws -> Void) async throws -> Void,
         until isEnough: @Sendable (_ received: String) -> Bool, then check: @Sendable (_ received: String) -> Void = { _ in }

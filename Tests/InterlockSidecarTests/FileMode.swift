@@ -1,8 +1,8 @@
 import Glibc
 
-/// Who may do what with a file.
+/// The permissions of a file.
 enum FileMode {
-    /// The permission bits; `nil`: there is no such file.
+    /// Returns the permission bits; `nil` if the file does not exist.
     static func of(_ path: String) -> mode_t? {
         var information = stat()
         guard stat(path, &information) == 0 else { return nil }

@@ -12,7 +12,7 @@ struct FrameBudgetTests {
         var budget = FrameBudget(now: now)
         var frames = 0
         while now < 10 * Self.second {
-            // A read brings a hundred.
+            // One read brings a hundred frames.
             for _ in 0..<100 { budget.spend() }
             frames += 100
             if budget.isSpent { now += budget.pause(now: now) }
@@ -24,7 +24,7 @@ struct FrameBudgetTests {
     func long() {
         var budget = FrameBudget(now: 0)
         for _ in 0..<10_000 {
-            // Of 24 KB, with its head and end.
+            // A message of 24 KB, with the frames of its head and its end.
             budget.spend(2)
             budget.spend(messageOf: 24 << 10)
             budget.earn()

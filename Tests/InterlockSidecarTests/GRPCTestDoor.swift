@@ -12,7 +12,7 @@ import ServiceLifecycle
 @testable import SidecarSettings
 @testable import SidecarTelemetry
 
-/// A real redis-server, a coordinator and an open gRPC listener, for as long as a test lasts.
+/// A real redis-server, a coordinator and an open gRPC listener for the duration of a test.
 struct GRPCTestDoor {
     let port: Int
     let coordinator: Coordinator
@@ -61,7 +61,7 @@ struct GRPCTestDoor {
         }
     }
 
-    /// The frames of a call with one message, shown with a key.
+    /// Returns the frames of a call with one message, authenticated with `key`.
     static func call(
         _ path: String, _ message: [UInt8] = [], key: String? = nil, stream: UInt32, ends: Bool = true
     ) -> [HTTP2TestClient.Frame] {

@@ -3,7 +3,7 @@ import NIOHPACK
 import NIOSSL
 import Testing
 
-/// Frames of HTTP/2 (RFC 9113) to a door and back, also those that no well-behaved client sends.
+/// A client that exchanges HTTP/2 frames (RFC 9113) with a listener, including frames that break the protocol.
 struct HTTP2TestClient {
     struct Frame {
         enum Kind: UInt8 {
@@ -20,7 +20,7 @@ struct HTTP2TestClient {
 
         var endsStream: Bool { (kind == .data || kind == .headers) && flags & Self.endStream != 0 }
 
-        /// Of a reset or a farewell.
+        /// The error code of a RST_STREAM or GOAWAY frame.
         var errorCode: UInt32? {
             switch kind {
             case .reset: payload.getInteger(at: payload.readerIndex)
@@ -44,13 +44,13 @@ struct HTTP2TestClient {
         var fields: [(name: String, value: String)] = []
         var body = ""
         var trailers: [(name: String, value: String)] = []
-        /// It was cut off with this code.
+        /// The error code with which the stream was reset; `nil` if it was not.
         var reset: UInt32?
 
         func value(_ name: String) -> String? { fields.first { $0.name == name }?.value }
     }
 
-    /// The door has closed.
+    /// The error thrown once the listener has closed the connection.
     struct Closed: Error {}
 
     static let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -61,10 +61,10 @@ struct HTTP2TestClient {
     private var decoder = HPACKDecoder(allocator: ByteBufferAllocator())
     private var answers: [UInt32: Answer] = [:]
     private var ended: Set<UInt32> = []
-    /// The farewell, when it has come.
+    /// The last GOAWAY frame received.
     private(set) var goAway: Frame?
 
-    /// - Parameter settings: identifiers and values, which are told at the beginning.
+    /// - Parameter settings: the identifiers and values of the initial SETTINGS frame.
     static func with(
         port: Int, tls: NIOSSLContext? = nil, settings: [(UInt16, UInt32)] = [],
         _ body: (inout HTTP2TestClient) async throws -> Void
@@ -79,7 +79,7 @@ struct HTTP2TestClient {
                 var first = ByteBuffer(string: preface)
                 Frame(kind: .settings, payload: payload).write(into: &first)
                 do {
-                    // The door may have closed before, which the next read tells.
+                    // If the listener has already closed the connection, the next read reports it.
                     try? await client.send(first)
                     result = .success(try await body(&client))
                 } catch {
@@ -87,12 +87,12 @@ struct HTTP2TestClient {
                 }
             }
         } catch  where result != nil {
-            // The door may have closed before, and not gently.
+            // The listener may have closed the connection abruptly before this.
         }
         try result?.get()
     }
 
-    // MARK: What is sent
+    // MARK: Sending
 
     func send(_ bytes: ByteBuffer) async throws { try await channel.writeAndFlush(bytes).get() }
 
@@ -104,7 +104,7 @@ struct HTTP2TestClient {
         try await send(bytes)
     }
 
-    /// A request's head. What is in `fields` comes behind the pseudo-fields, as it is.
+    /// Returns a request's head, in which `fields` follow the pseudo-fields unchanged.
     static func head(
         _ method: String, _ path: String, _ fields: [(String, String)] = [], stream: UInt32, ends: Bool = true
     ) -> Frame {
@@ -126,7 +126,7 @@ struct HTTP2TestClient {
         return Frame(kind: .headers, flags: Frame.endHeaders | (ends ? Frame.endStream : 0), stream: stream, payload: payload)
     }
 
-    /// With a prefix of seven bits (RFC 7541, section 5.1).
+    /// Writes a length with a seven-bit prefix (RFC 7541, section 5.1).
     private static func write(length: Int, into payload: inout ByteBuffer) {
         guard length >= 127 else {
             payload.writeInteger(UInt8(length))
@@ -153,9 +153,9 @@ struct HTTP2TestClient {
         Frame(kind: .windowUpdate, stream: stream, payload: ByteBuffer(integer: increment))
     }
 
-    // MARK: What comes back
+    // MARK: Receiving
 
-    /// The next frame that concerns more than the connection's upkeep, which is seen to.
+    /// Returns the next frame that is not connection upkeep; settings are acknowledged here.
     mutating func frame() async throws -> Frame {
         while true {
             guard let frame = Self.takeFrame(&unread) else {
@@ -168,7 +168,7 @@ struct HTTP2TestClient {
                 continue
             }
             switch frame.kind {
-            // The door may have closed meanwhile, which the next read tells.
+            // If the listener has closed the connection, the next read reports it.
             case .settings where frame.flags == 0: try? await send(Frame(kind: .settings, flags: 1))
             case .settings, .windowUpdate: break
             default:
@@ -192,13 +192,14 @@ struct HTTP2TestClient {
             kind: known, flags: flags, stream: stream & 0x7FFF_FFFF, payload: bytes.readSlice(length: length) ?? ByteBuffer())
     }
 
-    /// The answer on a stream, when it is whole or has broken off. With data, the window is opened as far as they closed it.
+    /// Returns the answer on a stream once it is complete or reset.
+    /// - Parameter opensWindow: whether the windows are replenished by the length of the data received.
     mutating func answer(_ stream: UInt32, opensWindow: Bool = true) async throws -> Answer {
         while !ended.contains(stream) { try await take(try await frame(), opensWindow: opensWindow) }
         return answers[stream] ?? Answer()
     }
 
-    /// What has come on a stream so far, once it is `enough`.
+    /// Returns the partial answer on a stream once `enough` accepts it.
     mutating func answer(_ stream: UInt32, until enough: (Answer) -> Bool) async throws -> Answer {
         while !enough(answers[stream] ?? Answer()) { try await take(try await frame(), opensWindow: false) }
         return answers[stream] ?? Answer()
@@ -230,8 +231,8 @@ struct HTTP2TestClient {
         answers[frame.stream] = answer
     }
 
-    /// Reads until the door has closed.
-    /// - Returns: the code of its farewell; `nil`: there was none.
+    /// Reads until the listener has closed the connection.
+    /// - Returns: the error code of its GOAWAY frame; `nil` if it sent none.
     mutating func end() async throws -> UInt32? {
         while true {
             do {

@@ -8,7 +8,7 @@ import Testing
 struct HTTP2Tests {
     private typealias Client = HTTP2TestClient
 
-    /// RFC 9113, section 7.
+    /// Error codes of RFC 9113, section 7.
     private enum Code {
         static let none: UInt32 = 0
         static let protocolError: UInt32 = 1
@@ -106,7 +106,7 @@ struct HTTP2Tests {
     private func refused(_ frame: HTTP2TestClient.Frame) async throws {
         try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
-                // Frames that are too large are not read to their end.
+                // The listener may close the connection before it has read a frame that is too large.
                 try? await client.send(frame)
                 do {
                     let answer = try await client.answer(1)
@@ -162,7 +162,7 @@ struct HTTP2Tests {
                     let frames = stride(from: first, to: first + 1000, by: 2).flatMap { stream in
                         [Client.head("GET", "/proxy/shop/a", stream: stream), Client.reset(stream)]
                     }
-                    // It may have closed already.
+                    // The listener may already have closed the connection.
                     guard (try? await client.send(frames)) != nil else { break }
                 }
                 let code = try await client.end()
@@ -181,7 +181,7 @@ struct HTTP2Tests {
                 var head = Client.head("GET", "/healthz", stream: 1)
                 head.flags = Client.Frame.endStream
                 let more = Client.Frame(kind: .continuation, stream: 1, payload: ByteBuffer(repeating: 0, count: 10))
-                // It may have closed before all was sent.
+                // The listener may close the connection before everything is sent.
                 try? await client.send([head] + Array(repeating: more, count: 10_000))
                 let code = try await client.end()
                 #expect(code ?? Code.enhanceYourCalm > 0)
@@ -197,7 +197,7 @@ struct HTTP2Tests {
         try await HTTPTestDoor.with(firstRequestTimeout: .seconds(60)) { door in
             try await Client.with(port: door.client.port) { client in
                 let payload = kind == .ping ? ByteBuffer(repeating: 1, count: 8) : ByteBuffer()
-                // Twice as many as may come in a second: slices let fewer than that through where the machine is slow.
+                // Twice the number allowed per second; on a slow machine, slices let fewer than the limit through.
                 let flood = Array(repeating: Client.Frame(kind: kind, payload: payload), count: 20_000)
                 try? await client.send(flood + [Client.head("GET", "/healthz", stream: 1)])
                 do {
@@ -224,7 +224,7 @@ struct HTTP2Tests {
                 try await client.send(Client.windowUpdate(1, by: 5))
                 answer = try await client.answer(1) { $0.body.utf8.count > 10 }
                 #expect(answer.body == "012345678901234")
-                // Another stream has a window of its own.
+                // Each stream has its own window.
                 try await client.send(Client.head("GET", "/proxy/shop/b", stream: 3))
                 #expect(try await client.answer(3) { !$0.body.isEmpty }.body == "0123456789")
                 try await client.send(Client.windowUpdate(1, by: 1_000_000))
@@ -243,7 +243,7 @@ struct HTTP2Tests {
                 _ = try await client.answer(1) { $0.body.utf8.count == 10 }
                 try await client.send(Client.windowUpdate(1, by: 100_000))
                 #expect(try await client.answer(1).body == body)
-                // What is too large is told so as well, with its end in the same frame.
+                // An oversized body gets a complete error answer, even if the frame that exceeds the limit is its last.
                 let large = String(repeating: "x", count: 16_000)
                 try await client.send(Client.head("POST", "/v1/locks/a", stream: 3, ends: false))
                 for turn in 1...5 { try await client.send(Client.data(large, stream: 3, ends: turn == 5)) }
@@ -269,14 +269,14 @@ struct HTTP2Tests {
                     if frame.kind == .reset { reset = frame.errorCode }
                 }
                 #expect(reset == Code.none)
-                // A small one comes to its end.
+                // A small body is received to its end.
                 try await client.send(
                     Client.head("POST", "/nowhere", stream: 3, ends: false), Client.data(part, stream: 3, ends: true),
                     Client.head("GET", "/healthz", stream: 5))
                 #expect(try await client.answer(5).status == "200")
                 let small = try await client.answer(3)
                 #expect(small.status == "404" && small.reset == nil)
-                // A body that announces that it is small does too.
+                // A body whose announced length is small is received to its end, too.
                 try await client.send(Client.head("POST", "/nowhere", [("content-length", "100000")], stream: 7, ends: false))
                 #expect(try await client.answer(7).status == "404")
                 for number in 1...10 {
@@ -297,7 +297,7 @@ struct HTTP2Tests {
             }
         ) { proxy in
             try await Client.with(port: proxy.client.port) { client in
-                // More than a hundred are for those who know that so many may be.
+                // More than 100 streams are allowed only once the client has seen the server's settings.
                 try await client.send(Client.head("GET", "/healthz", stream: 1))
                 #expect(try await client.answer(1).status == "200")
                 let calls = stride(from: UInt32(3), to: 300, by: 2)
@@ -322,7 +322,7 @@ struct HTTP2Tests {
                 try await client.send(Client.head("GET", "/proxy/shop/a", stream: 1))
                 #expect(try await client.answer(1).status == "200")
                 let part = Client.data(String(repeating: "x", count: 16_000), stream: 3, ends: false)
-                // The call waits for the limit: nothing is read, and no window opened.
+                // The call waits for the limit, so its body is not read and its window does not open.
                 try? await client.send(
                     [Client.head("POST", "/proxy/shop/a", stream: 3, ends: false)] + Array(repeating: part, count: 200))
                 do {
@@ -358,7 +358,7 @@ struct HTTP2Tests {
                 while true { try await call.send(part) }
             }
         ) { proxy in
-            // A window in which the problem has room that a slow machine makes of it.
+            // The window has room for the problem document that a slow machine causes instead.
             try await Client.with(port: proxy.client.port, settings: [(4, 2000)]) { client in
                 try await client.send(Client.head("GET", "/proxy/shop/a", stream: 1))
                 let answer = try await client.answer(1, opensWindow: false)
@@ -387,7 +387,7 @@ struct HTTP2Tests {
                 try await client.send(
                     Client.head("POST", "/proxy/shop/a", [("cookie", "a=1"), ("cookie", "b=2")], stream: 1, ends: false),
                     Client.data("one", stream: 1, ends: false))
-                // It is answered before the request has ended.
+                // The answer begins before the request has ended.
                 _ = try await client.answer(1) { $0.body.hasPrefix("ok") }
                 try await client.send(Client.data("two", stream: 1, ends: true))
                 let answer = try await client.answer(1)
@@ -471,13 +471,13 @@ struct HTTP2Tests {
         try await HTTPTestDoor.with(firstRequestTimeout: .milliseconds(100)) { door in
             try await Client.with(port: door.client.port) { client in
                 let code = try await client.end()
-                // On a slow machine, its time may be over before it has shown what it speaks.
+                // On a slow machine, the deadline may pass before the client has sent its preface.
                 #expect(code ?? Code.none == Code.none)
             }
             let half = try await RawConnection.exchange(port: door.client.port, String(Client.preface.prefix(10)))
             #expect(half.isEmpty)
         }
-        // As long as a slow machine takes for the first request.
+        // The timeout allows a slow machine to send the first request.
         try await HTTPTestDoor.with(firstRequestTimeout: .seconds(20), idleTimeout: .milliseconds(100)) { door in
             try await Client.with(port: door.client.port) { client in
                 try await client.send(Client.head("GET", "/healthz", stream: 1))

@@ -41,7 +41,7 @@ struct HTTP2UpstreamTests {
             $0.upstream?.firstByteTimeout = .milliseconds(200)
         }
         let reply: PlayedHTTP2Server.Reply = { number, frame in
-            // The first connection goes dead behind its first answer.
+            // The first connection goes silent after its first answer.
             frame.kind == .headers && (number > 1 || frame.stream == 1) ? [Self.answer(frame.stream)] : []
         }
         try await Self.with(reply, configure: configure) { door, connections in
@@ -85,7 +85,7 @@ struct HTTP2UpstreamTests {
         }
     }
 
-    /// A breaker that one failure opens.
+    /// Configures a breaker that opens after one failure.
     private static func touchy(_ service: inout ServiceDefinition) {
         service.upstream?.retries.attempts = 0
         service.breaker = BreakerSettings(minimumCalls: 1)
@@ -136,7 +136,7 @@ struct HTTP2UpstreamTests {
     func unprocessed() async throws {
         let reply: PlayedHTTP2Server.Reply = { number, frame in
             guard frame.endsStream else { return [] }
-            // The last stream that was processed: none.
+            // The last processed stream is 0: none was processed.
             let farewell = Frame(kind: .goAway, payload: ByteBuffer(bytes: [0, 0, 0, 0, 0, 0, 0, 0]))
             return number == 1 ? [farewell] : [Self.answer(frame.stream)]
         }

@@ -29,7 +29,7 @@ struct HTTPCheckTests {
             #expect(refused.headers["retry-after"] == "3600")
             #expect(refused.body.contains(#""code":"limited""#))
             #expect(!refused.body.contains("wait_ms"))
-            // It can never be granted.
+            // A cost above the capacity can never be granted.
             try await door.expect(400, "GET", Self.path + "?cost=4")
         }
     }
@@ -68,7 +68,7 @@ struct HTTPCheckTests {
             try await eventually("it is half-open") {
                 try await door.coordinator.breaker(service: "catalog").fleet.state == .halfOpen
             }
-            // Others have taken all trials.
+            // Other callers use up all half-open permits.
             while case .granted = try await door.coordinator.acquirePermit(service: "catalog") {}
             for _ in 0..<20 { try await door.expect(200, "GET", Self.path) }
             #expect(try await door.coordinator.breaker(service: "catalog").fleet.state == .halfOpen)

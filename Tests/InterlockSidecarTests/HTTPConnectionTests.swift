@@ -7,7 +7,7 @@ import Testing
 
 @Suite("HTTP door: connections", .timeLimit(.minutes(1)))
 struct HTTPConnectionTests {
-    /// Tells when the first bytes have come.
+    /// Reports when the first bytes arrive.
     private final class FirstBytes: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
 
@@ -22,7 +22,7 @@ struct HTTPConnectionTests {
         func channelInactive(context: ChannelHandlerContext) { haveCome.fail(ChannelError.ioOnClosedChannel) }
     }
 
-    /// A connection that has had an answer, and stays: it has a place.
+    /// Returns an open connection that has received an answer and therefore occupies a slot.
     private static func placed(at door: HTTPTestDoor) async throws -> any Channel {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let haveCome = loop.makePromise(of: Void.self)
@@ -39,7 +39,7 @@ struct HTTPConnectionTests {
     @Test("D7: a connection that brings no request is closed", arguments: ["", "GET /healthz HTTP/1.1\r\nHost: local"])
     func noRequest(bytes: String) async throws {
         try await HTTPTestDoor.with(firstRequestTimeout: .milliseconds(100)) { door in
-            // It returns when the door has closed the connection.
+            // The call returns when the listener closes the connection.
             let answer = try await RawConnection.exchange(port: door.client.port, bytes)
             #expect(answer.isEmpty)
             try await door.expect(200, "GET", "/healthz")
@@ -54,7 +54,7 @@ struct HTTPConnectionTests {
         ])
     func noProgress(bytes: String) async throws {
         try await HTTPTestDoor.with(idleTimeout: .milliseconds(500)) { door in
-            // It returns when the door has closed the connection.
+            // The call returns when the listener closes the connection.
             let answer = try await RawConnection.exchange(
                 port: door.client.port, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + bytes)
             #expect(answer.hasPrefix("HTTP/1.1 200 "))
@@ -109,7 +109,7 @@ struct HTTPConnectionTests {
             var taken: [any Channel] = []
             for _ in 0..<2 { taken.append(try await Self.placed(at: door)) }
             func get(_ path: String) async throws -> String {
-                // It returns when the door has closed the connection.
+                // The call returns when the listener closes the connection.
                 try await RawConnection.exchange(port: door.client.port, "GET \(path) HTTP/1.1\r\nHost: localhost\r\n\r\n")
             }
             for path in ["/healthz", "/readyz", "/metrics"] {
@@ -120,7 +120,7 @@ struct HTTPConnectionTests {
             let refused = try await get("/v1/services")
             #expect(refused.hasPrefix("HTTP/1.1 503 "))
             #expect(refused.contains("listen.max_connections"))
-            // Those who take the last places and say nothing have them for a second.
+            // Silent clients keep the last reserve slots for at most a second.
             let silent = try await withThrowingTaskGroup(of: String.self) { group in
                 for _ in 0..<16 { group.addTask { try await RawConnection.exchange(port: door.client.port, "GET /") } }
                 let answer = try await get("/healthz")
@@ -141,7 +141,7 @@ struct HTTPConnectionTests {
         "D18: HTTP/1.0 is answered without chunks, and its connection is closed", arguments: ["/healthz", "/metrics", "/nowhere"])
     func former(path: String) async throws {
         try await HTTPTestDoor.with { door in
-            // It returns when the door has closed the connection.
+            // The call returns when the listener closes the connection.
             let answer = try await RawConnection.exchange(
                 port: door.client.port, "GET \(path) HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n")
             #expect(answer.hasPrefix("HTTP/1.0 "))

@@ -13,10 +13,10 @@ import Testing
 
 @Suite("HTTP door: the contract")
 struct HTTPContractTests {
-    /// The methods that a contract can name.
+    /// The methods that the contract may use.
     private static let methods = ["get", "put", "post", "delete", "patch", "head", "options", "trace"]
 
-    /// `METHOD /path` of everything in openapi.yaml: paths are indented by two, methods by four.
+    /// Returns `METHOD /path` of each operation in openapi.yaml, which indents paths by two spaces and methods by four.
     private static func documented(_ contract: String) -> Set<String> {
         var path = ""
         var found: Set<String> = []
@@ -67,8 +67,8 @@ struct HTTPContractTests {
         }
     }
 
-    /// Generated clients send a parameter's default with every request: with the field of the same meaning it is refused as given twice,
-    /// and with a view that does not take it as unknown.
+    /// Generated clients send the default of a parameter with every request. Combined with the field of the same
+    /// meaning, it is rejected as a duplicate; in a view without the parameter, as unknown.
     @Test("no parameter of the contract has a default, which a generated client would send (C6)")
     func parameterDefaults() {
         let lines = HealthRoutes.contract.split(separator: "\n")
@@ -76,13 +76,13 @@ struct HTTPContractTests {
         #expect(offending.isEmpty)
     }
 
-    /// A generator makes up names for the others, such as LockModeType2Type1.
+    /// Generators invent names such as LockModeType2Type1 for anonymous enumerations.
     @Test("every enumeration of the contract is a schema with a name, and null is none of its values (C6)")
     func enumerations() {
         let lines = HealthRoutes.contract.split(separator: "\n")
         let offending = lines.filter { line in
             guard line.contains("enum:") else { return false }
-            // The schemas' names are indented by four, their members by six.
+            // Schema names are indented by four spaces, their members by six.
             let indentation = line.prefix { $0 == " " }.count
             return indentation > 6 || line.contains("null")
         }

@@ -73,7 +73,7 @@ struct HTTPLimitTests {
             #expect(first.headers["ratelimit"] == #""real";r=0;t=1"#)
             #expect(first.headers["ratelimit-policy"] == #""real";q=1;w=1"#)
             let second = try await door.client.send("POST", "/v1/limits/both/take")
-            // The window of a second may be over on a busy machine.
+            // On a busy machine, the window of one second may be over.
             guard second.status == 429 else { return }
             #expect(second.headers["retry-after"] == "1")
             #expect(second.headers["ratelimit"] == #""real";r=0;t=1"#)

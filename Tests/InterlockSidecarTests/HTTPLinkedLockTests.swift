@@ -122,7 +122,7 @@ struct HTTPLinkedLockTests {
         }
     }
 
-    /// For a stream that is followed to its end.
+    /// Returns a request for a stream that is followed to its end.
     private static func request(_ body: String, on client: HTTPTestClient) -> String {
         HTTPTestClient.request("POST", "/v1/locks/a", body, headers: [:], port: client.port, closing: true)
     }

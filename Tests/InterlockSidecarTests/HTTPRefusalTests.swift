@@ -25,7 +25,7 @@ struct HTTPRefusalTests {
             (#"{"ttl_ms": 5000, "wait_ms": -1}"#, "wait_ms: expected a whole number from 0"),
             (#"{"ttl_ms": 5000, "wait_ms": [1]}"#, "got an array"),
             (#"{"ttl_ms": [[1, "]]"]]}"#, "got an array"),
-            // Nobody decodes what no request needs (D5).
+            // Bodies nested deeper than any request needs are not decoded (D5).
             (#"{"ttl_ms": [[[1]]]}"#, "nested deeper than 3 levels"),
             (#"{"ttl_ms": 5000, "owner": "a \"[[[["}"#, "owner: the owner contains"),
             (#"{"ttl_ms": \#(String(repeating: "[", count: 500))\#(String(repeating: "]", count: 500))}"#, "nested deeper than"),
@@ -171,7 +171,7 @@ struct HTTPRefusalTests {
                 #expect(refused.status == 421, "\(host)")
                 #expect(refused.text("code") == "misdirected")
             }
-            // Nothing was taken.
+            // The rejected requests took nothing from the limit.
             try await door.expect(200, "POST", "/v1/limits/catalog/take", #"{"cost": 2}"#)
         }
     }
@@ -201,14 +201,14 @@ struct HTTPRefusalTests {
     func endsConnection(field: String) async throws {
         let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
         try await HTTPTestDoor.with(keys: keys, idleTimeout: .seconds(600)) { door in
-            // It returns when the door has closed the connection.
+            // The call returns when the listener closes the connection.
             let answer = try await RawConnection.exchange(
                 port: door.client.port, "POST /v1/locks/orders HTTP/1.1\r\nHost: localhost\r\n\(field)\r\n")
             #expect(answer.hasPrefix("HTTP/1.1 401 "))
         }
     }
 
-    /// Counts what a connection takes until it is closed.
+    /// Returns the number of bytes that a connection accepts until it is closed.
     private static func taken(_ port: Int, _ head: String, of total: Int) async throws -> Int {
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.socketOption(.so_sndbuf), value: 64 * 1024)
@@ -242,7 +242,7 @@ struct HTTPRefusalTests {
         try await HTTPTestDoor.with(keys: [HTTPTestDoor.web]) { door in
             let total = 64 << 20
             let taken = try await Self.taken(door.client.port, head + "Content-Length: \(total)\r\n\r\n", of: total)
-            // 64 KiB, and what the sockets hold on the way.
+            // The limit is 64 KiB, plus the bytes in socket buffers.
             #expect(taken < 12 << 20, "\(taken)")
         }
     }

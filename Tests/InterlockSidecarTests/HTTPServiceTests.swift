@@ -119,7 +119,7 @@ struct HTTPServiceTests {
                     #expect(received.lowercased().contains("content-type: text/event-stream"))
                     return true
                 }
-                // The stream has begun, so what happens now is told, perhaps after what happened to others.
+                // The stream has begun, so it reports this change, perhaps after events of other origins.
                 if received.contains("from now on") {
                     let forced = try await client.send("PUT", "/v1/services/catalog/override", #"{"state": "open"}"#)
                     #expect(forced.status == 200)

@@ -5,7 +5,7 @@ import NIOCore
 import NIOPosix
 import Testing
 
-/// The clock of these listeners advances by a millisecond at each reading, so each slice is over as soon as it begins.
+/// The clock of these listeners advances by a millisecond at each reading, so each slice ends as soon as it begins.
 @Suite("Requests that wait for a slice", .timeLimit(.minutes(1)))
 struct HTTPSliceTests {
     private static let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -25,7 +25,7 @@ struct HTTPSliceTests {
         answers.ranges(of: "HTTP/1.1 \(status) ").count
     }
 
-    /// Sends `bytes` and no more, and reads until the other side closes.
+    /// Sends `bytes`, closes the sending side, and reads until the other side closes.
     private static func halfClosed(port: Int, _ bytes: ByteBuffer) async throws -> String {
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.allowRemoteHalfClosure, value: true)

@@ -3,13 +3,13 @@ import NIOCore
 
 @testable import SidecarListeners
 
-/// Speaks HTTP/1.1 byte by byte, so that a test can say what no well-behaved client would.
+/// A client that speaks HTTP/1.1 byte by byte, including requests that no well-behaved client sends.
 struct HTTPTestClient: Sendable {
     let port: Int
 
     struct Reply: Sendable {
         var status: Int
-        /// By name in lower case.
+        /// The header fields by lower-case name.
         var headers: [String: String]
         var body: String
 
@@ -29,7 +29,7 @@ struct HTTPTestClient: Sendable {
             return integer
         }
 
-        /// The leases in the list `leases`, each as the reply to a request for it alone.
+        /// The leases in the list `leases`, each in the form of the reply to a single acquire.
         var leases: [Reply] {
             guard case .list(let list) = json["leases"] else { return [] }
             return list.compactMap { element -> Reply? in
@@ -43,7 +43,7 @@ struct HTTPTestClient: Sendable {
         var text: String
     }
 
-    /// Sends one request on a connection of its own.
+    /// Sends one request on its own connection.
     func send(
         _ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:]
     ) async throws -> Reply {
@@ -51,7 +51,7 @@ struct HTTPTestClient: Sendable {
     }
 
     /// Sends bytes and reads until the other side closes.
-    /// - Parameter onReceipt: told of everything so far, whenever something arrives.
+    /// - Parameter onReceipt: a closure that receives the entire text so far, each time something arrives.
     func exchange(
         _ request: String, onReceipt: @Sendable (_ received: String) async throws -> Void = { _ in }
     ) async throws -> String {
@@ -66,7 +66,7 @@ struct HTTPTestClient: Sendable {
         }
     }
 
-    /// Sends a request, then hands over what arrives, until `body` has seen enough; then closes the connection.
+    /// Sends a request, passes all text received to `isEnough` until it returns `true`, and closes the connection.
     func follow(
         _ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:],
         until isEnough: @Sendable (_ received: String) async throws -> Bool
@@ -112,7 +112,7 @@ struct HTTPTestClient: Sendable {
         return Reply(status: status, headers: headers, body: String(text[end.upperBound...]))
     }
 
-    /// The data of the first server-sent event of a type as a body; `nil`: it has not arrived, or not to its end.
+    /// Returns the data of the first server-sent event of a type as a body; `nil` if it has not fully arrived.
     static func event(_ type: String, in received: String) -> Reply? {
         guard let start = received.firstRange(of: "event: \(type)\ndata: ") else { return nil }
         let rest = received[start.upperBound...]

@@ -14,14 +14,14 @@ import Testing
 @testable import SidecarSettings
 @testable import SidecarTelemetry
 
-/// A real redis-server, a coordinator and an open HTTP door, for as long as a test lasts.
+/// A real redis-server, a coordinator and an open HTTP listener for the duration of a test.
 struct HTTPTestDoor {
     let client: HTTPTestClient
     let coordinator: Coordinator
     let redis: RedisServer
-    /// The keys that the door accepts.
+    /// The keys that the listener accepts.
     let access: AccessControl
-    /// Begins the graceful shutdown.
+    /// Begins a graceful shutdown.
     let shutDown: @Sendable () async -> Void
 
     static let ops = APIKey(name: "ops", secret: "ops-secret", role: .admin)
@@ -39,7 +39,7 @@ struct HTTPTestDoor {
         #expect(reply.status == status, "\(method) \(path) \(headers): \(reply.body)", sourceLocation: sourceLocation)
     }
 
-    /// Waits until the coordinator hears the fleet's events: it is ready a little earlier.
+    /// Waits until the coordinator receives the fleet's events, which may be slightly after it is ready.
     func isSubscribed() async throws {
         let client = RedisClient(configuration: redis.configuration)
         try await client.connect()
@@ -50,7 +50,7 @@ struct HTTPTestDoor {
         await client.close()
     }
 
-    /// - Parameter clock: makes the clock of the door's `ClientTurns`, in nanoseconds; `nil`: the system's.
+    /// - Parameter clock: a factory for the clock of `ClientTurns`, in nanoseconds; `nil` for the system's clock.
     static func with(
         keys: [APIKey] = [], services: [ServiceDefinition] = [catalog], domains: DomainSettings = DomainSettings(),
         hosts: [String] = [], maximumConnections: Int = 10_000, firstRequestTimeout: Duration = .seconds(10),
@@ -89,11 +89,11 @@ struct HTTPTestDoor {
             }.get()
             let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
             var stage = "opened"
-            // A test whose time is over says where it stood.
+            // A test that exceeds its time limit prints the stage that it was in.
             defer { if Task.isCancelled { print("the door was being \(stage)") } }
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask {
-                    // A door that cannot open is waited for by nobody.
+                    // If the listener cannot open, finishing the stream ends the wait for its port.
                     defer { bound.finish() }
                     try await group.run()
                 }

@@ -6,7 +6,7 @@ import Testing
 @testable import SidecarConsole
 @testable import SidecarListeners
 
-/// The parts of what a console shows, without a door.
+/// Tests the parts that make up the console, without a listener.
 @Suite("live parts")
 struct LivePartTests {
     // MARK: Views
@@ -150,7 +150,7 @@ struct LivePartTests {
         #expect(
             text.contains("lock.broken") && text.contains(#""generation":7"#) && text.contains(#""1d""#), "\(text.prefix(300))")
         #expect(text.components(of: "\"at_ms\"") == EventHistory.capacity)
-        // The newest is first, and what happened last is there.
+        // The history is newest first and includes the last event.
         #expect(text.hasPrefix(#"{"events":[{"at_ms":203"#))
     }
 
@@ -166,7 +166,7 @@ struct LivePartTests {
         let text = Self.text(events)
         #expect(text.contains(#""n":"good""#))
         #expect(!text.contains(",}") && !text.contains("01") && !text.contains("\\q") && !text.contains("[[[["), "\(text)")
-        // What is too deep takes nobody's place.
+        // Events that are nested too deeply take up no room in the history.
         let deep = start + #","x":"# + String(repeating: "[", count: 20) + String(repeating: "]", count: 20) + "}"
         for number in 1...60 {
             let (message, event) = try Self.change("search", generation: Int64(number))
@@ -177,7 +177,7 @@ struct LivePartTests {
         #expect(all.contains(#""n":"good""#))
     }
 
-    // MARK: What this sidecar did since a page was read
+    // MARK: Local changes since a page was read
 
     private static func row(
         _ name: String, holders: Int64, label: String? = nil, fence: Int64? = 0, waiters: Int64 = 0, remaining: Int64 = 500
@@ -189,7 +189,7 @@ struct LivePartTests {
         ])
     }
 
-    /// Begun to be read at 1000, and there at 1010.
+    /// Returns a page whose reading began at 1000 and ended at 1010.
     private static func page(_ rows: [JSONValue]) -> LiveReading {
         let topic = LiveTopic(.events, now: Instant(nanoseconds: 0))
         var wall: Int64 = 990
@@ -271,7 +271,7 @@ struct LivePartTests {
         var rows = Self.shown([row], [Self.grant("a", at: 900, until: 9000)])
         #expect(rows[0]["at_ms"] == .integer(900))
         #expect(rows[0]["ttl_ms"] == .integer(8100))
-        // What was read after the last renewal is as good.
+        // If the page was read after the last renewal, its values are at least as good.
         rows = Self.shown([row], [Self.grant("a", at: 900, until: 1490)])
         #expect(rows[0]["here"] == .flag(false))
     }
@@ -291,7 +291,7 @@ struct LivePartTests {
             [Self.row("a", holders: 3, label: "old")],
             [
                 Self.grant("a", mode: .shared, at: 1200), Self.grant("a", mode: .shared, at: 1100),
-                // On the page already, though granted after it was begun.
+                // The lease was granted during the reading, so the page may already include it.
                 Self.grant("a", mode: .shared, at: 1005), Self.grant("a", label: "old", mode: .shared, at: 900, ended: 1050),
                 Self.grant("a", mode: .shared, at: 900, ended: 1005),
             ])
@@ -309,7 +309,7 @@ struct LivePartTests {
         #expect(rows[0]["ttl_ms"] == .integer(500))
     }
 
-    // MARK: What Redis is asked
+    // MARK: Read budget
 
     @Test("what looks at Redis more often than it may is put off, and shows what it knows")
     func budget() {
@@ -336,19 +336,20 @@ struct LivePartTests {
                 budget.looking = looking
                 var sent = 0
                 for tick in 0..<600 {
-                    // All begin before any has ended.
+                    // All reads begin before any has ended.
                     let begun = (0..<looking).count { _ in budget.begin(now: at(3000 + Int64(tick) * 100), expecting: cost) }
                     for _ in 0..<begun { budget.settle(cost, expected: cost) }
                     sent += begun * cost
                 }
-                // The last may cost more than was left.
+                // The last read may cost more than the remaining budget.
                 #expect(sent <= 60 * rate + 10 + cost, "\(looking) look at what takes \(cost)")
                 #expect(sent >= 60 * rate, "\(looking) look at what takes \(cost)")
             }
         }
     }
 
-    /// Topics that many consoles look at, each read in `readingTicks` ticks at so many commands.
+    /// Simulates `count` consoles with one topic each; a reading takes `readingTicks` ticks and `cost` commands.
+    /// - Returns: the commands begun in each tick, and the ticks in which each topic was read.
     private static func looks(
         at count: Int, cost: Int, ticks: Int, readingTicks: Int = 1
     ) throws -> (sent: [Int], reads: [LivePart: [Int]]) {
@@ -379,7 +380,7 @@ struct LivePartTests {
     func turns() throws {
         let (_, reads) = try Self.looks(at: 60, cost: 1, ticks: 100)
         #expect(reads.count == 60)
-        // Sixty at 25 a second: 24 ticks, and one for what is rounded.
+        // Sixty topics at 25 reads a second take 24 ticks, plus one for rounding.
         var longest = 0
         for ticks in reads.values {
             for (last, next) in zip(ticks, ticks.dropFirst()) { longest = max(longest, next - last) }
@@ -391,7 +392,7 @@ struct LivePartTests {
     func costs() throws {
         let (sent, reads) = try Self.looks(at: 10, cost: 32, ticks: 200, readingTicks: 20)
         #expect(sent.max() == 32)
-        // Twenty seconds at 25 a second, what may be had at once, and the last, which may cost more than was left.
+        // Twenty seconds at 25 commands a second, plus the initial burst and a last read that may exceed the budget.
         let all: Int = sent.reduce(0, +)
         #expect(all <= 542)
         #expect(reads.count == 10)
@@ -399,6 +400,6 @@ struct LivePartTests {
 }
 
 extension String {
-    /// How often a text stands in this one.
+    /// Returns the number of occurrences of a text.
     fileprivate func components(of part: String) -> Int { ranges(of: part).count }
 }

@@ -15,7 +15,7 @@ struct LogTests {
         }
     }
 
-    /// - Parameter seconds: since 2026-11-23T20:31:16Z.
+    /// - Parameter seconds: the seconds since 2026-11-23T20:31:16Z.
     private func line(
         _ event: some LoggedEvent, _ fields: [String: String], at seconds: Int, _ milliseconds: Int,
         in format: LogSettings.Format = .text

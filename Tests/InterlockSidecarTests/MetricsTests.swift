@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Metrics: the Prometheus backend")
 struct MetricsTests {
-    /// The exposition without the lines about the process.
+    /// Returns the lines of the exposition, without those about the process.
     private func lines(_ registry: PrometheusRegistry) -> [String] {
         registry.exposition().split(separator: "\n").map(String.init).filter { !$0.contains("process_") }
     }

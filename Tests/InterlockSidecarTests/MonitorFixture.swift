@@ -8,7 +8,7 @@ import RedisClient
 
 @testable import InterlockSidecar
 
-/// What the monitors of a test told the breakers, in order.
+/// Records the findings that a test's monitors report to the breakers, in order.
 final class ToldBreakers: Sendable {
     struct Unavailable: Error {}
 
@@ -25,12 +25,12 @@ final class ToldBreakers: Sendable {
         state.withLockedValue { $0.findings.filter { service == nil || $0.service == service }.map(\.finding) }
     }
 
-    /// The next so many cannot be told.
+    /// Makes the next `count` reports fail.
     func fail(_ count: Int) {
         state.withLockedValue { $0.failuresLeft = count }
     }
 
-    /// As if each finding were carried out at once.
+    /// Reports that are carried out immediately.
     var reports: OutageReports {
         OutageReports(
             report: { service, finding in
@@ -44,14 +44,14 @@ final class ToldBreakers: Sendable {
                 return finding == .up ? .closed : .open
             },
             standing: { service in
-                // As if what is suspected were seconded at once.
+                // A suspicion counts as confirmed immediately.
                 if case .suspected? = self.findings(of: service).last { .openByOutage } else { .undecided }
             })
     }
 }
 
 extension OutageMonitor {
-    /// Runs `body` beside a monitor that probes `services`, and stops it as a shutdown would.
+    /// Runs `body` alongside a monitor that probes `services`, then stops the monitor as a shutdown would.
     static func with(
         _ services: [ServiceDefinition], coordinator: Coordinator? = nil, reports: OutageReports,
         _ body: (OutageMonitor) async throws -> Void
@@ -78,14 +78,14 @@ extension OutageMonitor {
 }
 
 extension ServiceDefinition {
-    /// A service of 127.0.0.1:`port` that is probed.
+    /// Returns a probed service at 127.0.0.1:`port`.
     static func probed(_ name: String, port: Int, _ settings: ProbeSettings) -> ServiceDefinition {
         ServiceDefinition(name: name, upstream: UpstreamSettings(url: "http://127.0.0.1:\(port)"), probe: settings)
     }
 }
 
 extension ProbeSettings {
-    /// A probe of `/` that is made again at once, so to say.
+    /// Returns a probe of `/` with a short interval.
     static func fast(
         every interval: Duration = .milliseconds(25), timeout: Duration = .seconds(5), unhealthyAfter: Int = 1,
         healthyAfter: Int = 2, from origin: Origin = .all

@@ -135,7 +135,7 @@ struct OutageMonitorTests {
         try await ProbedServer.with { steady, steadyPort in
             try await ProbedServer.with { _, port in
                 let breakers = ToldBreakers()
-                // It would be probed again at once if it were begun anew.
+                // A restarted probe would send another request at once.
                 let unchanged = ServiceDefinition.probed(
                     "steady", port: steadyPort, .fast(every: .milliseconds(10_000), timeout: .seconds(5)))
                 let going = ServiceDefinition.probed("going", port: port, .fast())
@@ -149,7 +149,7 @@ struct OutageMonitorTests {
                     monitor.reload(services: [changed, coming])
                     try await eventually("the new one is probed") { breakers.findings(of: "coming") == [.up] }
                     #expect(monitor.readings.map(\.service) == ["coming", "steady"])
-                    // Begun anew it would have nothing to show yet, or have been asked again.
+                    // A restarted probe would have no result yet, or would have sent a second request.
                     #expect(monitor.reading(ofService: "steady")?.last != nil)
                     #expect(steady.requests.count == 1)
                 }
@@ -174,7 +174,7 @@ struct OutageMonitorTests {
         }
     }
 
-    // MARK: Going down
+    // MARK: Shutdown
 
     @Test("a monitor that goes down waits for no probe, and makes nothing of those under way")
     func goingDown() async throws {

@@ -2,13 +2,12 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
-/// A server of HTTP/2 that a test plays frame by frame: each frame of a client is answered with the frames of a
-/// function.
+/// An HTTP/2 server that a test scripts frame by frame: a function maps each frame of a client to the frames sent back.
 struct PlayedHTTP2Server {
     typealias Reply = @Sendable (_ connection: Int, HTTP2TestClient.Frame) -> [HTTP2TestClient.Frame]
 
     let port: Int
-    /// How many connections were made.
+    /// The number of connections accepted.
     let connections: NIOLockedValueBox<Int>
 
     static func with(_ reply: @escaping Reply, _ body: (PlayedHTTP2Server) async throws -> Void) async throws {
@@ -33,13 +32,13 @@ struct PlayedHTTP2Server {
         try await listener.close()
     }
 
-    /// A whole answer without a body.
+    /// Returns a complete answer without a body.
     static func answer(_ stream: UInt32, _ status: String = "200") -> HTTP2TestClient.Frame {
         HTTP2TestClient.block([(":status", status)], stream: stream, ends: true)
     }
 }
 
-/// Answers frames with frames, once the client's preface has come.
+/// Answers frames with frames after the client's preface.
 private final class PlayedConnection: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer

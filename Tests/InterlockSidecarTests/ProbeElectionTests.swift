@@ -14,7 +14,7 @@ import Testing
 struct ProbeElectionTests {
     private static let quiet = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
 
-    /// A sidecar, as far as the monitor is concerned.
+    /// The parts of a sidecar that matter to the monitor.
     private struct Prober {
         let coordinator: Coordinator
         let monitor: OutageMonitor
@@ -22,7 +22,7 @@ struct ProbeElectionTests {
 
         var prober: ProbeReading.Prober? { monitor.reading(ofService: "catalog")?.prober }
 
-        /// As a shutdown does it.
+        /// Stops the monitor and the coordinator, in the order of a shutdown.
         func shutDown() async throws {
             running.cancel()
             try await running.value
@@ -42,8 +42,8 @@ struct ProbeElectionTests {
     }
 
     /// - Parameters:
-    ///   - services: of each sidecar.
-    ///   - reports: `nil`: each tells its own breakers.
+    ///   - services: the services of each sidecar.
+    ///   - reports: the destination of all findings; `nil` if each sidecar reports to its own breakers.
     private func probers(
         of services: [[ServiceDefinition]], redis: RedisServer, reports: OutageReports? = nil,
         quorum: [RedisServer] = [], redisTimeout: Duration = .seconds(10),
@@ -116,7 +116,7 @@ struct ProbeElectionTests {
             try await ProbedServer.with { _, port in
                 let client = RedisClient(configuration: redis.configuration)
                 try await client.connect()
-                // What a sidecar leaves behind that is killed.
+                // A killed sidecar leaves its lease behind.
                 let lock = "interlock:lock:{interlock-monitor/catalog}"
                 _ = try await client.send(AnyCommand(["SET", lock, "host/0123456789abcdef0123456789abcdef", "PX", "1000"]))
                 await client.close()
@@ -132,7 +132,7 @@ struct ProbeElectionTests {
 
     // MARK: A second opinion
 
-    /// Whether the breaker that all share is open, and all know of each other.
+    /// Returns whether the fleet's breaker is open.
     private static func isOpen(_ prober: Prober) async throws -> Bool {
         try await prober.coordinator.breaker(service: "catalog").fleet.state == .open
     }
@@ -149,7 +149,7 @@ struct ProbeElectionTests {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { server, port in
                 let settings = ProbeSettings.fast(every: .milliseconds(100), unhealthyAfter: 3, from: .one)
-                // Nobody listens there: it stands for what cannot be reached from this host alone.
+                // Nothing listens on port 1, so this sidecar alone cannot reach the service.
                 let unreachable = ServiceDefinition.probed("catalog", port: 1, settings)
                 let good = ServiceDefinition.probed("catalog", port: port, settings)
                 try await probers(of: [[unreachable], [good]], redis: redis) { probers in
@@ -203,7 +203,7 @@ struct ProbeElectionTests {
     func handOver() async throws {
         try await RedisServer.withServer { redis in
             try await ProbedServer.with { _, port in
-                // Its lease would last half a minute.
+                // The lease of a probe with this interval lasts half a minute.
                 let service = ServiceDefinition.probed("catalog", port: port, .fast(every: .seconds(60), from: .one))
                 try await probers(2, of: service, redis: redis, reports: ToldBreakers().reports) { probers in
                     try await eventually("one is elected and the other waits") {

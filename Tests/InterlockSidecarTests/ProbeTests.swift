@@ -9,7 +9,7 @@ import Testing
 
 @Suite("A probe on a real connection")
 struct ProbeTests {
-    /// Makes one probe of `http://127.0.0.1:port`, or of what `target` says; more on request, of which the last one counts.
+    /// Makes `times` probes of `http://127.0.0.1:port`, or of `target`, and returns the finding of the last.
     private func found(
         times: Int = 1, port: Int, _ target: ProbeSettings.Target = .http("/status"), timeout: Duration = .seconds(5),
         expectation: ProbeExpectation = ProbeExpectation(), url: String? = nil, certificateAuthority: String? = nil,
@@ -91,7 +91,7 @@ struct ProbeTests {
     func timeout(answer: String) async throws {
         try await ProbedServer.with { server, port in
             server.answer(.bytes(answer))
-            // A machine that is busy may hold this process up: such probes are not judged, and made again.
+            // On a busy machine this process may be held up; such probes are not judged and are repeated.
             try await eventually("a probe is judged") {
                 let finding = try await found(port: port, timeout: .milliseconds(200))
                 guard case .unjudged = finding else {
@@ -126,7 +126,7 @@ struct ProbeTests {
 
     @Test("a connection that is refused is bad at once", arguments: [true, false])
     func refused(isHTTP: Bool) async throws {
-        // Nobody listens there; a port that was free a moment ago may be another's.
+        // Nothing listens on port 1; a port that was free a moment ago may be in use again.
         let port = 1
         let target: ProbeSettings.Target = isHTTP ? .http("/") : .tcp(host: "127.0.0.1", port: port)
         let finding = try await found(port: port, target, timeout: .seconds(3600))
@@ -193,7 +193,7 @@ struct ProbeTests {
         try await body(try await TestCertificate.selfSigned(in: folder.path))
     }
 
-    // MARK: The prober's own fault
+    // MARK: Faults of the prober
 
     @Test("a probe that is stopped says nothing of the service")
     func stopped() async throws {
@@ -211,7 +211,7 @@ struct ProbeTests {
     func heldUp(isHTTP: Bool) async throws {
         try await ProbedServer.with { _, port in
             let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-            // What would go wrong: the loop that probes run on stands still for longer than they may take.
+            // The event loop of the probe is blocked for longer than the probe's timeout.
             group.next().execute { usleep(700_000) }
             let target: ProbeSettings.Target = isHTTP ? .http("/") : .tcp(host: "127.0.0.1", port: port)
             let finding = try await found(port: port, target, timeout: .milliseconds(100), eventLoopGroup: group)

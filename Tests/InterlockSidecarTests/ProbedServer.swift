@@ -4,14 +4,14 @@ import NIOPosix
 import NIOSSL
 import NIOConcurrencyHelpers
 
-/// A service that probes ask: it answers as a test says, and notes what it was asked.
+/// A service that answers probes as a test specifies and records their requests.
 final class ProbedServer: Sendable {
     enum Answer: Sendable {
-        /// HTTP, with the body's length.
+        /// An HTTP answer with the length of its body.
         case http(Int, headers: [String] = [], body: String = "")
-        /// These bytes, and then nothing; the connection stays open.
+        /// Raw bytes, after which the connection stays open.
         case bytes(String)
-        /// The connection is closed.
+        /// No answer; the connection is closed.
         case close
     }
 
@@ -24,22 +24,22 @@ final class ProbedServer: Sendable {
 
     private let state = NIOLockedValueBox(State())
 
-    /// Sends nothing back, and keeps the connection.
+    /// No bytes at all on a connection that stays open.
     static let silence = Answer.bytes("")
 
-    /// Answers like this from now on.
+    /// Sets the answer to all further requests.
     func answer(_ answer: Answer) {
         state.withLockedValue { $0.answer = answer }
     }
 
-    /// The heads of the requests so far.
+    /// The heads of the requests received so far.
     var requests: [String] { state.withLockedValue { $0.requests } }
-    /// How many connections were made so far.
+    /// The number of connections accepted so far.
     var connections: Int { state.withLockedValue { $0.connections } }
-    /// Whether no connection is open.
+    /// Whether all connections are closed.
     var isIdle: Bool { state.withLockedValue { $0.open == 0 } }
 
-    /// Runs `body` with a server on a free port of 127.0.0.1, 127.0.0.2 and so on.
+    /// Runs `body` with a server on a free port of all local addresses, such as 127.0.0.1 and 127.0.0.2.
     static func with<Result>(
         certificate: TestCertificate? = nil, _ body: (ProbedServer, Int) async throws -> Result
     ) async throws -> Result {

@@ -10,7 +10,7 @@ struct ProxiedCallStateMachineTests {
     enum Point: CaseIterable {
         case pace, permit, connecting, sending, sent, relaying, pausing, holding, permitAgain, connectingAgain, resending
 
-        /// Whether a try is under way.
+        /// Whether an attempt is under way.
         var isCalling: Bool { ![.pace, .permit, .pausing, .holding, .permitAgain].contains(self) }
     }
 
@@ -249,7 +249,7 @@ struct ProxiedCallStateMachineTests {
         #expect(call.outcomes.map(\.status) == [inHead ?? 500])
     }
 
-    // MARK: Everything
+    // MARK: Random walk
 
     @Test("a random walk reports each permit once, and never mixes two answers", arguments: 0..<200)
     func randomWalk(seed: Int) {
@@ -265,7 +265,7 @@ struct ProxiedCallStateMachineTests {
     }
 }
 
-/// A generator of reproducible numbers (xorshift64*).
+/// A generator of reproducible random numbers (xorshift64*).
 private struct Numbers {
     var state: UInt64
 
@@ -302,13 +302,13 @@ private struct PlayedCall {
     private(set) var outcomes: [OutcomeReport] = []
     private(set) var causes: [ProxyFailure.Cause] = []
     private(set) var resends = 0
-    /// The events that have reached the client, with the number of their try.
+    /// The events that have reached the client, each with the number of its attempt.
     private(set) var log: [String] = []
     private let terms: ProxiedCallStateMachine.Terms
     private var granted: UInt64 = 0
     private var unreported: Set<PermitID> = []
     private var heldParts: [Int] = []
-    /// The tries whose answers have reached the client.
+    /// The attempts whose answers have reached the client.
     private var relayed: Set<Int> = []
 
     init(hasBody: Bool = false, isIdempotent: Bool = true, attempts: Int = 1, total: Duration? = .seconds(60)) {
@@ -411,7 +411,7 @@ private struct PlayedCall {
         outcomes.append(report.outcome)
     }
 
-    // MARK: The random walk
+    // MARK: Checks of the random walk
 
     func check() {
         #expect(unreported.count <= 1)

@@ -3,11 +3,10 @@ import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
-/// Bytes above 127 in fields are opaque (RFC 9110, section 5.5): they arrive as they were sent, whatever they mean.
+/// Bytes above 127 in field values are opaque (RFC 9110, section 5.5) and must be forwarded unchanged.
 @Suite("Proxy: bytes of fields", .timeLimit(.minutes(1)))
 struct ProxyBytesTests {
-    /// Latin-1; not UTF-8 at all; UTF-8 that is cut off; UTF-8 of two to four bytes; a character that stands for what
-    /// could not be read.
+    /// Values in Latin-1, invalid, truncated and multibyte UTF-8, and with a replacement character.
     static let values: [[UInt8]] = [
         Array("caf".utf8) + [0xE9], [0x80, 0xFF, 0xC0, 0xAF], [0x61, 0xE2, 0x82], Array("é€😀\u{FFFD}".utf8),
         [0xF4, 0x8F, 0xBF, 0xBF, 0xF4, 0x8F, 0xBE, 0x80, 0xE9], [0xEF, 0xBF, 0xBD, 0xE9, 0xED, 0xA0, 0x80],
@@ -49,7 +48,7 @@ struct ProxyBytesTests {
             let body = Array("\r\n2\r\n".utf8) + [0xE9, 0xFF] + Array("\r\n0\r\n".utf8)
             try await call.send(ByteBuffer(bytes: status + body + Self.lines("X-End") + Array("\r\n".utf8)))
         }) { proxy in
-            // In pieces, the end of a field is in another read than its beginning.
+            // In pieces, a field ends in a later read than the one in which it begins.
             let whole = request + trailers
             let parts = inPieces ? [Array(whole.prefix(120)), Array(whole.dropFirst(120))] : [whole]
             let answer = try await Self.exchange(port: proxy.client.port, parts)
@@ -60,12 +59,12 @@ struct ProxyBytesTests {
                 #expect(Self.contains(answer, "X-Back-\(number)", value), "X-Back-\(number): \(value)")
                 #expect(Self.contains(answer, "X-End-\(number)", value), "X-End-\(number): \(value)")
             }
-            // Bodies are not touched.
+            // The proxy leaves bodies unchanged.
             #expect(answer.firstRange(of: Array("2\r\n".utf8) + [0xE9, 0xFF] + Array("\r\n".utf8)) != nil)
         }
     }
 
-    /// A field `x-head` as HPACK has it (RFC 7541, section 6.2).
+    /// Returns a field `x-head` in HPACK encoding (RFC 7541, section 6.2).
     private static func literal(isIndexed: Bool, _ value: [UInt8]) -> [UInt8] {
         var bytes: [UInt8] = [isIndexed ? 0x40 : 0, 6]
         bytes += Array("x-head".utf8)
@@ -100,7 +99,7 @@ struct ProxyBytesTests {
         try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             try await HTTP2TestClient.with(port: proxy.client.port) { client in
                 var first = HTTP2TestClient.head("GET", "/proxy/shop/a", stream: 1)
-                // Indexed: 29 of them fit into the client's table, 12 into the library's.
+                // The client's table has room for 29 of these indexed fields, the library's for 12.
                 let value = [UInt8](repeating: 0xE9, count: 100)
                 for _ in 0..<20 { first.payload.writeBytes(Self.literal(isIndexed: true, value)) }
                 try await client.send(first)

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The proxy's pace")
 struct ProxyPaceTests {
-    /// A loop whose time is that of its calls: each costs 100 microseconds, or as said, when it begins, and again when it ends.
+    /// An event loop whose clock advances by `cost` when a call begins and again when it ends.
     private final class Loop {
         private final class Call: PacedCall {
             let number: Int
@@ -37,7 +37,7 @@ struct ProxyPaceTests {
 
         private lazy var pace = ProxyPace(eventLoop: events, clock: { [unowned self] in now })
 
-        /// So many calls come within one turn. Returns their ends, for those that are not wanted any more.
+        /// Requests `number` calls within one tick. Returns closures that cancel them.
         func ask(_ number: Int) -> [() -> Void] {
             let calls = (0..<number).map { Call(count + $0, self) }
             count += number
@@ -46,7 +46,7 @@ struct ProxyPaceTests {
             return calls.map { call in { call.isWanted = false } }
         }
 
-        /// So many calls end within one turn.
+        /// Ends `number` calls within one tick.
         func end(_ number: Int) {
             for _ in 0..<number {
                 now = now + cost
@@ -55,9 +55,9 @@ struct ProxyPaceTests {
             events.run()
         }
 
-        /// Of a turn in which so many calls come, and none ends.
+        /// Simulates a tick of length `time` in which `number` calls arrive and none ends.
         ///
-        /// - Parameter watched: how much of the time what is planned sees go by; `nil`: all of it, little by little.
+        /// - Parameter watched: the part of the time that scheduled tasks see pass; `nil` for all of it.
         func keepBusy(_ time: TimeAmount, beside number: Int, watched: TimeAmount? = nil) {
             let calls = (0..<number).map { Call(count + $0, self) }
             count += number
@@ -76,7 +76,7 @@ struct ProxyPaceTests {
     func crowd() {
         let loop = Loop()
         _ = loop.ask(1000)
-        // Half a millisecond of them, and what the end of the turn allows.
+        // The first tick allows half a millisecond of calls, plus a few at its end.
         #expect(loop.begun.count < 20)
         var largest = 0
         var ended = 0
@@ -107,7 +107,7 @@ struct ProxyPaceTests {
         _ = loop.ask(200)
         let came = loop.now
         while loop.begun.count < 200, loop.now - came < .seconds(1) { loop.pass(.microseconds(250)) }
-        // 20 ms of it are what the calls cost.
+        // The calls themselves take 20 ms of this.
         #expect(loop.now - came < .milliseconds(60))
     }
 
@@ -118,7 +118,7 @@ struct ProxyPaceTests {
         let began = loop.now
         var asked = 0
         for turn in 1...2000 {
-            // Every fifth turn brings a call, and something else takes a millisecond of each.
+            // Every fifth tick brings a call, and other work takes a millisecond of each.
             loop.keepBusy(.milliseconds(1), beside: turn.isMultiple(of: 5) ? 1 : 0)
             asked += turn.isMultiple(of: 5) ? 1 : 0
             loop.pass(.zero)

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Proxy: calls that fail, and retries")
 struct ProxyRetryTests {
-    /// Fails so many calls, then answers.
+    /// Returns a handler that fails `count` calls and answers all later ones.
     private static func failing(
         _ count: Int, by failure: @escaping @Sendable (TestUpstream.Call) async throws -> Void
     ) -> TestUpstream.Handler {

@@ -4,8 +4,8 @@ import InterlockProcesses
 import NIOCore
 import Testing
 
-/// What one server takes for the end of a message and the next one does not is how requests are smuggled past a guard (RFC 9112, section
-/// 11.2). Behind each disguise is one more request, which must not come to the upstream as if its client had sent it.
+/// Requests are smuggled past a proxy if it disagrees with the next server about where a message ends (RFC 9112,
+/// section 11.2). Each test hides a second request, which must not reach the upstream as if the client had sent it.
 @Suite("Proxy: messages in disguise", .timeLimit(.minutes(1)))
 struct ProxySmugglingTests {
     private static let hidden = "GET /proxy/shop/hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -14,7 +14,7 @@ struct ProxySmugglingTests {
         "POST /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\(fields)\r\n\r\n\(body)"
     }
 
-    /// Sends bytes through the proxy. Returns the answers, and what the upstream was asked.
+    /// Sends bytes through the proxy. Returns its answers and the requests that reached the upstream.
     private func sent(
         _ bytes: String, upstream handler: @escaping TestUpstream.Handler = { try await $0.answer("200 OK", [], "x") }
     ) async throws -> (answer: String, asked: [String]) {
@@ -46,7 +46,7 @@ struct ProxySmugglingTests {
         ])
     func unclear(fields: String) async throws {
         let (answer, asked) = try await sent(Self.post(fields, "5\r\nhello\r\n0\r\n\r\n" + Self.hidden))
-        // A coding that is not known may be one of tomorrow's (RFC 9112, section 6.1).
+        // An unknown coding may be a future one (RFC 9112, section 6.1).
         let status = fields.contains("xchunked") ? "HTTP/1.1 501 " : "HTTP/1.1 400 "
         #expect(answer.hasPrefix(status), "\(answer)")
         #expect(answer.ranges(of: status).count == 1 && !answer.contains("HTTP/1.1 200 "), "\(answer)")
@@ -192,7 +192,7 @@ struct ProxySmugglingTests {
         let bytes = slow + Self.post("Connection: close\r\nContent-Length: \(body.utf8.count)", body)
         let (answer, asked) = try await sent(bytes) { call in
             guard let length = call.values("content-length").first.flatMap({ Int($0) }) else {
-                // Until all that fits has arrived at the door.
+                // The pause allows everything that fits to arrive at the listener.
                 try await Task.sleep(for: .milliseconds(100))
                 return try await call.answer("200 OK", [], "first")
             }

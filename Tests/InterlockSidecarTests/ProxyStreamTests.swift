@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Proxy: bodies as they come")
 struct ProxyStreamTests {
-    /// Bytes that differ from block to block.
+    /// Returns bytes that differ from block to block.
     private static func pattern(_ count: Int) -> ByteBuffer {
         var block = ByteBuffer()
         var state: UInt64 = 0x9E37_79B9_7F4A_7C15
@@ -36,7 +36,7 @@ struct ProxyStreamTests {
         HTTPTestClient.request(method, "/proxy/shop/a", nil, headers: fields, port: client.port, closing: true)
     }
 
-    /// Sends back what comes, while it comes.
+    /// Echoes the body while it arrives.
     private static let echo: TestUpstream.Handler = { call in
         if let length = call.values("content-length").first.flatMap({ Int($0) }) {
             try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(length)\r\n\r\n")
@@ -69,7 +69,7 @@ struct ProxyStreamTests {
         }
     }
 
-    /// What clients do that break their own calls.
+    /// A client behavior that makes its own call fail.
     enum Misdeed: CaseIterable {
         case stalledUpload, brokenChunk, slowReader, slowUpload
     }
@@ -79,7 +79,7 @@ struct ProxyStreamTests {
         let large = Self.pattern(8 * 1024 * 1024)
         try await ProxyTestDoor.with(
             configure: { service in
-                // Long enough for a busy machine to reach the upstream: that it does not would be its fault.
+                // The timeout lets a busy machine connect; a failure to connect would count against the service.
                 service.upstream?.totalTimeout = misdeed == .slowUpload ? .seconds(20) : .seconds(2)
                 service.breaker = BreakerSettings(
                     slowCall: .milliseconds(300), slowRate: 0.5, minimumCalls: 3, consecutiveFailures: 3,
@@ -87,7 +87,7 @@ struct ProxyStreamTests {
             },
             upstream: { call in
                 guard misdeed == .slowReader else {
-                    // It reads what comes, and answers when all is there.
+                    // The upstream reads the body and answers when it is complete.
                     var rest = 0
                     while rest < 5, let more = try await call.more() { rest += more.readableBytes }
                     return try await call.answer("200 OK")
@@ -111,7 +111,7 @@ struct ProxyStreamTests {
                     try await channel.writeAndFlush(
                         ByteBuffer(string: Self.head("POST", ["Content-Length": "5"], proxy.client) + "ab")
                     ).get()
-                    // Longer than `slowCall`: the client's slowness itself.
+                    // Longer than `slowCall`, but the delay is the client's.
                     try await Task.sleep(for: .milliseconds(400))
                     try await channel.writeAndFlush(ByteBuffer(string: "cde")).get()
                     try await channel.closeFuture.get()
@@ -131,7 +131,7 @@ struct ProxyStreamTests {
         }
     }
 
-    /// A connection of which nothing is read but by hand.
+    /// Returns a connection on which nothing is read automatically.
     private static func connect(port: Int) async throws -> any Channel {
         try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton).connect(host: "127.0.0.1", port: port).get()
     }
@@ -213,7 +213,7 @@ struct ProxyStreamTests {
             }
             try await eventually("the upstream is left") { isClosed.withLockedValue { $0 } }
             try await proxy.isSettled()
-            // Its leaving says nothing of the service.
+            // A client that leaves says nothing about the service.
             let state = try await proxy.door.coordinator.breaker(service: "shop").state
             #expect(state == .closed)
         }
@@ -265,7 +265,7 @@ struct ProxyStreamTests {
             if call.request.hasSuffix("/new") { return try await call.answer("200 OK", [], "new") }
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
             try await eventually("the service has moved") { isMoved.withLockedValue { $0 } }
-            // Time enough for a connection that is being closed to be so.
+            // The traffic suffices to notice a connection that is being closed.
             for _ in 0..<100 { try await call.send("1\r\n.\r\n") }
             try await call.send("5\r\nworld\r\n0\r\n\r\n")
         }
@@ -358,7 +358,7 @@ struct ProxyStreamTests {
 }
 
 extension HTTPTestClient {
-    /// Sends bytes, reads nothing, and closes the connection when `body` is done.
+    /// Sends bytes, reads nothing, and closes the connection once `body` returns.
     func whileConnected(sending bytes: String, _ body: () async throws -> Void) async throws {
         let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.autoRead, value: false)

@@ -1,16 +1,16 @@
 import NIOCore
 
-/// Sends a request and reads the answer as bytes, both at the same time.
+/// Sends a request and reads the answer as bytes, concurrently.
 enum ProxyTestClient {
     struct Answer {
         var head: String
-        /// Without the framing of chunks.
+        /// The body without chunk framing.
         var body: ByteBuffer
-        /// The whole answer came: as many bytes as it said, or the last chunk.
+        /// Whether the answer is complete: it has the announced length or a last chunk.
         var isWhole: Bool
     }
 
-    /// Sends on a connection of its own, and reads until the other side closes.
+    /// Sends a request on its own connection and reads until the other side closes.
     static func exchange(port: Int, head: String, body: ByteBuffer) async throws -> Answer {
         let channel = try await RawConnection.connect(to: port)
         var received = try await channel.executeThenClose { inbound, outbound in
@@ -26,7 +26,7 @@ enum ProxyTestClient {
                 do {
                     for try await var part in inbound { received.writeBuffer(&part) }
                 } catch is IOError {
-                    // Closed with bytes of ours unread: what came before counts.
+                    // The listener closed the connection with bytes unread; the answer received so far counts.
                 }
                 tasks.cancelAll()
                 return received

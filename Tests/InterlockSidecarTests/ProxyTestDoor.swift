@@ -3,7 +3,7 @@ import InterlockCore
 import SidecarSettings
 import InterlockProcesses
 
-/// A door in front of an upstream that a test plays, as the service `shop`.
+/// A listener in front of a test upstream, which is configured as the service `shop`.
 struct ProxyTestDoor {
     let door: HTTPTestDoor
     let upstream: TestUpstream
@@ -11,8 +11,8 @@ struct ProxyTestDoor {
     var client: HTTPTestClient { door.client }
 
     /// - Parameters:
-    ///   - path: behind the upstream's host and port.
-    ///   - configure: further settings of the service.
+    ///   - path: the path after the upstream's host and port.
+    ///   - configure: a closure that changes further settings of the service.
     static func with(
         path: String = "/v1", keys: [APIKey] = [], configure: (inout ServiceDefinition) -> Void = { _ in },
         upstream handler: @escaping TestUpstream.Handler, _ body: (ProxyTestDoor) async throws -> Void
@@ -27,13 +27,13 @@ struct ProxyTestDoor {
         }
     }
 
-    /// Waits until a permit was given.
+    /// Waits until a permit has been granted.
     func isBegun() async throws {
         let coordinator = door.coordinator
         try await eventually("a call is under way") { await coordinator.status.permitsUnderWay > 0 }
     }
 
-    /// Waits until every permit's outcome was reported.
+    /// Waits until the outcome of every permit has been reported.
     func isSettled() async throws {
         let coordinator = door.coordinator
         try await eventually("every outcome is reported") { await coordinator.status.permitsUnderWay == 0 }

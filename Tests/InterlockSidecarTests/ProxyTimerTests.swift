@@ -7,7 +7,7 @@ import Testing
 
 @testable import SidecarSettings
 
-/// A service is blamed for what it did, and neither for its client's patience nor for the sidecar's own timers.
+/// A service is judged by its own behavior, neither by its client's deadline nor by the sidecar's own timers.
 @Suite("Proxy: whose fault the end of a call is", .timeLimit(.minutes(2)))
 struct ProxyTimerTests {
     private static func configured(_ yaml: String, _ breaker: BreakerSettings) throws -> (inout ServiceDefinition) -> Void {
@@ -22,7 +22,7 @@ struct ProxyTimerTests {
 
     private static let touchy = BreakerSettings(minimumCalls: 1)
 
-    /// A stream with an event every few milliseconds, without an end.
+    /// Answers with an endless stream that has an event every 10 ms.
     private static let stream: TestUpstream.Handler = { call in
         try await call.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
         while true {
@@ -63,7 +63,7 @@ struct ProxyTimerTests {
         }
     }
 
-    /// Promises a hundred bytes, and sends nine.
+    /// Announces a hundred bytes and sends nine.
     private static let stalled: TestUpstream.Handler = { call in
         try await call.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbeginning")
         while try await call.more() != nil {}
@@ -119,7 +119,7 @@ struct ProxyTimerTests {
             for number in 1...3 {
                 try await proxy.client.whileConnected(sending: Self.get(proxy)) {
                     try await eventually("the upstream is asked") { proxy.upstream.received.count == number }
-                    // The client's own patience, longer than a slow call.
+                    // The client's own deadline is longer than `slowCall`.
                     try await Task.sleep(for: .milliseconds(200))
                 }
                 try await proxy.isSettled()
@@ -146,9 +146,9 @@ struct ProxyTimerTests {
             let coordinator = proxy.door.coordinator
             try await eventually("a trial is made, and its caller leaves") {
                 let asked = proxy.upstream.received.count
-                // Refused, the other side closes first.
+                // If the call is refused, the listener closes the connection first.
                 try? await proxy.client.whileConnected(sending: Self.get(proxy)) {
-                    // The client's own patience, longer than a slow call.
+                    // The client's own deadline is longer than `slowCall`.
                     try await Task.sleep(for: .milliseconds(300))
                 }
                 return proxy.upstream.received.count > asked

@@ -9,16 +9,16 @@ import Testing
 
 @testable import SidecarListeners
 
-/// Each goes one beyond a bound of the RESP door that docs/reference/bounds.md has, and looks at what another client meets meanwhile.
+/// Exceeds each limit of the RESP API in docs/reference/bounds.md by one, while other clients must be served.
 @Suite("RESP door: bounds of one connection", .timeLimit(.minutes(2)))
 struct RESPBoundsTests {
-    /// Another client takes a lock and gives it back.
+    /// Acquires and releases a lock as another client.
     private static func expectServed(by door: RESPTestDoor) async throws {
         let token = try #require(try await door.cli("LOCK.ACQUIRE", "of-another", "60000").array?.first?.text)
         #expect(try await door.cli("LOCK.RELEASE", "of-another", token) == .integer(1))
     }
 
-    /// Commands that take so many locks.
+    /// Returns `count` commands that each acquire a lock.
     private static func acquires(_ count: Int, _ name: String, _ option: String = "") -> String {
         (0..<count).map { "LOCK.ACQUIRE \(name)-\($0) 600000\(option)\r\n" }.joined()
     }
@@ -27,7 +27,7 @@ struct RESPBoundsTests {
         text.split(separator: part, omittingEmptySubsequences: false).count - 1
     }
 
-    /// What comes on a connection, which stays.
+    /// Collects the answers on a connection that stays open.
     private final class Answers: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
 
@@ -35,7 +35,7 @@ struct RESPBoundsTests {
         private let promise: EventLoopPromise<String>
         private var text = ""
 
-        /// - Parameter end: what the last answer ends in.
+        /// - Parameter end: the suffix of the last answer.
         init(until end: String, _ promise: EventLoopPromise<String>) {
             self.end = end
             self.promise = promise
@@ -49,7 +49,7 @@ struct RESPBoundsTests {
         func channelInactive(context: ChannelHandlerContext) { promise.fail(ChannelError.ioOnClosedChannel) }
     }
 
-    /// Sends these commands on a connection that stays, and returns what is answered.
+    /// Sends `commands` on a connection that stays open, and returns the connection and the answers.
     private static func linger(at door: RESPTestDoor, _ commands: String) async throws -> (any Channel, String) {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let answers = loop.makePromise(of: String.self)
@@ -96,7 +96,7 @@ struct RESPBoundsTests {
             try await eventually("the second has its share") { await sent() >= 64 + 16 }
             for _ in 0..<20 { #expect(try await door.cli("PING").text == "PONG") }
             let all = await sent()
-            // Signs of life are sent as well.
+            // The total includes the sidecar's heartbeats.
             #expect(Double(all) < 64 + 16 + 10 + 2 * ((ContinuousClock.now - began) / .milliseconds(1)))
             await door.redis.resume()
             for text in [try await first, try await second] {
@@ -114,7 +114,7 @@ struct RESPBoundsTests {
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                 .channelOption(.autoRead, value: false)
                 .connect(unixDomainSocketPath: path).get()
-            // More than the socket holds, and less than the door keeps.
+            // More than the socket buffers hold, but less than the listener may buffer.
             let echo = "*2\r\n$4\r\nECHO\r\n$60000\r\n" + String(repeating: "x", count: 60_000) + "\r\n"
             channel.writeAndFlush(ByteBuffer(string: String(repeating: echo, count: 40)), promise: nil)
             try await eventually("both are there") { try await door.connections() == 2 }
@@ -137,7 +137,7 @@ struct RESPBoundsTests {
         }
     }
 
-    /// Leaves as soon as the first replies come.
+    /// Closes the connection as soon as the first replies arrive.
     private final class Leaver: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
 
@@ -153,10 +153,10 @@ struct RESPBoundsTests {
                     channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(Leaver()) }
                 }
                 .connect(host: "127.0.0.1", port: door.port).get()
-            // Lingering for 0 seconds makes the client close with a reset, at once.
+            // With a linger time of 0 seconds, the client closes with an immediate reset.
             let options = try #require(channel as? any SocketOptionProvider)
             try await options.setSoLinger(Glibc.linger(l_onoff: 1, l_linger: 0)).get()
-            // One read takes in all of it, and the first slice carries out some.
+            // One read receives all commands, and the first slice executes some of them.
             let commands = String(repeating: "INFO\r\n", count: 40) + "LOCK.RELEASE orders \(token)\r\n"
             try await channel.writeAndFlush(ByteBuffer(string: commands))
             try await channel.closeFuture.get()

@@ -107,7 +107,7 @@ struct RESPDoorTests {
         }
     }
 
-    /// Calls that are wrong, and the word that each is answered with.
+    /// Invalid commands, each with the first word of its error.
     private static let wrongCalls: [([String], String)] = [
         (["NOPE"], "ERR"), (["LOCK.ACQUIRE"], "ERR"), (["LOCK.ACQUIRE", "a"], "ERR"), (["PING", "a", "b"], "ERR"),
         (["LOCK.ACQUIRE", "a", "x"], "INVALID"), (["LOCK.ACQUIRE", "a", "0"], "INVALID"),
@@ -256,7 +256,7 @@ struct RESPDoorTests {
         try await RESPTestDoor.with(keys: keys) { door in
             let anonymous = try await door.exchange("PING\r\nAUTH nope\r\nAUTH ops web-secret\r\nPING\r\nQUIT\r\n")
             #expect(anonymous.split(separator: "\r\n").map { $0.prefix(6) } == ["-NOAUT", "-WRONG", "-WRONG", "-NOAUT", "+OK"])
-            // The client logged in as web.
+            // The well-behaved client has logged in as `web`.
             #expect(try await door.cli("PING").text == "PONG")
             #expect(try await door.errorWord("LOCK.BREAK", "orders") == "NOPERM")
             #expect(try await door.errorWord("BREAKER.FORCE", "catalog", "OPEN") == "NOPERM")
@@ -271,7 +271,7 @@ struct RESPDoorTests {
     @Test("a subscriber hears of every change")
     func subscription() async throws {
         try await RESPTestDoor.with { door in
-            // Until the subscription stands a change may be missed: it is made again and again.
+            // A change may be missed until the subscription is active, so it is repeated.
             let changes = Task {
                 while !Task.isCancelled {
                     try await door.cli("BREAKER.FORCE", "catalog", "OPEN")
@@ -287,7 +287,7 @@ struct RESPDoorTests {
     @Test("a client that never reads is held at a bound, and the others go on")
     func clientThatNeverReads() async throws {
         try await RESPTestDoor.with { door in
-            // One after another is answered while the first leaves tens of thousands of replies unread.
+            // Other commands are answered while the first client leaves tens of thousands of replies unread.
             async let lazy = RawConnection.exchange(
                 port: door.port, ByteBuffer(string: String(repeating: "COMMAND DOCS\r\n", count: 3000) + "QUIT\r\n")
             ) { _ in true }

@@ -13,7 +13,7 @@ struct RESPFenceTests {
         return try #require(granted?[1].integer)
     }
 
-    /// The time left of the owner's lease, in ms.
+    /// Returns the remaining time of the owner's lease, in milliseconds.
     private static func timeLeft(at door: RESPTestDoor) async throws -> Int64 {
         let lock = try await door.coordinator.inspectLock(try ResourceName("orders"))
         return try #require(lock?.leases.first?.remaining?.wholeMilliseconds)

@@ -68,7 +68,7 @@ struct RESPLockModeTests {
         }
     }
 
-    // MARK: What a client is told
+    // MARK: Notifications
 
     @Test("with RESP3 a client is told on its connection that an operator broke its lock", arguments: ["", " LINKED", " SHARED"])
     func broken(options: String) async throws {
@@ -115,7 +115,7 @@ struct RESPLockModeTests {
             let everything = try await Self.converse(port: door.port, opening) { received, say in
                 if received.contains("\nme\r\n") || received.contains("$2\r\nme\r\n"), !received.contains("+PONG") {
                     _ = try await door.cli("LOCK.BREAK", "orders")
-                    // A push would have come by the second.
+                    // A push for the first break would have arrived by the second.
                     _ = try await door.cli("LOCK.BREAK", "orders")
                     try await say.write(ByteBuffer(string: "PING\r\n"))
                 }
@@ -132,7 +132,7 @@ struct RESPLockModeTests {
             async let closed = door.exchange("LOCK.ACQUIRE orders 600000 OWNER me LINKED\r\n")
             try await Self.untilHeld("orders", at: door)
             _ = try await door.cli("LOCK.BREAK", "orders")
-            // It returns when the door has closed the connection.
+            // The call returns when the listener closes the connection.
             let answer = try await closed
             #expect(answer.hasPrefix("*3\r\n$2\r\nme\r\n"))
         }
@@ -179,7 +179,7 @@ struct RESPLockModeTests {
                 return false
             }
             #expect(everything.hasPrefix("*3\r\n$2\r\nme\r\n"))
-            // It finds out when it asks.
+            // The client learns of the loss from the reply to its own renewal.
             #expect(everything.contains("$-1\r\n"))
             #expect(!everything.contains("lock-lost"))
         }
@@ -317,7 +317,7 @@ struct RESPLockModeTests {
             let information = try #require(try await door.coordinator.inspectLock(try ResourceName("places")))
             #expect(information.mode == .permits(3))
             #expect(information.holders == 2)
-            // Whose lease ends first comes first.
+            // Leases are sorted by the end of their lifetime.
             #expect(information.leases.map(\.label) == ["b", "a"])
             let fences = information.leases.compactMap(\.fence)
             #expect(fences.count == 2 && fences[0] > fences[1])
@@ -336,22 +336,22 @@ struct RESPLockModeTests {
 }
 
 extension RESPLockModeTests {
-    /// What is pushed to the owner "me".
+    /// Returns the push that reports a lost lease to the owner `me`.
     private static func push(_ name: String, _ reason: String) -> String {
         ">4\r\n" + ["lock-lost", name, "me", reason].map { "$\($0.utf8.count)\r\n\($0)\r\n" }.joined()
     }
 
-    /// Sends these bytes on a connection of its own, and reads until a lost lease was told of, to the end.
+    /// Sends `bytes` on its own connection and reads to the end of the first push about a lost lease.
     private static func untilPush(port: Int, _ bytes: String) async throws -> String {
         try await RawConnection.exchange(port: port, ByteBuffer(string: bytes)) { received in
             guard let start = received.firstRange(of: "lock-lost\r\n") else { return false }
-            // Name, token and reason, each behind its length.
+            // The name, the token and the reason each follow their length.
             return received[start.upperBound...].filter { $0 == "\r\n" }.count >= 6
         }
     }
 
-    /// Talks to the door until it closes or `turn` has heard enough.
-    /// - Parameter turn: told of everything so far, whenever something arrives; it may say more. `true`: it is enough.
+    /// Exchanges bytes with the listener until it closes the connection or `turn` returns `true`.
+    /// - Parameter turn: a closure that receives all text so far and may send more; `true` ends the exchange.
     private static func converse(
         port: Int, _ opening: String,
         _ turn: @Sendable (_ received: String, _ say: NIOAsyncChannelOutboundWriter<ByteBuffer>) async throws -> Bool
@@ -368,7 +368,7 @@ extension RESPLockModeTests {
         }
     }
 
-    /// The answer of the Redis behind the door.
+    /// Returns the answer of the listener's Redis to a command.
     private static func redis(of door: RESPTestDoor, _ words: String...) async throws -> RedisReply {
         let client = RedisClient(configuration: door.redis.configuration)
         try await client.connect()
@@ -377,14 +377,14 @@ extension RESPLockModeTests {
         return reply
     }
 
-    /// The coordinator is ready a little before it hears the fleet's events.
+    /// Waits until the coordinator receives the fleet's events, which may be slightly after it is ready.
     private static func untilSubscribed(_ door: RESPTestDoor) async throws {
         try await eventually("the coordinator has subscribed") {
             try await redis(of: door, "PUBSUB", "NUMSUB", door.coordinator.keys.events).array?.last?.integer == 1
         }
     }
 
-    /// What `LOCK.INFO` says under this name; `nil`: there is nothing to say of the lock.
+    /// Returns a field of the `LOCK.INFO` reply; `nil` if the lock has no such field.
     private static func information(_ field: String, of lock: String, at door: RESPTestDoor) async throws -> RedisReply? {
         guard let parts = try await door.cli("LOCK.INFO", lock).array,
             let index = parts.firstIndex(where: { $0.text == field }), index + 1 < parts.count

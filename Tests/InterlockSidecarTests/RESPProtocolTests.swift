@@ -9,7 +9,7 @@ import RedisClient
 import Synchronization
 import Testing
 
-/// What libraries need of a server beyond its own commands: bytes that come back as they went, and answers that cannot be misread.
+/// Requirements of client libraries beyond the commands: bytes are returned unchanged, and answers are unambiguous.
 @Suite("RESP door: the protocol")
 struct RESPProtocolTests {
     @Test("ECHO and PING give bytes back as they came, also those that are no text (D4)")
@@ -70,14 +70,14 @@ struct RESPProtocolTests {
 
     @Test("D16: a subscriber that does not read is dropped, and keeps no more than 4 MiB here")
     func subscriberThatDoesNotRead() async throws {
-        // What drops it is how much there is, and not how long it has not read.
+        // The client must be dropped for the amount of unread data, not for the time since its last read.
         try await RESPTestDoor.with(stallTimeout: .seconds(600)) { door in
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                 .channelOption(.autoRead, value: false)
                 .channelOption(.socketOption(.so_rcvbuf), value: 4096)
                 .connect(host: "127.0.0.1", port: door.port).get()
             try await channel.writeAndFlush(ByteBuffer(string: "SUBSCRIBE interlock:events\r\n")).get()
-            // Each is told to every subscriber.
+            // Every subscriber receives each change.
             let reason = String(repeating: "x", count: 200)
             for round in 0..<400 {
                 var pipeline = ByteBuffer()
@@ -184,7 +184,7 @@ struct RESPProtocolTests {
             let line = String(repeating: "x", count: 16 * 1024 + 1) + "\r\n"
             #expect(try await door.exchange(line).hasPrefix("-ERR Protocol error: an inline command is longer than 16384"))
             #expect(try await door.cli("PING").text == "PONG")
-            // The same from somebody who has.
+            // An authenticated client may send the same request.
             let login = "AUTH correct-horse-battery-staple\r\n"
             #expect(try await door.exchange(login + many + "QUIT\r\n").contains("unknown command"))
         }
@@ -220,7 +220,7 @@ struct RESPProtocolTests {
             try await local.connect()
             #expect(try await local.send(AnyCommand(["PING"])) == .status("PONG"))
             await local.close()
-            // Who has a place notices nothing.
+            // The client that occupies the only slot is unaffected.
             #expect(try await door.cli("PING").text == "PONG")
         }
     }
@@ -230,7 +230,7 @@ struct RESPProtocolTests {
         try await RESPTestDoor.with { door in
             try await door.cli("LOCK.ACQUIRE", "orders", "30000")
             let echo = "*2\r\n$4\r\nECHO\r\n$60000\r\n" + String(repeating: "x", count: 60_000) + "\r\n"
-            // More than all buffers on the way hold: it is read whole only when the replies need not be kept.
+            // More than all buffers on the way hold, so it can be read completely only if the replies need not be kept.
             let bytes = "LOCK.ACQUIRE orders 1000 WAIT 2000\r\n" + String(repeating: echo, count: 600) + "QUIT\r\n"
             let order = OrderOfEvents()
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -248,7 +248,7 @@ struct RESPProtocolTests {
     }
 }
 
-/// A command with an argument that need not be text.
+/// A command whose argument need not be text.
 private struct ByteCommand: RedisCommand {
     var name: String
     var argument: [UInt8]
@@ -261,14 +261,14 @@ private struct ByteCommand: RedisCommand {
     func decode(_ reply: RedisReply) throws(RedisError) -> RedisReply { reply }
 }
 
-/// What happened, in its order.
+/// Records events in order.
 private final class OrderOfEvents: Sendable {
     private let events = Mutex<[String]>([])
     var noted: [String] { events.withLock { $0 } }
     func note(_ event: String) { events.withLock { $0.append(event) } }
 }
 
-/// Notes when the first bytes come.
+/// Records the arrival of the first bytes.
 private final class FirstBytes: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
 

@@ -11,13 +11,13 @@ struct RESPRetryTests {
         try await RESPTestDoor.with { door in
             let acquire = "LOCK.ACQUIRE orders 30000 OWNER me\(options)\r\n"
             let answer = try await door.exchange(greeting + acquire + acquire + acquire + "ECHO done\r\n", enough: "done\r\n")
-            // Each has its lease: the token, not nil.
+            // Each reply contains the token, not nil.
             #expect(answer.split(separator: "$2\r\nme\r\n", omittingEmptySubsequences: false).count == 4, "\(answer)")
             #expect(answer.contains("$4\r\ndone\r\n"))
         }
     }
 
-    /// One call of each command that answers once, as a client may send it again when its answer was lost.
+    /// One call of each command with a single reply, as a client may resend it after losing the answer.
     private static let calls: [String] = [
         "PING", "ECHO a", "HELLO 3", "HELLO 2", "CLIENT ID", "CLIENT SETNAME a", "COMMAND COUNT", "INFO", "SELECT 0", "RESET",
         "LOCK.ACQUIRE plain 30000", "LOCK.ACQUIRE mine 30000 OWNER me", "LOCK.ACQUIRE mine 30000 OWNER me WAIT 10",
@@ -40,7 +40,7 @@ struct RESPRetryTests {
             for call in Self.calls {
                 let answer = try await door.exchange(
                     "HELLO \(version)\r\n\(call)\r\n\(call)\r\nECHO done\r\n", enough: "$4\r\ndone\r\n")
-                // Over RESP3 what becomes of leases may be told at any time.
+                // Over RESP3, pushes about leases may arrive at any time.
                 #expect(answer.contains("$4\r\ndone\r\n"), "\(call): \(answer)")
             }
             // Breaking a linked lease closes the connection of a RESP2 client.

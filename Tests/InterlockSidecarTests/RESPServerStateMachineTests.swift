@@ -7,7 +7,7 @@ import Testing
 struct RESPServerStateMachineTests {
     typealias Machine = RESPServerStateMachine
 
-    /// Takes commands in one slice, and returns their tags.
+    /// Takes commands in one slice. Returns their tags.
     @discardableResult
     private static func take(_ count: Int, _ machine: inout Machine, isRedisBusy: Bool = false) -> [UInt64] {
         machine.sliceBegins()
@@ -276,7 +276,7 @@ struct RESPServerStateMachineTests {
         var machine = Machine(.plain)
         Self.take(1, &machine)
         machine.sliceBegins()
-        // A write within the slice has failed.
+        // A write within the slice fails.
         #expect(machine.closed(input: 100) == .leave)
         #expect(machine.awaitSlice() == .awaitSlice)
         #expect(machine.isUnread)

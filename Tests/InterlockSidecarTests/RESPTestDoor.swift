@@ -13,25 +13,25 @@ import Testing
 @testable import SidecarSettings
 @testable import SidecarTelemetry
 
-/// A real redis-server, a coordinator and an open RESP door, for as long as a test lasts.
+/// A real redis-server, a coordinator and an open RESP listener for the duration of a test.
 struct RESPTestDoor {
     let port: Int
     let coordinator: Coordinator
     let redis: RedisServer
-    /// The keys that the door accepts.
+    /// The keys that the listener accepts.
     let access: AccessControl
-    /// A well-behaved client of the door.
+    /// A well-behaved client of the listener.
     let client: RedisClient
-    /// Begins the graceful shutdown.
-    /// What the door measures.
+    /// The metrics that the listener records.
     let metrics: PrometheusRegistry
+    /// Begins a graceful shutdown.
     let shutDown: @Sendable () async -> Void
 
     static let catalog = ServiceDefinition(
         name: "catalog", limits: [LimitDefinition(name: "1m", limit: 10, window: .seconds(60))],
         onLimit: LimitPolicy(action: .trip))
 
-    /// What the door answers to a command as one types it.
+    /// Returns the listener's reply to a command given by its words.
     @discardableResult
     func cli(_ words: String...) async throws -> RedisReply { try await cli(words) }
 
@@ -39,25 +39,25 @@ struct RESPTestDoor {
         try await client.send(AnyCommand(words), timeout: .seconds(30))
     }
 
-    /// The error that the door answers with, up to its first space.
+    /// Returns the first word of the error reply; `nil` if the reply is not an error.
     func errorWord(_ words: String...) async throws -> String? {
         guard case .error(let error) = try await client.send(AnyCommand(words)) else { return nil }
         return error.message.split(separator: " ").first.map(String.init)
     }
 
-    /// How many connections the door has, the well-behaved client's among them.
+    /// Returns the number of the listener's connections, including that of the well-behaved client.
     func connections() async throws -> Int {
         let report = try await cli("INFO").text ?? ""
         let line = report.split(separator: "\r\n").first { $0.hasPrefix("connected_clients:") }
         return line.flatMap { Int($0.dropFirst("connected_clients:".count)) } ?? -1
     }
 
-    /// Sends these bytes on a connection of its own, and reads until the door closes it or `enough` has come.
+    /// Sends `bytes` on its own connection, and reads until the listener closes it or the text contains `enough`.
     func exchange(_ bytes: String, enough: String? = nil) async throws -> String {
         try await RawConnection.exchange(port: port, bytes, enough: enough)
     }
 
-    /// A client on a connection of its own.
+    /// Returns a client with its own connection.
     static func anotherClient(of door: RESPTestDoor) async throws -> RedisClient {
         var address = RedisConfiguration(address: .host("127.0.0.1", port: door.port))
         address.connectTimeout = .seconds(20)
@@ -67,7 +67,7 @@ struct RESPTestDoor {
         return client
     }
 
-    /// A client's settings that believe any certificate, and speak TLS up to this version.
+    /// Returns client settings that accept any certificate and limit TLS to `version`.
     static func trusting(upTo version: TLSVersion) -> TLSConfiguration {
         var configuration = TLSConfiguration.makeClientConfiguration()
         configuration.certificateVerification = .none

@@ -7,7 +7,7 @@ import Testing
 @testable import SidecarListeners
 @testable import SidecarSettings
 
-/// What is read and written field by field is what the generated types read and write.
+/// The hand-written readers and writers agree with the generated types.
 @Suite("The messages of the rate limit service")
 struct RateLimitMessagesTests {
     typealias Request = Envoy_Service_Ratelimit_V3_RateLimitRequest
@@ -66,7 +66,7 @@ struct RateLimitMessagesTests {
         #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) != nil)
         request.descriptors.append(.init())
         #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) == nil)
-        // Of 32 bits, whatever is written: the generated type drops those above.
+        // The value has 32 bits: the generated type drops higher ones.
         #expect(RateLimitQuestion(plain: ByteBuffer(bytes: [0x0A, 1, 0x65, 0x12, 0, 0x18, 5]))?.asks[0].cost == 5)
         #expect(RateLimitQuestion(plain: ByteBuffer(bytes: [0x0A, 1, 0x65, 0x12, 0, 0x18, 0x85, 0x80, 0x80, 0x80, 0x10])) == nil)
     }
@@ -110,7 +110,7 @@ struct RateLimitMessagesTests {
             isOverLimit: false, bound: .limited(limit: 20, window: .seconds(60)), rule: Self.rules[0], remaining: 1)
         #expect(try Self.fields([other, status]) == [#""a name";r=3;t=2"#, #""a name";q=20;w=60"#])
         #expect(try Self.fields([other]) == [#""plain";r=1;t=0"#, #""plain";q=20;w=60"#])
-        // A caller that is refused is told when there is room again, and not when all of it is back.
+        // A refused caller learns when one request fits again, not when the whole quota is restored.
         var early = status
         early.retryAfter = 200
         #expect(try Self.fields([other, early]) == [#""a name";r=3;t=1"#, #""a name";q=20;w=60"#])
@@ -180,14 +180,14 @@ struct RateLimitMessagesTests {
         #expect(Response.RateLimit.Unit(.seconds(seconds)) == unit)
     }
 
-    /// The values of an answer's fields.
+    /// Returns the values of the answer's header fields.
     private static func fields(_ statuses: [DescriptorStatus]) throws -> [String] {
         var buffer = ByteBuffer()
         RateLimitAnswer(DescriptorAnswer(isOverLimit: false, statuses: statuses)).write(to: &buffer)
         return try Response(serializedBytes: Array(buffer.readableBytesView)).responseHeadersToAdd.map(\.value)
     }
 
-    // MARK: Chance
+    // MARK: Random messages
 
     private static func request(_ random: inout SeededRandom) -> Request {
         var request = Request()
@@ -209,12 +209,12 @@ struct RateLimitMessagesTests {
         return request
     }
 
-    /// Not empty.
+    /// Returns a text that is not empty.
     private static func text(_ random: inout SeededRandom) -> String {
         String(repeating: ["x", "é", "\u{1F511}", "="][random.below(4)], count: 1 + random.below(random.happens(0.1) ? 200 : 9))
     }
 
-    /// As the generated type has it; only of what is plain.
+    /// Returns the question that the generated type decodes, for plain requests only.
     private static func question(_ request: Request) -> RateLimitQuestion {
         RateLimitQuestion(
             domain: request.domain, asks: request.descriptors.compactMap { DescriptorAsk($0, hits: request.hitsAddend) })

@@ -3,10 +3,10 @@ import NIOCore
 import NIOPosix
 import NIOSSL
 
-/// Bytes to a door and back, for saying what no well-behaved client would.
+/// Exchanges raw bytes with a listener, including bytes that no well-behaved client sends.
 enum RawConnection {
-    /// Ends with `DeadlineExceeded` when the other side says nothing, and does not close, for 40 seconds.
-    /// - Parameter tls: `nil`: in the clear.
+    /// Connects to a listener. The connection fails with `DeadlineExceeded` if nothing arrives for 40 seconds.
+    /// - Parameter tls: the TLS settings; `nil` for plain text.
     static func connect(
         to port: Int, tls: NIOSSLContext? = nil
     ) async throws -> NIOAsyncChannel<ByteBuffer, ByteBuffer> {
@@ -35,7 +35,7 @@ enum RawConnection {
         }
     }
 
-    /// Sends `bytes`, and reads until the other side closes or `enough` has come.
+    /// Sends `bytes`, and reads until the other side closes or the text contains `enough`.
     static func exchange(port: Int, _ bytes: String, enough: String? = nil) async throws -> String {
         try await exchange(port: port, ByteBuffer(string: bytes)) { received in
             enough.map { received.contains($0) } ?? false
@@ -47,7 +47,7 @@ enum RawConnection {
     ) async throws -> String {
         let channel = try await connect(to: port)
         return try await channel.executeThenClose { inbound, outbound in
-            // A door that is full has closed before: what it said counts.
+            // A full listener may already have closed the connection; the text that it sent counts.
             try? await outbound.write(bytes)
             var received = ""
             do {
@@ -56,7 +56,7 @@ enum RawConnection {
                     if isEnough(received) { break }
                 }
             } catch is IOError {
-                // Closed with bytes of ours unread: what came before counts.
+                // The listener closed the connection with bytes unread; the text received so far counts.
             }
             return received
         }

@@ -31,7 +31,7 @@ struct RequiredSubjectTests {
             }
             #expect(try await door.errorWord("LIMIT.TAKE", "partner", "SUBJECT", "tenant-7") == nil)
             #expect(try await door.errorWord("PERMIT.ACQUIRE", "partner", "SUBJECT", "tenant-7") == nil)
-            // Calls that came at once are made as one, and each is answered.
+            // Calls that arrive together are batched, and each is answered.
             let replies = try await door.exchange(
                 String(repeating: "LIMIT.TAKE partner\r\n", count: 3) + "PING\r\n", enough: "+PONG\r\n")
             let refused = replies.split(separator: "\r\n").filter { $0.hasPrefix("-INVALID ") }

@@ -9,10 +9,10 @@ import Testing
 @testable import SidecarListeners
 @testable import SidecarTelemetry
 
-/// A write to a client that has reset fails, and NIO drains the socket within that write.
+/// A write to a client that has reset the connection fails, and NIO drains the socket within that write.
 @Suite("Clients that reset while they are written to")
 struct ResetClientTests {
-    /// Fails the first write of a connection like this.
+    /// Makes the first write of a connection fail the way it does after a reset.
     private final class Reset: ChannelOutboundHandler {
         typealias OutboundIn = IOData
         typealias OutboundOut = IOData
@@ -68,7 +68,7 @@ struct ResetClientTests {
             try door.serve(channel)
             return NIOLoopBound(door, eventLoop: eventLoop)
         }
-        // The replies have more bytes than are kept until the end of the tick.
+        // The replies exceed what is buffered until the end of the tick.
         try await channel.writeInbound(ByteBuffer(string: String(repeating: "COMMAND DOCS\r\n", count: 100)))
         await eventLoop.run()
         #expect(!channel.isActive)

@@ -8,7 +8,7 @@ import Testing
 @testable import SidecarListeners
 @testable import SidecarSettings
 
-/// Everything that outlives one answer ends when the key of its caller is removed, as a reload does it.
+/// Removing an API key, as a reload does, ends everything that outlives one answer to its caller.
 @Suite("A removed API key", .timeLimit(.minutes(2)))
 struct RevokedKeyTests {
     private static let keys = [HTTPTestDoor.ops, HTTPTestDoor.web]
@@ -16,7 +16,7 @@ struct RevokedKeyTests {
 
     private static func remove(_ access: AccessControl) { access.replace(keys: [HTTPTestDoor.ops]) }
 
-    /// Sends a request that stays open, removes the key when `isOpen`, and reads until the listener closes.
+    /// Sends a request that stays open, removes the key once `isOpen` returns `true`, and reads to the end.
     private static func end(
         _ door: HTTPTestDoor, _ method: String, _ path: String, _ body: String? = nil, fields: [String: String] = [:],
         whenOpen isOpen: @escaping @Sendable () async throws -> Bool = { true },
@@ -227,7 +227,7 @@ struct RevokedKeyTests {
                     key: "web-secret", stream: 1, ends: false)
                 let logs = GRPCTestDoor.call(
                     "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs", key: "web-secret", stream: 3, ends: false)
-                // The last one that is begun is answered: all have begun then.
+                // The last call is answered, so all calls have begun.
                 try await client.send(quotas + logs + watch)
                 _ = try await client.answer(5) { !$0.body.isEmpty }
                 let began = ContinuousClock.now
@@ -275,7 +275,7 @@ struct RevokedKeyTests {
             let commands = ["AUTH web-secret", "HELLO 3", "SUBSCRIBE interlock:events", "LOCK.ACQUIRE orders 30000 WAIT 80000"]
             try await channel.writeAndFlush(ByteBuffer(string: commands.map { "\($0)\r\n" }.joined()))
             try await eventually("it waits") { await coordinator.status.locksWaiting == 1 }
-            // A megabyte of events: more than the socket takes, and less than the listener keeps.
+            // A megabyte of events: more than the socket buffers hold, but less than the listener may buffer.
             let events = coordinator.events.locks.subscribe()
             let others = (0..<2500).map { "\(String(repeating: "x", count: 200))-\($0)" } + ["last"]
             let breaks = others.map { "LOCK.ACQUIRE \($0) 60000\r\nLOCK.BREAK \($0)\r\n" }.joined()

@@ -112,7 +112,7 @@ struct ServiceManagerTests {
         let socket = try #require(NotifySocket(to: .path(folder.path + "/notify")))
         #expect(socket.send("WATCHDOG=1", waits: false) == String(cString: strerror(ENOENT)))
         let listener = try DatagramListener(at: folder.path + "/notify")
-        // A queue has room for some: the system's bound is 10 by default, and may be set higher.
+        // A socket's queue is limited: to 10 messages by default, but the system may allow more.
         let failure = (1...100_000).lazy.compactMap { _ in socket.send("WATCHDOG=1", waits: false) }.first
         #expect(failure == String(cString: strerror(EAGAIN)))
         #expect(listener.next() == "WATCHDOG=1")

@@ -17,7 +17,7 @@ struct SpanExporterTests {
             settings, queue: queue, resource: [:], logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
     }
 
-    /// Ends one span after the other, each when the collector has had the one before, until `body` returns.
+    /// Ends `count` spans one by one, each after the collector has received the one before.
     private static func sending(
         _ settings: TracingSettings, count: Int, to collector: TestUpstream
     ) async throws {
@@ -98,7 +98,7 @@ struct SpanExporterTests {
 }
 
 extension TestUpstream.Call {
-    /// Reads a body of the length that the head says.
+    /// Reads a body of the length announced in the head.
     mutating func takeBody() async throws {
         var left = values("content-length").first.flatMap { Int($0) } ?? 0
         while left > 0, let more = try await more() { left -= more.readableBytes }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import SidecarTelemetry
 
-/// What is written field by field is what the generated types write.
+/// The hand-written encoder agrees with the generated types.
 @Suite("The messages to a collector")
 struct SpanMessagesTests {
     typealias Request = Opentelemetry_Proto_Collector_Trace_V1_ExportTraceServiceRequest
@@ -17,7 +17,7 @@ struct SpanMessagesTests {
     @Test("spans are written byte for byte as the generated types write them", arguments: 0..<20 as Range<UInt64>)
     func spans(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
-        // So that the outer messages' lengths have one byte and up to three.
+        // The counts make the lengths of the outer messages one to three bytes long.
         for count in [0, 1, 2, 60, 400] {
             let spans = (0..<count).map { _ in Self.span(&random) }
             let resource: KeyValuePairs = ["service.name": "interlock", "host.name": Self.text(&random)]
@@ -40,7 +40,7 @@ struct SpanMessagesTests {
         let messages = SpanMessages(resource: ["service.name": "interlock"])
         let bodies = queue.take().batches.map(messages.request)
         #expect(bodies.count > 5)
-        // The last span has five of the longest texts.
+        // The last span may have five texts of the greatest length.
         #expect(bodies.allSatisfy { $0.count < SpanBatch.mostBytes + 5 * 600 })
         let seen = try bodies.flatMap { try Request(serializedBytes: $0).resourceSpans[0].scopeSpans[0].spans }
         #expect(seen == spans.map(Self.span))
@@ -122,7 +122,7 @@ struct SpanMessagesTests {
         }
     }
 
-    /// The most significant first.
+    /// Returns the bytes of a number in big-endian order.
     private static func bytes(_ number: UInt64) -> Data {
         withUnsafeBytes(of: number.bigEndian) { Data($0) }
     }

@@ -10,7 +10,7 @@ import Testing
 @testable import SidecarListeners
 @testable import SidecarSettings
 
-/// Handshakes: which protocols each listener offers, and clients that begin one and do not end it.
+/// Handshakes: the protocols that each listener offers, and clients that begin a handshake but never complete it.
 @Suite("Listeners with TLS", .timeLimit(.minutes(1)))
 struct TLSListenerTests {
     private static func withCertificate(_ body: (TestCertificate, DoorCertificate) async throws -> Void) async throws {
@@ -28,7 +28,7 @@ struct TLSListenerTests {
         return try NIOSSLContext(configuration: configuration)
     }
 
-    /// Returns the protocol that a handshake agreed on.
+    /// Returns the protocol that the handshake negotiated.
     private static func agreed(port: Int, offering protocols: [String]) async throws -> String? {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let done = loop.makePromise(of: String?.self)
@@ -54,7 +54,7 @@ struct TLSListenerTests {
         init(_ done: EventLoopPromise<String?>) { self.done = done }
 
         func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-            // NIOTLS, whose event this is, is no dependency of the tests.
+            // The tests do not depend on NIOTLS, which defines this event.
             let text = "\(event)"
             guard text.hasPrefix("handshakeCompleted") else { return }
             done.succeed(text.firstMatch(of: /"([^"]*)"/).map { String($0.output.1) })
@@ -118,7 +118,7 @@ struct TLSListenerTests {
                         try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                             .connect(host: "127.0.0.1", port: port).get())
                 }
-                // Until then a client may be about to ask.
+                // Younger connections are spared, because their clients may be about to send a request.
                 try await Task.sleep(for: .nanoseconds(2 * Newcomers<AnyObject>.grace))
                 return silent
             }
@@ -138,7 +138,7 @@ struct TLSListenerTests {
                 try await RESPTestDoor.with(keys: keys, tls: files, maximumConnections: 10) { door in
                     let silent = try await fill(door.port)
                     #expect(try await Self.agreed(port: door.port, offering: []) == nil)
-                    // The client that has shown its key keeps its place.
+                    // The client that has authenticated keeps its slot.
                     #expect(try await door.cli("PING").text == "PONG")
                     for channel in silent { try? await channel.close() }
                 }

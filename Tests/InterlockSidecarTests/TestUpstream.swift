@@ -4,22 +4,22 @@ import NIOPosix
 import NIOConcurrencyHelpers
 import NIOSSL
 
-/// A server that a test plays byte by byte: what an upstream can do, and what none should.
+/// A server that a test scripts byte by byte, including misbehavior.
 final class TestUpstream: Sendable {
-    /// One request, as it came.
+    /// One request as received.
     struct Call {
-        /// Request line and header fields.
+        /// The request line and the header fields.
         let head: String
-        /// The same as it came, with the empty line behind it.
+        /// The bytes of the head, including the empty line after it.
         let rawHead: [UInt8]
         fileprivate var unread: ByteBuffer
         fileprivate var inbound: NIOAsyncChannelInboundStream<ByteBuffer>.AsyncIterator
         fileprivate let channel: any Channel
 
-        /// Method and target.
+        /// The method and the target.
         var request: String { String(head.prefix { $0 != "\r\n" }).replacing(" HTTP/1.1", with: "") }
 
-        /// All values of a header field.
+        /// Returns all values of a header field.
         func values(_ name: String) -> [String] {
             head.split(separator: "\r\n").dropFirst().compactMap { line in
                 guard let colon = line.firstIndex(of: ":"), line[..<colon].lowercased() == name else { return nil }
@@ -27,7 +27,7 @@ final class TestUpstream: Sendable {
             }
         }
 
-        /// What comes behind the head; `nil`: the other side has closed.
+        /// Returns the next bytes after the head; `nil` if the other side has closed.
         mutating func more() async throws -> ByteBuffer? {
             if unread.readableBytes > 0 {
                 defer { unread.clear() }
@@ -38,16 +38,16 @@ final class TestUpstream: Sendable {
 
         func send(_ text: String) async throws { try await send(ByteBuffer(string: text)) }
 
-        /// Returns when the system has taken the bytes.
+        /// Sends bytes. Returns once the system has accepted them.
         func send(_ bytes: ByteBuffer) async throws { try await channel.writeAndFlush(bytes).get() }
 
-        /// Ends the connection as a process that is killed does, with bytes of the other side unread.
+        /// Resets the connection, as the system does for a killed process that has not read everything.
         func reset() async throws {
             try await (channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0)).get()
             try await channel.close().get()
         }
 
-        /// A whole answer.
+        /// Sends a complete answer.
         func answer(_ status: String, _ fields: [String] = [], _ body: String = "") async throws {
             let lines = (fields + ["Content-Length: \(body.utf8.count)"]).map { $0 + "\r\n" }.joined()
             try await send("HTTP/1.1 \(status)\r\n\(lines)\r\n\(body)")
@@ -56,7 +56,7 @@ final class TestUpstream: Sendable {
 
     typealias Handler = @Sendable (inout Call) async throws -> Void
 
-    /// The handler closes the connection by throwing this.
+    /// An error that a handler throws to close the connection.
     struct Close: Error {}
 
     private let listeningPort = NIOLockedValueBox(0)
@@ -67,18 +67,18 @@ final class TestUpstream: Sendable {
     private init() {}
 
     var port: Int { listeningPort.withLockedValue { $0 } }
-    /// The head of every request so far.
+    /// The heads of all requests so far.
     var received: [String] { heads.withLockedValue { $0 } }
-    /// How many connections were made.
+    /// The number of connections accepted.
     var connectionCount: Int { connections.withLockedValue { $0 } }
 
     /// Answers every request with `handler` while `body` runs.
-    /// - Parameter tls: `nil`: in the clear.
+    /// - Parameter tls: the TLS settings; `nil` for plain text.
     static func with(
         tls: NIOSSLContext? = nil, _ handler: @escaping Handler, _ body: (TestUpstream) async throws -> Void
     ) async throws {
         let upstream = TestUpstream()
-        // Each connection has its reader from the moment on in which it is accepted: NIO ends a process that drops one unread.
+        // Each connection gets its reader when it is accepted, because NIO traps if an unread one is dropped.
         let listener = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .serverChannelOption(.backlog, value: 256)
             .childChannelInitializer { channel in
@@ -106,7 +106,7 @@ final class TestUpstream: Sendable {
 
     private func serve(_ connection: NIOAsyncChannel<ByteBuffer, ByteBuffer>, _ handler: Handler) async {
         connections.withLockedValue { $0 += 1 }
-        // However a test ends a connection, the next one is as good.
+        // However a test ends a connection, later connections must still be served.
         try? await connection.executeThenClose { inbound, _ in
             var iterator = inbound.makeAsyncIterator()
             var unread = ByteBuffer()
@@ -127,7 +127,7 @@ final class TestUpstream: Sendable {
         }
     }
 
-    /// How long the head is, if it is all there.
+    /// Returns the length of the head; `nil` if it is incomplete.
     private static func headEnd(_ buffer: ByteBuffer) -> Int? {
         let bytes = buffer.readableBytesView
         return bytes.firstRange(of: "\r\n\r\n".utf8).map { $0.lowerBound - bytes.startIndex }

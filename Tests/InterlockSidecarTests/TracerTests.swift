@@ -26,7 +26,7 @@ struct TracerTests {
     func shares(share: Double) {
         let tracer = Self.tracer(share)
         let count = (0..<10_000).count { _ in tracer.begin("a", kind: .server, parent: nil) != nil }
-        // Five standard deviations to either side.
+        // The tolerance is five standard deviations.
         let spread = 5 * (10_000 * share * (1 - share)).squareRoot()
         #expect(abs(Double(count) - 10_000 * share) <= spread)
     }

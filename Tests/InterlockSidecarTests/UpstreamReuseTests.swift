@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Proxy: kept connections to the upstream", .timeLimit(.minutes(1)))
 struct UpstreamReuseTests {
-    /// Settings of a service as its file says them.
+    /// Returns the settings of a service with these lines in its file.
     private static func settings(_ yaml: String) throws -> UpstreamSettings {
         try #require(configuration("services:\n  a:\n    url: http://h\n    \(yaml)").services.first?.upstream)
     }
@@ -25,7 +25,7 @@ struct UpstreamReuseTests {
         service.breaker = BreakerSettings(minimumCalls: 1)
     }
 
-    /// Answers the first request, and closes the connection at the second without a byte.
+    /// Answers all requests except those numbered in `requests`, at which it closes the connection without a byte.
     private static func closing(at requests: Set<Int> = [2]) -> TestUpstream.Handler {
         let count = NIOLockedValueBox(0)
         return { call in
@@ -95,7 +95,7 @@ struct UpstreamReuseTests {
             },
             upstream: { call in
                 try await call.answer("200 OK")
-                // Far less than it would be by default.
+                // The connection closes far earlier than by default.
                 while try await call.more() != nil {}
                 isClosed.withLockedValue { $0 = true }
                 throw TestUpstream.Close()

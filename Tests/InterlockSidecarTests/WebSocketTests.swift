@@ -15,7 +15,7 @@ struct WebSocketTests {
         Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n
         """
 
-    /// An upstream that changes the protocol, says `first` right behind that, and gives back what it hears.
+    /// Returns an upstream that switches protocols, sends `first` immediately after, and echoes what it receives.
     private static func echo(_ first: String = "") -> TestUpstream.Handler {
         { call in
             try await call.send(change + first)
@@ -40,7 +40,7 @@ struct WebSocketTests {
             for field in ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhl"] {
                 #expect(head.ranges(of: "\r\n" + field).count == 1, "\(field) in \(head)")
             }
-            // The permit was for the change alone.
+            // The permit covered only the switch of protocols.
             try await proxy.isSettled()
         }
     }

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Alarms")
 struct AlarmTests {
-    /// Whether an alarm that was due at once has gone off by the time of another one.
+    /// Returns whether an alarm that was due at once went off before a later one.
     private static func hasGoneOff(isKept: Bool) async throws -> Bool {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.any()
         return try await eventLoop.flatSubmit {

@@ -15,7 +15,7 @@ struct BreakerCauseTests {
         let settings = BreakerSettings(minimumCalls: 1000, consecutiveFailures: 4)
         try await Fleet.run(of: 2, services: [Self.service(settings)]) { fleet in
             for outcome in [Outcome.error, .error, .error, .ok] { try await fleet.report(fleet.sidecars[0], outcome) }
-            // In the order in which they come to Redis.
+            // Outcomes count in the order in which they reach Redis.
             try await eventually(within: .seconds(10), "the fleet has counted the success") {
                 try await fleet.breaker("calls") == "4"
             }
@@ -48,7 +48,7 @@ struct BreakerCauseTests {
     func callWindow() async throws {
         let settings = BreakerSettings(failureRate: 0.6, window: .calls(20), minimumCalls: 20)
         try await Fleet.run(of: 2, services: [Self.service(settings)]) { fleet in
-            // What a sidecar reports at once is counted in no order: that its failure shows means that all before it has come.
+            // Reports sent together are counted in any order. A visible failure means that earlier ones have arrived.
             for sidecar in fleet.sidecars {
                 for _ in 0..<30 { try await fleet.report(sidecar, .ok) }
                 try await eventually(within: .seconds(10), "the fleet has counted the success") {
@@ -60,7 +60,7 @@ struct BreakerCauseTests {
                 }
             }
             #expect((20...22).contains(Int(try await fleet.breaker("calls")) ?? 0))
-            // Half of them are not enough.
+            // Failures in half of the window stay below the failure rate.
             for turn in 0..<8 { try await fleet.report(fleet.sidecars[turn % 2], .error) }
             #expect(try await fleet.breaker("state") != "open")
             for turn in 0..<8 where try await fleet.sidecars[turn % 2].breaker(service: "catalog").state == .closed {
@@ -103,7 +103,7 @@ struct BreakerCauseTests {
             for index in 0..<3000 { try await fleet.report(sidecar, index.isMultiple(of: 2) ? .error : .ok) }
             let elapsed = ContinuousClock.now - began
             let sent = await sidecar.status.redisCommands - before
-            // Ten a second, what is ahead of its time, and the fleet's own business.
+            // The limit is ten reports a second, plus those that are sent early and the sidecar's own upkeep.
             #expect(sent <= 10 * (elapsed.components.seconds + 1) + 12)
         }
     }

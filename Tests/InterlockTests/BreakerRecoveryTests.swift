@@ -62,7 +62,7 @@ struct BreakerRecoveryTests {
                 try await sidecar.breaker(service: "catalog").fleet.state == .halfOpen
             }
             #expect(try await !sidecar.take(service: "catalog").isTaken)
-            // What the limit would have sent has been answered before this is.
+            // Any command that the limit had sent would have been answered before this call.
             guard case .refused(.limited, _, _) = try await sidecar.acquirePermit(service: "catalog") else {
                 Issue.record("the limit did not bind")
                 return

@@ -54,7 +54,7 @@ struct BreakerTests {
         }
     }
 
-    /// Sums go to Redis when their time has come: at no place of a row may those so far be due to trip it.
+    /// Sums are sent to Redis at intervals, so no prefix of a row may suffice to trip the breaker.
     @Test(
         "successes keep it closed, fewer than the minimum of calls too, and ignored outcomes count for nothing",
         arguments: [[Outcome]]([
@@ -244,7 +244,7 @@ struct BreakerTests {
         try await Fleet.run(services: [Self.service()]) { fleet in
             for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
             try await fleet.expect(.open)
-            // Read in the order of their names, a few at a time.
+            // Breakers are read in the order of their names, a few at a time.
             let others = (0..<120).map { ServiceDefinition(name: "a\($0)") }
             let configuration = InterlockConfiguration(redis: fleet.server.configuration, services: others + [Self.service()])
             let newcomer = Coordinator(configuration: configuration, eventLoop: fleet.sidecars[0].eventLoop)

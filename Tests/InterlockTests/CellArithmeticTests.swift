@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The arithmetic of smooth limits in scripts")
 struct CellArithmeticTests {
-    /// Fills limits of many shapes to the brim, and a unit more, and counts those that are not found so.
+    /// Fills limits of many shapes exactly to capacity and one unit beyond, and counts the wrong results.
     private static let sweep = """
         local wrong = 0
         for limit = 1, 30 do

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Interlock
 
-/// What coordinators hear of a cluster: where a turn comes, a key changes, or a slot goes.
+/// The notifications that coordinators receive from a cluster: turns, changed keys, and migrating hash slots.
 @Suite("News of a Redis Cluster", .serialized, .timeLimit(.minutes(3)))
 struct ClusterNewsTests {
     @Test("a key that another program deletes is noticed at once, whichever server it is on, and each event comes once")
@@ -28,7 +28,7 @@ struct ClusterNewsTests {
                     _ = try await member.server.ask(["DEL", "interlock:lock:{\(name)}"])
                     let began = ContinuousClock.now
                     #expect(await followed.losses.first { _ in true } == .deleted)
-                    // Far below the time of the next look.
+                    // The next periodic check would come much later.
                     #expect(ContinuousClock.now - began < .seconds(4))
                     #expect(try await ClusterTests.acquire(name, coordinators[0]) != nil)
                     #expect(try await coordinators[0].breakLock(name, by: "test"))
@@ -64,7 +64,7 @@ struct ClusterNewsTests {
         }
     }
 
-    /// How often a server has published, for its shard and for the cluster.
+    /// Returns how often a server has published to its shard and to the whole cluster.
     private static func published(at member: ClusterFleet.Member) async throws -> (shard: Int, everywhere: Int) {
         (try await statistic("spublish", "calls", at: member), try await statistic("publish", "calls", at: member))
     }
@@ -84,7 +84,7 @@ struct ClusterNewsTests {
                 let source = try await fleet.owner(of: slot)
                 let others = await fleet.members.filter { $0.id != source.id }
                 try await fleet.beginMove(of: slot, to: others[0])
-                // One sidecar's own hash has gone, and the list has not.
+                // One sidecar's hash has moved, but the list has not.
                 let hash = "interlock:{fleet}:\(coordinators[0].id)"
                 let port = others[0].server.port ?? 0
                 #expect(try await source.server.ask(["MIGRATE", "127.0.0.1", "\(port)", hash, "0", "5000"]).text == "OK")
@@ -104,14 +104,14 @@ struct ClusterNewsTests {
                 let slot = HashSlot(ofKey: name.text)
                 try await fleet.beginMove(of: slot, to: target)
                 let late = Task { try await ClusterTests.acquire(name, wait: 60_000, coordinators[0]) }
-                // It is refused for longer than a call may last.
+                // The acquire is rejected for longer than a call may take.
                 try await eventually(within: .seconds(20), "its attempts are refused") {
                     try await Self.statistic("eval", "rejected_calls", at: target) > 100
                 }
                 try await fleet.finishMove(of: slot, to: target)
                 let began = ContinuousClock.now
                 #expect(try await late.value != nil)
-                // Far below the time of the next look.
+                // The next periodic check would come much later.
                 #expect(ContinuousClock.now - began < .seconds(3))
             }
         }

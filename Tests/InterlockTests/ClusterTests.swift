@@ -7,7 +7,7 @@ import Testing
 
 @testable import Interlock
 
-/// Real servers; how long a failover takes is up to them.
+/// The servers are real, so the duration of a failover varies.
 @Suite("A Redis Cluster", .serialized, .timeLimit(.minutes(3)))
 struct ClusterTests {
     private static let silence = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
@@ -16,7 +16,7 @@ struct ClusterTests {
             name: "catalog", limits: [LimitDefinition(name: "1m", limit: 3, window: .seconds(60))])
     ]
 
-    /// Runs `body` with coordinators that are told of the cluster, when they are connected to all of it.
+    /// Runs `body` with coordinators that are connected to the whole cluster.
     static func withCoordinators(
         of count: Int = 1, _ fleet: ClusterFleet, url: String? = nil, timeout: Duration = .seconds(5),
         locks: LockSettings = LockSettings(), _ body: ([Coordinator]) async throws -> Void
@@ -52,7 +52,7 @@ struct ClusterTests {
         }
     }
 
-    /// A lock's name whose keys are served by this server.
+    /// Returns the name of a lock whose keys are on this server.
     static func name(on member: ClusterFleet.Member, of fleet: ClusterFleet) async throws -> ResourceName {
         for number in 0... where try await fleet.owner(of: HashSlot(ofKey: "job-\(number)")).id == member.id {
             return try ResourceName("job-\(number)")
@@ -125,7 +125,7 @@ struct ClusterTests {
                 let slot = HashSlot(ofKey: name.text)
                 let held = try #require(try await Self.acquire(name, coordinators[0]))
                 try await fleet.beginMove(of: slot, to: target)
-                // What one key holds goes on: before it has moved, and after.
+                // Commands with a single key succeed both before and after the hash slot has moved.
                 #expect(try await coordinators[0].renewLock(name, token: held.token, ttl: 60_000) != nil)
                 let waiter = Task { try await Self.acquire(name, wait: 60_000, coordinators[1]) }
                 let release = Task { try await coordinators[0].releaseLock(name, token: held.token) }
@@ -162,7 +162,7 @@ struct ClusterTests {
                 let name = try await Self.name(on: await fleet.members[2], of: fleet)
                 let held = try #require(try await Self.acquire(name, coordinators[0]))
                 let member = try await fleet.owner(of: HashSlot(ofKey: name.text))
-                // Nobody has heard of it, and nobody listens.
+                // The ticket's sidecar is unknown and does not listen.
                 let ticket = "0123456789ab/ticket/\(String(repeating: "0", count: 32))"
                 _ = try await member.server.ask(["ZADD", "interlock:queue:{\(name)}", "1", ticket])
                 let waiter = Task { try await Self.acquire(name, wait: 30_000, coordinators[1]) }
@@ -184,7 +184,7 @@ struct ClusterTests {
                 let name = try await Self.name(on: members[0], of: fleet)
                 let other = try await Self.name(on: members[1], of: fleet)
                 let held = try #require(try await Self.acquire(name, coordinators[0]))
-                // Servers tell of replicas that have something.
+                // Servers report a replica only once it has replicated data.
                 try await eventually(within: .seconds(20), "replicas are heard of") { await coordinators[0].status.replicas == 1 }
                 await members[0].server.kill()
                 #expect(try await Self.acquire(other, coordinators[1]) != nil)
@@ -194,10 +194,10 @@ struct ClusterTests {
                         return cluster?.switches == 1 && cluster?.lastSwitch != nil
                     }
                 }
-                // What was replicated is still held, by whoever held it.
+                // Replicated locks stay held by the same holders.
                 #expect(try await Self.acquire(name, coordinators[1]) == nil)
                 #expect(try await coordinators[0].renewLock(name, token: held.token, ttl: 60_000) != nil)
-                // It has no replica for the time being, and none can be waited for.
+                // The promoted server has no replica yet, so waiting for replication fails.
                 await #expect(throws: InterlockError.self) {
                     _ = try await coordinators[0].releaseLock(name, token: held.token)
                     _ = try await Self.acquire(name, coordinators[1])

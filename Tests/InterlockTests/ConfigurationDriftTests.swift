@@ -74,7 +74,7 @@ struct ConfigurationDriftTests {
                     $0.configuration == ConfigurationDigest([Self.before, ServiceDefinition(name: "mail")]).whole
                 }
             }
-            // Listing is a sign of life: what it compares has been compared when the next answer is there.
+            // Each listing is also a heartbeat; its comparison is complete once the next listing returns.
             _ = try await fleet.sidecars[1].fleet()
             for sidecar in fleet.sidecars { #expect(await sidecar.status.servicesDiffering.isEmpty) }
         }
@@ -105,7 +105,7 @@ struct ConfigurationDriftTests {
                     let members = try await sidecar.fleet().filter { $0.configuration != nil }
                     return Set(members.map(\.id)) == ids
                 }
-                // What the list was made with has been compared when the next one is there.
+                // The comparison of one list is complete once the next list returns.
                 _ = try await sidecar.fleet()
                 #expect(await sidecar.status.servicesDiffering == ["catalog"])
             }
@@ -126,7 +126,7 @@ struct ConfigurationDriftTests {
             try await eventually(within: .seconds(20), "the list has the new digest") {
                 try await sidecar.fleet().contains { $0.configuration == ConfigurationDigest([last]).whole }
             }
-            // What the list was made with has been compared when the next one is there, and what was read for that one then.
+            // Two more listings complete the comparison of the last list and of the digests read for it.
             for _ in 0..<2 { _ = try await sidecar.fleet() }
             #expect(await sidecar.status.servicesDiffering == ["catalog"])
             #expect(log.events("configuration.") == ["configuration.differs", "configuration.differs"])
@@ -141,7 +141,7 @@ struct ConfigurationDriftTests {
             #expect(try await published() == ConfigurationDigest([Self.before]).whole)
             try await fleet.cli("CONFIG", "SET", "maxmemory", "1")
             try await sidecar.reload(services: [Self.after])
-            // Behind what the reload sent.
+            // The listing returns after Redis has rejected the reload's write.
             _ = try await sidecar.fleet()
             try await fleet.cli("CONFIG", "SET", "maxmemory", "0")
             #expect(try await published() == ConfigurationDigest([Self.before]).whole)
@@ -167,7 +167,7 @@ struct ConfigurationDriftTests {
                 return await fleet.sidecars[0].status.servicesDiffering == ["catalog"]
             }
             try await fleet.cli("CONFIG", "RESETSTAT")
-            // Each list is a sign of life.
+            // Each listing is also a heartbeat.
             let lists = 30
             for _ in 0..<lists { _ = try await fleet.sidecars[0].fleet() }
             let statistics = try await fleet.redis.send(Info(section: "commandstats"))["cmdstat_hget"] ?? ""
@@ -177,7 +177,7 @@ struct ConfigurationDriftTests {
     }
 }
 
-/// The IDs of what was logged.
+/// Records the IDs of the logged events.
 private final class EventLog: LogHandler, Sendable {
     private let ids = NIOLockedValueBox<[String]>([])
 

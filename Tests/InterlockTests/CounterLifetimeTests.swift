@@ -5,8 +5,8 @@ import NIOCore
 import RedisClient
 import Testing
 
-/// Counters after Redis' clock was set back, and after a rule was changed. The tests write counters that lie in the future by
-/// Redis' clock: a clock step back turns past times into future ones.
+/// Tests counters after Redis' clock was set back and after a rule was changed. The tests write counters that lie in
+/// the future by Redis' clock, because a step back turns past times into future ones.
 @Suite("No counter outlasts its window, or the time in which its limit fills")
 struct CounterLifetimeTests {
     private static func service(_ limit: LimitDefinition) -> ServiceDefinition {
@@ -19,7 +19,7 @@ struct CounterLifetimeTests {
         LimitDefinition(name: "main", limit: limit, window: window, algorithm: algorithm)
     }
 
-    /// Redis' time in microseconds, and so much.
+    /// Returns Redis' time plus `microseconds`, in microseconds.
     private static func time(_ fleet: Fleet, plus microseconds: Int64 = 0) async throws -> Int64 {
         let parts = try await fleet.cli("TIME").array?.compactMap(\.integer) ?? []
         return try #require(parts.first) * 1_000_000 + parts[1] + microseconds
@@ -37,7 +37,7 @@ struct CounterLifetimeTests {
             let key = "interlock:rate:{catalog}:main"
             _ = try await fleet.sidecars[0].take(service: "catalog", cost: 5)
             try await fleet.cli("PEXPIRE", key, "76000")
-            // The other sidecar knows nothing of the window's end.
+            // The other sidecar has no record of the window's end.
             let answer = try await fleet.sidecars[1].take(service: "catalog")
             #expect((1...40_000).contains(answer.retryAfter ?? -1))
             #expect(answer.resetAfter <= 40_000)
@@ -47,7 +47,7 @@ struct CounterLifetimeTests {
 
     @Test("a gcra limit is refused for no longer than it takes to fill after Redis' clock was set back")
     func smooth() async throws {
-        // Fills in 205 ms.
+        // The limit fills in 205 ms.
         try await Fleet.run(services: [Self.service(Self.limit(200, per: .seconds(1), .gcra(burst: 40)))]) { fleet in
             let key = "interlock:rate:{catalog}:main~gcra"
             let arrival = try await Self.time(fleet, plus: 1_800_000)
@@ -96,7 +96,7 @@ struct CounterLifetimeTests {
     func throttle() async throws {
         try await Fleet.run { fleet in
             let key = "interlock:throttle:{mail}"
-            // Fills in four seconds.
+            // The limit fills in four seconds.
             let request = try #require(ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 3, count: 1, period: 1))
             let arrival = try await Self.time(fleet, plus: 7_900_000)
             try await fleet.cli("SET", key, "\(arrival)", "PX", "7900")
@@ -133,7 +133,7 @@ struct CounterLifetimeTests {
 
     // MARK: A changed rule
 
-    /// Takes what it says under one limit, and asks for one call under another.
+    /// Takes `cost` under one limit, then checks the answer to one call under another.
     private static func changed(
         _ before: LimitDefinition, taking cost: Int64, to after: LimitDefinition,
         _ check: (LimitAnswer) -> Void
@@ -152,7 +152,7 @@ struct CounterLifetimeTests {
         arguments: [
             (limit(60, per: .seconds(3600), .gcra(burst: 59)), limit(3600, per: .seconds(3600), .gcra(burst: 59))),
             (limit(60, per: .seconds(3600), .gcra(burst: 59)), limit(60, per: .seconds(60), .gcra(burst: 59))),
-            // A tenth more is less than a window more.
+            // Even the smallest raise takes effect.
             (limit(3600, per: .seconds(3600), .gcra(burst: 59)), limit(3601, per: .seconds(3600), .gcra(burst: 59))),
         ])
     func raised(before: LimitDefinition, after: LimitDefinition) async throws {
@@ -223,7 +223,7 @@ struct CounterLifetimeTests {
     func second(algorithm: LimitAlgorithm) async throws {
         try await Fleet.run(services: [Self.service(Self.limit(1, per: .seconds(1), algorithm))]) { fleet in
             let sidecar = fleet.sidecars[0]
-            // In one script, of the same microsecond.
+            // Both calls run in one script, at the same microsecond.
             async let first = sidecar.take(service: "catalog")
             async let second = sidecar.take(service: "catalog")
             let answers = try await [first, second].sorted { $0.isTaken && !$1.isTaken }

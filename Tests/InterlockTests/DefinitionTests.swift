@@ -1,7 +1,7 @@
 import Interlock
 import Testing
 
-/// What a program may define, by nothing but the public interface.
+/// Definitions that a program can make through the public API.
 @Suite("Definitions that no coordinator can work with")
 struct DefinitionTests {
     private static let limit = LimitDefinition(name: "1s", limit: 10, window: .seconds(1))

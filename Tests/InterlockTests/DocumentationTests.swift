@@ -9,7 +9,7 @@ import Testing
 
 @Suite("The documented examples", .timeLimit(.minutes(2)))
 struct DocumentationTests {
-    // MARK: The text
+    // MARK: Text
 
     @Test(
         "every block of Swift in an article is one that compiles, and every one that compiles is in its article",
@@ -45,14 +45,14 @@ struct DocumentationTests {
         #expect(documented.contains(try Self.helloText()))
     }
 
-    /// The body of `hello`, as pages show it: with its import, and a URL of their own.
+    /// Returns the body of `hello` as pages show it, with its import and an example URL.
     private static func helloText() throws -> String {
         let body = try #require(
             try blocks(inFile: "Tests/InterlockTests/HelloExample.swift", from: "// snippet: ", to: "// end").first)
         return "import Interlock\n\n" + body.replacing("redis: redis", with: "redis: \"redis://127.0.0.1:6379\"")
     }
 
-    // MARK: What they do
+    // MARK: Behavior
 
     @Test("the first example holds its lock and gives it back")
     func helloRuns() async throws {
@@ -67,7 +67,7 @@ struct DocumentationTests {
 
     @Test("a coordinator whose Redis is still away after five seconds runs its body all the same")
     func redisAway() async throws {
-        // Nobody listens there.
+        // No Redis listens at this path.
         let code = try await withCoordinator(redis: "unix:///nonexistent/redis.sock") { coordinator in
             let isReady = await coordinator.isReady
             #expect(!isReady)
@@ -264,7 +264,7 @@ extension DocumentationTests {
         return String(decoding: try Data(contentsOf: URL(filePath: "\(project)/\(path)")), as: UTF8.self)
     }
 
-    /// The lines between each that begins with `start` and the next that is `end`, moved to the left margin together.
+    /// Returns the blocks between a line that begins with `start` and the next line that is `end`, without indentation.
     private static func blocks(inFile path: String, from start: String, to end: String) throws -> [String] {
         var blocks: [String] = []
         var block: [Substring]?

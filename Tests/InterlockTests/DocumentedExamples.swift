@@ -1,5 +1,6 @@
-// What stands between `snippet` and `end` here is in the article `Sources/Interlock/Interlock.docc/HoldingLocks.md`, word for word:
-// so what is documented compiles. `DocumentationTests` compares the two, and runs what can be run.
+// The code between `snippet` and `end` appears verbatim in the article
+// `Sources/Interlock/Interlock.docc/HoldingLocks.md`, which proves that documented code compiles. `DocumentationTests`
+// compares the two and runs the examples that can run.
 
 // snippet: imports
 import Interlock

@@ -1,4 +1,4 @@
-// What stands between `snippet` and `end` here is in `docs/swift/README.md`, word for word; see `DocumentedExamples.swift`.
+// The code between `snippet` and `end` appears verbatim in `docs/swift/README.md`; see `DocumentedExamples.swift`.
 import Interlock
 import Logging
 import ServiceLifecycle

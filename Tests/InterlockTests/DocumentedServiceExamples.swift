@@ -1,4 +1,5 @@
-// What stands between `snippet` and `end` here is in `docs/swift/guarded-calls.md`, word for word; see `DocumentedExamples.swift`.
+// The code between `snippet` and `end` appears verbatim in `docs/swift/guarded-calls.md`; see
+// `DocumentedExamples.swift`.
 
 // snippet: imports
 import Interlock
@@ -19,7 +20,7 @@ struct Article: Sendable {
 }
 // end
 
-/// The examples that are bodies of functions; their catalogue is this.
+/// The examples that are bodies of functions; `page` stands in for their catalog service.
 struct DocumentedServiceExamples {
     var page: @Sendable (_ number: Int, _ token: String) async throws -> [Article] = { number, _ in
         [Article(number: number, title: "Article \(number)")]

@@ -30,7 +30,7 @@ struct DomainTests {
         return settings
     }
 
-    /// What is answered: which descriptors are over, and what is left of each.
+    /// Returns whether the request is over its limit, which descriptors are over theirs, and what remains of each.
     private static func decided(_ fleet: Fleet, _ asks: DescriptorAsk...) async throws -> (
         isOver: Bool, over: [Bool], left: [Int64]
     ) {
@@ -38,7 +38,7 @@ struct DomainTests {
         return (answer.isOverLimit, answer.statuses.map(\.isOverLimit), answer.statuses.map(\.remaining))
     }
 
-    /// Asks, and expects these descriptors to be over, or so much to be left of each.
+    /// Makes a request, and expects these descriptors to be over their limits or these counts to remain.
     private static func expect(
         _ fleet: Fleet, _ asks: DescriptorAsk..., over: [Bool]? = nil, left: [Int64]? = nil,
         sourceLocation: SourceLocation = #_sourceLocation
@@ -65,7 +65,7 @@ struct DomainTests {
                 }
                 return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
             }
-            // A new window may begin while they are asked.
+            // A new aligned window may begin during the calls.
             #expect(granted == 10 || granted == 20 && limit == Self.rate(10, isAligned: true))
             try await Self.expect(fleet, Self.ask("ip", "another"), left: [9])
         }
@@ -108,7 +108,7 @@ struct DomainTests {
             for _ in 0..<5 { _ = try await Self.decided(fleet, Self.ask("wide"), Self.ask("narrow")) }
             #expect(try await fleet.cli("GET", "interlock:descriptors:{edge}:wide=x:60s").integer == 5)
             #expect(try await fleet.cli("GET", "interlock:descriptors:{edge}:narrow=x:60s").integer == 2)
-            // Two of the same counter: one fits still.
+            // Two requests of the same counter fit, the third does not.
             let other = Self.ask("narrow", "y")
             try await Self.expect(fleet, other, other, other, over: [false, false, true])
         }
@@ -146,14 +146,14 @@ struct DomainTests {
             }
             try await Self.expect(fleet, Self.ask("ip", cost: 8), left: [2])
             try await setCount("9007199254740000")
-            // A thousand in a request: more than whatever is asked of one counter at a time.
+            // Together, the thousand costs exceed any cost that a single descriptor may have.
             let huge = (0..<1000).map { Self.ask("ip", cost: 1_000_000_000_000 - Int64($0)) }
             for _ in 0..<3 {
                 let answer = try #require(try await fleet.sidecars[0].decide("edge", huge))
                 #expect(answer.statuses.allSatisfy { $0.isOverLimit && $0.remaining == 0 })
             }
             #expect(try await fleet.cli("GET", key).text?.split(separator: ":").last == "9007199254740992")
-            // Whoever wrote that.
+            // Other software may have written a value beyond the cap.
             try await setCount("9223372036854774784")
             let answer = try #require(try await fleet.sidecars[0].decide("edge", huge))
             #expect(answer.isOverLimit)
@@ -298,9 +298,9 @@ struct DomainTests {
             $0.whenRedisIsDown = .deny
         }
         try await Fleet.run(domains: settings) { fleet in
-            // A machine that is busy may not answer within 15 ms.
+            // A busy machine may take longer than 15 ms to answer.
             try await eventually("it answers in time") { try await !Self.decided(fleet, Self.ask("ip", "w")).isOver }
-            // Within what Redis' own timeout is: two seconds.
+            // The pause is shorter than Redis' own timeout of two seconds.
             try await fleet.cli("CLIENT", "PAUSE", "1500", "ALL")
             try await Self.expect(fleet, Self.ask("ip"), over: [true])
             try await Self.expect(fleet, Self.ask("ip", "y"), over: [true])

@@ -15,7 +15,7 @@ struct EventTests {
         #"{"v":1,"type":"\#(type)","origin":"test","db":\#(database),"at_ms":1,"lock":"\#(number)","by":"ops"}"#
     }
 
-    // MARK: What is told
+    // MARK: Delivery
 
     @Test("a breaker's change reaches the other sidecars as its own type, with its origin and Redis' time")
     func breakers() async throws {
@@ -52,7 +52,7 @@ struct EventTests {
                 eventLoop: fleet.sidecars[0].eventLoop, logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
             await other.start()
             await other.untilReady()
-            // That it joined itself may be heard late.
+            // The event about its own joining may arrive late.
             let joined = await events.first { $0.sidecar == other.id }
             #expect(joined?.kind == .joined)
             #expect(joined?.origin == other.id)
@@ -78,7 +78,7 @@ struct EventTests {
                 seen.append(event.kind)
             }
             #expect(seen == [.near, .reached])
-            // Its own are told when they are published, and not again when they come back over the channel.
+            // Local events are delivered on publication, and not again when they return over the channel.
             _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: .open, by: "ops")
             _ = await later.next()
             here.cancel()
@@ -116,7 +116,7 @@ struct EventTests {
             try await fleet.cli("PUBLISH", channel, Self.message(2, type: "lock.painted"))
             try await fleet.cli("PUBLISH", channel, Self.message(3))
             #expect(await locks.next()?.lock == "3")
-            // Types of a newer version are passed on as they are.
+            // Event types of newer versions are passed on unchanged.
             let unknown = await all.first { $0.type.hasPrefix("lock.") }
             #expect(unknown?.json == Self.message(2, type: "lock.painted"))
             let known = await all.first { $0.type.hasPrefix("lock.") }
@@ -191,7 +191,7 @@ struct EventTests {
         }
         reader.cancel()
         await reader.value
-        // Although it is kept.
+        // The subscription ends although it is still referenced.
         #expect(coordinator.events.subscriptionCount == 0)
         #expect(subscription.dropped == 0)
     }
@@ -215,14 +215,14 @@ struct EventTests {
         for await _ in subscription { Issue.record("an event of a coordinator that is gone") }
     }
 
-    /// A coordinator that was never started.
+    /// Returns a coordinator that is never started.
     private static func idle() -> Coordinator {
         Coordinator(
             configuration: InterlockConfiguration(redis: .init(address: .unixSocket(path: "/nowhere"))),
             eventLoop: MultiThreadedEventLoopGroup.singleton.next())
     }
 
-    /// Returns when the first sidecar has told its followers of all of them.
+    /// Publishes messages. Returns once the first sidecar has delivered all of them to its subscribers.
     private static func publish(_ numbers: ClosedRange<Int>, in fleet: Fleet) async throws {
         let witness = fleet.sidecars[0].events.locks.subscribe()
         for number in numbers { try await fleet.cli("PUBLISH", fleet.sidecars[0].keys.events, message(number)) }

@@ -5,7 +5,7 @@ import Logging
 import RedisClient
 import Testing
 
-/// What users of other breakers suffer from, one test or more for each.
+/// Tests known problems of other circuit breakers, with at least one test for each.
 @Suite("What users of other breakers suffer from")
 struct FieldBreakerTests {
     private static func service(
@@ -17,7 +17,7 @@ struct FieldBreakerTests {
             permitLifetime: lifetime)
     }
 
-    /// Another sidecar of the same fleet, connected.
+    /// Returns another connected sidecar of the fleet.
     private static func newcomer(_ fleet: Fleet, _ service: ServiceDefinition) async -> Coordinator {
         let configuration = InterlockConfiguration(redis: fleet.server.configuration, services: [service])
         let newcomer = Coordinator(
@@ -31,12 +31,12 @@ struct FieldBreakerTests {
     @Test("field 1: the fleet shares one breaker: what some report, all act on, and nobody waits for another's call")
     func shared() async throws {
         try await Fleet.run(of: 4, services: [Self.service()]) { fleet in
-            // Under way all the while; a breaker that locked Redis during it would hold the others up.
+            // This call stays in progress; a breaker that locked Redis meanwhile would block the other sidecars.
             let slow = try await fleet.permit(fleet.sidecars[3])
             for turn in 0..<4 { try await fleet.report(fleet.sidecars[turn % 3], .error) }
             try await fleet.expect(.open)
             #expect(try await fleet.breaker("trips") == "1")
-            // It began before the trip: its end says nothing of the present.
+            // The call began before the trip, so its outcome says nothing about the present.
             let ended = try await fleet.sidecars[3].reportPermit(service: "catalog", permit: slow, OutcomeReport(outcome: .ok))
             #expect(ended == .open)
         }
@@ -50,7 +50,7 @@ struct FieldBreakerTests {
                 _ = try await sidecar.forceBreaker(service: "catalog", to: forced, by: "ops")
                 let before = await sidecar.status.redisCommands
                 for _ in 0..<1000 { _ = try await sidecar.acquirePermit(service: "catalog") }
-                // No more than the sidecar's own business.
+                // The sidecar's own upkeep takes at most ten commands.
                 #expect(await sidecar.status.redisCommands - before <= 10)
             }
         }
@@ -143,7 +143,7 @@ struct FieldBreakerTests {
             try await fleet.expect(.open)
             let open = try await fleet.sidecars[1].breaker(service: "catalog").fleet
             #expect(open.cause == "retry_after")
-            // Never shorter than was asked for, and at most a tenth longer, so that a fleet does not come back in step.
+            // The pause is never shorter than requested, and up to a tenth longer to spread out the fleet's calls.
             #expect((20_000...22_000).contains(open.untilMilliseconds - open.sinceMilliseconds))
         }
     }

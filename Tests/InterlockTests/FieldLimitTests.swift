@@ -4,20 +4,20 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-/// What users of other limiters suffer from; the numbers are those of the list it was collected in.
+/// Tests known problems of other rate limiters; the numbers are those of the original list.
 @Suite("What users of limits suffer from")
 struct FieldLimitTests {
     private typealias Algorithms = LimitAlgorithmRedisTests
 
     private static let everyAlgorithm: [LimitAlgorithm] = [.fixed, .sliding, .gcra(burst: 2)]
 
-    /// When a call that was granted was made and answered: it was granted in between.
+    /// The interval in which a call was granted, from its request to its answer.
     private struct Grant {
         var from: ContinuousClock.Instant
         var to: ContinuousClock.Instant
     }
 
-    /// Calls as fast as they are answered, through all sidecars.
+    /// Calls through all sidecars as fast as they answer. Returns the grants.
     private func hammer(_ fleet: Fleet, for duration: Duration) async throws -> [Grant] {
         let end = ContinuousClock.now + duration
         return try await withThrowingTaskGroup(of: [Grant].self) { group in
@@ -38,7 +38,7 @@ struct FieldLimitTests {
         }
     }
 
-    /// The most grants of which it is certain that they fell into one window.
+    /// Returns the largest number of grants that certainly fell into one window.
     private func mostInOneWindow(_ grants: [Grant], _ window: Duration) -> Int {
         grants.map { first in
             grants.count { $0.from >= first.from && $0.to <= first.from + window }
@@ -77,7 +77,7 @@ struct FieldLimitTests {
             await fleet.server.pause()
             let start = ContinuousClock.now
             #expect(try await sidecar.take(service: "catalog").isTaken)
-            // The timeout of these tests is two seconds.
+            // Redis' timeout in these tests is two seconds.
             #expect(ContinuousClock.now - start < .seconds(10))
             await fleet.server.resume()
             try await eventually(within: .seconds(20), "Redis is asked again") { await sidecar.status.isRedisUp }
@@ -123,14 +123,14 @@ struct FieldLimitTests {
         }
     }
 
-    /// Calls until one is refused; when it was told to come back.
+    /// Calls until one is refused. Returns the time at which it may be retried.
     private func refusedUntil(_ call: () async throws -> Int64?) async throws -> ContinuousClock.Instant {
         while true {
             if let retryAfter = try await call() { return ContinuousClock.now + .milliseconds(retryAfter) }
         }
     }
 
-    /// Calls on and on: the first call that is not made too early is granted, if none was before.
+    /// Calls until one is granted, which must happen no later than the first call at or after `due`.
     private func expectGranted(from due: ContinuousClock.Instant, _ call: () async throws -> Bool) async throws {
         while true {
             let made = ContinuousClock.now
@@ -146,7 +146,7 @@ struct FieldLimitTests {
     @Test("field 11: a changed limit holds at once, whatever was remembered", arguments: everyAlgorithm)
     func changedLimit(algorithm: LimitAlgorithm) async throws {
         func limit(_ count: Int64) -> ServiceDefinition {
-            // Of a smooth limit it is the burst that says how many are granted at once.
+            // The burst of a smooth limit determines how many calls are granted at once.
             if case .gcra = algorithm {
                 let smooth = LimitAlgorithm.gcra(burst: count - 1)
                 return Algorithms.service(LimitDefinition(name: "1h", limit: 5, window: .seconds(3600), algorithm: smooth))

@@ -8,11 +8,11 @@ import NIOPosix
 import RedisClient
 import Testing
 
-/// What users of other lock services and libraries complain of, one test or more for each number. Jumps of Redis' own clock are
-/// in `ClockJumpTests`.
+/// Tests known problems of other lock services and libraries, with at least one test for each number. Jumps of Redis'
+/// own clock are tested in `ClockJumpTests`.
 @Suite("What goes wrong with locks elsewhere", .timeLimit(.minutes(2)))
 struct FieldLockTests {
-    /// How long a waiter may be held up by what is dead. It takes well under half of it; the rest is for a busy machine.
+    /// The longest time that dead processes may delay a waiter: more than twice what is needed, for busy machines.
     private static let holdUp = Duration.seconds(5)
 
     // MARK: 3. Waiters
@@ -104,11 +104,11 @@ struct FieldLockTests {
             var wins = 0
             for turn in 0..<50 {
                 let waiter = fleet.sidecars[turn % 2]
-                // Whatever the turn before left behind is gone within a second.
+                // Leftovers of the previous round are gone within a second.
                 let lease = try #require(try await holder.acquireLock(try LockRequest("orders", wait: 1000)), "turn \(turn)")
                 let waitEnds = clock.now + .milliseconds(20)
                 async let answer = waiter.acquireLock(try LockRequest("orders", wait: 20))
-                // A little before, at or after the end of that wait.
+                // The release comes shortly before, at, or after the end of the wait.
                 let moment = waitEnds + .milliseconds(turn % 5 - 2)
                 try await eventually("the wait is about to end") { clock.now >= moment }
                 let isReleased = try await holder.releaseLock(name, token: lease.token)
@@ -175,7 +175,7 @@ struct FieldLockTests {
                 try await fleet.cli("CLIENT", "PAUSE", "300", "ALL")
                 do {
                     if let lease = try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: ttl)) {
-                        // The test itself was held up until the pause was nearly over.
+                        // A lease is granted only if the test itself was held up until the pause was nearly over.
                         #expect(lease.validMilliseconds > 0)
                     } else {
                         refusals += 1
@@ -206,7 +206,7 @@ struct FieldLockTests {
                 for caller in 0..<200 {
                     let sidecar = fleet.sidecars[caller % 2]
                     group.addTask {
-                        // Whoever still waits at the end is cancelled.
+                        // Callers that still wait at the end are cancelled.
                         let request = try LockRequest("orders", ttl: 600_000, wait: 60_000)
                         if let lease = try? await sidecar.acquireLock(request) { granted.yield(lease) }
                     }
@@ -283,14 +283,14 @@ struct FieldLockTests {
             await sidecar.start()
             await sidecar.untilReady()
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 30_000)))
-            // All other clocks went on while Redis was asked: had one been read, something would be missing.
+            // All other clocks advanced during the request; reading any of them would have shortened the validity.
             #expect(lease.validMilliseconds == 30_000 - LeaseValidity.drift(ofTTL: 30_000))
             let heldBefore = await sidecar.status.locksHeld
             #expect(heldBefore == 1)
             time.advance(byMilliseconds: lease.validMilliseconds)
             let heldAfter = await sidecar.status.locksHeld
             #expect(heldAfter == 0)
-            // Redis' clock has not moved.
+            // Redis' clock has not advanced, so the key still exists.
             let token = try await fleet.cli("GET", "interlock:lock:{orders}").text
             #expect(token == lease.token)
             await sidecar.stop()
@@ -313,8 +313,7 @@ struct FieldLockTests {
 }
 
 extension FieldLockTests {
-    /// Keeps an event loop from doing anything, as if its process had been stopped: the kernel goes on taking what comes by its
-    /// connections.
+    /// Blocks an event loop as if its process were stopped; the kernel still accepts what arrives on its connections.
     private final class Freeze: Sendable {
         private let hasBegun = NIOLockedValueBox(false)
         private let isOver = ConditionLock(value: false)
@@ -334,7 +333,7 @@ extension FieldLockTests {
         }
     }
 
-    /// Runs `body` with another sidecar of the fleet, on a thread that nobody else needs.
+    /// Runs `body` with another sidecar of the fleet, on its own thread.
     private static func withSidecarOfItsOwnThread(in fleet: Fleet, _ body: (Coordinator) async throws -> Void) async throws {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let sidecar = Coordinator(
@@ -357,10 +356,10 @@ extension FieldLockTests {
         try outcome.get()
     }
 
-    /// Puts tickets of sidecars that are not there at the very head of the lock's queue.
+    /// Inserts tickets of sidecars that do not exist at the head of the lock's queue.
     private static func plantTickets(_ count: Int, in fleet: Fleet) async throws {
         for number in 1...count {
-            // `<sidecar ID>/<32 hex>`, and the microsecond in which it came.
+            // A ticket is `<sidecar ID>/<32 hex>`, and its score is the microsecond of its arrival.
             let ticket = "deadbeef\(1000 + number)/0123456789abcdef0123456789abcdef"
             try await fleet.cli("ZADD", "interlock:queue:{orders}", "\(number)", ticket)
         }
@@ -384,7 +383,7 @@ extension FieldLockTests {
         return count
     }
 
-    /// The most that two sidecars send of themselves: signs of life and looks at the lock, every five seconds.
+    /// The maximum number of commands for the upkeep of two sidecars: heartbeats and lock checks every five seconds.
     private static func upkeep(since start: ContinuousClock.Instant) -> Int64 {
         let rounds = Int64((ContinuousClock.now - start) / Duration.seconds(5)) + 2
         return 8 * rounds
@@ -394,7 +393,7 @@ extension FieldLockTests {
         print("3. \(waiter) has it \(ContinuousClock.now - start) after the release")
     }
 
-    /// The code of the error that `call` fails with; `nil`: it does not, or with another error.
+    /// Returns the code of the `InterlockError` that `call` throws; `nil` if it succeeds or throws another error.
     private static func code(of call: () async throws -> Void) async -> InterlockError.Code? {
         do {
             try await call()

@@ -4,9 +4,9 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-/// What tests of breakers do with a fleet; the service is called `catalog`.
+/// Helpers for tests of breakers; the service is called `catalog`.
 extension Fleet {
-    /// A permit that must be granted.
+    /// Acquires a permit, which must be granted.
     func permit(_ sidecar: Coordinator) async throws -> PermitID {
         guard case .granted(let id, _) = try await sidecar.acquirePermit(service: "catalog") else {
             throw InterlockError(.other, "the permit was refused")
@@ -25,7 +25,7 @@ extension Fleet {
         return try await sidecar.reportPermit(service: "catalog", permit: id, report)
     }
 
-    /// Every sidecar acts in this state.
+    /// Waits until every sidecar acts in this state.
     func expect(_ state: BreakerSnapshot.State) async throws {
         try await eventually(within: .seconds(10), "every sidecar acts \(state.rawValue)") {
             for sidecar in sidecars where try await sidecar.breaker(service: "catalog").state != state { return false }
@@ -33,12 +33,12 @@ extension Fleet {
         }
     }
 
-    /// A field of the breaker's hash.
+    /// Returns a field of the breaker's hash.
     func breaker(_ field: String) async throws -> String {
         try await cli("HGET", "interlock:breaker:{catalog}", field).text ?? ""
     }
 
-    /// Every sidecar knows of all the others.
+    /// Waits until every sidecar knows all others.
     func untilEveryoneIsKnown() async throws {
         try await eventually(within: .seconds(20), "every sidecar knows the fleet") {
             for sidecar in sidecars where await sidecar.status.fleet.count != sidecars.count { return false }

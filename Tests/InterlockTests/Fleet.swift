@@ -7,15 +7,16 @@ import NIOPosix
 import RedisClient
 import Testing
 
-/// Some coordinators on one real Redis, on the event loops that there are.
+/// Coordinators on one real Redis, spread over the available event loops.
 struct Fleet {
     let server: RedisServer
     let sidecars: [Coordinator]
-    /// Looks at Redis as a person with `redis-cli` does.
+    /// A direct connection to Redis, comparable to `redis-cli`.
     let redis: RedisClient
 
-    /// Runs `body` with `count` connected coordinators; everything is stopped at the end, whatever happens.
-    /// - Parameter user: a user of Redis and its password that they log in as, and the command that makes it.
+    /// Runs `body` with `count` connected coordinators, and stops everything afterwards, even after an error.
+    /// - Parameter user: the Redis user for their login, with its password and the command that creates it; `nil` for
+    ///   the default user.
     static func run(
         of count: Int = 1, services: [ServiceDefinition] = [], domains: DomainSettings = DomainSettings(),
         locks: LockSettings = LockSettings(),
@@ -57,13 +58,13 @@ struct Fleet {
         }
     }
 
-    /// The answer of Redis to a command as one types it.
+    /// Returns Redis' reply to a command given by its words.
     @discardableResult
     func cli(_ words: String...) async throws -> RedisReply {
         try await redis.send(AnyCommand(words))
     }
 
-    /// A message that nobody listens to is lost: tests begin when all subscriptions stand.
+    /// Waits until all sidecars have subscribed, because messages without a subscriber are lost.
     func untilEveryoneListens() async throws {
         let channel = sidecars[0].keys.events
         let expected = Int64(sidecars.count)
@@ -74,7 +75,7 @@ struct Fleet {
 }
 
 extension LockRequest {
-    /// A request for the lock `name`, whose name the test knows to be good.
+    /// Creates a request for the lock `name`, which must be a valid name.
     init(_ name: String, ttl: Int64 = 30_000, wait: Int64 = 0, owner: String? = nil, label: String? = nil) throws {
         self.init(name: try ResourceName(name), ttl: ttl, wait: wait, owner: owner, label: label)
     }

@@ -4,7 +4,7 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-/// What users of other lock services and libraries complain of, by the numbers of `FieldLockTests`: 1. and 2.
+/// Tests known problems of other lock services and libraries: numbers 1 and 2 of `FieldLockTests`.
 @Suite("Leases that are looked after", .timeLimit(.minutes(2)))
 struct FollowedLeaseTests {
     // MARK: 1. Renewal
@@ -45,7 +45,7 @@ struct FollowedLeaseTests {
             #expect(!lapsed)
             let isReleased = try await sidecar.releaseLock(name, token: kept.token)
             #expect(isReleased)
-            // Dropped earlier, it would be extended no longer.
+            // The lease is no longer extended once `followed` is dropped.
             withExtendedLifetime(followed) {}
         }
     }
@@ -89,7 +89,7 @@ struct FollowedLeaseTests {
             let name = try ResourceName("orders")
             let (holder, other) = (fleet.sidecars[0], fleet.sidecars[1])
             for _ in 0..<30 {
-                // Extended every 30 ms: one is nearly always under way or about to be.
+                // The lease is extended every 30 ms, so an extension is nearly always in progress or due.
                 let (lease, _) = try await Self.follow(try LockRequest("orders", ttl: 90), through: holder)
                 try await Self.untilPassed(.milliseconds(35), since: ContinuousClock.now)
                 _ = try await holder.releaseLock(name, token: lease.token)
@@ -128,7 +128,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    // MARK: 2. News
+    // MARK: 2. Notifications
 
     @Test("2. the holder is told that an operator broke its lock, whether it is linked or not", arguments: [true, false])
     func broken(isLinked: Bool) async throws {
@@ -151,7 +151,7 @@ struct FollowedLeaseTests {
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000)))
             let isBroken = try await fleet.sidecars[1].breakLock(try ResourceName("orders"), by: "ops")
             #expect(isBroken)
-            // The news finds no lease that it could be about.
+            // The event arrives before the lease has a follower.
             _ = await events.first { $0.payload.kind == .broken }
             let followed = try await sidecar.followLease(lease, isLinked: isLinked)
             let loss = await Self.loss(of: followed)
@@ -207,7 +207,7 @@ struct FollowedLeaseTests {
             try await fleet.cli("SET", Self.key, "other", "PX", "5000")
             let loss = await Self.loss(of: followed)
             #expect(loss == .taken)
-            // It is not touched.
+            // The other holder's lock is left untouched.
             let token = try await fleet.cli("GET", Self.key).text
             #expect(token == "other")
         }
@@ -271,7 +271,7 @@ struct FollowedLeaseTests {
             await sidecar.drain()
             let loss = await Self.loss(of: linked)
             #expect(loss == .shutdown)
-            // For this one nothing has changed.
+            // The unlinked lease is unaffected.
             let nothing = await Self.lossSoFar(of: other)
             #expect(nothing == nil)
             let token = try await fleet.cli("GET", Self.key).text
@@ -365,16 +365,16 @@ extension FollowedLeaseTests {
         return (lease, try await sidecar.followLease(lease, isLinked: isLinked))
     }
 
-    /// What its holder is told; `nil`: nothing, and never will be.
+    /// Returns the loss reported to the holder; `nil` if the stream ends without one.
     private static func loss(of followed: FollowedLease) async -> LeaseLoss? {
         for await loss in followed.losses { return loss }
         return nil
     }
 
-    /// What its holder was told until now. Nothing more can be had of it then.
+    /// Returns the loss reported so far, and ends the stream.
     private static func lossSoFar(of followed: FollowedLease) async -> LeaseLoss? {
         let reader = Task { await loss(of: followed) }
-        // A stream that is cancelled still hands out what it has.
+        // A cancelled stream still delivers its buffered elements.
         reader.cancel()
         return await reader.value
     }

@@ -68,7 +68,7 @@ struct ForcedBreakerTests {
         }
         #expect(error?.code == .invalid)
         #expect(error?.message.contains("reason: contains U+") ?? false)
-        // What others have written is shown with spaces in its place.
+        // Such characters in reasons written by other software are shown as spaces.
         #expect(BreakerSnapshot.oneLine(reason).unicodeScalars.allSatisfy { $0.value >= 32 && $0.value < 127 })
     }
 

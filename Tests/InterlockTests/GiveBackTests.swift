@@ -15,7 +15,7 @@ struct GiveBackTests {
         try await Fleet.run(services: [ServiceDefinition(name: "catalog", limits: [limit])]) { fleet in
             let clock = try await fleet.cli("TIME").array ?? []
             let now = (Int64(clock[0].text ?? "") ?? 0) * 1_000_000 + (Int64(clock[1].text ?? "") ?? 0)
-            // The counter is in use by others for a minute more.
+            // Other callers occupy the counter for another minute.
             let arrival = now + 60_000_000
             try await fleet.cli("SET", "counter", "\(arrival)")
             let source = String(decoding: GiveBackScript.source.source, as: UTF8.self)
@@ -33,7 +33,7 @@ struct GiveBackTests {
             let now = (Int64(clock[0].text ?? "") ?? 0) * 1_000_000 + (Int64(clock[1].text ?? "") ?? 0)
             try await fleet.cli("SET", "counter", "\(now + 60_000_000)")
             let source = String(decoding: GiveBackScript.source.source, as: UTF8.self)
-            // A call's own time is 20 s: of the two calls' 40, some 30 are still to come.
+            // Each call takes 20 s to be restored, so about 30 s of the 40 s for both are still outstanding.
             try await fleet.cli("EVAL", source, "1", "counter", "2", "2", "\(now + 30_000_000)", "3", "60000", "3")
             let left = try await fleet.cli("GET", "counter").text?.split(separator: ":").first.flatMap { Int64($0) } ?? 0
             #expect((now + 30_000_000...now + 50_000_000).contains(left))

@@ -4,7 +4,7 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-/// The sidecar that granted a lease reports its end and each extension, through whichever sidecar they come.
+/// The sidecar that granted a lease reports its end and each extension, whichever sidecar handles them.
 @Suite("A sidecar's count and history follow its leases", .timeLimit(.minutes(2)))
 struct GrantFollowingTests {
     private static let name = "orders"
@@ -132,7 +132,7 @@ struct GrantFollowingTests {
             let name = try ResourceName(Self.name)
             let first = try #require(try await sidecar.acquireLock(try Self.request(ttl: 900, owner: "job-7")))
             let followed = try await sidecar.followLease(first, isLinked: true)
-            // Released and taken again elsewhere, before this sidecar has heard of either.
+            // Another sidecar releases and reacquires the lock before this one learns of either.
             #expect(try await other.releaseLock(name, token: "job-7"))
             let second = try #require(try await other.acquireLock(try Self.request(ttl: 1200, owner: "job-7")))
             #expect(second.fence > first.fence)

@@ -14,7 +14,7 @@ struct GroupLeaseTests {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             let first = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(mode, owner: "job-7")))
-            // Whoever comes in between changes nothing about that.
+            // Other holders in between do not change the result.
             let other = try #require(try await fleet.sidecars[0].acquireLock(try GroupLockTests.request(mode)))
             #expect(other.fence > first.fence)
             let again = try #require(
@@ -61,7 +61,7 @@ struct GroupLeaseTests {
             let group = try #require(try await fleet.cli("GET", GroupLockTests.lockKey).text)
             #expect(group != lease.token)
 
-            // Refused as lost or as wrong, as long as it is refused.
+            // The refusal may say that the lease is lost or that the token is invalid.
             let renewal = try? await sidecar.renewLock(name, token: group, ttl: 600_000)
             #expect(renewal == nil)
             let isReleased = (try? await sidecar.releaseLock(name, token: group)) ?? false
@@ -80,7 +80,7 @@ struct GroupLeaseTests {
         }
     }
 
-    // MARK: Looking, and taking away
+    // MARK: Inspecting and breaking
 
     @Test("a break ends the leases of all who hold it, and a writer gets it", arguments: [LockMode.shared, .permits(3)])
     func broken(mode: LockMode) async throws {
@@ -129,7 +129,7 @@ struct GroupLeaseTests {
             #expect(information?.label == label)
             #expect(information?.holders == 2)
             #expect(information?.fence == last.fence)
-            // Of several the longest.
+            // The remaining time is that of the longest lease.
             #expect(information?.ttlMilliseconds ?? 0 > 30_000)
         }
     }

@@ -23,7 +23,7 @@ struct GroupLockTests {
                     let refused = try await sidecar.acquireLock(try Self.request(.exclusive))
                     #expect(refused == nil)
                 }
-                // Through whichever sidecar.
+                // A lease can be released through any sidecar.
                 let isReleased = try await fleet.sidecars[1].releaseLock(name, token: reader.token)
                 #expect(isReleased)
             }
@@ -149,7 +149,7 @@ struct GroupLockTests {
             writer.cancel()
             let lease = try await next.value
             #expect(lease != nil)
-            // Well before the recheck that makes up for lost messages.
+            // The periodic recheck, which makes up for lost messages, would come much later.
             #expect(clock.now - start < .seconds(3))
             let isReleased = try await fleet.sidecars[0].releaseLock(name, token: reader.token)
             #expect(isReleased)
@@ -213,7 +213,7 @@ struct GroupLockTests {
             let refused = try await fleet.sidecars[1].acquireLock(try Self.request(.permits(5)))
             #expect(refused == nil)
             for holder in holders { _ = try await fleet.sidecars[0].releaseLock(name, token: holder.token) }
-            // Who comes after them begins another.
+            // The next holder determines the number of permits anew.
             for _ in 0..<3 {
                 let lease = try await fleet.sidecars[1].acquireLock(try Self.request(.permits(3)))
                 #expect(lease != nil)
@@ -237,7 +237,7 @@ struct GroupLockTests {
         }
     }
 
-    // MARK: What does not go together
+    // MARK: Conflicting modes
 
     @Test(
         "a semaphore goes together with nothing else: that is an error of the caller, waiting or not",
@@ -270,7 +270,7 @@ struct GroupLockTests {
         }
     }
 
-    // MARK: Many at once
+    // MARK: Concurrency
 
     @Test("thirty-two callers through four sidecars: never more than three hold a semaphore of three")
     func semaphoreUnderLoad() async throws {
@@ -362,7 +362,7 @@ extension GroupLockTests {
         }
     }
 
-    /// The code of the error that `call` fails with; `nil`: it does not, or with another error.
+    /// Returns the code of the `InterlockError` that `call` throws; `nil` if it succeeds or throws another error.
     static func code(of call: () async throws -> Void) async -> InterlockError.Code? {
         do {
             try await call()
@@ -372,7 +372,7 @@ extension GroupLockTests {
         }
     }
 
-    /// Counts who is inside at one time.
+    /// Counts concurrent readers and writers.
     private final class Occupancy: Sendable {
         private struct State {
             var readers = 0
@@ -384,7 +384,7 @@ extension GroupLockTests {
         private let state = NIOLockedValueBox(State())
 
         var mostReaders: Int { state.withLockedValue { $0.mostReaders } }
-        /// How often a writer was inside with somebody else.
+        /// The number of times that a writer was inside with another holder.
         var conflicts: Int { state.withLockedValue { $0.conflicts } }
 
         func enter(isWriter: Bool) {

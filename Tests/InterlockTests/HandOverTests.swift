@@ -12,7 +12,7 @@ import Testing
 struct HandOverTests {
     // MARK: Turns
 
-    /// How a lock becomes free without anybody's release.
+    /// Redis commands that free a lock without a release.
     static let ends = [["DEL", lockKey], ["PEXPIRE", lockKey, "20"]]
 
     @Test("a newcomer who does not wait never passes those who do, however the lock became free", arguments: ends)
@@ -76,7 +76,7 @@ struct HandOverTests {
                 run = sidecar == last ? run + 1 : 1
                 last = sidecar
                 stillWaiting[sidecar] -= 1
-                // The last of a queue that is alone has nobody to hand over to.
+                // The limit applies only while callers of the other sidecar still wait.
                 if stillWaiting[1 - sidecar] > 0 { #expect(run <= LockQueue.longestTurn) }
             }
         }
@@ -97,7 +97,7 @@ struct HandOverTests {
             #expect(isReleased)
             let granted = try #require(try await next)
             #expect(granted.fence > lease.fence)
-            // Well before the recheck that makes up for lost messages.
+            // The periodic recheck, which makes up for lost messages, would come much later.
             #expect(clock.now - released < .seconds(3))
         }
     }
@@ -112,7 +112,7 @@ struct HandOverTests {
                 let held = try #require(try await holder.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 20_000)))
                 let leaver = Task { try await home.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
                 try await Self.untilTicketsStand(1, in: fleet)
-                // Behind it in the same sidecar, or at another.
+                // The next waiter is behind the leaver, in the same sidecar or in another.
                 let other = fleet.sidecars[1 + round % 2]
                 let next = Task { try await other.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
                 try await Self.untilWaiting(2, in: fleet)
@@ -137,7 +137,7 @@ struct HandOverTests {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             let clock = ContinuousClock()
-            // Whoever has run the scripts once has told Redis their text.
+            // Each sidecar runs its scripts once, so that later calls need not load them.
             for sidecar in fleet.sidecars {
                 let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", wait: 20_000)))
                 _ = try await sidecar.releaseLock(name, token: lease.token)
@@ -168,7 +168,7 @@ struct HandOverTests {
         try await Fleet.run(of: 3) { fleet in
             let name = try ResourceName("orders")
             let holders = HolderCount()
-            // What the lock guards: read, and written a moment later.
+            // The lock guards this value, which is read and written a moment later.
             let guarded = NIOLockedValueBox(0)
             let entries = NIOLockedValueBox(0)
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -202,7 +202,7 @@ struct HandOverTests {
         }
     }
 
-    // MARK: Ends that nobody announced
+    // MARK: Unannounced ends
 
     @Test("the first in line notices within moments that a lock which had a minute to go is gone", arguments: ends)
     func unannouncedEnd(end: [String]) async throws {
@@ -231,7 +231,7 @@ struct HandOverTests {
             }
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)))
             let ticket = "deadbeef0000/0123456789abcdef0123456789abcdef"
-            // Before all others.
+            // The stopped sidecar's ticket is ahead of all others.
             try await fleet.cli("ZADD", Self.queueKey, "1", ticket)
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 60_000))
             try await Self.untilTicketsStand(2, in: fleet)
@@ -240,7 +240,7 @@ struct HandOverTests {
             #expect(isReleased)
             let granted = try #require(try await next)
             #expect(granted.fence > lease.fence)
-            // It had its turn.
+            // The stopped sidecar had its turn first.
             #expect(clock.now - released >= Duration.milliseconds(LockQueue.claimWindowMilliseconds) / 2)
             #expect(clock.now - released < .seconds(3))
             try await Self.untilTicketsStand(0, in: fleet)
@@ -253,7 +253,7 @@ extension HandOverTests {
     private static let lockKey = "interlock:lock:{orders}"
     private static let queueKey = "interlock:queue:{orders}"
 
-    /// As callers are: most wait until they have it, some do not, or not for long, and some leave.
+    /// Acquires in the manner of different callers: most wait until granted; some do not wait, wait briefly, or cancel.
     private static func acquire(in manner: Int, through sidecar: Coordinator) async throws -> Lease? {
         switch manner {
         case 0:
@@ -304,8 +304,8 @@ extension HandOverTests {
         return count
     }
 
-    /// The most that two sidecars send beside their hand-overs: signs of life and rereads every five seconds, and looks at a
-    /// lock that was long in one hand, for each of which so much time has passed.
+    /// The maximum number of commands that two sidecars send besides their hand-overs: heartbeats and rereads every
+    /// five seconds, and checks of a lock that one caller holds for long.
     private static func upkeep(since start: ContinuousClock.Instant) -> Int64 {
         let elapsed = ContinuousClock.now - start
         let rounds = Int64(elapsed / Duration.seconds(5)) + 2
@@ -314,7 +314,7 @@ extension HandOverTests {
     }
 }
 
-/// Listens to what a sidecar is told and never does anything about it, as if its process had been stopped.
+/// Receives the notifications of a sidecar but never reacts to them, as if its process were stopped.
 private actor StoppedSidecar {
     private nonisolated let eventLoop: any EventLoop
     private let subscriber: RedisSubscriber

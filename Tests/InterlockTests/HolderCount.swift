@@ -1,6 +1,6 @@
 import NIOConcurrencyHelpers
 
-/// Counts who is inside at one time, and whether fences rise as they come in.
+/// Counts concurrent holders, and records whether fences rise in the order of entry.
 final class HolderCount: Sendable {
     private struct State {
         var inside = 0

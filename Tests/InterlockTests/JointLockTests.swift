@@ -21,7 +21,7 @@ struct JointLockTests {
                 let refused = try await fleet.sidecars[1].acquireLock(try LockRequest(lease.name))
                 #expect(refused == nil)
             }
-            // Each is a lease like any other.
+            // Each lease can be released on its own, like any other.
             for lease in leases {
                 let isReleased = try await fleet.sidecars[1].releaseLock(try ResourceName(lease.name), token: lease.token)
                 #expect(isReleased)
@@ -65,7 +65,7 @@ struct JointLockTests {
             #expect(isReleased)
             let leases = try #require(try await waiting)
             #expect(leases.map(\.name) == ["c", "a", "b"])
-            // What is left of the first ones is less by the wait.
+            // The wait reduces the remaining validity of the first leases.
             #expect(leases.allSatisfy { (1...30_000).contains($0.validMilliseconds) })
         }
     }
@@ -110,7 +110,7 @@ struct JointLockTests {
             #expect(isReleased)
             let leases = try await waiting
             #expect(leases == nil)
-            // A wait of its own for the second would have ended after seven seconds.
+            // A separate wait for the second lock would have ended after seven seconds.
             #expect(clock.now - asked < .seconds(6))
         }
     }
@@ -213,7 +213,7 @@ extension JointLockTests {
         }
     }
 
-    /// The code of the error that `call` fails with; `nil`: it does not, or with another error.
+    /// Returns the code of the `InterlockError` that `call` throws; `nil` if it succeeds or throws another error.
     private static func code(of call: () async throws -> Void) async -> InterlockError.Code? {
         do {
             try await call()

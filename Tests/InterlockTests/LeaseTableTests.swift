@@ -3,7 +3,7 @@ import Testing
 
 @testable import Interlock
 
-/// The tests pass the time in, and need no Redis.
+/// The tests supply the time and need no Redis.
 @Suite("The list of a sidecar's leases")
 final class LeaseTableTests {
     private var table = LeaseTable()
@@ -12,7 +12,7 @@ final class LeaseTableTests {
         Instant(nanoseconds: 0).advanced(byMilliseconds: milliseconds)
     }
 
-    /// Grants a lease of `ttl` milliseconds at a time in milliseconds.
+    /// Grants a lease of `ttl` milliseconds at the time `milliseconds`.
     private func grant(
         _ name: String, _ token: String, fence: Int64 = 1, ttl: Int64 = 60_000, at milliseconds: Int64 = 0
     ) throws {
@@ -75,7 +75,7 @@ final class LeaseTableTests {
         try grant("later", "c", fence: 3, at: 4000)
         #expect(suspect("brief"))
         #expect(suspect("extended"))
-        // A suspect that is due as well is read twice.
+        // A suspected lease that is also due is reviewed twice.
         #expect(Set(reviewed(at: 4000)) == ["extended b 2"])
         #expect(count(at: 4000) == 2)
         #expect(count(at: 11_000) == 1)

@@ -5,17 +5,17 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-/// The least rights that the page about Redis gives a sidecar's user of Redis are enough for everything that it does.
+/// The minimal ACL that the page about Redis documents for a sidecar's user permits everything that the sidecar does.
 @Suite("The least ACL (D23)", .timeLimit(.minutes(2)))
 struct LeastACLTests {
-    /// The documented command, with a password in it.
+    /// Returns the documented command with a password filled in.
     static func documented(_ user: String = "sidecar") throws -> [String] {
         let page = try DocumentationTests.text(ofFile: "docs/operate/redis.md")
         let lines = page.split(separator: "\n").drop { !$0.hasPrefix("ACL SETUSER \(user)") }.prefix { $0 != "```" }
         return lines.joined(separator: " ").split(separator: " ").map { $0 == ">PASSWORD" ? ">secret" : String($0) }
     }
 
-    /// What a user of a cluster needs besides.
+    /// Returns the additional permissions of a cluster's user.
     static func documentedForClusters() throws -> [String] {
         let page = try DocumentationTests.text(ofFile: "docs/operate/redis.md")
         return page.split(separator: "\n").first { $0.hasPrefix("+cluster|slots") }?.split(separator: " ").map { String($0) }
@@ -124,7 +124,7 @@ struct LeastACLTests {
         let sidecar = fleet.sidecars[0]
         for _ in 0..<4 { _ = try await sidecar.take(service: "catalog", subject: "alice") }
         #expect(try await sidecar.peek(service: "catalog", subject: "alice").isTaken == false)
-        // What is taken for a permit that finds no place goes back.
+        // A permit that finds no free slot refunds what it took from the limits.
         _ = try await sidecar.acquirePermit(service: "catalog", subject: "bob")
         let rate = try #require(ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 1, count: 1, period: 1))
         #expect(try await sidecar.throttle(rate).isLimited == false)

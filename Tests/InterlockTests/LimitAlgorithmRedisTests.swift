@@ -18,7 +18,7 @@ struct LimitAlgorithmRedisTests {
         "hundreds of concurrent calls through three sidecars take exactly what there is",
         arguments: [(.fixed, 50), (.sliding, 50), (.gcra(burst: 49), 50)] as [(LimitAlgorithm, Int)])
     func concurrent(algorithm: LimitAlgorithm, capacity: Int) async throws {
-        // Of the smooth limit a call comes back every minute.
+        // The smooth limit restores one call a minute, so none comes back during the test.
         let limit: Int64 = if case .gcra = algorithm { 1 } else { Int64(capacity) }
         try await Fleet.run(of: 3, services: [Self.service(Self.perMinute(limit, algorithm))]) { fleet in
             let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
@@ -51,7 +51,7 @@ struct LimitAlgorithmRedisTests {
             for _ in 0..<3 { _ = try await fleet.sidecars[0].take(service: "catalog") }
             let key = "interlock:rate:{catalog}:1m~gcra"
             let value = try #require(try await fleet.cli("GET", key).text)
-            // The time; the limit, the window, the capacity, and nothing of a microsecond.
+            // The value holds the arrival time, limit, window, capacity, and a zero fraction of a microsecond.
             #expect(value.count == 16 + 1 + 30 && value.hasSuffix(":000000000060000006000000000040"), "\(value)")
             let ttl = try await fleet.cli("PTTL", key).integer ?? 0
             #expect((15_000...30_000).contains(ttl))
@@ -152,14 +152,14 @@ struct LimitAlgorithmRedisTests {
                         return answer.isTaken ? sidecar : nil
                     }
                 }
-                // Until half of them are served: then all still have somebody who waits.
+                // Only half of the callers are served, so that every sidecar still has waiting ones.
                 var shares = [0, 0, 0]
                 while shares.reduce(0, +) < 90, let served = try await group.next() { if let served { shares[served] += 1 } }
                 group.cancelAll()
                 while let rest = await group.nextResult() { _ = rest }
                 return shares
             }
-            // Even is 30; their head starts are of milliseconds, which a busy machine blurs.
+            // An even split is 30 each; head starts of milliseconds and a busy machine shift it.
             for share in shares { #expect((8...60).contains(share), "\(shares)") }
         }
     }

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Waiting through the trip by the limit", .timeLimit(.minutes(2)))
 struct LimitPauseTests {
-    /// Its window is long enough to be filled before it ends, also where little time is given to the test.
+    /// Returns a service whose window is long enough to be used up even on a slow machine.
     private static func service(
         limit: Int64 = 2, window: Duration = .seconds(2),
         pause: ClosedRange<Duration> = .milliseconds(200) ... .milliseconds(300), maximumWaiting: Int = 1000
@@ -24,7 +24,7 @@ struct LimitPauseTests {
         }
     }
 
-    /// Takes all that the limit has.
+    /// Uses up the limit.
     private static func reachLimit(_ sidecar: Coordinator) async throws {
         for _ in 0..<2 { _ = try await PermitTests.permit(sidecar) }
     }
@@ -64,7 +64,7 @@ struct LimitPauseTests {
             let sidecar = fleet.sidecars[0]
             try await Self.reachLimit(sidecar)
             let begun = ContinuousClock.now
-            // One meets the limit, one the breaker that the limit has opened.
+            // The first call reaches the limit, the second finds the breaker that the limit has opened.
             for _ in 0..<2 {
                 let refusal = try #require(try await PermitTests.refusal(sidecar, wait: 20_000))
                 #expect(refusal.reason == .open)
@@ -133,7 +133,7 @@ struct LimitPauseTests {
             try await Self.expect(.open, in: sidecar)
             leaver.cancel()
             await #expect(throws: CancellationError.self) { try await leaver.value }
-            // Nobody tries it out: it stays half-open.
+            // No caller makes a trial, so the breaker stays half-open.
             try await Self.expect(.halfOpen, in: sidecar)
             try await eventually(within: .seconds(10), "the window is over, and nothing was taken in another") {
                 try await fleet.cli("EXISTS", "interlock:rate:{catalog}:short").integer == 0

@@ -133,7 +133,7 @@ struct LimitTests {
             for _ in 0..<11 { _ = try await sidecar.take(service: "catalog") }
             let before = await sidecar.status.redisCommands
             for _ in 0..<100 { #expect(try await sidecar.take(service: "catalog").isTaken == false) }
-            // The sign of life may fall into these hundred; the refusals do not.
+            // A heartbeat may occur during these hundred calls, but refusals send no commands.
             #expect(await sidecar.status.redisCommands - before < 10)
         }
     }
@@ -231,7 +231,7 @@ struct LimitTests {
                 let peeked = try await sidecar.peek(service: "catalog")
                 #expect(peeked.isTaken == count.hasPrefix("-"), "\(algorithm)")
                 #expect((peeked.remaining > 0) == count.hasPrefix("-"), "\(algorithm)")
-                // What is no whole number to the script is an error; nobody is granted anything beyond the limit.
+                // A counter that the script cannot read as an integer is an error; nothing is granted beyond the limit.
                 if let answer = try? await sidecar.take(service: "catalog") { #expect(answer.isTaken == count.hasPrefix("-")) }
                 #expect(await sidecar.status.isRedisUp)
             }

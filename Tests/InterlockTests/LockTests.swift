@@ -96,7 +96,7 @@ struct LockTests {
             #expect(try await fleet.sidecars[0].releaseLock(try ResourceName("orders"), token: lease.token))
             let granted = try #require(try await next)
             #expect(granted.fence > lease.fence)
-            // Well before the recheck that makes up for lost messages.
+            // The periodic recheck, which makes up for lost messages, would come much later.
             #expect(clock.now - released < .seconds(3))
         }
     }
@@ -242,7 +242,7 @@ struct LockTests {
     func foreignCounter(value: String) async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
-            // Redis' clock is known after a while, and then told.
+            // The sidecar knows Redis' clock only after a while, and passes the time to the scripts from then on.
             for isTold in [false, true] {
                 if isTold {
                     let other = try ResourceName("other")
@@ -292,7 +292,7 @@ struct LockTests {
             try await eventually(within: .seconds(10), "somebody waits") {
                 try await sidecar.inspectLock(orders)?.waiters ?? 0 > 0
             }
-            // Who does not wait is told at once that others do.
+            // Callers that do not wait are refused at once while others wait.
             let asking = Task(executorPreference: sidecar.taskExecutor) {
                 while try await sidecar.acquireLock(try LockRequest("orders")) == nil {}
             }

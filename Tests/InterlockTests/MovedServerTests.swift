@@ -8,17 +8,17 @@ import NIOPosix
 import RedisClient
 import Testing
 
-/// One address whose server changes, as a managed failover behind a DNS name or a service IP does it: new connections reach the
-/// promoted server, and standing ones stay with the demoted one.
+/// One address whose server changes, as in a managed failover behind a DNS name or a service IP: new connections reach
+/// the promoted server, and existing ones stay with the demoted one.
 @Suite("One address, and another server behind it (C1)", .serialized, .timeLimit(.minutes(4)))
 struct MovedServerTests {
-    /// How many failovers: `INTERLOCK_TEST_MOVES`, by default few enough for every run of the tests.
+    /// The number of failovers: `INTERLOCK_TEST_MOVES`, or a default that is small enough for every test run.
     private static var moves: Int { ProcessInfo.processInfo.environment["INTERLOCK_TEST_MOVES"].flatMap { Int($0) } ?? 5 }
-    /// A sidecar's connections: commands, subscriptions, watch.
+    /// The number of a sidecar's connections: commands, subscriptions, watch.
     private static let connections = 3
-    /// In milliseconds: more than twice what `FAILOVER` holds writes back for, which is a second.
+    /// The lease length in milliseconds: more than twice the second for which `FAILOVER` blocks writes.
     private static let ttl: Int64 = 4500
-    /// How long a connection may stay behind after the first has moved.
+    /// The longest time that the other connections may take to follow the first.
     private static let longestMove = Duration.seconds(1)
 
     private struct Stage {
@@ -26,13 +26,13 @@ struct MovedServerTests {
         let forwarder: SwitchingForwarder
         let coordinator: Coordinator
 
-        /// How many of the coordinator's connections are at this server.
+        /// Returns the number of the coordinator's connections to `server`.
         func connections(at server: RedisServer) async throws -> Int {
             let list = try await server.ask(["CLIENT", "LIST"]).text ?? ""
             return list.split(separator: "\n").count { $0.contains(" name=interlock/\(coordinator.id) ") }
         }
 
-        /// Waits for the first connection at `server`, and then, for as long as is allowed, for the others.
+        /// Waits for the first connection to `server`, then for the others within `longestMove`.
         func untilAllMoved(to server: RedisServer) async throws {
             try await eventually(within: .seconds(20), "a first connection is at the new server") {
                 try await connections(at: server) > 0
@@ -43,7 +43,7 @@ struct MovedServerTests {
         }
     }
 
-    /// Runs `body` with two servers, a forwarder to the first of them, and a coordinator that knows the forwarder alone.
+    /// Runs `body` with two servers, a forwarder to the first, and a coordinator that knows only the forwarder.
     private static func withStage(_ body: (Stage) async throws -> Void) async throws {
         try await RedisServer.withServer(arguments: ["--repl-diskless-sync-delay", "0"]) { first in
             try await RedisServer.withServer(arguments: ["--repl-diskless-sync-delay", "0"]) { second in
@@ -73,7 +73,7 @@ struct MovedServerTests {
         }
     }
 
-    /// `replica` has everything that `primary` has, and follows it.
+    /// Makes `replica` follow `primary`, and waits until it has caught up.
     private static func follow(_ primary: RedisServer, by replica: RedisServer) async throws {
         _ = try await replica.ask(["REPLICAOF", "127.0.0.1", "\(try #require(primary.port))"])
         try await eventually("the replica has caught up") {
@@ -82,7 +82,7 @@ struct MovedServerTests {
         }
     }
 
-    /// A planned failover: the primary waits until the replica has everything, and they change roles.
+    /// Performs a planned failover: the primary waits for the replica to catch up, then both switch roles.
     private static func failOver(from primary: RedisServer, to replica: RedisServer) async throws {
         _ = try await primary.ask(["FAILOVER", "TO", "127.0.0.1", "\(try #require(replica.port))"])
         try await eventually("the roles have changed") {
@@ -111,7 +111,7 @@ struct MovedServerTests {
             for await loss in followed.losses { return loss }
             return nil
         }
-        // A stream that is cancelled still hands out what it has.
+        // A cancelled stream still delivers its buffered elements.
         reader.cancel()
         return await reader.value
     }
@@ -130,20 +130,20 @@ struct MovedServerTests {
                 let (primary, replica) = (stage.servers[move % 2], stage.servers[(move + 1) % 2])
                 if move > 0 { try await Self.follow(primary, by: replica) }
                 try await Self.failOver(from: primary, to: replica)
-                // The demoted server stops replicating: what it has grows old there.
+                // The demoted server stops replicating, so its data becomes stale.
                 _ = try await primary.ask(["REPLICAOF", "127.0.0.1", "1"])
                 stage.forwarder.redirect(to: try #require(replica.port))
                 do {
                     try await stage.untilAllMoved(to: replica)
                 } catch {
-                    // Goes on, to see what becomes of the leases.
+                    // The test continues, to report what happens to the leases.
                     Issue.record("move \(move + 1): \(error); \(try await stage.connections(at: replica)) have moved")
                     break
                 }
-                // A failover holds writes back for up to a second: without an extension in between, leases would end by themselves.
+                // A failover blocks writes for up to a second; leases not extended in between would simply expire.
                 try await Self.untilExtended(followed.map { coordinator.keys.lock($0.lease.name) }, at: replica)
             }
-            // The leases would have ended twice by now, and their keys at a server that follows nobody have.
+            // The wait outlasts any lease that is not extended.
             let began = ContinuousClock.now
             try await eventually("two lengths have passed") { ContinuousClock.now - began >= .milliseconds(2 * Self.ttl) }
             var losses: [LeaseLoss] = []
@@ -202,7 +202,7 @@ struct MovedServerTests {
                 try await primary.ask(["PUBSUB", "NUMSUB", channel]).array?.last?.integer
             }
             try await eventually("it has subscribed") { try await listeners() == 1 }
-            // No Sentinel is left to name the new primary.
+            // No Sentinel remains to name the new primary.
             await fleet.sentinels[0].kill()
             _ = try await primary.ask(["REPLICAOF", "127.0.0.1", "\(try #require(fleet.servers[1].port))"])
             _ = try? await coordinator.acquireLock(try LockRequest("job"))

@@ -72,12 +72,12 @@ struct OutageReportTests {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
             _ = try await fleet.sidecars[0].reportOutage(service: "catalog", .down(reason: "refused"))
             try await fleet.expect(.open)
-            // In Redis it has opened anew; this sidecar has not heard of it yet.
+            // In Redis the breaker has opened again, which this sidecar does not know yet.
             let generation = try await fleet.sidecars[0].breaker(service: "catalog").fleet.generation
             try await fleet.cli("HSET", "interlock:breaker:{catalog}", "generation", "\(generation + 1)")
             #expect(try await fleet.sidecars[1].reportOutage(service: "catalog", .up) == .open)
             #expect(try await fleet.breaker("state") == "open")
-            // Now it has, and the end that is said again counts.
+            // The sidecar has learned of the new opening, so the repeated report counts.
             #expect(try await fleet.sidecars[1].reportOutage(service: "catalog", .up) == .closed)
         }
     }
@@ -175,7 +175,7 @@ struct OutageReportTests {
             #expect(try await second.reportOutage(service: "catalog", .seconded(reason: "refused")) == .closed)
             #expect(try await first.reportOutage(service: "catalog", .suspected(reason: "refused")) == .closed)
             #expect(try await first.reportOutage(service: "catalog", .seconded(reason: "refused")) == .closed)
-            // Another finds it good: that settles it.
+            // Another sidecar finds the service healthy, which overrules the suspicion.
             #expect(try await second.reportOutage(service: "catalog", .up) == .closed)
             #expect(try await second.reportOutage(service: "catalog", .seconded(reason: "refused")) == .closed)
             #expect(try await first.reportOutage(service: "catalog", .suspected(reason: "refused")) == .closed)

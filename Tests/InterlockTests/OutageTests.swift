@@ -87,7 +87,7 @@ struct OutageTests {
             try await eventually(within: .seconds(5), "somebody waits") { await sidecar.status.locksWaiting == 1 }
             _ = try await fleet.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             _ = try await fleet.cli("CLIENT", "KILL", "TYPE", "pubsub")
-            // The sidecar may not know yet that its connection is gone: then this release finds out.
+            // If the sidecar has not noticed the lost connection yet, this release reveals it.
             try await eventually(within: .seconds(20), "Redis is back") {
                 do {
                     return try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token)
@@ -126,7 +126,7 @@ struct OutageTests {
                 for _ in 0..<5 where try await sidecar.take(service: "catalog").isTaken { grantedAlone += 1 }
                 try await fleet.server.restart(keepingData: false)
                 try await eventually(within: .seconds(20), "Redis is back") { await sidecar.status.isRedisUp }
-                // What was refused alone is relied on for a second; then Redis is asked.
+                // A refusal without Redis is remembered for a second before Redis is asked again.
                 try await eventually(within: .seconds(20), "Redis grants") {
                     try await sidecar.take(service: "catalog").isTaken
                 }

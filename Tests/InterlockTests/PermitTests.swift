@@ -17,14 +17,14 @@ struct PermitTests {
             name: "catalog", limits: limits, onLimit: onLimit, concurrency: places, breaker: breaker, permitLifetime: lifetime)
     }
 
-    /// A permit that the test counts on.
+    /// Acquires a permit, which must be granted.
     static func permit(_ sidecar: Coordinator, wait: Int64 = 0) async throws -> PermitID {
         let answer = try await sidecar.acquirePermit(service: "catalog", waitMilliseconds: wait)
         guard case .granted(let id, _) = answer else { throw InterlockError(.other, "the permit was refused: \(answer)") }
         return id
     }
 
-    /// Why a permit was refused, and when to try again; `nil`: it was granted.
+    /// Returns why a permit was refused and when to retry; `nil` if it was granted.
     static func refusal(
         _ sidecar: Coordinator, wait: Int64 = 0
     ) async throws -> (reason: PermitAnswer.Reason, retryAfter: Int64)? {
@@ -39,7 +39,7 @@ struct PermitTests {
         _ = try await sidecar.reportPermit(service: "catalog", permit: permit, OutcomeReport(outcome: outcome))
     }
 
-    /// So many calls wait for a place.
+    /// Waits until `expected` calls are waiting for a slot.
     static func waiting(_ expected: Int, in sidecar: Coordinator) async throws {
         try await eventually(within: .seconds(10), "\(expected) calls wait") { await sidecar.status.permitsWaiting == expected }
     }
@@ -50,7 +50,7 @@ struct PermitTests {
         }
     }
 
-    // MARK: Places
+    // MARK: Slots
 
     @Test("a long line for a slot is answered in its order when the breaker opens")
     func longLine() async throws {
@@ -156,7 +156,7 @@ struct PermitTests {
         try await Fleet.run(services: [Self.service(places: 1, lifetime: .milliseconds(300))]) { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
-            // Less than the time between two looks at everything.
+            // The wait is shorter than the interval between two full checks.
             _ = try await Self.permit(sidecar, wait: 3000)
             await #expect(throws: InterlockError.self) { try await Self.end(first, sidecar) }
         }
@@ -221,7 +221,7 @@ struct PermitTests {
 
     // MARK: Giving up
 
-    /// A call that waits, or waits for Redis, is given up.
+    /// Cancels a call that waits for a slot or for Redis.
     private static func giveUp(_ waiter: Task<PermitID, any Error>) async {
         waiter.cancel()
         await #expect(throws: CancellationError.self) { try await waiter.value }

@@ -10,7 +10,7 @@ import Tracing
 struct ProgramTracingTests {
     private struct Trouble: Error {}
 
-    /// - Returns: what was traced of `body`, in the order in which it ended.
+    /// - Returns: the spans recorded during `body`, in the order of their ends.
     private static func traced(
         of count: Int = 1, services: [ServiceDefinition] = [], _ body: @escaping @Sendable (Fleet) async throws -> Void
     ) async throws -> [FinishedInMemorySpan] {
@@ -63,7 +63,7 @@ struct ProgramTracingTests {
             async let lease = fleet.sidecars[0].locks.acquire("orders", wait: .seconds(20))
             try await eventually(within: .seconds(10), "it waits") { await fleet.sidecars[0].status.locksWaiting == 1 }
             let seen = ContinuousClock.now
-            // Less than a millisecond is no wait.
+            // A delay of less than a millisecond does not count as a wait.
             try await eventually(within: .seconds(10), "it has waited") { .now - seen > .milliseconds(5) }
             _ = try await fleet.sidecars[1].releaseLock(try ResourceName("orders"), token: first.token)
             #expect(try await lease != nil)
@@ -135,7 +135,7 @@ struct ProgramTracingTests {
     @Test("with a tracer, too, the operation runs where its caller does")
     @MainActor
     func isolation() async throws {
-        // Not a closure: those of an actor find their way back by themselves.
+        // A closure of an actor would return to the actor on its own, so the test uses a function.
         func operation() async { MainActor.preconditionIsolated() }
         let tracer = InMemoryTracer()
         try await Fleet.run(services: [Self.service()]) { fleet in

@@ -6,12 +6,12 @@ import NIOCore
 import NIOPosix
 import RedisClient
 
-/// Some coordinators whose locks are on three real Redis servers of their own.
+/// Coordinators whose locks are kept on three separate, real Redis servers.
 struct Quorum {
     let servers: [RedisServer]
     let sidecars: [Coordinator]
 
-    /// Runs `body` with `count` coordinators, each connected to all servers; everything is stopped at the end.
+    /// Runs `body` with `count` coordinators, each connected to all servers, and stops everything afterwards.
     static func run(of count: Int = 1, _ body: (Quorum) async throws -> Void) async throws {
         try await RedisServer.withServer(listener: .none) { main in
             try await withServers(3) { servers in
@@ -36,7 +36,7 @@ struct Quorum {
                         await sidecar.untilReady()
                         try await quorum.untilEveryServerIsReached(by: sidecar)
                     }
-                    // A message that nobody listens to is lost: tests begin when all subscriptions stand.
+                    // Messages without a subscriber are lost, so tests begin once all have subscribed.
                     let listening = ["PUBSUB", "NUMSUB", sidecars[0].keys.events]
                     try await eventually("every sidecar has subscribed") {
                         try await cli(main, listening).array?.last?.integer == Int64(count)
@@ -61,7 +61,7 @@ struct Quorum {
         }
     }
 
-    /// The answer of one of the servers to a command as one types it.
+    /// Returns the reply of one server to a command given by its words.
     @discardableResult
     func cli(_ server: Int, _ words: String...) async throws -> RedisReply {
         try await Self.cli(servers[server], words)
@@ -80,7 +80,7 @@ struct Quorum {
         return try result.get()
     }
 
-    /// On which servers the lock's key is there.
+    /// Returns the servers among `chosen` that have the lock's key.
     func holders(of name: String, among chosen: [Int] = [0, 1, 2]) async throws -> [Int] {
         var holders: [Int] = []
         for server in chosen {
@@ -90,7 +90,8 @@ struct Quorum {
         return holders
     }
 
-    /// A lock that an owner of its own choosing asks for is answered when every server is that is connected.
+    /// Waits until the sidecar reaches all servers in `chosen`, using the fact that an acquire with an explicit owner
+    /// returns only once every connected server has answered.
     func untilEveryServerIsReached(by sidecar: Coordinator, among chosen: [Int] = [0, 1, 2]) async throws {
         let name = "reached-\(sidecar.id)"
         try await eventually("the sidecar reaches the servers \(chosen)") {
@@ -102,7 +103,7 @@ struct Quorum {
         }
     }
 
-    /// Takes the lock as soon as a majority can be reached.
+    /// Acquires the lock as soon as a majority is reachable.
     func eventuallyAcquire(_ request: LockRequest, through sidecar: Coordinator) async throws -> Lease {
         var granted: Lease?
         try await eventually("\(request.name) is granted") {

@@ -24,7 +24,7 @@ struct QuorumRestartTests {
                 let number = try await quorum.cli(server, "GET", "interlock:fence:{orders}").text.flatMap { Int64($0) }
                 #expect(number ?? 0 >= lease.fence)
                 #expect(try await quorum.sidecars[1].acquireLock(try LockRequest("orders")) == nil)
-                // The lock changes hands now and then.
+                // The lock changes hands in every fourth round.
                 guard round % 4 == 3 else { continue }
                 #expect(try await quorum.sidecars[0].releaseLock(name, token: lease.token))
                 let next = try await quorum.eventuallyAcquire(try LockRequest("orders", ttl: 60_000), through: quorum.sidecars[1])

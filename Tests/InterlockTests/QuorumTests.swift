@@ -70,7 +70,7 @@ struct QuorumTests {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for number in 0..<64 {
                     group.addTask {
-                        // Without a majority it is unavailable after a while.
+                        // Without a majority, the acquire fails as unavailable after a while.
                         let lease = try? await sidecar.acquireLock(try LockRequest("orders-\(number)"))
                         #expect((lease != nil) == isOne)
                     }
@@ -100,7 +100,7 @@ struct QuorumTests {
                 try await quorum.sidecars[0].acquireLock(try LockRequest("orders"))
             }
             #expect(error?.code == .unavailable)
-            // The time limit of one question, and patience for a noisy machine.
+            // The limit is the timeout of one request plus a margin for a noisy machine.
             #expect(clock.now - asked < .seconds(10))
             for server in quorum.servers.prefix(2) where isPaused { await server.resume() }
             try await eventually("what the third server granted is free") {
@@ -159,7 +159,7 @@ struct QuorumTests {
     func fencesAcrossMajorities() async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
-            // As if the first server's clock were years ahead.
+            // The counter simulates a first server whose clock is years ahead.
             try await quorum.cli(0, "SET", "interlock:fence:{orders}", "4000000000000000")
             var last: Int64 = 3_999_999_999_999_999
             for absent in [2, 0, 1, 0] {
@@ -229,7 +229,7 @@ struct QuorumTests {
             await quorum.servers[2].pause()
             await #expect(throws: InterlockError.self) { try await sidecar.acquireLock(request) }
             await quorum.servers[2].resume()
-            // What the retry took newly is free; what the lease rests on is not.
+            // The key that the retry acquired is released; the one that the lease relies on is kept.
             try await eventually("the first server has freed it") { try await quorum.holders(of: "orders", among: [0]).isEmpty }
             #expect(try await quorum.holders(of: "orders", among: [2]) == [2])
         }
@@ -296,6 +296,6 @@ struct QuorumTests {
 }
 
 extension Coordinator {
-    /// What the doors are told on its loop.
+    /// Whether Redis is busy, as reported to the listeners on the coordinator's event loop.
     fileprivate var isRedisBusy: Bool { callsOnEventLoop().isRedisBusy }
 }

@@ -32,7 +32,7 @@ struct QuotaBoundsTests {
                 return keys == before && keys >= 10_000
             }
             #expect(keys == 10_000)
-            // Ended sessions are given back at once here, and in Redis when their shares expire.
+            // Ended sessions return their quotas here at once, and in Redis when the quotas expire.
             try await sidecar.eventLoop.submit { for session in sessions.value { session.end() } }.get()
         }
     }
@@ -77,7 +77,7 @@ struct QuotaBoundsTests {
         let before = Self.later.advanced(byMilliseconds: -1)
         #expect(Self.take(3, 1, 2, 3, at: before, from: &budget) == [false, true, true, false])
         #expect(budget.buckets == 2)
-        // They count on, since they are back.
+        // The restored buckets count even after the time until which they were kept.
         #expect(Self.take(3, at: Self.later, from: &budget) == [false])
     }
 

@@ -78,7 +78,7 @@ struct ReplicaWaitTests {
             let asking = (0..<40).map { number in
                 Task { await Self.code { _ = try await sidecar.acquireLock(try LockRequest("job-\(number)", ttl: 600_000)) } }
             }
-            // Each is told; none holds up those who have a lease.
+            // Each acquire gets an answer, and none delays the renewals.
             for _ in 0..<5 {
                 let valid = try await sidecar.renewLock(try ResourceName("orders"), token: lease.token, ttl: 600_000)
                 #expect(valid != nil)
@@ -182,7 +182,7 @@ struct ReplicaWaitTests {
                 do {
                     return try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)) != nil
                 } catch let error as InterlockError where error.code == .unreplicated {
-                    // The replica is catching up.
+                    // The replica is still catching up.
                     return false
                 }
             }
@@ -193,7 +193,7 @@ struct ReplicaWaitTests {
 extension ReplicaWaitTests {
     private static let key = "interlock:lock:{orders}"
 
-    /// A sidecar whose Redis has one replica, in step with it; a client of the replica, and the replica.
+    /// Runs `body` with sidecars whose Redis has one synchronized replica, a client of the replica, and the replica.
     private static func withReplica(
         sidecars: Int = 1, _ body: (Fleet, RedisClient, RedisServer) async throws -> Void
     ) async throws {
@@ -202,11 +202,11 @@ extension ReplicaWaitTests {
                 let replica = RedisClient(configuration: server.configuration)
                 try await replica.connect()
                 let port = try #require(fleet.server.port)
-                // Otherwise the first synchronisation waits for further replicas.
+                // Without this setting, the first synchronization waits for further replicas.
                 try await fleet.cli("CONFIG", "SET", "repl-diskless-sync-delay", "0")
                 _ = try await replica.send(AnyCommand(["REPLICAOF", "127.0.0.1", "\(port)"]))
                 try await eventually("the replica is in step") {
-                    // While it loads what it was sent it answers nothing else.
+                    // A replica that is loading the transferred data answers nothing else.
                     guard let own = try? await replica.send(Info(section: "replication")) else { return false }
                     let report = try await fleet.redis.send(Info(section: "replication"))
                     return own["master_link_status"] == "up" && report["slave0"]?.contains("state=online") ?? false
@@ -225,7 +225,7 @@ extension ReplicaWaitTests {
         }
     }
 
-    /// Locks that wait for replicas have a connection of their own, which may be up a little later than the others.
+    /// Waits for the connection of locks that wait for replicas, which may be up slightly later than the others.
     private static func untilLocksAreServed(by fleet: Fleet) async throws {
         for sidecar in fleet.sidecars {
             try await eventually("locks are served") {
@@ -240,7 +240,7 @@ extension ReplicaWaitTests {
         }
     }
 
-    /// The code of the error that `call` fails with; `nil`: it does not, or with another error.
+    /// Returns the code of the `InterlockError` that `call` throws; `nil` if it succeeds or throws another error.
     private static func code(of call: () async throws -> Void) async -> InterlockError.Code? {
         do {
             try await call()

@@ -70,14 +70,14 @@ struct ScriptLibraryTests {
     private static func declared(by need: String) -> [String] { files[need]?.declared ?? [need] }
 }
 
-/// A line-based reading of a Lua file. Blocks are indented, and strings have single quotes.
+/// A line-based parser of a Lua file in which blocks are indented and strings have single quotes.
 private struct LuaFile {
     let lines: [Substring]
     /// The locals of the outermost block.
     private(set) var declared: [String] = []
     /// The names that the file uses, but declares nowhere.
     private(set) var used: Set<String> = []
-    /// Whether it has other statements than declarations in its outermost block.
+    /// Whether the outermost block has statements other than declarations.
     private(set) var acts = false
 
     private static let keywords: Set<String> = [

@@ -7,12 +7,12 @@ import Testing
 
 @testable import Interlock
 
-/// Real Sentinels and servers; how long a failover takes is up to them.
+/// The Sentinels and servers are real, so the duration of a failover varies.
 @Suite("A Redis behind Sentinels", .serialized, .timeLimit(.minutes(3)))
 struct SentinelTests {
     private static let silence = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
 
-    /// Runs `body` with coordinators that are told of the Sentinels.
+    /// Runs `body` with coordinators that find Redis through the Sentinels.
     private static func withCoordinators(
         of count: Int = 1, _ fleet: SentinelFleet, url: String? = nil, locks: LockSettings = LockSettings(),
         _ body: ([Coordinator]) async throws -> Void
@@ -42,7 +42,7 @@ struct SentinelTests {
         try result.get()
     }
 
-    /// All its connections are at another server than that at `port`.
+    /// Waits until all connections have moved away from the server at `port`.
     private static func untilMoved(_ coordinator: Coordinator, from port: Int) async throws {
         try await eventually(within: .seconds(60), "the coordinator is at another primary") {
             let status = await coordinator.status
@@ -136,7 +136,7 @@ struct SentinelTests {
                 _ = try await coordinators[0].releaseLock(try ResourceName(before.name), token: before.token)
                 await fleet.servers[0].kill()
                 for coordinator in coordinators { try await Self.untilMoved(coordinator, from: port) }
-                // What was replicated is still held, by whoever held it.
+                // Replicated locks stay held by the same holders.
                 #expect(try await coordinators[1].acquireLock(try LockRequest("held")) == nil)
                 #expect(try await coordinators[0].renewLock(try ResourceName(held.name), token: held.token, ttl: 120_000) != nil)
                 let after = try await Self.granted(try LockRequest("fence"), on: coordinators[1])
@@ -164,7 +164,7 @@ struct SentinelTests {
         }
     }
 
-    /// A lock that is free is granted as soon as enough replicas follow the new primary.
+    /// Acquires a free lock once enough replicas follow the new primary.
     private static func granted(_ request: LockRequest, on coordinator: Coordinator) async throws -> Lease {
         var lease: Lease?
         try await eventually(within: .seconds(30), "a free lock is granted") {

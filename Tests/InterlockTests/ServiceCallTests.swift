@@ -22,7 +22,7 @@ struct ServiceCallTests {
         try await Fleet.run(services: [service]) { fleet in try await body(fleet.sidecars[0].services, fleet) }
     }
 
-    /// The error of a call that must not be made.
+    /// Returns the error of a call whose operation must not run.
     private static func refusal(
         _ services: Services, service: String = "catalog", cost: Int = 1, patience: Duration? = nil
     ) async throws -> ServiceCallError {
@@ -34,7 +34,7 @@ struct ServiceCallTests {
         return try #require(error)
     }
 
-    /// What has been reported is on its way when a call returns.
+    /// Waits until the breaker is open, because reports may still be in flight when a call returns.
     private static func isOpen(_ fleet: Fleet) async throws {
         try await eventually(within: .seconds(10), "the breaker is open") {
             try await fleet.sidecars[0].breaker(service: "catalog").state == .open
@@ -114,7 +114,7 @@ struct ServiceCallTests {
                 let caller = Task {
                     try await services.call("catalog") {
                         begins.finish()
-                        // Until it is cancelled.
+                        // The operation runs until it is cancelled.
                         try await Task.sleep(for: .seconds(600))
                     }
                 }
@@ -135,7 +135,7 @@ struct ServiceCallTests {
             try await services.call("catalog") {}
             let caller = Task { try await services.call("catalog", patience: .seconds(50)) { Issue.record("it was made") } }
             caller.cancel()
-            // It is over before the limit is asked, or after.
+            // The cancellation takes effect before or after the limit is asked.
             await #expect {
                 try await caller.value
             } throws: { $0 is CancellationError || ($0 as? ServiceCallError)?.code == .limited }

@@ -8,29 +8,29 @@ import Testing
 struct ThrottleTests {
     private static let key = "interlock:throttle:{mail}"
 
-    /// The arrival time that Redis keeps, in `count`-ths of a microsecond; `nil`: none.
+    /// Returns the arrival time stored in Redis, in `count`-ths of a microsecond; `nil` if there is none.
     private func arrival(_ fleet: Fleet, count: Int64) async throws -> Int64? {
         guard let text = try await fleet.cli("GET", Self.key).text else { return nil }
-        // Behind the time stand a 0, the rate and the burst in 28 digits, and the count-ths of a microsecond.
+        // The time is followed by a 0, the rate and the burst in 28 digits, and the count-ths of a microsecond.
         let parts = text.split(separator: ":")
         guard parts.count == 2, let whole = Int64(parts[0]), let part = Int64(parts[1].dropFirst(29)) else { return nil }
         return whole * count + part
     }
 
-    /// Redis' time, in `count`-ths of a microsecond.
+    /// Returns Redis' time in `count`-ths of a microsecond.
     private func time(_ fleet: Fleet, count: Int64) async throws -> Int64 {
         let parts = try await fleet.cli("TIME").array?.compactMap(\.integer) ?? []
         return (parts[0] * 1_000_000 + parts[1]) * count
     }
 
-    /// redis-cell's formulas, by the arrival time that stands in Redis before and after each call.
+    /// Evaluates redis-cell's formulas with the arrival times in Redis before and after each call.
     @Test(
         "each answer is the one that redis-cell's formulas give",
         arguments: [(15, 30, 60), (0, 10, 1), (4, 7, 1), (2, 1000, 3), (9, 1, 2)] as [(Int64, Int64, Int64)])
     func formulas(burst: Int64, count: Int64, period: Int64) async throws {
         try await Fleet.run { fleet in
             var random = SystemRandomNumberGenerator()
-            // In count-ths of a microsecond everything is whole.
+            // In count-ths of a microsecond, all values are integers.
             let interval = period * 1_000_000
             let tolerance = interval * (burst + 1)
             func rounded(_ span: Int64, up: Bool) -> Int64 {
@@ -47,7 +47,7 @@ struct ThrottleTests {
                 let answer = try await fleet.sidecars[0].throttle(request)
                 let latest = try await time(fleet, count: count)
                 #expect(answer.limit == burst + 1)
-                // What the formulas say at the earliest and at the latest moment in which it may have been judged.
+                // The answer must lie between the results for the earliest and the latest possible time.
                 let (first, last) = (judged(at: earliest), judged(at: latest))
                 if first.isLimited == last.isLimited { #expect(answer.isLimited == first.isLimited) }
                 guard answer.isLimited == first.isLimited, answer.isLimited == last.isLimited else { continue }

@@ -8,7 +8,7 @@ import NIOPosix
 import RedisClient
 import Testing
 
-/// A peer that answers PING is not yet a Redis that can serve.
+/// A peer that answers PING may still be unable to serve as Redis.
 @Suite("A peer that is no Redis for us counts as down (C2)", .timeLimit(.minutes(2)))
 struct UnfitServerTests {
     private static let services = [
@@ -17,7 +17,7 @@ struct UnfitServerTests {
     ]
     private static let limit = LimitDefinition(name: "1m", limit: 10, window: .seconds(60))
 
-    /// A coordinator with this Redis counts it as down, says why in these words, logs it, and acts by `when_redis_is_down`.
+    /// Expects a coordinator to count this Redis as down, report and log these words, and apply `when_redis_is_down`.
     private static func expectDown(
         _ redis: RedisConfiguration, saying words: String, sourceLocation: SourceLocation = #_sourceLocation
     ) async throws {
@@ -146,7 +146,7 @@ struct UnfitServerTests {
     }
 }
 
-/// Keeps each line with its fields.
+/// Keeps each log line with its metadata.
 final class LineLog: LogHandler, Sendable {
     private let kept = NIOLockedValueBox<[String]>([])
 

@@ -10,7 +10,7 @@ struct WaitingSidecarsTests {
     private static let name = "orders"
     private static let queueKey = "interlock:queue:{orders}"
 
-    /// Callers begin to wait in a sidecar, whose ticket then stands behind those before.
+    /// Starts `count` waiting callers in a sidecar, then waits until the queue has `tickets` tickets.
     private static func wait(
         _ count: Int, in sidecar: Coordinator, tickets: Int64, of fleet: Fleet
     ) async throws -> [Task<Lease?, any Error>] {
@@ -33,7 +33,7 @@ struct WaitingSidecarsTests {
             #expect(try await asking.acquireLock(try LockRequest(Self.name)) != nil)
             let waiters = try await Self.wait(3, in: second, tickets: 1, of: fleet)
             let others = try await Self.wait(1, in: third, tickets: 2, of: fleet)
-            // No look before had asked them.
+            // No earlier inspection had asked the sidecars for their counts.
             try await eventually("both have told") {
                 try await Self.queue(at: asking)
                     == [WaitingSidecar(id: second.id, waiters: 3), WaitingSidecar(id: third.id, waiters: 1)]
@@ -84,7 +84,7 @@ struct WaitingSidecarsTests {
             let ticket = "0123456789ab/ticket/00112233445566778899aabbccddeeff"
             try await fleet.cli("ZADD", Self.queueKey, "1", ticket)
             #expect(try await Self.queue(at: sidecar) == [WaitingSidecar(id: "0123456789ab", waiters: nil)])
-            // What it told once, and would have had to repeat by now, or what a clock that was set back makes last too long.
+            // Expired counts, counts that a clock set back would keep too long, and malformed counts are ignored.
             for told in ["1 7 \(ticket)", "99999999999999 7 \(ticket)", "many", "7", "1 7", "99999999999999 7 other"] {
                 try await fleet.cli("HSET", "interlock:waiters:{orders}", "0123456789ab", told)
                 #expect(try await Self.queue(at: sidecar) == [WaitingSidecar(id: "0123456789ab", waiters: nil)])
@@ -128,7 +128,7 @@ struct WaitingSidecarsTests {
             let told = try await Self.toldCounts(fleet) - before
             #expect(told > 1)
             let elapsed = clock.now - start
-            // Each sidecar publishes itself every five seconds.
+            // Each sidecar also publishes itself every five seconds.
             #expect(told <= 11 + Int64(elapsed / .milliseconds(500)) + 2 * Int64(1 + elapsed / .seconds(5)))
             for task in first { task.cancel() }
         }
@@ -146,7 +146,7 @@ struct WaitingSidecarsTests {
         }
     }
 
-    /// How often hashes were written: counts, and what sidecars publish of themselves.
+    /// Returns the number of hash writes: waiter counts and the sidecars' own entries.
     private static func toldCounts(_ fleet: Fleet) async throws -> Int64 {
         let statistics = try await fleet.redis.send(Info(section: "commandstats"))["cmdstat_hset"] ?? ""
         let calls = try #require(statistics.firstRange(of: "calls="))

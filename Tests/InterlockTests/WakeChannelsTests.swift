@@ -23,7 +23,7 @@ struct WakeChannelsTests {
         }
     }
 
-    /// The channels of a sidecar on a cluster, and who is told of them. The listener is not kept alive by them.
+    /// Returns the channels of a sidecar on a cluster, and their listener, which they do not retain.
     private static func channels() -> (WakeChannels, Listener) {
         let channels = WakeChannels(keys: KeySpace(isOnCluster: true), id: "0123456789ab")
         let listener = Listener()

@@ -9,7 +9,7 @@ import Testing
 struct WithLockTests {
     private struct Failure: Error, Equatable {}
 
-    // MARK: What comes of it
+    // MARK: Results
 
     @Test("the lock is held while the body runs, its result is handed on, and the lock is free when it comes")
     func result() async throws {
@@ -133,7 +133,7 @@ struct WithLockTests {
                     try await Self.untilCancelled()
                 }
             }
-            // That the key is there says nothing of whether the caller has heard of it.
+            // The key may exist before the caller learns of its lease.
             try await eventually("the body runs") { runs.withLockedValue { $0 } == 1 }
             caller.cancel()
             await #expect(throws: CancellationError.self) { try await caller.value }
@@ -150,12 +150,12 @@ struct WithLockTests {
             let caller = Task {
                 try await locks.withLock("orders") { _ in
                     runs.withLockedValue { $0 += 1 }
-                    // It cleans up, say.
+                    // The body keeps running as if it had to clean up.
                     try? await Self.untilCancelled()
                     return try await redis.send(AnyCommand(["EXISTS", Self.key])).integer
                 }
             }
-            // That the key is there says nothing of whether the caller has heard of it.
+            // The key may exist before the caller learns of its lease.
             try await eventually("the body runs") { runs.withLockedValue { $0 } == 1 }
             caller.cancel()
             let wasHeld = try await caller.value
@@ -197,7 +197,7 @@ struct WithLockTests {
                     }
                 }
             }
-            // Of a lock that goes before, it is only known that it is gone.
+            // A lock that is lost before Redis tracks its key is reported only as deleted.
             try await fleet.server.untilItTracks(1)
             let isBroken = try await fleet.sidecars[1].breakLock(try ResourceName("orders"), by: "ops")
             #expect(isBroken)
@@ -242,7 +242,7 @@ struct WithLockTests {
                     group.addTask {
                         try await sidecar.locks.withLock("orders", wait: .seconds(60), mode: .shared) { _ in
                             inside.withLockedValue { $0 += 1 }
-                            // Neither leaves before the other has come.
+                            // Neither caller leaves before the other has entered.
                             try await eventually("both are inside") { inside.withLockedValue { $0 } == 2 }
                         }
                     }
@@ -285,7 +285,7 @@ struct WithLockTests {
 extension WithLockTests {
     private static let key = "interlock:lock:{orders}"
 
-    /// The code of the error that `call` fails with; `nil`: it does not, or with another error.
+    /// Returns the code of the `InterlockError` that `call` throws; `nil` if it succeeds or throws another error.
     private static func code(of call: () async throws -> Void) async -> InterlockError.Code? { await failure(of: call).code }
 
     private static func failure(of call: () async throws -> Void) async -> (code: InterlockError.Code?, loss: LeaseLoss?) {
@@ -314,7 +314,7 @@ extension WithLockTests {
         try await eventually("somebody waits") { try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1 }
     }
 
-    /// It is free without any wait: who runs a body goes on when the lock is released.
+    /// Expects the lock to be free without a wait, because `withLock` returns only after the release.
     private static func expectFree(in fleet: Fleet) async throws {
         let keys = try await fleet.cli("EXISTS", key).integer
         #expect(keys == 0)

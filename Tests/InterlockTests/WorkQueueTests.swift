@@ -12,7 +12,7 @@ import Testing
 struct WorkQueueTests {
     private struct Trouble: Error {}
 
-    /// Unguarded work needs no Redis.
+    /// Returns services without a reachable Redis, which unguarded work does not need.
     private static func services() -> Services {
         Coordinator(
             configuration: InterlockConfiguration(redis: .init(address: .host("127.0.0.1", port: 1))),
@@ -21,20 +21,20 @@ struct WorkQueueTests {
         ).services
     }
 
-    /// What happened, in order.
+    /// Records events in order.
     private final class Journal: Sendable {
         private let entries = NIOLockedValueBox<[String]>([])
         func note(_ entry: String) { entries.withLockedValue { $0.append(entry) } }
         var all: [String] { entries.withLockedValue { $0 } }
     }
 
-    /// Operations stand before it until it is opened, or they are cancelled.
+    /// Blocks operations until it is opened or they are cancelled.
     private struct Gate: Sendable {
         private let stream: AsyncStream<Void>
         private let continuation: AsyncStream<Void>.Continuation
         init() { (stream, continuation) = AsyncStream.makeStream(of: Void.self) }
         func open() { continuation.finish() }
-        /// For one operation.
+        /// Waits for the gate to open. Supports only one operation.
         func pass() async throws {
             for await _ in stream {}
             try Task.checkCancellation()
@@ -45,13 +45,13 @@ struct WorkQueueTests {
         try await eventually("\(item.name) is executing") { item.state == .executing }
     }
 
-    /// The error of work that must not succeed.
+    /// Returns the error of work that must fail.
     private static func failure(_ item: WorkItem<some Sendable>) async throws -> WorkError {
         let error = await #expect(throws: WorkError.self) { _ = try await item.value }
         return try #require(error)
     }
 
-    /// Of operations that must not run.
+    /// Fails the test, because the operation must not run.
     private static func begun() {
         Issue.record("it was begun")
     }
@@ -120,7 +120,7 @@ struct WorkQueueTests {
                 let seen = await observer.value
                 #expect(seen.last == .finished(.success))
                 let order: [WorkState] = [.waiting, .ready, .executing, .finished(.success)]
-                // Whoever is slow misses some, and sees none twice or in another order.
+                // A slow observer misses some states, but sees none twice or out of order.
                 #expect(seen == order.filter { seen.contains($0) })
             }
             var late: [WorkState] = []
@@ -192,7 +192,7 @@ struct WorkQueueTests {
         }
     }
 
-    // MARK: Cancelling
+    // MARK: Cancellation
 
     @Test("work that has not begun never begins when it is cancelled, nor does what comes after it")
     func cancelBefore() async throws {
@@ -275,7 +275,7 @@ struct WorkQueueTests {
         }
     }
 
-    // MARK: Bounds
+    // MARK: Limits
 
     @Test("a queue that is full says so, and takes more when something has ended")
     func full() async throws {
@@ -300,7 +300,7 @@ struct WorkQueueTests {
         #expect(error?.code == .invalid)
     }
 
-    // MARK: Life
+    // MARK: Life cycle
 
     @Test("on graceful shutdown running operations are cancelled and say so, and nothing more is taken on")
     func shutDown() async throws {

@@ -21,7 +21,7 @@ func withClient<Result>(
     }
 }
 
-/// The code of the `RedisError` that `operation` throws; `nil` if it succeeds.
+/// Returns the code of the `RedisError` that `operation` throws; `nil` if it succeeds.
 func failureCode(of operation: () async throws -> Void) async -> RedisError.Code? {
     do {
         try await operation()
@@ -37,7 +37,7 @@ extension RedisClient {
         try await send(AnyCommand(words), timeout: timeout)
     }
 
-    /// The server's number of this client's connection. Another number means another connection.
+    /// Returns the server's ID of this client's connection. A different ID means a different connection.
     func connectionNumber() async throws -> Int64? {
         try await words("CLIENT", "ID").integer
     }
@@ -74,8 +74,7 @@ actor PinnedPipeline {
         pipeline.start()
     }
 
-    /// Sends commands in one tick of the event loop. Returns the results in the order of their arrival, each with the number
-    /// of its command.
+    /// Sends commands in one tick. Returns the results in the order of their arrival, with their commands' numbers.
     func batch(_ commands: [AnyCommand]) async -> [(number: Int, result: Result<RedisReply, RedisError>)] {
         await withCheckedContinuation { continuation in
             var results: [(number: Int, result: Result<RedisReply, RedisError>)] = []

@@ -8,7 +8,7 @@ import Testing
 struct ClusterViewTests {
     private static func host(_ name: String) -> RedisConfiguration.Address { .host(name, port: 6379) }
 
-    /// From the specification, and from `CLUSTER KEYSLOT` of redis-server 7.0.
+    /// Values from the specification, and from `CLUSTER KEYSLOT` of redis-server 7.0.
     @Test(
         "a key's slot is that of its tag",
         arguments: [
@@ -25,7 +25,7 @@ struct ClusterViewTests {
         return slot
     }
 
-    /// What a server says that knows these claims: to 100 slots each, by their numbers, of primaries with these epochs.
+    /// Returns the answer of a server with these claims, each the number of a range of 100 hash slots, and its primary.
     private static func answer(_ claims: [(Int64, String)], epochs: [String: Int64]) -> ClusterAnswer {
         ClusterAnswer(
             claims: claims.map { number, primary in
@@ -39,7 +39,7 @@ struct ClusterViewTests {
     func epochs() {
         var view = ClusterView()
         let before = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
-        // b took over what was a's.
+        // Server b has taken over a's hash slots.
         let after = Self.answer([(0, "b"), (1, "b")], epochs: ["a": 1, "b": 3])
         let changes = [before, before, after, before, after].map { view.heard($0, now: Self.now).count }
         #expect(changes == [200, 0, 100, 0, 0])
@@ -52,7 +52,7 @@ struct ClusterViewTests {
     func lateNews() {
         var view = ClusterView()
         _ = view.heard(Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2]), now: Self.now)
-        // Two slots move within one epoch of b's; a third server has heard of the first alone.
+        // Two ranges of hash slots move within one epoch of b; a third server knows only of the first move.
         _ = view.heard(Self.answer([(0, "b"), (1, "b"), (2, "b")], epochs: ["a": 1, "b": 5]), now: Self.now)
         let behind = Self.answer([(0, "b"), (1, "b"), (2, "a")], epochs: ["a": 1, "b": 5])
         #expect(view.heard(behind, now: Self.now).isEmpty)
@@ -101,7 +101,7 @@ struct ClusterViewTests {
         #expect(view.primaries == [Self.host("a"), Self.host("b"), Self.host("c")])
         #expect(view.heard(told, now: Self.now).isEmpty)
         #expect(view.owner(of: Self.slot(7)) == Self.host("c"))
-        // Should it have been wrong, it does not stand for ever.
+        // If the redirection was wrong, the view is corrected after this time.
         let later = Self.now + ClusterView.correctionTime
         #expect(view.heard(told, now: later) == [Self.slot(7)])
         #expect(view.primaries == [Self.host("a"), Self.host("b")])
@@ -152,7 +152,7 @@ struct ClusterViewTests {
         for _ in 0..<40 {
             let place = Int.random(in: owners.indices, using: &random)
             let taker = ["a", "b", "c"][Int.random(in: 0..<3, using: &random)]
-            // Whoever takes a slot over has the highest epoch from then on.
+            // The server that takes over a hash slot gets the highest epoch.
             if epochs[taker] != epochs.values.max() { epochs[taker] = (epochs.values.max() ?? 0) + 1 }
             owners[place] = taker
             history.append(Self.answer(owners.enumerated().map { (Int64($0), $1) }, epochs: epochs))
@@ -174,7 +174,7 @@ struct ClusterViewTests {
             ("ASK 7 10.0.0.2:6380", .ask(.host("10.0.0.2", port: 6380))),
             ("TRYAGAIN Multiple keys request during rehashing of slot", .tryAgain),
             ("CLUSTERDOWN Hash slot not served", .down),
-            // It is not said where to: others are asked.
+            // If the target is missing or invalid, other servers are asked.
             ("MOVED 7 ?:6380", .down), ("MOVED 7", .down), ("MOVED 16384 h:1", .down), ("MOVED 7 h:0", .down),
             ("ASK x h:1", .down),
         ]

@@ -51,7 +51,7 @@ struct LostConnectionTests {
             configuration.commandTimeout = .milliseconds(200)
             let pipeline = PinnedPipeline(configuration)
             await pipeline.connect()
-            // Five silent seconds, and twice the timeout.
+            // The wait covers five silent seconds and twice the timeout.
             try await eventually(within: .seconds(15), "it has connected again") { server.connectionCount >= 2 }
             try await pipeline.close()
         }

@@ -49,7 +49,7 @@ struct PipelineTests {
             let pipeline = PinnedPipeline(configuration)
             await pipeline.connect()
             let answers = await pipeline.batch((0..<5).map { AnyCommand(["ECHO", "\($0)"]) })
-            // The refused ones are answered at once, the others when they time out.
+            // Rejected commands are answered at once, the others when they time out.
             #expect(answers.map(\.number) == [3, 4, 0, 1, 2])
             let codes = answers.map { answer -> RedisError.Code? in
                 if case .failure(let error) = answer.result { error.code } else { nil }

@@ -8,7 +8,7 @@ struct PrimaryChoiceTests {
         PrimaryChoice.Primary(.host("10.0.0.1", port: port), epoch: epoch)
     }
 
-    /// One of three Sentinels that has begun with the primary at port 1, of epoch 5.
+    /// Returns the choice among three Sentinels after two have named the primary at port 1, of epoch 5.
     private static func begun() -> PrimaryChoice {
         var choice = PrimaryChoice(sentinels: 3)
         _ = choice.heard(primary(1, 5), from: 0)

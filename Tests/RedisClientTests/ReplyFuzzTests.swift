@@ -50,13 +50,13 @@ struct ReplyFuzzTests {
     @Test("random bytes never crash the parser", arguments: 0..<400 as Range<UInt64>)
     func noise(seed: UInt64) {
         var random = SeededRandom(seed: seed)
-        // Mostly meaningful bytes, or the first one would already be refused.
+        // Most bytes are meaningful, because the first one would otherwise be rejected.
         let alphabet = Array("$*:+-\r\n\r\n0123456789".utf8) + [0, 255]
         let stream = (0..<Int.random(in: 1...300, using: &random)).map { _ in alphabet.randomElement(using: &random) ?? 0 }
         expectSameOutcome(of: stream, using: &random)
     }
 
-    /// A chunk is checked before it is parsed: a violation may hide replies of its own chunk, and nothing else may differ.
+    /// A chunk is checked before it is parsed, so a violation may hide replies of its chunk. The rest must agree.
     private func expectSameOutcome(of stream: [UInt8], using random: inout SeededRandom) {
         let bytewise = Parsing(bytewise: stream)
         for parsing in [Parsing(stream), Parsing(chunks: pieces(of: stream, using: &random))] {
@@ -68,7 +68,7 @@ struct ReplyFuzzTests {
 }
 
 extension RedisReply {
-    /// A random reply, with arrays at most `depth` deep.
+    /// Returns a random reply with arrays at most `depth` deep.
     static func random(depth: Int, using random: inout SeededRandom) -> RedisReply {
         switch Int.random(in: 0..<(depth > 0 ? 8 : 6), using: &random) {
         case 0: .status(randomText(using: &random))

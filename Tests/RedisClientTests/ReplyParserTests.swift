@@ -91,7 +91,7 @@ struct ReplyParserTests {
     }
 }
 
-/// How the parser reads a stream that arrives in these chunks: the replies, and what ended it.
+/// The parser's result for a stream that arrives in chunks: the replies, and the violation that ended it.
 struct Parsing: Equatable {
     var replies: [RedisReply] = []
     var violation: RedisError?
@@ -116,7 +116,7 @@ struct Parsing: Equatable {
         self.init(Array(stream.utf8), limits: limits)
     }
 
-    /// The same stream, a byte at a time.
+    /// Parses the same stream one byte at a time.
     init(bytewise stream: [UInt8], limits: ReplyLimits = ReplyLimits()) {
         self.init(chunks: stream.map { [$0] }, limits: limits)
     }

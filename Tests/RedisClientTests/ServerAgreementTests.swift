@@ -70,7 +70,7 @@ struct ServerAgreementTests {
         }
         #expect(agreement.isGivenUp)
         #expect(moves <= 3 * ServerAgreement.mostRounds)
-        // All of them at one server: they are compared again.
+        // All members are at one server, so they are compared again.
         for member in 1...3 {
             _ = agreement.lost(member, isDemoted: false, runID: nil)
         }

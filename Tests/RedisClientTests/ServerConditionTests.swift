@@ -79,7 +79,7 @@ struct ServerConditionTests {
             ("NOPERM ACL failure in script: User sidecar has no permissions to run the 'mget' command", .noPermission),
             ("ERR value is not an integer or out of range script: 0f, on @user_script:8.", .error),
             ("ERR unknown command 'READONLY -OOM'", .error),
-            // It became a replica before it was asked, or before it had answered.
+            // The server became a replica before or during the command.
             (
                 "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is configured to be writable",
                 .readOnly
@@ -113,7 +113,7 @@ struct ServerConditionTests {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
                 let before = try await client.connectionNumber()
-                // Nobody listens on port 1: the primary is away.
+                // Nothing listens on port 1, so the primary is unreachable.
                 #expect(try await client.words("REPLICAOF", "127.0.0.1", "1") == .status("OK"))
                 #expect(await write(client) == .server(.readOnly))
                 try await eventually("the client has a new connection") {

@@ -59,7 +59,7 @@ struct SubscriberTests {
             try await withClient(server.configuration) { client in
                 try await eventually("the subscriber has asked a few times") {
                     let report = try await client.send(Info(section: "commandstats"))["cmdstat_ping"] ?? ""
-                    // Includes its login and this client's.
+                    // The count includes the PINGs of both logins.
                     return (report.split(separator: ",").first?.split(separator: "=").last.flatMap { Int($0) } ?? 0) >= 5
                 }
                 _ = try await client.words("PUBLISH", "one", "x")

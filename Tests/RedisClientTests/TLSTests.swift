@@ -63,7 +63,7 @@ struct TLSTests {
             await server.pause()
             let time = await ContinuousClock().measure { await client.close() }
             await server.resume()
-            // NIO's own patience is 5 s.
+            // NIO's own timeout is 5 s.
             #expect(time < .seconds(4))
         }
     }
@@ -72,7 +72,7 @@ struct TLSTests {
     func plainServer() async throws {
         try await RedisServer.withServer { server in
             var configuration = try configuration(of: server, host: "127.0.0.1")
-            // Redis waits for the end of what looks like a command.
+            // Redis takes the handshake for an incomplete command and waits for the rest.
             configuration.connectTimeout = .milliseconds(200)
             #expect(await failureCode { try await withClient(configuration) { _ in } } == .connectionFailed)
         }

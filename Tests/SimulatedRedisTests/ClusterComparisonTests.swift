@@ -1,12 +1,13 @@
 import SimulatedRedis
 import Testing
 
-/// Two servers of a cluster, one slot of which is on its way from the first to the second.
+/// Two servers of a cluster, one hash slot of which is being moved from the first to the second.
 @Suite(.serialized, .isCompared) struct ClusterComparisonTests {
-    /// In slot 3300, which moves.
+    /// Keys in hash slot 3300, which is being moved.
     private static let here = "{b}1", too = "{b}2", gone = "{b}3"
 
-    /// At the first server. The slots: b 3300 and c 7365 are its own, d 11298 is the other's, a 15495 and foo 12182 are nobody's.
+    /// Commands sent to the first server. It owns the hash slots of b (3300) and c (7365), the other one owns that of d
+    /// (11298), and those of a (15495) and foo (12182) are unassigned.
     private static let atSource: [[String]] = [
         ["GET", here], ["GET", gone], ["MGET", here, too], ["MGET", here, gone], ["MGET", gone, here], ["MGET", gone, gone],
         ["MGET", gone, "{b}4"], ["MGET", here, here], ["GET", "c"], ["GET", "d"], ["GET", "a"], ["MGET", here, "c"],
@@ -36,7 +37,7 @@ import Testing
         ["SSUBSCRIBE", "d"], ["SSUBSCRIBE", here, "c"], ["ROLE", "x"],
     ]
 
-    /// At the second server: each is asked for without and with `ASKING`.
+    /// Commands sent to the second server, each without and with `ASKING`.
     private static let atTarget: [[String]] = [
         ["GET", here], ["GET", gone], ["MGET", gone, gone], ["MGET", gone, "{b}4"], ["SET", gone, "v"], ["MGET", gone, "{b}4"],
         ["MGET", gone, gone], ["MGET", gone, "d"], ["GET", "d"], ["GET", "c"], ["NOSUCH"], ["GET"],
@@ -84,7 +85,7 @@ import Testing
             try group.compare(words, on: connections[1])
             try group.compare(["ASKING"], on: connections[1])
             try group.compare(words, on: connections[1])
-            // The flag is used up.
+            // The `ASKING` flag is used up.
             try group.compare(["GET", "{b}5"], on: connections[1])
         }
         for words in [["ASKING"], ["ASKING"], ["GET", Self.gone], ["ASKING"], ["PING"], ["GET", Self.gone]] {
@@ -101,7 +102,7 @@ import Testing
         members[0].beginMove(of: 3300, to: 1)
     }
 
-    /// Of a server that must have all slots served, and knows of nobody for some.
+    /// Compares a server that requires all hash slots to be served and knows no owner for some.
     private func compareWithoutTheOthers(_ group: RedisGroup, on connection: ComparedConnection) throws {
         try group.wait(for: "cluster_state:fail", in: ["CLUSTER", "INFO"], at: 0)
         for words in [

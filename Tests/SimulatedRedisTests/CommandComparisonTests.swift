@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-/// Random commands over few keys. Many arguments are wrong on purpose.
+/// Compares random commands on a few keys. Many arguments are wrong on purpose.
 @Suite(.serialized, .isCompared) struct CommandComparisonTests {
     @Test("random commands are answered as Redis answers them", arguments: 0..<8 as Range<UInt64>)
     func randomCommands(seed: UInt64) throws {
@@ -58,7 +58,7 @@ struct RandomCommands {
         pick(["v", "10", "-5", "", "9223372036854775807", "3.5", "text with\r\nlines", "0012"])
     }
 
-    /// A command's words, in any case.
+    /// Returns the words of a random command.
     mutating func next() -> [String] {
         var words = command()
         if chance(2) { words.append("extra") }
@@ -135,7 +135,7 @@ struct RandomCommands {
             + (chance(40) ? [pick(["PX", "EX", "PXAT", "px"]), lifetime()] : [])
     }
 
-    /// `EVAL` with a body that uses its arguments or is wrong.
+    /// Returns an `EVAL` whose body uses its arguments or is wrong.
     private mutating func script() -> [String] {
         let body = pick(Self.bodies)
         return ["EVAL", body, pick(["2", "2", "2", "1", "0", "-1", "9", "x"]), key(), key(), value(), member()]

@@ -1,7 +1,7 @@
 import SimulatedRedis
 import Testing
 
-/// Replies of a server in trouble, and what survives a restart.
+/// Compares the replies of a server that refuses commands, and the data that survives a restart.
 @Suite(.serialized, .isCompared) struct ConditionTests {
     private static let commands: [[String]] = [
         ["PING"], ["GET", "s"], ["SET", "s", "v"], ["DEL", "n"], ["PEXPIRE", "s", "100"], ["PUBLISH", "c", "m"],
@@ -30,7 +30,7 @@ import Testing
         print("\(condition): \(comparison.agreements) equal replies")
     }
 
-    /// A simulated server, and what its connections received.
+    /// A simulated server, and the bytes that its connections received.
     private final class Lone {
         var time: Int64 = 1_000_000
         private(set) lazy var server = SimulatedServer { [unowned self] in time }
@@ -38,7 +38,7 @@ import Testing
 
         func send(_ words: String..., on connection: SimulatedConnection) -> String {
             output = []
-            // One byte at a time: a command may come in any pieces.
+            // Commands are sent one byte at a time, because they may arrive in any pieces.
             for byte in RequestEncoder.encode(words) { connection.receive([byte]) }
             return String(decoding: output, as: UTF8.self)
         }

@@ -3,13 +3,13 @@ import RedisClient
 
 @testable import Interlock
 
-/// The product's scripts, and random calls of them.
+/// The product's scripts, and random calls to them.
 struct ProjectScripts {
     struct Call {
         var script: [UInt8]
         var keys: [String]
         var arguments: [[UInt8]]
-        /// The reply lists the fields of a hash, which have no order in a big hash.
+        /// Whether the reply lists the fields of a hash, which have no order in a big hash.
         var isUnordered = false
     }
 
@@ -142,7 +142,7 @@ struct ProjectScripts {
                 if cost < 0 { hasRefunds = true } else { asked[counter] += count * cost }
             }
         }
-        // When windows end is not known.
+        // The ends of windows are unknown.
         numbers += [0, 0, 0, 0, 0] + asked
         let keys = ["rate:\(algorithms[0])", "rate:\(algorithms[1])b", "rate:\(algorithms[2]):x", "rate:\(algorithms[2]):y"]
         let arguments = [Self.packed(numbers), Self.packed(runs)] + (hasRefunds ? [[UInt8(ascii: "1")]] : [])
@@ -161,7 +161,7 @@ struct ProjectScripts {
         return bytes
     }
 
-    // MARK: The others
+    // MARK: Other scripts
 
     mutating func fleetCall() -> Call {
         if chance(20) { return call("publish", [], ["events", #"{"v":1,"at_ms":"#]) }
@@ -170,7 +170,9 @@ struct ProjectScripts {
             [pick(Self.sidecars), pick(["15000", "100", "0"]), "events", #"{"type":""#, #"","at_ms":"#, "fleet:"])
     }
 
-    /// - Parameter generation: the breaker's current one.
+    /// Returns a random breaker operation.
+    ///
+    /// - Parameter generation: the breaker's current generation.
     mutating func breakerCall(generation: String) -> Call {
         let keys = ["b", "b:history", "b:window", "b:trials", "b:votes", "b:window-before"]
         let expect = chance(80) ? generation : "7"
@@ -184,7 +186,7 @@ struct ProjectScripts {
         return call("breaker-\(name)", keys, ["{\(members.joined(separator: ","))}"], isUnordered: true)
     }
 
-    /// The operation's name in that of its script, and its arguments.
+    /// Returns an operation's name, which is part of its script's name, and its arguments.
     private mutating func operation() -> (name: String, arguments: [String]) {
         let pause = chance(20) ? [#""pause":700,"longest":3000"#] : []
         switch random.number(0...10) {

@@ -1,7 +1,7 @@
 import SimulatedRedis
 import Testing
 
-/// A primary and its replica.
+/// Compares a primary and its replica.
 @Suite(.serialized, .isCompared) struct ReplicationComparisonTests {
     @Test("a primary and its replica say who they are, wait and refuse as those of Redis")
     func pair() async throws {
@@ -38,7 +38,7 @@ import Testing
         print("replication: \(group.agreements) equal replies")
     }
 
-    /// Whoever waits is told, and its connection ends.
+    /// Turns the primary into a replica. A waiting client receives an error, and its connection ends.
     private func becomeReplica(_ group: RedisGroup, _ connection: ComparedConnection) throws {
         let words = ["WAIT", "5", "0"].map { Array($0.utf8) }
         connection.send(words)

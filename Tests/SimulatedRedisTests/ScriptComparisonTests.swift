@@ -1,6 +1,6 @@
 import Testing
 
-/// The product's scripts in random order, with subscribers to what they publish.
+/// Runs the product's scripts in random order, with subscribers to the messages that they publish.
 @Suite(.serialized, .isCompared) struct ScriptComparisonTests {
     @Test("the scripts of locks", arguments: 0..<6 as Range<UInt64>)
     func locks(seed: UInt64) throws {
@@ -46,7 +46,7 @@ import Testing
             let reply = try comparison.send(
                 [Array("EVAL".utf8), call.script, Array("\(call.keys.count)".utf8)] + call.keys.map { Array($0.utf8) }
                     + call.arguments, on: connection, isUnordered: call.isUnordered)
-            // What fails alike on both compares nothing.
+            // A call that fails on both servers would compare nothing.
             if case .line(let line) = reply { try #require(!line.hasPrefix("-"), "\(line)") }
             if number.isMultiple(of: 10) {
                 try comparison.compareMessages(to: listener)

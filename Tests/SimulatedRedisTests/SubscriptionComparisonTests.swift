@@ -1,7 +1,7 @@
 import SimulatedRedis
 import Testing
 
-/// Subscriptions and tracking: what connections hear of other connections' commands.
+/// Compares subscriptions and tracking: the messages that a connection receives because of other connections' commands.
 @Suite(.serialized, .isCompared) struct SubscriptionComparisonTests {
     @Test("subscriptions are confirmed, served and ended as by Redis")
     func subscriptions() throws {
@@ -55,7 +55,7 @@ import Testing
         print("tracking, seed \(seed): \(comparison.agreements) equal replies")
     }
 
-    /// How much higher the real server numbers a connection than the simulated one.
+    /// Returns the difference between a connection's numbers on the real and the simulated server.
     private func identifier(of connection: ComparedConnection, in comparison: RedisComparison) throws -> Int64 {
         connection.send([Array("CLIENT".utf8), Array("ID".utf8)])
         guard case .line(let real) = try connection.readReal(), case .line(let simulated)? = connection.readSimulated(),

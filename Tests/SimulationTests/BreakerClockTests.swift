@@ -5,7 +5,8 @@ import Testing
 
 @testable import Simulation
 
-/// Breakers while Redis' clock jumps. Sidecars measure by their own clocks how long a state lasts.
+/// Regression tests for breakers while Redis' clock jumps. Sidecars measure the duration of a state by their own
+/// clocks.
 @Suite("Breakers and the fleet's list: Redis' clock jumps", .timeLimit(.minutes(2)))
 struct BreakerClockTests {
     private static func hash(_ field: String, on stage: Stage) -> String {
@@ -21,7 +22,7 @@ struct BreakerClockTests {
         }
     }
 
-    /// Opens the breaker by one failed call.
+    /// Opens the breaker with one failed call.
     private static func trip(_ stage: Stage) throws {
         let permit = try #require(stage.result(of: stage.permit("api"))?.permit)
         _ = stage.result(of: stage.report(permit, of: "api", OutcomeReport(outcome: .error)))
@@ -65,7 +66,7 @@ struct BreakerClockTests {
             }
             #expect((500...5000).contains(retryAfter), "\(moment * 100) ms after the jump")
         }
-        // The monitor dies: the breaker half-opens after the lapse, and not by the step later.
+        // The monitor dies: the breaker half-opens when the state lapses, not later by the clock's step.
         isProbing = false
         stage.run(milliseconds: 11_000)
         #expect(stage.breaker("api")?.fleet.state == .halfOpen)
@@ -82,7 +83,7 @@ struct BreakerClockTests {
         stage.run(milliseconds: 30_000)
         stage.redis.setClock(aheadByMilliseconds: step)
         stage.run(milliseconds: 7000)
-        // A newcomer learns what is left of it.
+        // A new sidecar learns the remaining time.
         stage.sidecars[2].kill()
         stage.sidecars[2].start()
         while stage.milliseconds < forced + 118_000 {

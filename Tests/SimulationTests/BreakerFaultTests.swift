@@ -5,12 +5,12 @@ import Testing
 
 @testable import Simulation
 
-/// Faults of breakers, permits and outages that were found. Each test is the shortest story that shows one.
+/// Regression tests for faults of breakers, permits and outages. Each test is the shortest story that shows one.
 @Suite("Breakers and permits: faults that were found", .timeLimit(.minutes(2)))
 struct BreakerFaultTests {
     private static let open: ClosedRange<Duration> = .seconds(1) ... .seconds(20)
 
-    /// Makes calls with this outcome. Returns how many of them were permitted.
+    /// Makes calls that end with this outcome. Returns how many of them were permitted.
     private func call(
         _ count: Int, on stage: Stage, _ outcome: Outcome, through sidecar: Int = 0, every milliseconds: Int64 = 10
     ) -> Int {
@@ -42,7 +42,7 @@ struct BreakerFaultTests {
             (0..<3).map { stage.breaker("api", at: $0)?.fleet.state } == Array(repeating: isInTime ? .open : .closed, count: 3))
         #expect(stage.breaker("api", at: 1)?.state == .open)
         guard !isInTime else { return }
-        // Each sidecar probes the service by itself.
+        // Each sidecar probes the service independently.
         stage.run(milliseconds: 1500)
         for sidecar in 0..<2 {
             #expect(call(2, on: stage, .ok, through: sidecar) == 2)
@@ -57,7 +57,7 @@ struct BreakerFaultTests {
             limits: [LimitDefinition(name: "each", limit: 1, window: .seconds(30), isPerSubject: true)],
             breaker: BreakerSettings(minimumCalls: 4, openFor: Self.open, halfOpenPermits: 3))
         let stage = Stage(services: [service])
-        // One tenant has used up its limit.
+        // One tenant has exhausted its limit.
         _ = stage.result(of: stage.take("api", subject: "exhausted"))
         for number in 0..<4 {
             let permit = try #require(stage.result(of: stage.permit("api", subject: "bad-\(number)"))?.permit)
@@ -83,7 +83,7 @@ struct BreakerFaultTests {
             name: "api", concurrency: 1,
             breaker: BreakerSettings(minimumCalls: 4, openFor: Self.open, halfOpenPermits: 1))
         let stage = Stage(sidecars: 2, services: [service])
-        // A long call occupies the first sidecar's only place.
+        // A long call occupies the first sidecar's only slot.
         _ = try #require(stage.result(of: stage.permit("api"))?.permit)
         _ = call(4, on: stage, .error, through: 1)
         #expect(stage.breaker("api", at: 1)?.state == .open)
@@ -107,7 +107,7 @@ struct BreakerFaultTests {
         _ = stage.result(of: stage.report(first, of: "api", OutcomeReport(outcome: .ok)))
         let second = try #require(stage.result(of: waiting)?.permit)
         #expect(stage.cli("GET", "interlock:rate:{api}:hour") == "$1 2")
-        // The limit is used up meanwhile: the call passes its place on and waits for its turn.
+        // The limit is exhausted meanwhile: the call passes its slot on and waits for its turn.
         let late = stage.permit("api", wait: 5000)
         _ = stage.result(of: stage.take("api"))
         _ = stage.result(of: stage.report(second, of: "api", OutcomeReport(outcome: .ok)))
@@ -137,7 +137,7 @@ struct BreakerFaultTests {
             return reported.count == waiting.count
         }
         #expect(areAllGranted)
-        // Two calls in each window.
+        // Each window admits two calls.
         #expect((20_000...32_000).contains(stage.milliseconds))
     }
 
@@ -171,7 +171,7 @@ struct BreakerFaultTests {
         _ = try #require(stage.result(of: stage.permit("api"))?.permit)
         _ = call(4, on: stage, .error, through: 1)
         stage.run(milliseconds: 1300)
-        // The trial goes to a sidecar without a free place.
+        // The trial is assigned to a sidecar without a free slot.
         _ = stage.result(of: stage.permit("api"))
         stage.run(milliseconds: 110)
         #expect(call(3, on: stage, .ok, through: 1, every: 110) >= 1)
@@ -250,7 +250,7 @@ struct BreakerFaultTests {
         }
         let first = call(20, on: stage, .error, every: 100)
         #expect((10...11).contains(first))
-        // 20 seconds of failing calls.
+        // The calls fail for 20 seconds.
         let through = call(200, on: stage, .error, every: 100)
         #expect(through <= 6)
         stage.run(milliseconds: 9000)

@@ -4,8 +4,9 @@ import Testing
 
 @testable import Simulation
 
-/// What client libraries send when they connect, ping, subscribe and try a transaction. redis-py's commands were recorded, the
-/// others are from the libraries' sources. The door's answers must let each library continue.
+/// The commands that client libraries send when they connect, ping, subscribe and try a transaction. redis-py's were
+/// recorded; the others are taken from the libraries' sources. The answers of the RESP API must let each library
+/// continue.
 @Suite("Conversations of client libraries", .timeLimit(.minutes(2)))
 struct ClientConversationTests {
     struct Conversation: Decodable, Sendable, CustomTestStringConvertible {
@@ -45,7 +46,7 @@ struct ClientConversationTests {
             client.send(write)
             stage.run(milliseconds: 20)
         }
-        // Anything unasked would arrive before this answer.
+        // Any unrequested message would arrive before this answer.
         client.send([["ECHO", "over"]])
         stage.run(milliseconds: 20)
         let answers = try client.answers()

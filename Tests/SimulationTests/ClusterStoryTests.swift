@@ -5,7 +5,7 @@ import Testing
 
 @testable import Simulation
 
-/// What a cluster means for locks and limits. Each test is the shortest story that shows it.
+/// The effect of a cluster on locks and limits. Each test is the shortest story that shows it.
 @Suite("Locks and limits on a cluster", .timeLimit(.minutes(2)))
 struct ClusterStoryTests {
     private static func stage(sidecars: Int = 2, services: [ServiceDefinition] = []) throws -> (Stage, ClusterGroup) {
@@ -13,7 +13,7 @@ struct ClusterStoryTests {
         return (stage, try #require(stage.cluster))
     }
 
-    /// The slot of a key, who serves it, and another primary.
+    /// Returns the hash slot of a key, its owner, and another primary.
     private static func place(of key: String, on cluster: ClusterGroup) throws -> (slot: Int, source: Int, target: Int) {
         let slot = ClusterSlot.of(key)
         let source = try #require(cluster.owner(of: slot))
@@ -73,7 +73,7 @@ struct ClusterStoryTests {
     @Test("a waiter whose sidecar listens at another server is not taken for gone, wherever the lock is")
     func listeningElsewhere() throws {
         let (stage, cluster) = try Self.stage(sidecars: 3)
-        // Who came first is told last, and asks last: only its place in the queue keeps its turn.
+        // The first waiter is notified last and asks last, so only its position in the queue preserves its turn.
         for host in cluster.hosts { stage.path(of: 0, to: host).delay = 30_000_000...30_000_000 }
         var servers: Set<Int> = []
         for number in 0..<12 {
@@ -128,7 +128,7 @@ struct ClusterStoryTests {
         stage.run(milliseconds: 1000)
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.lease)
         #expect(lease.fence > stale.fence)
-        // The former primary comes back, and becomes a replica.
+        // The former primary returns as a replica.
         cluster.backbone.mendAll()
         cluster.hosts[source].start(with: .all)
         #expect(stage.run(upTo: 5000) { cluster.members[source].own.primary == source + 3 && cluster.isSettled })

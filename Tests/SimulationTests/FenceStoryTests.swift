@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Fences rise, whatever becomes of their counters and of the clocks")
 struct FenceStoryTests {
-    /// Grants and releases a lock once.
+    /// Acquires and releases a lock once. Returns the lease's fence.
     private static func fence(of name: String = "orders", on stage: Stage, through sidecar: Int = 0) throws -> Int64 {
         let request = try LockFaultTests.request(name, ttl: 30_000)
         let lease = try #require(stage.result(of: stage.acquire(request, through: sidecar))?.lease)
@@ -14,14 +14,14 @@ struct FenceStoryTests {
         return lease.fence
     }
 
-    /// What Redis' clock shows, in microseconds.
+    /// The time by Redis' clock, in microseconds.
     private static func clock(of stage: Stage) throws -> Int64 {
         let parts = stage.cli("TIME").split(separator: " ").compactMap { Int64($0) }
         try #require(parts.count == 2)
         return parts[0] * 1_000_000 + parts[1]
     }
 
-    /// Sidecars know the clock of a Redis that grants to them.
+    /// Acquires locks until the sidecars know the clock of Redis.
     private static func makeClockKnown(on stage: Stage, to sidecars: Range<Int> = 0..<1) throws {
         for _ in 0..<6 {
             for sidecar in sidecars { _ = try fence(of: "other", on: stage, through: sidecar) }
@@ -82,7 +82,7 @@ struct FenceStoryTests {
         stage.cli("SET", "interlock:fence:{orders}", "\(earlier)", "PX", "60000")
         stage.run(upTo: 1000) { stage.status()?.isRedisUp == false }
         #expect(stage.run(upTo: 1000) { stage.status()?.isRedisUp ?? false })
-        // That the server is a primary is known with this.
+        // A grant, so that the sidecar knows that the server is a primary.
         _ = try Self.fence(of: "other", on: stage)
         stage.run(milliseconds: milliseconds)
         #expect(try Self.fence(on: stage) > last)
@@ -117,7 +117,7 @@ struct FenceStoryTests {
         let stage = Stage()
         _ = try Self.fence(on: stage)
         try Self.makeClockKnown(on: stage)
-        // The counter is behind, and is set to what the clock was before.
+        // The counter lags and is set to the time that the clock showed before.
         stage.redis.setClock(aheadByMilliseconds: -7_200_000)
         let last = try Self.fence(on: stage)
         stage.run(milliseconds: 7_000_000)

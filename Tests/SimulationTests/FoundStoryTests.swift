@@ -1,8 +1,9 @@
 import Simulation
 import Testing
 
-/// Faults that the simulation found, each in the story that first showed it, as printed by `make simulate ARGS='--seed N --shrink'`.
-/// A change of the product may change a seed's story. The tests beside this one show each fault directly.
+/// Faults that the simulation found, each in the story that first showed it, as printed by
+/// `make simulate ARGS='--seed N --shrink'`. A change of the product may change a seed's story. Other tests in this
+/// folder show each fault directly.
 @Suite("Stories that once showed a fault", .serialized, .timeLimit(.minutes(10)))
 struct FoundStoryTests {
     struct Story: Sendable, CustomTestStringConvertible {
@@ -10,7 +11,7 @@ struct FoundStoryTests {
         var seed: UInt64
         var faults: Set<Int>
         var clients: Set<Int>
-        /// When all faults end.
+        /// The time at which all faults end, in milliseconds.
         var milliseconds: Int64
 
         var testDescription: String { "\(finding), seed \(seed)" }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Simulation
 
-/// Calls that are sent again, and arrive when their owner has a later lease.
+/// Stories about duplicate calls that arrive late, when their owner has a new lease.
 @Suite("Locks: late copies of calls", .timeLimit(.minutes(2)))
 struct LateRetryTests {
     private static let key = "interlock:lock:{orders}"

@@ -5,10 +5,10 @@ import Testing
 
 @testable import Simulation
 
-/// Faults of limits that were found. Each test is the shortest story that shows one.
+/// Regression tests for faults of limits. Each test is the shortest story that shows one.
 @Suite("Limits: faults that were found", .timeLimit(.minutes(2)))
 struct LimitFaultTests {
-    /// A service with a common limit and a limit for each subject. Windows in seconds.
+    /// A service with a common limit and a limit per subject. The windows are in seconds.
     private static func service(all: Int64, in window: Int, each: Int64, in subjectWindow: Int) -> ServiceDefinition {
         ServiceDefinition(
             name: "api",
@@ -28,7 +28,7 @@ struct LimitFaultTests {
             onLimit: LimitPolicy(maximumWaiting: waiting), whenRedisIsDown: whenDown)
     }
 
-    /// How many of this many takes are granted.
+    /// Returns how many of `count` takes are granted.
     private func granted(_ count: Int, on stage: Stage, subject: String? = nil, through sidecar: Int = 0) -> Int {
         (0..<count).count { _ in stage.result(of: stage.take("api", subject: subject, through: sidecar))?.isTaken == true }
     }
@@ -49,7 +49,7 @@ struct LimitFaultTests {
         case 0: stage.cli("DEL", "interlock:rate:{api}:main")
         case 1: stage.redis.wipe()
         case 2:
-            // Redis comes back empty.
+            // Redis restarts empty.
             stage.redis.crash()
             stage.run(milliseconds: 200)
             stage.redis.start(with: .none)
@@ -174,7 +174,7 @@ struct LimitFaultTests {
     @Test("the share of a sidecar that was alone is divided when other sidecars join")
     func alone() throws {
         let stage = Stage(sidecars: 5, services: [Self.service(limit: 10)])
-        // Each counted by itself while it knew no other sidecar.
+        // Each sidecar counted on its own while it knew no other one.
         cutOff(stage)
         for sidecar in 0..<5 { #expect(granted(1, on: stage, through: sidecar) == 1) }
         for sidecar in 0..<5 { stage.path(of: sidecar).isBlackHole = false }
@@ -188,7 +188,7 @@ struct LimitFaultTests {
     @Test("sidecars that start one by one without Redis each grant the share that they know of")
     func beganAlone() throws {
         let stage = Stage(sidecars: 2, services: [Self.service(limit: 10)])
-        // The first sidecar knows only itself.
+        // The first sidecar forgets the second one.
         stage.sidecars[1].kill()
         stage.run(milliseconds: 40_000)
         stage.path(of: 0).isBlackHole = true
@@ -262,7 +262,7 @@ struct LimitFaultTests {
         let stage = Stage(sidecars: 4, services: [Self.service(limit: 8, window: .seconds(600))])
         stage.run(milliseconds: 20_000)
         stage.redis.wipe()
-        // Some sidecars have reported when Redis goes away.
+        // The outage begins after some sidecars, but perhaps not all, have reported.
         stage.run(milliseconds: milliseconds)
         cutOff(stage)
         let total = (0..<4).map { granted(8, on: stage, through: $0) }.reduce(0, +)
@@ -392,7 +392,7 @@ struct LimitFaultTests {
                     name: "api", limits: [LimitDefinition(name: "main", limit: 5, window: .seconds(4), algorithm: .sliding)])
             ], redisMilliseconds: 10)
         #expect(granted(3, on: stage) == 3)
-        // A small call and then a large waiting call arrive while a batch that will be refused is under way.
+        // A small call and then a large waiting call arrive while a batch that will be refused is in flight.
         _ = stage.take("api", cost: 4)
         stage.run(milliseconds: 2)
         let small = stage.take("api", cost: 1)

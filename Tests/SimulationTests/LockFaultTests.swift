@@ -5,7 +5,7 @@ import Testing
 
 @testable import Simulation
 
-/// Faults of locks that were found. Each test is the shortest story that shows one.
+/// Regression tests for faults of locks. Each test is the shortest story that shows one.
 @Suite("Locks: faults that were found", .timeLimit(.minutes(2)))
 struct LockFaultTests {
     static func request(
@@ -31,7 +31,7 @@ struct LockFaultTests {
         }
     }
 
-    /// A second lease, so that Redis has all scripts cached.
+    /// Acquires a second lease, so that Redis has cached all scripts.
     private static func heldByOneThatHasReleased(maximumPending: Int = 100_000) throws -> (Stage, Lease) {
         let stage = Stage(maximumPending: maximumPending)
         let first = try #require(stage.result(of: stage.acquire(try request("orders")))?.lease)
@@ -44,7 +44,7 @@ struct LockFaultTests {
         let (stage, holder) = try Self.heldByOneThatHasReleased()
         let waiter = stage.acquire(try Self.request("orders", wait: 3000, owner: owner))
         stage.run(milliseconds: 100)
-        // Redis receives the release, and executes it after the sidecar has given up on it.
+        // Redis receives the release but executes it after the sidecar has given up on it.
         stage.redis.stop()
         let release = stage.release(holder)
         stage.run(upTo: 2000) { release.value != nil }
@@ -68,7 +68,7 @@ struct LockFaultTests {
         guard case .failed(let error)? = waiter.value else { return #expect(Bool(false), "\(String(describing: waiter.value))") }
         #expect(error.code == .unavailable)
         stage.run(milliseconds: 200)
-        // A retry may hold what its owner was granted. No lease is kept for nobody.
+        // A lease with an owner remains, because a retry may claim it. A lease without an owner was released.
         #expect(stage.cli("EXISTS", "interlock:lock:{orders}") == (owner == nil ? ":0" : ":1"))
         #expect(waiter.count == 1)
     }
@@ -80,7 +80,7 @@ struct LockFaultTests {
         stage.run(milliseconds: 100)
         stage.redis.stop()
         _ = stage.release(holder)
-        // Only two commands may be pending.
+        // The maximum of two pending commands is now reached.
         _ = stage.acquire(try Self.request("another"))
         stage.run(upTo: 2000) { waiter.value != nil }
         guard case .failed(let error)? = waiter.value else { return #expect(Bool(false), "\(String(describing: waiter.value))") }
@@ -89,7 +89,7 @@ struct LockFaultTests {
         #expect(stage.run(upTo: 6000) { stage.cli("EXISTS", "interlock:lock:{orders}") == ":0" })
     }
 
-    /// The second sidecar has a reader, and a writer waits at the first.
+    /// Returns a stage whose second sidecar has a reader, with a writer waiting at the first.
     private static func writerBehindAReader() throws -> Stage {
         let stage = Stage(sidecars: 3)
         _ = try #require(stage.result(of: stage.acquire(try request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
@@ -98,7 +98,7 @@ struct LockFaultTests {
         return stage
     }
 
-    /// A reader at the third sidecar gets the lock within the claim window.
+    /// Expects a reader at the third sidecar to get the lock within the claim window.
     private static func expectReaderLetIn(on stage: Stage) throws {
         let began = stage.milliseconds
         let reader = stage.acquire(try request("report", wait: 30_000, mode: .shared), through: 2)
@@ -138,7 +138,7 @@ struct LockFaultTests {
         let began = stage.milliseconds
         if isKilled { stage.sidecars[0].kill() } else { stage.sidecars[0].stop() }
         stage.run(milliseconds: 15_000)
-        // Redis reports that nobody listens to a killed sidecar's channel.
+        // Redis reports that a killed sidecar's channel has no subscribers.
         let most = LockQueue.recheckMilliseconds + (isKilled ? 0 : LockQueue.claimWindowMilliseconds)
         for reader in readers {
             #expect(reader.value?.lease != nil)
@@ -164,7 +164,7 @@ struct LockFaultTests {
         let stage = Stage(sidecars: 2)
         _ = try #require(
             stage.result(of: stage.acquire(try Self.request("report", ttl: 60_000, mode: .shared), through: 1))?.lease)
-        // An older sidecar listens to its channel. Its ticket has no mark.
+        // The channel and the ticket of a sidecar of an older version, which sets no mark in the ticket.
         let old = stage.redis.server.connect { _ in }
         old.receive("SUBSCRIBE", "interlock:wake:0123456789ab")
         stage.cli("ZADD", "interlock:queue:{report}", "1", "0123456789ab/0123456789abcdef0123456789abcdef")
@@ -172,7 +172,7 @@ struct LockFaultTests {
         let before = stage.status(of: 1)?.redisCommands ?? 0
         let reader = stage.acquire(try Self.request("report", wait: 20_000, mode: .shared), through: 1)
         #expect(stage.result(of: reader)?.isHeld == true)
-        // The reader does not poll for that.
+        // The reader does not poll while it waits.
         #expect((stage.status(of: 1)?.redisCommands ?? 0) - before < 40)
     }
 
@@ -187,7 +187,7 @@ struct LockFaultTests {
         let before = stage.status(of: 2)?.redisCommands ?? 0
         stage.run(milliseconds: 20_000)
         #expect(reader.value == nil)
-        // The reader does not poll for that.
+        // The reader does not poll while it waits.
         #expect((stage.status(of: 2)?.redisCommands ?? 0) - before < 60)
         _ = stage.release(held, through: 1)
         #expect(stage.result(of: writer)?.lease != nil)
@@ -211,7 +211,7 @@ struct LockFaultTests {
         let ttl: Int64 = 2000
         _ = try #require(stage.result(of: stage.acquire(try Self.request("places", ttl: ttl, mode: mode), through: 1))?.lease)
         let id = try #require(stage.status()?.id)
-        // A ticket of a live sidecar that does not know it any more.
+        // A ticket that its live sidecar has forgotten.
         stage.cli("ZADD", "interlock:queue:{places}", "1", "\(id)/ticket/0123456789abcdef0123456789abcdef")
         stage.cli("PEXPIRE", "interlock:queue:{places}", "60000")
         let before = stage.status()?.redisCommands ?? 0
@@ -275,7 +275,7 @@ struct LockFaultTests {
             if releaser != nil { _ = stage.release(holder, through: through) }
             let lease = try #require(stage.result(of: first)?.lease)
             _ = try #require(stage.result(of: second))
-            // What was asked for after the refusal is answered a round trip later.
+            // A reply to a request sent after the refusal arrives a round trip later.
             let isTooEarly = try #require(first.at) < #require(second.at) + 20
             #expect(second.value?.lease?.token == lease.token || !isTooEarly, "\(wait), \(releaser ?? -1)")
             #expect(first.count == 1 && second.count == 1)
@@ -322,10 +322,10 @@ struct LockFaultTests {
         let lease = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 90_000)))?.lease)
         let host = servers == 0 ? stage.redis : stage.quorum[0]
         let left = try #require(Int(stage.cli("PTTL", "interlock:fence:{orders}", on: host).dropFirst()))
-        // At least as long as the lease.
+        // The fence is kept for at least as long as the lease.
         #expect((85_000...90_000).contains(left))
         _ = stage.result(of: stage.release(lease))
-        // It is kept for longer again once it is brought up to Redis' clock.
+        // The fence is kept for longer again once it has caught up with Redis' clock.
         stage.run(milliseconds: 200)
         _ = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 1000)))?.lease)
         let shorter = try #require(Int(stage.cli("PTTL", "interlock:fence:{orders}", on: host).dropFirst()))
@@ -409,7 +409,7 @@ struct LockFaultTests {
         stage.sidecars[0].call { calls in
             _ = calls.followLease(lease, isLinked: false) { losses.append($0.loss) }
         }
-        // The lock is broken just before the first check, and the news is slower than the check's reply.
+        // The lock is broken just before the first check, and the notification is slower than the check's reply.
         stage.run(milliseconds: 12)
         let name = try ResourceName("orders")
         let broken = stage.ask(1) { calls, completion in

@@ -19,7 +19,7 @@ struct MovedServerStoryTests {
         stage.run(milliseconds: 100)
         for _ in 0..<20 {
             stage.redis.handOver()
-            // The first sign comes with the next extension, or of an idle sidecar with its sign of life.
+            // A connection in use notices the switch at its next extension, an idle sidecar at its next heartbeat.
             let all = 2 * Self.connections
             #expect(stage.run(upTo: 6000) { !stage.redis.server.hasNoConnections })
             #expect(stage.run(upTo: 6000) { stage.redis.formerServers.allSatisfy(\.hasNoConnections) })
@@ -54,7 +54,7 @@ struct MovedServerStoryTests {
         let former = stage.redis.server.connectionCount
         #expect(former == Self.connections)
         stage.redis.handOver()
-        // Only one connection breaks, and it is not refused anything.
+        // A single connection breaks, and no command on it is refused.
         stage.redis.formerServers[0].closeSubscriber()
         #expect(stage.run(upTo: 1000) { stage.redis.server.connectionCount == Self.connections })
         #expect(stage.redis.formerServers[0].hasNoConnections)

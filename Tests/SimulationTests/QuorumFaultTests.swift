@@ -5,7 +5,7 @@ import Testing
 
 @testable import Simulation
 
-/// Faults of locks on a quorum of Redis servers. Each test is the shortest story that shows one.
+/// Regression tests for faults of locks on a quorum of Redis servers. Each test is the shortest story that shows one.
 @Suite("Quorum locks: faults that were found", .timeLimit(.minutes(2)))
 struct QuorumFaultTests {
     @Test("clearing up after one attempt of a waiter does not end what a later attempt was granted")
@@ -13,16 +13,16 @@ struct QuorumFaultTests {
         let stage = Stage(sidecars: 2, quorum: 3)
         let first = try #require(
             stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 3000), through: 1))?.lease)
-        // C receives a request and does not answer in time. Its connection stands.
+        // C receives a request and does not answer in time. Its connection stays open.
         stage.quorum[2].stop()
         let waiter = stage.acquire(try LockFaultTests.request("orders", wait: 30_000))
         stage.run(milliseconds: 700)
         stage.quorum[2].resume()
-        // B goes away with its data. The waiter gets the lock on A and C.
+        // B crashes with its data intact. The waiter gets the lock on A and C.
         stage.quorum[1].crash()
         _ = stage.release(first, through: 1)
         let lease = try #require(stage.result(of: waiter)?.lease)
-        // The connection to C breaks, B is back, and another client asks.
+        // The connection to C breaks, B returns, and another client tries to acquire the lock.
         stage.path(of: 0, toQuorum: 2).cutAll()
         stage.run(milliseconds: 1500)
         stage.quorum[1].start(with: .all)
@@ -48,11 +48,11 @@ struct QuorumFaultTests {
         let waiter = stage.acquire(try LockFaultTests.request("orders", wait: 30_000))
         stage.run(milliseconds: 1)
         #expect(stage.cli("EXISTS", "interlock:lock:{orders}", on: stage.quorum[2]) == ":1")
-        // C refuses the clearing up for now.
+        // C temporarily refuses the cleanup.
         stage.quorum[2].server.condition = .misconfigured
         stage.run(milliseconds: 20)
         stage.quorum[2].server.condition = .serving
-        // B is gone: A and C are needed.
+        // B is down, so A and C are needed.
         stage.quorum[1].crash()
         _ = stage.release(first, through: 1)
         stage.run(milliseconds: 1500)
@@ -67,7 +67,7 @@ struct QuorumFaultTests {
         guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
     }
 
-    /// This server answers the sidecar before the others do.
+    /// Makes this server the first to answer the sidecar.
     private static func putNear(_ server: Int, to sidecar: Int, on stage: Stage) {
         for other in 0..<3 {
             let delay: Int64 = .microseconds(other == server ? 50 : 3000)
@@ -81,7 +81,7 @@ struct QuorumFaultTests {
         var unavailable = 0
         for round in 0..<40 {
             let stage = Stage(sidecars: isOneAway ? 2 : 3, quorum: 3, seed: UInt64(round + 1))
-            // Each sidecar is nearest to another server.
+            // Each sidecar is closest to a different server.
             for sidecar in stage.sidecars.indices { Self.putNear(sidecar, to: sidecar, on: stage) }
             if isOneAway {
                 stage.quorum[2].crash()

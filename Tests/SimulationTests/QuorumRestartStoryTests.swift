@@ -5,7 +5,7 @@ import Testing
 
 @testable import Simulation
 
-/// Servers of a quorum that come back empty, one after the other.
+/// Stories about quorum servers that restart empty one after another.
 @Suite("Quorum locks: servers that come back empty", .timeLimit(.minutes(2)))
 struct QuorumRestartStoryTests {
     private static let key = "interlock:lock:{orders}"
@@ -14,7 +14,7 @@ struct QuorumRestartStoryTests {
         stage.quorum[server].crash()
         stage.run(milliseconds: awayMilliseconds)
         stage.quorum[server].start(with: .none)
-        // Until the sidecars are connected again.
+        // Wait until the sidecars have reconnected.
         stage.run(milliseconds: 800)
     }
 
@@ -33,7 +33,7 @@ struct QuorumRestartStoryTests {
     func rollingRestarts(waiters: Int) throws {
         let stage = Stage(sidecars: 3, quorum: 3, seed: UInt64(waiters + 1))
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders")))?.lease)
-        // They ask all the time, and take the lock on the empty server for a moment each time.
+        // The waiters retry constantly, and each time hold the lock on the empty server for a moment.
         let waiting = try (0..<waiters).map {
             stage.acquire(try LockFaultTests.request("orders", wait: 60_000), through: $0 % 3)
         }
@@ -126,14 +126,15 @@ struct QuorumRestartStoryTests {
         Self.restartEmpty(1, on: stage)
         let second = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.lease)
         #expect(second.fence > first.fence)
-        // Only the fence stops the first holder, who has not heard of it yet.
+        // The first holder does not know about its loss yet, so only the fence stops it.
         guard case .lost? = stage.result(of: stage.renew(first, ttl: 30_000)) else {
             return #expect(Bool(false), "two holders renew")
         }
         #expect(Self.isRenewed(second, through: 1, on: stage))
     }
 
-    /// The first server is empty, and a renewal through the first sidecar is about to restore the lease there: 300 ms each way.
+    /// Prepares a delayed restore: the first server is empty, and a renewal through the first sidecar is about to
+    /// restore the lease there, with a delay of 300 ms each way.
     private static func lateRestore(ttl: Int64 = 60_000) throws -> (Stage, Lease) {
         let stage = Stage(sidecars: 2, quorum: 3)
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: ttl)))?.lease)
@@ -209,7 +210,7 @@ struct QuorumRestartStoryTests {
         let stage = Stage(sidecars: 2, quorum: 3)
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 20_000)))?.lease)
         Self.restartEmpty(0, on: stage)
-        // The server learns the scripts again.
+        // The server caches the scripts again.
         let other = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("invoices")))?.lease)
         #expect(Self.isRenewed(other, on: stage))
         // The answer and the restore together take longer than a restore may take.
@@ -221,10 +222,10 @@ struct QuorumRestartStoryTests {
         stage.run(milliseconds: 4000)
         #expect(!Self.isOn(0, lease, on: stage))
         stage.path(of: 0, toQuorum: 0).delay = .milliseconds(50)...(.milliseconds(50))
-        // Until it is connected again.
+        // Wait until the sidecar has reconnected.
         stage.run(milliseconds: 4000)
         #expect(Self.isRenewed(lease, ttl: 20_000, on: stage))
-        // The server does not know the scripts any more.
+        // The server no longer has the scripts.
         stage.run(milliseconds: 3000)
         let ends = stage.quorum.map { stage.cli("PTTL", Self.key, on: $0).dropFirst() }.compactMap { Int64($0) }
         #expect(ends.count == 3)

@@ -4,7 +4,8 @@ import Testing
 
 @testable import Simulation
 
-/// A data plane as Envoy is one: goes by what it was told for as long as that lasts, and reports every five seconds.
+/// A data plane that behaves like Envoy: it applies its last assignment until that expires, and reports every five
+/// seconds.
 private final class DataPlane {
     static let bucket = [DescriptorEntry(key: "tenant", value: "acme")]
 
@@ -12,12 +13,12 @@ private final class DataPlane {
     private let sidecar: Int
     private let address: String
     private var session: QuotaSession?
-    /// What it was told, and when that is over.
+    /// The last assignment, and the time at which it expires.
     private(set) var last: (action: QuotaAction, until: Int64)?
-    /// In milliseconds, until what it is told arrives.
+    /// The delay of assignments, in milliseconds.
     var delay: Int64 = 0
     private var hasReported = false
-    /// What it is told does not arrive.
+    /// Whether assignments are lost on their way to this data plane.
     var isDeaf = false
 
     init(on stage: Stage, through sidecar: Int, address: String) {
@@ -26,7 +27,7 @@ private final class DataPlane {
         self.address = address
     }
 
-    /// What it may let pass in a second.
+    /// The number of requests that may pass per second.
     var share: Int64 {
         guard let last, last.until > stage.milliseconds else { return 0 }
         return if case .share(let share, _) = last.action { share } else { 0 }
@@ -49,7 +50,7 @@ private final class DataPlane {
         last = action == .abandon ? nil : (action, stage.milliseconds + QuotaRate.lifetimeSeconds * 1000)
     }
 
-    /// Its stream ends; it goes by what it was told still.
+    /// Ends the stream. The last assignment remains in force.
     func hangUp() {
         stage.sidecars[sidecar].call { [self] _ in
             session?.end()
@@ -76,7 +77,7 @@ struct QuotaTests {
         return Stage(sidecars: sidecars, domains: settings)
     }
 
-    /// One round of reports: of each, so many requests a second.
+    /// Runs one round of reports, each with the given number of requests per second.
     private static func round(_ stage: Stage, _ planes: [(plane: DataPlane, rate: Int64)]) {
         for (plane, rate) in planes { plane.report(rate * 5) }
         stage.run(milliseconds: 5000)

@@ -15,7 +15,7 @@ private struct Reference {
         var settings = try SidecarConfiguration.load(
             yaml: "rls: { import: \"\(file.path())\" }", fileName: "interlock.yaml"
         ).domains
-        // Simulated Redis is a millisecond away.
+        // Allow for the delay of a millisecond to the simulated Redis.
         settings.timeout = .seconds(1)
         return settings
     }
@@ -29,15 +29,15 @@ private struct Reference {
         stage = Stage(domains: settings)
     }
 
-    /// Waits until so many milliseconds after the last beginning of a unit by Redis' clock.
+    /// Waits until this many milliseconds after a unit has begun by Redis' clock.
     func begin(unit seconds: Int64, after milliseconds: Int64 = 10) throws {
-        // As RESP has it: `*2 $10 SECONDS $6 MICROSECONDS`.
+        // The reply in RESP: `*2 $10 SECONDS $6 MICROSECONDS`.
         let words = stage.cli("TIME").split(separator: " ")
         let now = try #require(Int64(words[2])) * 1000 + #require(Int64(words[4])) / 1000
         stage.run(milliseconds: seconds * 1000 - now % (seconds * 1000) + milliseconds)
     }
 
-    /// Whether the request is over a limit. `descriptors`: `key=value,key=value`.
+    /// Returns whether the request is over a limit. Each descriptor has the form `key=value,key=value`.
     func isOver(_ descriptors: String..., hits: Int64 = 1) throws -> Bool {
         try #require(answer(descriptors, hits: hits)).isOverLimit
     }
@@ -59,14 +59,14 @@ private struct Reference {
         return answer
     }
 
-    /// How many of so many requests pass.
+    /// Returns how many of `count` requests pass.
     func passed(_ count: Int, _ descriptors: String...) -> Int {
         (0..<count).count { _ in answer(descriptors)?.isOverLimit == false }
     }
 }
 
-/// What the documentation of envoyproxy/ratelimit says that its configurations decide, request by request, at a clock that stands still
-/// but where a test moves it.
+/// The decisions that the documentation of envoyproxy/ratelimit describes for its configurations, request by request,
+/// with a clock that only the test moves.
 @Suite("Imported configurations decide as the reference documents it", .timeLimit(.minutes(2)))
 struct ReferenceLimitTests {
     @Test("1: two values of one key have a limit each")
@@ -100,7 +100,7 @@ struct ReferenceLimitTests {
             """)
         try reference.begin(unit: 86_400)
         #expect(reference.passed(8, "message_type=marketing,to_number=1", "to_number=1") == 5)
-        // What was refused with the first counted in the second all the same: two of ten are left.
+        // A request that the first rule refused still counted against the second, so two of ten are left.
         #expect(reference.passed(8, "to_number=1") == 2)
         #expect(reference.passed(8, "message_type=marketing,to_number=2") == 5)
         #expect(reference.passed(20, "message_type=marketing") == 20)
@@ -144,7 +144,8 @@ struct ReferenceLimitTests {
         try reference.begin(unit: 60)
         #expect(reference.answer(["ldap=a", "other=a"])?.statuses.map(\.bound) == [.unlimited, .none])
         #expect(reference.passed(5, "azure=a") == 3)
-        // Windows begin at the minute: 50 seconds later the same one still runs, 10 more and the next has begun.
+        // Windows begin on the minute: after 50 seconds the same one is still running; after 10 more the next has
+        // begun.
         reference.stage.run(milliseconds: 50_000)
         #expect(reference.passed(2, "azure=a") == 0)
         reference.stage.run(milliseconds: 10_000)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Simulation
 
-/// What a failover that Sentinels decide means for locks. Each test is the shortest story that shows it.
+/// The effect on locks of a failover that Sentinels decide. Each test is the shortest story that shows it.
 @Suite("Locks behind Sentinels", .timeLimit(.minutes(2)))
 struct SentinelStoryTests {
     /// A stage and its Sentinels.
@@ -19,7 +19,7 @@ struct SentinelStoryTests {
 
     private static func request(_ ttl: Int64 = 60_000) throws -> LockRequest { try LockFaultTests.request("orders", ttl: ttl) }
 
-    /// The primary is gone, until the Sentinels agree about another one and sidecars are there.
+    /// Crashes the primary, and waits until the Sentinels agree on another one and sidecars use it.
     private static func failOver(_ stage: Stage, _ group: SentinelGroup) {
         let former = group.primaryNumber
         group.hosts[former].crash()
@@ -59,7 +59,7 @@ struct SentinelStoryTests {
         arguments: [1, 2])
     func otherReplicaPromoted(waitReplicas: Int) throws {
         let (stage, group) = try Self.stage(replicas: 2, waitReplicas: waitReplicas)
-        // The second replica gets nothing.
+        // The second replica receives nothing.
         group.backbone.set(0, 2, isCut: true)
         let answer = stage.result(of: stage.acquire(try Self.request()))
         guard waitReplicas == 1 else {
@@ -67,11 +67,11 @@ struct SentinelStoryTests {
             return #expect(error.code == .unreplicated)
         }
         let stale = try #require(answer?.lease)
-        // No Sentinel reaches the first.
+        // No Sentinel reaches the first replica.
         group.backbone.isolate(1)
         Self.failOver(stage, group)
         #expect(group.primaryNumber == 2)
-        // It follows the new primary, whose locks it has from now on.
+        // The first replica follows the new primary and now has its locks.
         group.backbone.mendAll()
         #expect(stage.run(upTo: 6000) { group.replication.upToDate(with: 2) == [1] })
         let lease = try #require(stage.result(of: stage.acquire(try Self.request(), through: 1))?.lease)
@@ -96,8 +96,8 @@ struct SentinelStoryTests {
         #expect(stage.cli("EXISTS", "interlock:lock:{orders}", on: group.hosts[0]) == ":0")
     }
 
-    /// The first sidecar hears of the primary from the third Sentinel alone, which still names the former one: that is a replica now,
-    /// and gets nothing more of the new one.
+    /// Leaves the first sidecar with only the third Sentinel, which still names the former primary. That server is now
+    /// a replica and receives nothing more from the new primary.
     private static func keepNamingTheFormerPrimary(_ stage: Stage, _ group: SentinelGroup) {
         let sentinels = (0..<3).map { group.machine($0) }
         for sentinel in sentinels.prefix(2) { stage.path(of: 0, to: group.hosts[sentinel]).isBlackHole = true }
@@ -136,7 +136,7 @@ struct SentinelStoryTests {
         #expect(stage.cli("EXISTS", "interlock:lock:{orders}", on: group.hosts[1]) == ":1")
         let answer = stage.result(of: stage.renew(lease, ttl: 60_000))
         guard case .failed? = answer else { return #expect(Bool(false), "\(String(describing: answer))") }
-        // As soon as it hears of the new primary it serves again.
+        // The sidecar serves again once it hears of the new primary.
         for sentinel in 0..<2 { stage.path(of: 0, to: group.hosts[group.machine(sentinel)]).isBlackHole = false }
         stage.run(milliseconds: 6000)
         guard case .renewed? = stage.result(of: stage.renew(lease, ttl: 60_000)) else {

@@ -18,14 +18,15 @@ struct WorldTests {
         #expect(try await digest(ofSeed: 3) != first)
     }
 
-    /// Runs a world in a process of its own, in which dictionaries of libraries have a fixed order. It must find nothing.
+    /// Runs a world in its own process, in which library dictionaries have a fixed order. It must find nothing. Returns
+    /// the digest.
     private func digest(ofSeed seed: UInt64) async throws -> Substring {
         let result = try await Subprocess.run(
             .path(FilePath(try BuiltProgram.path("simulate"))),
             arguments: ["--seed", "\(seed)", "--operations", "800", "--digest"],
             output: .string(limit: 1 << 16), error: .discarded)
         #expect(result.terminationStatus.isSuccess, "seed \(seed): \(result.standardOutput)")
-        // "seed 3: digest 95ce83747303ab3"
+        // The output has the form "seed 3: digest 95ce83747303ab3".
         let words = result.standardOutput.split(separator: "\n").first?.split(separator: " ") ?? []
         return try #require(words.count == 4 ? words[3] : nil, "\(result.standardOutput)")
     }
@@ -65,7 +66,7 @@ struct WrittenHistoryTests {
     }
 }
 
-/// Runs a world on its own thread, because it never suspends.
+/// Runs a world on a separate thread, because it never suspends.
 func simulated(_ seed: UInt64, operations: Int, cut: Cut = Cut()) async -> WorldResult {
     await withCheckedContinuation { continuation in
         DispatchQueue.global().async {
@@ -98,7 +99,7 @@ struct ShrinkingTests {
 
 @Suite("Event loops on virtual time")
 struct SimulatedEventLoopTests {
-    /// Whether a job that `plan` adds to a loop runs within a millisecond.
+    /// Returns whether a job that `plan` adds to a loop runs within a millisecond.
     private func happens(_ plan: (SimulatedEventLoop, @escaping @Sendable () -> Void) -> Void) -> Bool {
         let timeline = WorldTimeline()
         let loop = SimulatedEventLoop(timeline: timeline)

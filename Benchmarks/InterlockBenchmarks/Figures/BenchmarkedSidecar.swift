@@ -3,7 +3,7 @@ import InterlockClient
 import Logging
 import NIOCore
 
-/// A sidecar's RESP door, as the command line names it: `HOST:PORT`.
+/// The address of a sidecar's RESP API on the command line: `HOST:PORT`.
 struct BenchmarkedSidecar: ExpressibleByArgument, Sendable {
     private var configuration: SidecarClientConfiguration
 
@@ -14,7 +14,7 @@ struct BenchmarkedSidecar: ExpressibleByArgument, Sendable {
         configuration = SidecarClientConfiguration(address: .tcp(host: String(argument[..<colon]), port: port))
     }
 
-    /// A connection that was not started yet.
+    /// Returns a connection that is not started yet.
     func connection(on eventLoop: any EventLoop) -> SidecarConnection {
         SidecarConnection(
             configuration, eventLoop: eventLoop, logger: Logger(label: "benchmark") { _ in SwiftLogNoOpLogHandler() })

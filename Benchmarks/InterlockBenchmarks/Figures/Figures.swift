@@ -2,11 +2,11 @@ import FoundationEssentials
 import Glibc
 import NIOCore
 
-/// What a run found, printed for the program that started it.
+/// The results of a run, printed for the program that started it.
 protocol Figures: Encodable, Sendable {}
 
 extension Figures {
-    /// Prints one line of JSON, at once: standard output is a pipe, and its reader waits for the line.
+    /// Prints one line of JSON and flushes it, because standard output is a pipe whose reader waits for the line.
     func show() throws {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys]
@@ -16,7 +16,7 @@ extension Figures {
 }
 
 extension TimeAmount {
-    /// The command line's unit.
+    /// Converts the command line's unit.
     init(seconds: Double) {
         self = .nanoseconds(Int64(seconds * 1_000_000_000))
     }
@@ -25,7 +25,7 @@ extension TimeAmount {
     var inMilliseconds: Double { Double(nanoseconds) / 1_000_000 }
 }
 
-/// Why there is no figure.
+/// The reason why there are no figures.
 struct BenchmarkFailure: Error, CustomStringConvertible {
     var description: String
 

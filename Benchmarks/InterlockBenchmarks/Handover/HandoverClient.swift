@@ -1,7 +1,7 @@
 import InterlockClient
 import NIOCore
 
-/// One client that takes the lock and gives it back, over and over, until the run says that it is enough.
+/// A client that acquires and releases the lock repeatedly until the run ends.
 final class HandoverClient {
     private enum State {
         case idle
@@ -21,7 +21,7 @@ final class HandoverClient {
         connection.onDown = { [unowned self] in isLost($0) }
     }
 
-    /// Since when it has been waiting for the lock; `nil`: it is not.
+    /// The start of the current wait for the lock; `nil` if the client does not wait.
     var waitingSince: NIODeadline? {
         guard case .acquiring(let askedAt) = state else { return nil }
         return askedAt
@@ -57,7 +57,7 @@ final class HandoverClient {
     }
 
     private func failed(_ error: InterlockError) {
-        // Of a connection that is lost `isLost` is told.
+        // `isLost` handles a lost connection.
         if error.code != .answerLost { refused("\(error)") }
     }
 
@@ -73,7 +73,7 @@ final class HandoverClient {
     }
 
     private func goOn() {
-        // The connection may have been lost meanwhile.
+        // The connection may have been lost in the meantime.
         if case .done = state { return }
         guard run.isEnding else { return acquire() }
         end()

@@ -1,9 +1,9 @@
 import NIOCore
 
-/// Writes down what happens to the one lock, in the order in which it happens to its clients.
+/// Records the events of the one lock, in the order in which its clients see them.
 ///
-/// A client's release is written down before it is sent and a grant when it has come, by one process and one clock; so a
-/// grant that comes while the lock counts as held is one that should not have been.
+/// One process with one clock records a release before it is sent, and a grant when it arrives. A grant that arrives
+/// while the lock counts as held is therefore a violation.
 struct HandoverRecord {
     typealias Client = ObjectIdentifier
 
@@ -13,7 +13,7 @@ struct HandoverRecord {
         case released(by: Client, NIODeadline)
     }
 
-    /// The measured time.
+    /// The start of the measured time.
     private let begin: NIODeadline
     private let end: NIODeadline
     private var lock = Lock.untouched
@@ -53,7 +53,7 @@ struct HandoverRecord {
         lock = .released(by: client, now)
     }
 
-    /// A client has waited, or waits still: what of it lies within the measured time counts.
+    /// Counts the part of a client's wait that lies within the measured time, even if the wait is not over.
     mutating func waited(since askedAt: NIODeadline, now: NIODeadline) {
         let (from, to) = (max(askedAt, begin), min(now, end))
         if from < to { longestWait = max(longestWait, to - from) }
@@ -80,28 +80,28 @@ struct HandoverRecord {
     }
 }
 
-/// What `handover` found. Times are in milliseconds.
+/// The figures of `handover`. Times are in milliseconds.
 struct HandoverFigures: Figures {
-    /// Grants within the measured time.
+    /// The number of grants within the measured time.
     var cycles: Int
-    /// Grants from the first to the last, with those before and after the measured time.
+    /// The number of all grants, including those before and after the measured time.
     var allCycles: Int
-    /// Of the cycles, those that went to another client than the one before.
+    /// The number of grants within the measured time that went to another client than the one before.
     var toAnother: Int
     var seconds: Double
     var meanCycle: Double
-    /// From a client's release to the next client's grant.
+    /// The median time from a release to the next grant.
     var median: Double
     var percentile99: Double
     var maximum: Double
-    /// The longest that any client waited within the measured time; it may wait still.
+    /// The longest time that any client waited within the measured time, including waits that did not end.
     var longestWait: Double
-    /// Answers that were none of those hoped for, connections lost, and clients still waiting when all others had gone.
+    /// The number of failed calls, lost connections, and clients that still waited when the run was given up.
     var errors: Int
     var firstError: String?
-    /// Grants while another client held the lock.
+    /// The number of grants while another client held the lock.
     var violations: Int
-    /// Every grant's fence was higher than that of the grant before.
+    /// Whether every grant's fence was higher than that of the grant before.
     var fencesInOrder: Bool
 
     enum CodingKeys: String, CodingKey {

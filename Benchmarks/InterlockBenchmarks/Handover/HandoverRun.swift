@@ -4,16 +4,16 @@ import InterlockCore
 import NIOCore
 import NIOPosix
 
-/// All clients of one run, on one event loop: connects them, lets the lock go round, and waits until each has had its last
-/// turn, so that what the sidecars did can be divided by whole cycles.
+/// All clients of one run, on one event loop. Connects them, lets them pass the lock around, and waits until each has
+/// finished its last cycle, so that the sidecars' work can be divided by whole cycles.
 final class HandoverRun {
-    /// Before the measured time: caches fill, scripts are loaded.
+    /// The time before the measured time, in which caches fill and scripts are loaded.
     private static let warmUp = TimeAmount.seconds(1)
-    /// How long the last turns may take before the clients that have had none count as forgotten.
+    /// The time for the last cycles, after which clients that still wait count as errors.
     private static let lastTurnsTimeout = TimeAmount.seconds(15)
-    /// A client that was refused asks again, but not at once.
+    /// The pause before a client that failed asks again.
     private static let pauseAfterError = TimeAmount.milliseconds(10)
-    /// Long enough that a lease never ends by itself here.
+    /// The TTL, so long that no lease expires here.
     private static let ttl = Duration.seconds(10)
     private static let longestWait = Duration.seconds(60)
 
@@ -30,14 +30,14 @@ final class HandoverRun {
     private var clientsDone = 0
     private var isOver = false
 
-    /// Called on the event loop, where everything of it happens.
+    /// Starts a run. Must be called on the event loop, to which the run is confined.
     static func start(
         endpoints: [BenchmarkedSidecar], lock: String, length: TimeAmount, eventLoop: any EventLoop
     ) -> EventLoopFuture<HandoverFigures> {
         let run = HandoverRun(lock: lock, length: length, eventLoop: eventLoop)
         run.clients = endpoints.map { HandoverClient(run: run, sidecar: $0, eventLoop: eventLoop) }
         for client in run.clients { client.connect() }
-        // The clients own the run as it owns them: they part when it is over.
+        // The clients and the run retain each other until the run is over.
         run.promise.futureResult.assumeIsolated().whenComplete { _ in run.clients = [] }
         return run.promise.futureResult
     }
@@ -63,11 +63,11 @@ final class HandoverRun {
 
     func clientIsDone() {
         clientsDone += 1
-        // One that cannot even connect leaves the others without a beginning.
+        // If a client cannot even connect, the others never begin.
         if clientsDone == clients.count || clientsUp < clients.count { finish() }
     }
 
-    /// Does it after a pause.
+    /// Calls `body` after a pause.
     func later(_ body: @escaping () -> Void) {
         at(.now() + Self.pauseAfterError, body)
     }
@@ -95,7 +95,7 @@ final class HandoverRun {
     }
 }
 
-/// One lock, no hold time, many waiters at each sidecar.
+/// Measures one lock without hold time, with many waiters at each sidecar.
 struct HandoverCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "handover",

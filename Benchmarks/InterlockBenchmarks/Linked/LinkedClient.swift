@@ -2,9 +2,9 @@ import InterlockClient
 import InterlockCore
 import NIOCore
 
-/// One connection that holds its share of the leases: by being there, it keeps them.
+/// A connection that holds its portion of the leases, which last as long as it is open.
 final class LinkedClient {
-    /// Calls in flight at once: less than what a sidecar takes before it pauses reading.
+    /// The most calls in flight, fewer than the number at which a sidecar pauses reading.
     private static let window = 500
 
     private let locks: [String]
@@ -12,9 +12,9 @@ final class LinkedClient {
     private let connection: SidecarConnection
     private var sent = 0
     private var answered = 0
-    /// Of the locks that were looked for.
+    /// The number of lost leases found so far.
     private var lost = 0
-    /// In the order of the locks.
+    /// The tokens of the leases, in the order of `locks`.
     private var tokens: [String] = []
 
     init(locks: [String], run: LinkedRun, sidecar: BenchmarkedSidecar, eventLoop: any EventLoop) {

@@ -2,7 +2,7 @@ import ArgumentParser
 import NIOCore
 import NIOPosix
 
-/// All connections of one run, on one event loop: they take their leases, rest, and look for them.
+/// All connections of one run, on one event loop. They acquire their leases, hold them, and then check them.
 final class LinkedRun {
     struct Plan {
         var leases: Int
@@ -19,7 +19,7 @@ final class LinkedRun {
     private var clientsReady = 0
     private var lost = 0
 
-    /// Called on the event loop, where everything of it happens.
+    /// Starts a run. Must be called on the event loop, to which the run is confined.
     static func start(
         _ plan: Plan, sidecar: BenchmarkedSidecar, eventLoop: any EventLoop
     ) -> EventLoopFuture<LinkedFigures> {
@@ -30,7 +30,7 @@ final class LinkedRun {
             return LinkedClient(locks: locks, run: run, sidecar: sidecar, eventLoop: eventLoop)
         }
         for client in run.clients { client.connect() }
-        // The clients own the run as it owns them: they part when it is over.
+        // The clients and the run retain each other until the run is over.
         run.promise.futureResult.assumeIsolated().whenComplete { _ in
             for client in run.clients { client.close() }
             run.clients = []
@@ -65,13 +65,13 @@ final class LinkedRun {
         promise.succeed(LinkedFigures(leases: plan.leases, lost: self.lost))
     }
 
-    /// The first failure ends the run.
+    /// Ends the run; only the first failure counts.
     func failed(_ error: any Error) {
         promise.fail(error)
     }
 }
 
-/// Many leases that the sidecar keeps alive.
+/// Measures many leases that the sidecar keeps alive.
 struct LinkedCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "linked",
@@ -103,14 +103,14 @@ struct LinkedCommand: AsyncParsableCommand {
     }
 }
 
-/// What `linked` found at the end.
+/// The final figures of `linked`.
 struct LinkedFigures: Figures {
     var leases: Int
-    /// Those that were no longer held.
+    /// The number of leases that were no longer held.
     var lost: Int
 }
 
-/// What `linked` says in between: all leases are there.
+/// The intermediate report of `linked`: all leases are held.
 struct LinkedProgress: Figures {
     var held: Int
 }

@@ -2,10 +2,10 @@ import Interlock
 import SidecarListeners
 
 /// The promises of `RESPServerStateMachine` under any order of events: replies leave once and in the order of their
-/// commands, nothing is written once the connection closes, commands and reads wait only while something resumes them,
-/// and the connection ends once.
+/// commands, nothing is written after the connection closes, commands and reads wait only while something will resume
+/// them, and the connection ends once.
 enum ClientPromises {
-    /// - Parameter input: a byte that chooses plain text or TLS, then one byte for each event.
+    /// - Parameter input: a byte that selects plain text or TLS, then one byte for each event.
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         guard let first = input.first else { return }
         var client = Client(first & 1 == 0 ? .plain : .tls)
@@ -21,19 +21,19 @@ enum ClientPromises {
 
     private enum Channel {
         case open
-        /// The last bytes are written.
+        /// The last bytes are being written.
         case closing
         case closed
         case over
     }
 
-    /// A state machine, and the effects of its actions so far.
+    /// A state machine and the effects of its actions so far.
     private struct Client {
         private let carrier: Machine.Carrier
         private var machine: Machine
         private var channel = Channel.open
         private var input: ArraySlice<Command> = []
-        /// The commands without a reply, and which of them can be canceled.
+        /// The commands without a reply, and whether each can be canceled.
         private var pending: [(tag: UInt64, isNoted: Bool)] = []
         private var kept: [ObjectIdentifier: UInt64] = [:]
         /// The tag of the next reply to leave.
@@ -45,9 +45,9 @@ enum ClientPromises {
         private var isReliefPlanned = false
         private var isBlocked = false
         private var isRedisBusy = false
-        /// A relief has come, and no command has been taken since.
+        /// Whether a relief came and no command has been taken since.
         private var isRelieved = false
-        /// The client is not heard any longer, and not waited for.
+        /// Whether the client's input is ignored and its replies are no longer awaited.
         private var isGivenUp = false
         private var hasTime = true
         private var sliceLength = 1
@@ -92,7 +92,7 @@ enum ClientPromises {
             try expect(answers.allSatisfy { $0 == .none || $0 == .discard }, "after the end: \(answers)")
         }
 
-        /// Whether something that waits is certain to go on.
+        /// Checks that something will resume whatever waits.
         private func checkWaits() throws(FuzzFinding) {
             let resumes = isSliceAwaited || isFlushPlanned || isReliefPlanned || isBlocked || !pending.isEmpty
             switch channel {
@@ -309,7 +309,7 @@ enum ClientPromises {
             case .close, .drop:
                 try expect(action == .drop || output == 0 || channel == .open, "a connection that closes is written to")
                 endOutput()
-                // A socket closes at once, TLS says goodbye first.
+                // A plain socket closes at once; TLS sends a close notification first.
                 if carrier == .plain { try close() }
             case .discard:
                 try expect(channel != .open, "output is discarded while the connection is open")

@@ -3,14 +3,14 @@ internal import InterlockSidecar
 internal import SidecarSettings
 internal import RedisClient
 
-/// A file is either a valid configuration, or refused with the line of every mistake.
+/// A file is either a valid configuration, or rejected with the line of every mistake.
 enum ConfigurationPromises {
     private static let secret = "never-to-be-shown-4f1d"
     private static let environment = ["INTERLOCK_OPS_KEY": secret, "K": "another-secret-77aa"]
     private static let fileName = "fuzz.yaml"
 
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
-        // Invalid UTF-8 is refused before it is parsed.
+        // Invalid UTF-8 is rejected before it is parsed.
         guard let text = String(validating: input, as: UTF8.self) else { return }
         try checkFile(text)
         if input.count <= 256 { try checkTexts(text) }
@@ -49,7 +49,7 @@ enum ConfigurationPromises {
         try expect(!shown.contains(secret), "a problem shows a key: \(shown)")
     }
 
-    /// An accepted configuration can be used.
+    /// Checks that an accepted configuration can be used.
     private static func checkUse(of configuration: SidecarConfiguration) throws(FuzzFinding) {
         try expect(!"\(configuration)".contains(secret), "the configuration shows a key")
         for service in configuration.services {
@@ -64,7 +64,7 @@ enum ConfigurationPromises {
         }
     }
 
-    /// Checks the texts that have a grammar of their own.
+    /// Checks the values that have a grammar of their own.
     private static func checkTexts(_ text: String) throws(FuzzFinding) {
         if let endpoint = try? SocketEndpoint(parsing: text) {
             try expect((try? SocketEndpoint(parsing: "\(endpoint)")) == endpoint, "\(text) was read as \(endpoint)")
@@ -74,7 +74,7 @@ enum ConfigurationPromises {
             try expect((try? DurationText.parse(shortest)) == duration, "\(text) was read as \(duration), spelled \(shortest)")
         }
         if let server = try? RedisConfiguration(url: text), let password = server.password, password.utf8.count > 8 {
-            // This long, it cannot occur by chance.
+            // A password of this length does not occur by chance.
             try expect(!server.displayName.contains(password), "a URL is shown with its password: \(server.displayName)")
         }
     }

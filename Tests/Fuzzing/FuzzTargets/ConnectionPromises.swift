@@ -1,9 +1,9 @@
 import InterlockHTTP
 
 /// The promises of `HTTPClientStateMachine` under any order of events: each request gets at most one answer and exactly
-/// one end, nothing is delivered after that end, the connection leaves its home once, and nothing happens afterwards.
+/// one end, nothing is delivered after that end, the connection leaves its pool once, and nothing happens afterwards.
 enum ConnectionPromises {
-    /// - Parameter input: a byte that chooses HTTP/1.1 or a stream, then one byte for each event.
+    /// - Parameter input: a byte that selects HTTP/1.1 or a stream, then one byte for each event.
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         guard let first = input.first else { return }
         var connection = Connection(first & 1 == 0 ? .connection : .stream)
@@ -24,14 +24,14 @@ enum ConnectionPromises {
     /// A state machine and the effects of its actions so far.
     private struct Connection {
         private var machine: Machine
-        /// The answer to the request under way; `nil`: there is no request.
+        /// The state of the answer to the current request; `nil` if there is no request.
         private var answer: Answer?
         private var begun = 0
         private var ended = 0
         private var hasLeft = false
         private var isRequestSent = false
         private var lastRead = Machine.ReadEnd.address(0)
-        /// Whether the answer ended where its read did, and nothing has come since.
+        /// Whether the answer ended exactly where its read did, and nothing has arrived since.
         private var endsRead = false
         private var isHeld = false
         private var turn = Turn.none

@@ -6,10 +6,10 @@ internal import NIOCore
 internal import NIOEmbedded
 internal import NIOHTTP1
 
-/// What a client sends to the HTTP door is read in one way, however the network cuts it: the same requests are answered with the same
-/// bytes.
+/// The HTTP API reads a client's bytes in one way, no matter how the network splits them: the same requests get the
+/// same answers.
 enum DoorPromises {
-    /// - Parameter input: one byte that says into what pieces the rest is cut, and the rest, which the client sends.
+    /// - Parameter input: a byte that determines the size of the pieces, then the bytes that the client sends.
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         guard let cut = input.first else { return }
         let sent = Array(input.dropFirst())
@@ -17,19 +17,19 @@ enum DoorPromises {
         let length = Int(cut) + 1
         let pieces = stride(from: 0, to: sent.count, by: length).map { Array(sent[$0..<min($0 + length, sent.count)]) }
         let inPieces = try answers(to: pieces)
-        // In HTTP/2 windows are opened as bytes are read.
+        // HTTP/2 windows are opened as bytes are read, so the answers depend on the pieces.
         guard !sent.starts(with: Array("PRI * HTTP/2.0".utf8)) else { return }
         try expect(comparable(whole) == comparable(inPieces), "sent at once: \(whole); in pieces of \(length): \(inPieces)")
     }
 
-    /// Without the time of day, and without what depends on whether a body has come already.
+    /// Removes the date, and interim answers, which depend on whether a body has arrived already.
     private static func comparable(_ answers: String) -> String {
         answers.replacing("HTTP/1.1 100 Continue\r\n\r\n", with: "")
             .split(separator: "\r\n", omittingEmptySubsequences: false).filter { !$0.hasPrefix("Date:") }.joined(
                 separator: "\r\n")
     }
 
-    /// All that the door says until the client has said all and closes.
+    /// Returns all bytes of the answers until the client has sent everything and closes.
     private static func answers(to pieces: [[UInt8]]) throws(FuzzFinding) -> String {
         let channel = EmbeddedChannel()
         defer {
@@ -44,7 +44,7 @@ enum DoorPromises {
         }
         var said = ByteBuffer()
         for piece in pieces where channel.isActive {
-            // The door closes with an error where the bytes are none of HTTP.
+            // The connection closes with an error if the bytes are not HTTP.
             _ = try? channel.writeInbound(ByteBuffer(bytes: piece))
             channel.embeddedEventLoop.run()
             while let part = try? channel.readOutbound(as: ByteBuffer.self) { said.writeImmutableBuffer(part) }
@@ -55,7 +55,7 @@ enum DoorPromises {
         return String(buffer: said)
     }
 
-    /// A door that answers with what it was sent: at `/echo` when that is whole, below `/proxy` as it comes.
+    /// Makes an API that echoes requests: complete ones at `/echo`, streamed ones below `/proxy`.
     private static func door(on eventLoop: any EventLoop) -> HTTPDoorContext {
         let routes = [
             HTTPRoute(.POST, "/echo", for: .anyone) { call, reply in
@@ -67,7 +67,7 @@ enum DoorPromises {
             router: HTTPRouter(routes: routes, metrics: PrometheusRegistry()),
             gate: HTTPGate(access: AccessControl(keys: []), hosts: ["a"]), isTLS: false, maximumConnections: 4,
             firstRequestTimeout: .seconds(10), idleTimeout: .seconds(60),
-            // A clock that stands still: no slice ends, and all is answered at once.
+            // A stopped clock: no slice ends, so everything is answered at once.
             turns: ClientTurns(eventLoop: eventLoop) { 0 },
             logger: Logger(label: "fuzz") { _ in SwiftLogNoOpLogHandler() })
     }

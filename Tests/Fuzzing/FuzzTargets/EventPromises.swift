@@ -2,8 +2,8 @@ internal import InterlockCore
 internal import FoundationEssentials
 internal import Interlock
 
-/// A message on the fleet's channel is either a one-line event or ignored. No text can turn an event that contains it into another
-/// event.
+/// A message on the fleet's channel is either a one-line event or ignored. Text inside an event cannot turn it into
+/// another event.
 enum EventPromises {
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         if let message = ReceivedEvent(input)?.message {

@@ -1,31 +1,32 @@
 /// A parser of untrusted bytes, with promises that hold for every input.
 package enum FuzzTarget: String, CaseIterable, Sendable {
-    /// Clients' commands at the RESP door, and their options.
+    /// Commands to the RESP API, and their options.
     case resp
-    /// Redis' replies as bytes.
+    /// Replies from Redis, as bytes.
     case replies
     /// Messages on the fleet's event channel.
     case events
-    /// Configuration files, and their texts that have a grammar of their own.
+    /// Configuration files, and the values in them that have a grammar of their own.
     case configuration
     /// HTTP requests: the target in the first line, then the body.
     case http
     /// The input of the outage monitor: a JSON path in the first line, then the body.
     case probes
-    /// What clients send to the HTTP door, as bytes, after one that says how they are cut.
+    /// The bytes that clients send to the HTTP API, after a byte that determines the size of the pieces.
     case door
-    /// What Envoy asks the rate limit service.
+    /// Envoy's requests to the rate limit service.
     case ratelimit
-    /// What servers answer the proxy, as bytes, after one that chooses the request and one that says how they are cut.
+    /// The bytes of servers' answers to the proxy, after a byte that determines the request and one for the size of the
+    /// pieces.
     case upstream
-    /// The events of a connection to a server, in any order: a byte that chooses HTTP/1.1 or a stream, then a byte for
-    /// each event.
+    /// The events of a connection to a server, in any order: a byte that selects HTTP/1.1 or a stream, then one byte
+    /// per event.
     case connection
-    /// The events of a connection from a RESP client, in any order: a byte that chooses plain text or TLS, then a byte for
-    /// each event.
-    case client
-    /// The events of a client's connection, in any order: a byte that chooses HTTP/1.1 or a stream, then a byte for each
+    /// The events of a RESP client's connection, in any order: a byte that selects plain text or TLS, then one byte per
     /// event.
+    case client
+    /// The events of an HTTP client's connection, in any order: a byte that selects HTTP/1.1 or a stream, then one byte
+    /// per event.
     case server
 
     /// Parses `input`. Equal inputs have equal results.
@@ -50,7 +51,7 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
 
 /// A broken promise of a parser.
 package struct FuzzFinding: Error, CustomStringConvertible {
-    /// What was promised, and what happened.
+    /// The promise, and how it was broken.
     package let description: String
 
     init(_ description: String) {
@@ -63,11 +64,11 @@ func expect(_ promise: Bool, _ finding: @autoclosure () -> String) throws(FuzzFi
     guard promise else { throw FuzzFinding(finding()) }
 }
 
-/// How a stream is split, as sockets split it at any byte.
+/// The ways to split a stream. Sockets may split it at any byte.
 enum Chunking {
     case whole
     case bytewise
-    /// Into pieces whose sizes depend on the bytes.
+    /// Pieces of pseudorandom sizes, derived from the bytes.
     case scattered
 
     func chunks(of stream: [UInt8]) -> [ArraySlice<UInt8>] {

@@ -6,18 +6,19 @@ internal import SidecarSettings
 internal import NIOCore
 internal import NIOHTTP1
 
-/// The HTTP door parses a request or answers what is wrong with it. The proxy calls nothing outside of a service's base URL.
+/// The HTTP API parses a request or answers with a valid problem. The proxy sends no request outside a service's base
+/// URL.
 enum HTTPPromises {
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         let end = input.firstIndex(of: UInt8(ascii: "\n")) ?? input.endIndex
-        // NIO's parser accepts nothing else.
+        // NIO's parser never delivers these characters.
         let target = String(decoding: input[..<end].filter { $0 != UInt8(ascii: "\r") && $0 != 0 }, as: UTF8.self)
         try checkTarget(target)
         try checkBody(Array(input[min(end + 1, input.endIndex)...]))
         try checkFields(target)
     }
 
-    /// The result of `read`; `nil` if the request was refused with a valid problem.
+    /// Returns the result of `read`; `nil` if the request was rejected with a valid problem.
     private static func reading<Value>(_ read: () throws -> Value) throws(FuzzFinding) -> Value? {
         do {
             return try read()
@@ -52,7 +53,7 @@ enum HTTPPromises {
         try checkProxying(target)
     }
 
-    /// A text is decoded exactly once, and unambiguously.
+    /// Checks that text is decoded exactly once, and unambiguously.
     private static func checkDecoding(_ text: Substring) throws(FuzzFinding) {
         guard let decoded = PercentEncoding.decode(text) else {
             return try expect(text.utf8.contains(UInt8(ascii: "%")), "\(text) cannot be decoded")
@@ -82,7 +83,7 @@ enum HTTPPromises {
         else { throw FuzzFinding("\(text) was let through and has no URL: \(target)") }
         try expect(whole.hasPrefix("/api/v2/"), "\(text) leads to \(whole)")
         var path = Substring(url.path(percentEncoded: true))
-        // As often as a server may decode it.
+        // A server may decode the path this often.
         for _ in 0..<2 {
             try expect(!path.split(whereSeparator: { "/\\".contains($0) }).contains(".."), "\(text) leads to \(whole)")
             guard let decoded = PercentEncoding.decode(path) else { break }

@@ -31,7 +31,7 @@ enum ProbePromises {
         if case .text(let own)? = path.value(in: document) { try judge(.json(path: text, equals: own), body) }
     }
 
-    /// The path with every member in quotes.
+    /// Returns the path with every member in quotes.
     private static func spelled(_ path: JSONPath) -> String {
         path.steps.reduce(into: "$") { text, step in
             switch step {

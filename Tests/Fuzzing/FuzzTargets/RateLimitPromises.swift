@@ -4,7 +4,7 @@ internal import SidecarListeners
 internal import NIOCore
 internal import SwiftProtobuf
 
-/// What Envoy asks is read field by field as the generated type reads it, or left to that.
+/// The fast reader of Envoy's requests agrees with the generated type on every field, or leaves the request to it.
 enum RateLimitPromises {
     private typealias Request = Envoy_Service_Ratelimit_V3_RateLimitRequest
 

@@ -1,9 +1,9 @@
 internal import InterlockTesting
 internal import RedisClient
 
-/// The Redis client reads the same replies however the bytes are split, and none beyond its limits.
+/// The Redis client reads the same replies no matter how the bytes are split, and rejects those beyond its limits.
 enum ReplyPromises {
-    /// Small, so that short inputs exceed them.
+    /// Limits so small that short inputs exceed them.
     private static let tight = ReplyLimits(bulkLength: 48, arrayLength: 8, depth: 3, lineLength: 32, replyLength: 256)
 
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
@@ -23,7 +23,8 @@ enum ReplyPromises {
         }
     }
 
-    /// A chunk is checked before it is parsed: a violation may hide replies of its own chunk, and nothing else may differ.
+    /// Checks that all chunkings give the same replies. The limits of a chunk are checked before it is parsed, so a
+    /// violation may hide replies in its own chunk.
     private static func checkChunking(of input: [UInt8], limits: ReplyLimits) throws(FuzzFinding) -> ReplyReading {
         let bytewise = try ReplyReading(Chunking.bytewise.chunks(of: input), limits: limits)
         for chunking in [Chunking.whole, .scattered] {
@@ -64,7 +65,7 @@ enum ReplyPromises {
         try expect(text.utf8.count <= 3 * tight.lineLength, "a line has \(text.utf8.count) bytes")
     }
 
-    /// Every command decodes any reply or refuses it.
+    /// Checks that every command decodes or rejects any reply without crashing.
     private static func checkMeanings(_ reply: RedisReply) {
         _ = (reply.text, reply.integer, reply.array)
         _ = try? Ping().decode(reply)
@@ -77,10 +78,10 @@ enum ReplyPromises {
     }
 }
 
-/// How the Redis client reads a stream of replies that arrives in chunks.
+/// The result of the Redis client's parser for a stream that arrives in chunks.
 struct ReplyReading {
     private(set) var replies: [RedisReply] = []
-    /// The violation that ended it; `nil` if none did.
+    /// The violation that ended the stream; `nil` if none did.
     private(set) var violation: RedisError?
 
     init(_ chunks: [ArraySlice<UInt8>], limits: ReplyLimits = ReplyLimits()) throws(FuzzFinding) {

@@ -4,15 +4,15 @@ internal import SidecarListeners
 internal import NIOCore
 internal import RedisClient
 
-/// The RESP door reads the same requests however the bytes are split, and refuses each with one line.
+/// The RESP API reads the same requests no matter how the bytes are split, and rejects each invalid one with one line.
 enum RequestPromises {
     private static let table = RESPCommandTable()
-    /// At most this many commands of an input are checked word by word.
+    /// The most commands of one input that are checked word by word.
     private static let mostCommands = 20
 
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         let reading = try RequestReading(Chunking.whole.chunks(of: input))
-        // Each byte rescans the line, which is quadratic.
+        // Each byte rescans the line, which takes quadratic time.
         let chunkings: [Chunking] = input.count <= 512 ? [.bytewise, .scattered] : [.scattered]
         for chunking in chunkings {
             let other = try RequestReading(chunking.chunks(of: input))
@@ -28,7 +28,7 @@ enum RequestPromises {
         }
     }
 
-    /// An incomplete command is completed or refused before it exceeds the longest command.
+    /// Checks that an incomplete command is completed or rejected before it exceeds the longest command.
     private static func checkBound(_ pending: ArraySlice<UInt8>) throws(FuzzFinding) {
         let filling = Array(repeating: UInt8(ascii: "x"), count: RESPRequestParser.longestLine + 2)
         let reading = try RequestReading([pending, filling[...]])
@@ -70,7 +70,7 @@ enum RequestPromises {
         }
     }
 
-    /// Options are parsed, or refused with a valid error.
+    /// Checks that options are parsed, or rejected with a valid error.
     private static func checkOptions(_ command: [[UInt8]]) throws(FuzzFinding) {
         try request(command) { request throws(FuzzFinding) in
             do throws(InterlockError) {
@@ -89,7 +89,7 @@ enum RequestPromises {
         }
     }
 
-    /// An error is one short line, whatever it quotes. A client's text cannot pass for a reply.
+    /// Checks that an error is one short line whatever it quotes, so a client's text cannot pass for a reply.
     private static func checkError(_ message: String) throws(FuzzFinding) {
         try expect(message.utf8.count <= 2048, "an error has \(message.utf8.count) bytes")
         let writer = RESPWriter()
@@ -100,7 +100,7 @@ enum RequestPromises {
         }
     }
 
-    /// The door reads back what our own client writes.
+    /// Checks that the RESP API reads back what our own client writes.
     private static func checkWriting(_ command: [[UInt8]]) throws(FuzzFinding) {
         var encoder = CommandEncoder()
         for argument in command { encoder.append(argument) }
@@ -112,7 +112,7 @@ enum RequestPromises {
     }
 }
 
-/// How the RESP door's parser reads a stream that arrives in chunks, as a connection does.
+/// The result of the RESP API's parser for a stream that arrives in chunks, as on a connection.
 struct RequestReading: Equatable {
     enum Ending: Equatable {
         /// The stream ended with this many bytes of an incomplete command.

@@ -1,10 +1,10 @@
 import InterlockHTTP
 
-/// The promises of `HTTPServerStateMachine` under any order of events: each request that begins is answered at most once
-/// and ends once, parts are taken in the order in which they arrived, none is lost while the connection is open, and
-/// nothing is delivered once it closes.
+/// The promises of `HTTPServerStateMachine` under any order of events: each request that begins is answered at most
+/// once and ends once, parts are taken in the order of arrival, no part is lost while the connection is open, and
+/// nothing is delivered after it closes.
 enum ServerPromises {
-    /// - Parameter input: a byte that chooses HTTP/1.1 or a stream, then one byte for each event.
+    /// - Parameter input: a byte that selects HTTP/1.1 or a stream, then one byte for each event.
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         guard let first = input.first else { return }
         var connection = Connection(first & 1 == 0 ? .connection : .stream)
@@ -30,13 +30,13 @@ enum ServerPromises {
         private var receiver = Machine.Receiver.undecided
         private var begun = 0
         private var ended = 0
-        /// The parts that wait, each with the number under which it arrived.
+        /// The waiting parts, each with the number of its arrival.
         private var waiting: [(number: Int, part: Machine.Part)] = []
         private var arrived = 0
         private var taken = 0
-        /// The client is within a message.
+        /// Whether the client is in the middle of a message.
         private var isInMessage = false
-        /// A request has been taken up to here and not to its end.
+        /// Whether the rest of a request that has begun is still to come.
         private var isRestComing = false
         private var isInputOver = false
         private var isTaking = false
@@ -76,7 +76,7 @@ enum ServerPromises {
         // MARK: Parts
 
         private mutating func arrive(_ event: Int, _ choice: Int) throws(FuzzFinding) {
-            // A stream carries one message. Nothing follows the end of the input, or an error of the decoder.
+            // A stream carries one message. Nothing follows the end of the input or a decoder error.
             guard !isInputOver, isInMessage || machine.carrier == .connection || arrived == 0 else { return }
             let part: Machine.Part = !isInMessage ? .head : event < 3 ? .end : .body(choice == 0 ? 70_000 : choice)
             isInMessage = part != .end

@@ -3,13 +3,13 @@ internal import NIOCore
 internal import NIOEmbedded
 internal import NIOHTTP1
 
-/// What a server answers the proxy is read in one way, however the network cuts it; there is one end to it; and a connection on which
-/// more came than the answer carries no second request.
+/// The proxy reads a server's answer in one way, no matter how the network splits it. The answer ends once, and a
+/// connection that received more than the answer carries no second request.
 enum UpstreamPromises {
     private static let methods: [HTTPMethod] = [.GET, .HEAD, .POST, .CONNECT]
 
-    /// - Parameter input: a byte that chooses the method and whether the protocol may be changed, one that says into what pieces the rest
-    ///   is cut, and the rest, which the server sends.
+    /// - Parameter input: a byte that selects the method and whether to offer an upgrade, a byte that determines the
+    ///   size of the pieces, then the bytes that the server sends.
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         guard input.count >= 2 else { return }
         var request = HTTPRequestHead(
@@ -23,7 +23,7 @@ enum UpstreamPromises {
         try expect(whole == inPieces, "sent at once: \(whole); in pieces of \(length): \(inPieces)")
     }
 
-    /// One request, and what comes of it.
+    /// One request and its outcome.
     private final class Call: HTTPClientReceiver, HTTPClientConnectionHome {
         struct Outcome: Equatable {
             var head: HTTPResponseHead?
@@ -56,7 +56,7 @@ enum UpstreamPromises {
             connection.begin(for: self)
             for piece in pieces where channel.isActive {
                 let wasFree = isFree
-                // The connection closes with an error where the bytes are none of HTTP.
+                // The connection closes with an error if the bytes are not HTTP.
                 _ = try? channel.writeInbound(ByteBuffer(bytes: piece))
                 channel.embeddedEventLoop.run()
                 try expect(!wasFree || !channel.isActive, "a free connection stays open that was sent \(piece)")
@@ -68,7 +68,7 @@ enum UpstreamPromises {
             return outcome
         }
 
-        /// The next request gets the answer that is sent to it, and nothing of what was sent before.
+        /// Checks that the next request gets only the answer that is sent to it, and no earlier bytes.
         private func checkNext(on connection: HTTPClientConnection, _ channel: EmbeddedChannel) throws(FuzzFinding) {
             let next = Call(HTTPRequestHead(version: .http1_1, method: .GET, uri: "/next", headers: ["Host": "a"]))
             connection.begin(for: next)

@@ -5,8 +5,8 @@ import Testing
 
 @Suite("The memory of checkers")
 struct BoundedCheckTests {
-    /// Cycles of locks, limits and breakers of few clients and names, each with a lease, a permit and a subject of its own:
-    /// some eleven events each.
+    /// Observes cycles of locks, limits and breakers. Few clients and names take part, but each cycle has its own
+    /// lease, permit and subject: about eleven events.
     private func run(_ check: inout HistoryCheck, cycles: Range<Int64>) {
         var time = cycles.lowerBound * 2_000_000
         func next(_ what: HistoryEvent.What, _ check: inout HistoryCheck) {
@@ -49,12 +49,12 @@ struct BoundedCheckTests {
         run(&check, cycles: 1..<90_000)
         #expect(check.report.violationCount == 0, "\(check.report.violations.first?.description ?? "")")
         #expect(check.report.lockCycles == 89_999)
-        // The grants of ten seconds, twice, and subjects that are idle for no more than two windows: some 22,000.
+        // The grants of ten seconds, twice, and the subjects that were idle for at most two windows: about 22,000.
         #expect(Footprint(of: check).elements < 30_000)
     }
 }
 
-/// How many elements all collections in a value have together.
+/// The number of elements of all collections in a value together.
 private struct Footprint {
     private(set) var elements = 0
 

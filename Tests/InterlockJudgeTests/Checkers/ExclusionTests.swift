@@ -147,7 +147,7 @@ struct ExclusionTests {
         #expect(history.broken == [.exclusion])
     }
 
-    // `QuorumCopiesTests` has the leases that a quorum's server may cost when it comes back empty.
+    // `QuorumCopiesTests` covers the leases that may be lost when a quorum's server restarts empty.
     @Test(
         "no other fault excuses an overlap",
         arguments: FaultKind.allCases.filter { !$0.mayCause(.lostExclusivity) && !$0.mayCause(.forgottenVotes) })

@@ -62,7 +62,7 @@ struct FencedWriteTests {
     @Test("two leases of which nobody knows which was first write in any order")
     func unknownOrder() {
         var history = MadeHistory()
-        // Answered after its time was over: the other may have been granted before it or after.
+        // The answer arrives after the lease's end, so the other lease may have been granted before it or after.
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 300, valid: 100)
         history.grant(2, to: 2, fence: 2, asked: 1, answered: 310, valid: 200)
         history.write(2, of: 2, fence: 2, at: 320)

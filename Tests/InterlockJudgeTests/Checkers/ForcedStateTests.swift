@@ -4,8 +4,8 @@ import Testing
 
 @Suite("Forced states")
 struct ForcedStateTests {
-    /// An operator has the breaker forced closed for ten seconds, asks at 100 and is answered at 300; sidecar 0 tells of it, and
-    /// says at 400 that it is open.
+    /// An operator forces the breaker closed for ten seconds, with a request at 100 and its answer at 300. Sidecar 0
+    /// reports the forced state, and at 400 an open breaker.
     private func history() -> MadeHistory {
         var history = MadeHistory(services: [ServiceRules(name: "search", limits: [])])
         history.forced(nil, at: 100)

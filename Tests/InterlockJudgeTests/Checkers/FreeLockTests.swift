@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Free locks")
 struct FreeLockTests {
-    /// Waits for up to five seconds from 100 ms on; recovery takes up to three.
+    /// A client waits up to five seconds from 100 ms on, in vain; recovery takes up to three seconds.
     private func refused(at ended: Double, after history: MadeHistory = MadeHistory()) -> MadeHistory {
         var history = history
         history.operation(
@@ -50,7 +50,7 @@ struct FreeLockTests {
         #expect(refused(at: 5100, after: history).broken.isEmpty)
     }
 
-    /// Somebody has the lock, and another goes away while it waits for it.
+    /// A client holds the lock, and another one leaves while it waits.
     private static var abandoned: MadeHistory {
         var history = MadeHistory()
         history.grant(1, to: 5, fence: 10, asked: -3900, answered: -3899, valid: 5300)
@@ -147,7 +147,7 @@ struct FreeLockTests {
     @Test(
         "a sidecar that stood still when a client left it may have extended its linked lease since", arguments: [1000, 4000])
     func leftWhileStopped(ttl: Int64) {
-        // One waits from 100 to 5100, another does not.
+        // The acquire waits from 100 to 5100, or not at all.
         for wait in [Int64(5000), 0] {
             var history = MadeHistory()
             history.operation(

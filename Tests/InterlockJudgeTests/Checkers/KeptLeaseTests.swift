@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Leases are kept until they end")
 struct KeptLeaseTests {
-    /// A lease of a second, granted at 10 ms, and what its holder is told at 500 ms.
+    /// A lease of one second, granted at 10 ms, and the answer to its holder's call at 500 ms.
     private static func history(_ told: OperationEnding, keepsLocks: Bool = false, failoverAt: Double? = nil) -> CheckReport {
         var history = MadeHistory()
         history.rules.keepsLocks = keepsLocks

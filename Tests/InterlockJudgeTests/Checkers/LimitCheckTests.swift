@@ -8,7 +8,7 @@ struct LimitCheckTests {
     private static let fixed = LimitRule(algorithm: .fixed, limit: 5, window: 1000)
     private static let smooth = LimitRule(algorithm: .gcra, limit: 10, window: 1000, burst: 4)
 
-    /// So many grants, one after another within 10 ms each.
+    /// Makes `count` grants, each answered within 10 ms.
     private func history(
         _ rule: LimitRule, _ count: Int, from start: Double = 0, every step: Double, cost: Int64 = 1,
         whenRedisIsDown: OutagePolicyName = .deny
@@ -108,7 +108,7 @@ struct LimitCheckTests {
     @Test("a smooth limit: calls that waited are counted from when they were asked for")
     func smoothAfterWaiting() {
         var history = MadeHistory(Self.smooth)
-        // All asked at once, and granted at the rate after the burst.
+        // All calls are made at once, and granted at the rate after the burst.
         for number in 0..<50 { history.take(asked: Double(number) / 100, answered: max(1, Double(number - 4) * 100 + 5)) }
         #expect(history.broken.isEmpty)
         for number in 0..<6 { history.take(asked: 3000 + Double(number) / 100, answered: 3010 + Double(number)) }
@@ -117,7 +117,7 @@ struct LimitCheckTests {
 
     // MARK: Fixed
 
-    /// Grants of which each answer tells that their window ends at `end`.
+    /// Adds grants whose answers report that their window ends at `end`.
     private func window(_ count: Int, from start: Double, end: Double, in history: inout MadeHistory) {
         for number in 0..<count {
             let at = start + Double(number)

@@ -6,7 +6,7 @@ import Testing
 struct LimitRefillTests {
     private static let rule = LimitRule(algorithm: .fixed, limit: 5, window: 1000)
 
-    /// Refused calls every 100 ms for so long.
+    /// Calls that are refused every `step` milliseconds for `duration`.
     private func refused(_ rule: LimitRule = rule, for duration: Double, every step: Double = 100) -> MadeHistory {
         var history = MadeHistory(rule)
         history.take(asked: -10, answered: -5)
@@ -63,7 +63,7 @@ struct LimitRefillTests {
     func faults(kind: FaultKind) {
         var history = refused(for: 7000)
         history.fault(kind, from: 200, to: 300)
-        // What is emptied has room, when all have had their time to notice.
+        // An emptied limit has room again once all sidecars have had time to notice.
         #expect(history.broken == (kind == .redisWipe ? [.refusals] : []))
     }
 

@@ -2,7 +2,7 @@ import InterlockCore
 
 @testable import InterlockJudge
 
-/// A history that a test makes by hand. Times are in ms; events may be added in any order.
+/// A history that a test builds by hand. Times are in milliseconds; events may be added in any order.
 struct MadeHistory {
     var rules = HistoryRules(services: [], sidecars: 2, patience: 500, recovery: 3000)
     private var events: [HistoryEvent] = []
@@ -22,7 +22,7 @@ struct MadeHistory {
         events.append(HistoryEvent(at: Self.instant(at), what))
     }
 
-    /// An operation of a client of its own, unless one is named.
+    /// Adds an operation, by a new client unless one is given.
     mutating func operation(
         _ operation: Operation, client: Int? = nil, sidecar: Int = 0, asked: Double, ended: Double, _ ending: OperationEnding
     ) {
@@ -100,24 +100,24 @@ struct MadeHistory {
                 sidecar: sidecar, service: 0, state: state, generation: generation, until: until.map(Self.instant)))
     }
 
-    /// `state`: `nil`: an operator asks for a change, or takes it back.
+    /// Adds a change of the forced state. `state` is `nil` when an operator requests a change or withdraws it.
     mutating func forced(_ state: BreakerSnapshot.Forced?, at: Double, until: Double? = nil) {
         add(at, .forced(service: 0, state: state, until: until.map(Self.instant)))
     }
 
-    /// `to`: `nil`: it lasts.
+    /// Adds a fault. `to` is `nil` if it does not end.
     mutating func fault(_ kind: FaultKind, sidecar: Int? = nil, from: Double, to: Double?) {
         lastFault += 1
         add(from, .faultBegan(fault: lastFault, kind, sidecar: sidecar))
         if let to { add(to, .faultEnded(fault: lastFault)) }
     }
 
-    /// In the order of their times; of the same time in the order in which they were added.
+    /// The events by time, and in the order of their addition if their times are equal.
     var inOrder: [HistoryEvent] {
         events.enumerated().sorted { ($0.element.at, $0.offset) < ($1.element.at, $1.offset) }.map(\.element)
     }
 
-    /// What the checkers say of it when it ends at a time, by default a second after its last event.
+    /// Checks the history as ending at a time, by default one second after its last event.
     func check(until end: Double? = nil) -> HistoryCheck {
         var check = HistoryCheck(rules: rules)
         let events = inOrder
@@ -127,7 +127,7 @@ struct MadeHistory {
         return check
     }
 
-    /// The promises that it breaks.
+    /// The promises that the history breaks.
     var broken: [Promise] {
         Set(check().report.violations.map(\.promise)).sorted { $0.rawValue < $1.rawValue }
     }

@@ -4,8 +4,8 @@ import Testing
 
 @Suite("Leases and servers of a quorum that come back empty")
 struct QuorumCopiesTests {
-    /// A history in which client 1 renews its lease `renewals` times, a server restarts empty, client 2 is granted the lock, and
-    /// client 1 then learns from a renewal or its release that its lease is lost.
+    /// A history in which client 1 renews its lease `renewals` times, a server restarts empty, client 2 is granted the
+    /// lock, and client 1 then learns from a renewal or its release that its lease is lost.
     private func history(renewals: Int, calmFrom: Double = 0, isReleased: Bool = false) -> MadeHistory {
         var history = MadeHistory()
         history.add(calmFrom, .faultBegan(fault: 1, .quorumServer, sidecar: nil))

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Trial permits")
 struct TrialTests {
-    /// Half-open with three trial permits, and so many of them given.
+    /// A half-open breaker with three trial permits, of which `count` are granted.
     private func halfOpen(_ count: Int, whenRedisIsDown: OutagePolicyName = .deny) -> MadeHistory {
         var history = MadeHistory(services: [
             ServiceRules(

@@ -8,7 +8,7 @@ import Testing
 struct HistoryFileTests {
     private let path = "/tmp/interlock-history-\(UInt64.random(in: 0 ... .max)).jsonl"
 
-    /// One of everything that can happen, with some violations.
+    /// A history with events of every kind and some violations.
     private var everything: MadeHistory {
         var history = MadeHistory(services: [
             ServiceRules(
@@ -50,7 +50,7 @@ struct HistoryFileTests {
         try writer.close(at: MadeHistory.instant(2000))
     }
 
-    /// Reads all of it; what it says of a file that is no good.
+    /// Reads the whole file. Returns the error; `nil` if the file is valid.
     private func failure() throws -> HistoryFileError? {
         do throws(HistoryFileError) {
             var reader = try HistoryReader(path: path)

@@ -16,7 +16,7 @@ struct FaultPipeTests {
         .uptimeNanoseconds(1_000_000_000) + .milliseconds(milliseconds)
     }
 
-    /// Everything that goes on until there is nothing left, and when.
+    /// Returns the forwarded texts with their times until the pipe is idle. The end is a `nil` text.
     private static func drained(_ pipe: inout FaultPipe, from start: NIODeadline) -> [(text: String?, at: NIODeadline)] {
         var now = start
         var drained: [(String?, NIODeadline)] = []

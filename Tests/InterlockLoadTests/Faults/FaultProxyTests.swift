@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The proxy between a sidecar and Redis", .serialized, .timeLimit(.minutes(2)))
 struct FaultProxyTests {
-    /// Larger than any buffer on the way, and nowhere like itself.
+    /// A text that is larger than any buffer on its way, and in which no part repeats.
     private static let longText = (0..<60_000).map { "\($0)," }.joined()
 
     private static let slowFlows: [FaultFlow] = [
@@ -41,7 +41,7 @@ struct FaultProxyTests {
         try await Scene.run { scene in
             await scene.proxy.set(.partition())
             async let held = scene.client.send(AnyCommand(["INCR", "count"]))
-            // Longer than it would take to get through.
+            // Longer than the command would take to get through.
             for _ in 0..<50 { _ = try await scene.redis.send(Ping()) }
             let meanwhile = try await scene.redis.send(AnyCommand(["GET", "count"]))
             #expect(meanwhile == .null)
@@ -162,13 +162,13 @@ struct FaultProxyTests {
 }
 
 extension FaultProxyTests {
-    /// A Redis, a proxy before it, and a client on either side of it.
+    /// A Redis, a proxy in front of it, and a client on each side of the proxy.
     private struct Scene {
         let server: RedisServer
         let proxy: FaultProxy
-        /// Through the proxy.
+        /// A client of the proxy.
         let client: RedisClient
-        /// Past it.
+        /// A client of Redis itself.
         let redis: RedisClient
 
         static func run(_ body: (Scene) async throws -> Void) async throws {

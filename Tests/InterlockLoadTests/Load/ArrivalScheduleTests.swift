@@ -20,7 +20,7 @@ struct ArrivalScheduleTests {
     func rate(rate: Double) {
         let gaps = gaps(rate: rate, count: 100_000)
         let mean = gaps.reduce(0, +) / Double(gaps.count)
-        // The mean of so many has a deviation of a third of a percent.
+        // The mean of 100,000 gaps has a standard deviation of a third of a percent.
         #expect(abs(mean * rate - 1) < 0.015)
     }
 

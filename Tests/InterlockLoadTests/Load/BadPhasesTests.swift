@@ -32,7 +32,7 @@ struct BadPhasesTests {
             let isBad = phases.isBad(atNanoseconds: Int64(time) * step)
             if lengths.last?.isBad == isBad { lengths[lengths.count - 1].steps += 1 } else { lengths.append((isBad, 1)) }
         }
-        // The first is whole, the last is cut off.
+        // The last phase is cut off.
         for (isBad, steps) in lengths.dropLast() { #expect((isBad ? 99...201 : 299...501).contains(steps)) }
         #expect(lengths.count > 20)
     }

@@ -83,7 +83,7 @@ struct LoadRunTests {
             plan.duration = .milliseconds(500)
         }
         let acquired = try #require(run.outcome.operations.first { $0.kind == .acquire })
-        // Poisson: 250 with a deviation of 16.
+        // A Poisson distribution: 250, with a standard deviation of 16.
         #expect((150...350).contains(acquired.offered))
         #expect(acquired.unsent == acquired.offered - 3)
         #expect(acquired.unknown == 3)
@@ -91,7 +91,7 @@ struct LoadRunTests {
 
     @Test("latencies count from when an operation was due")
     func due() async throws {
-        // The first gets no answer, and all others wait until it is given up.
+        // The first operation gets no answer, and all others wait until it times out.
         let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" && $0.connection < 3 ? .silence : nil }
         let run = try await RecordedRun.of(
             sidecar,
@@ -116,7 +116,7 @@ struct LoadRunTests {
 
     @Test("who overstays writes with a fence that may be stale, and then tries to renew")
     func overstays() async throws {
-        // Long enough that no answer takes so long.
+        // Long enough that no answer takes longer.
         let sidecar = ScriptedSidecar(validFor: 1000) { $0.text[0] == "LOCK.RENEW" ? .text("$-1\r\n") : nil }
         let run = try await RecordedRun.of(sidecar) { plan in
             plan.conduct = ClientConduct(overstays: 1)

@@ -76,7 +76,7 @@ struct MeasureTests {
     @Test("a fixed window is the one that the answers tell of, whenever they arrive")
     func fixedWindows() {
         var windows = WindowCounts(start: Self.start, services: Self.fixed)
-        // A window from 300 to 1300 ms, whose answers are late by a few ms, and the next one.
+        // A window from 300 to 1300 ms, whose answers are a few milliseconds late, and the next window.
         windows.taken(service: 0, cost: 1, resetAfter: 1000, at: Self.at(301))
         windows.taken(service: 0, cost: 2, resetAfter: 500, at: Self.at(804))
         windows.taken(service: 0, cost: 3, resetAfter: 1, at: Self.at(1310))

@@ -16,7 +16,7 @@ struct NameChoiceTests {
         return frequencies
     }
 
-    /// Pearson's statistic: about as large as there are names, if they are chosen as expected.
+    /// Returns Pearson's statistic, which is about the number of names if they are chosen as expected.
     private func deviation(_ frequencies: [Int], expected shares: [Double]) -> Double {
         zip(frequencies, shares).reduce(0) { sum, pair in
             let expected = pair.1 * Double(Self.draws)
@@ -28,7 +28,7 @@ struct NameChoiceTests {
     @Test("without a skew each name is chosen as often as any other")
     func uniform() {
         let shares = [Double](repeating: 0.01, count: 100)
-        // 99 degrees of freedom: above 150 once in a thousand seeds.
+        // One seed in a thousand exceeds 150 with 99 degrees of freedom.
         #expect(deviation(frequencies(among: 100, .uniform), expected: shares) < 150)
     }
 

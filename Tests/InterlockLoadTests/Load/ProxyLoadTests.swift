@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Load through the proxy")
 struct ProxyLoadTests {
-    /// A run against an upstream that stands for the HTTP door: whatever is asked for, it answers.
+    /// A run against an upstream that replaces the HTTP API and answers every request.
     private func run(_ phases: BadPhases?) async throws -> RecordedRun {
         let upstream = try await BenchUpstream.start(on: MultiThreadedEventLoopGroup.singleton, phases: phases)
         let port = try #require(Int(upstream.url.split(separator: ":").last ?? ""))

@@ -9,12 +9,12 @@ import NIOPosix
 
 @testable import InterlockLoad
 
-/// What came of a run against one scripted sidecar.
+/// The results of a run against one scripted sidecar.
 struct RecordedRun {
     var outcome: LoadOutcome
     var events: [HistoryEvent]
     var check: CheckReport
-    /// What the sidecar received.
+    /// The commands that the sidecar received.
     var commands: [ReceivedCommand]
     var connectionCount: Int
 
@@ -26,9 +26,10 @@ struct RecordedRun {
         events.compactMap { if case .invoked(_, _, let operation) = $0.what { operation } else { nil } }
     }
 
+    /// Runs a plan. By default, it runs locks in a closed loop for 100 ms.
     /// - Parameters:
-    ///   - change: what is special about the plan; a run of locks in a closed loop takes 100 ms otherwise.
-    ///   - during: what else happens, from when the run begins.
+    ///   - change: the changes to the default plan.
+    ///   - during: the work to do besides, from the beginning of the run.
     static func of(
         _ sidecar: ScriptedSidecar, answersLogin: Bool = true, change: (inout LoadPlan) -> Void = { _ in },
         during: @escaping @Sendable (LoadRun, MisbehavingRedis) async throws -> Void = { _, _ in }

@@ -1,7 +1,7 @@
 import InterlockTesting
 import NIOConcurrencyHelpers
 
-/// As much of a sidecar as a run talks to: grants every lock, and does what a test says about some commands.
+/// The part of a sidecar that a run uses. Grants every lock, except for the commands that a test answers itself.
 final class ScriptedSidecar: Sendable {
     private let fence = NIOLockedValueBox(Int64(1000))
     private let validFor: Int
@@ -9,9 +9,9 @@ final class ScriptedSidecar: Sendable {
     private let exception: @Sendable (ReceivedCommand) -> ScriptedAnswer?
 
     /// - Parameters:
-    ///   - validFor: of every lease, in ms.
-    ///   - events: what it tells whoever subscribes.
-    ///   - exception: `nil`: the command is answered as usual.
+    ///   - validFor: the validity of every lease, in milliseconds.
+    ///   - events: the events for every subscriber.
+    ///   - exception: the test's answer to a command; `nil` for the usual one.
     init(
         validFor: Int = 10_000, events: [String] = [],
         exception: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer? = { _ in nil }

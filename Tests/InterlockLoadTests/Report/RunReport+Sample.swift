@@ -3,7 +3,7 @@ import InterlockCore
 import InterlockLoad
 
 extension RunReport {
-    /// A run of ten seconds with something of everything.
+    /// A run of ten seconds, with data of every kind.
     static func sample() -> RunReport {
         var report = RunReport(
             title: "mixed", startedAt: 1_795_000_000_000, duration: 10, seed: 42,
@@ -36,7 +36,7 @@ extension RunReport {
         return report
     }
 
-    /// A run of which nothing came.
+    /// A run without any operations.
     static func empty() -> RunReport {
         RunReport(title: "lock", startedAt: 0, duration: 0, seed: 0, settings: [])
     }

@@ -4,7 +4,7 @@ indirect enum RawReply: Hashable, CustomStringConvertible {
     case bulk([UInt8]?)
     case array([RawReply]?)
 
-    /// Reads one reply from the front of the bytes; `nil` if it is incomplete.
+    /// Reads one reply from the front of the bytes. Returns `nil` if it is incomplete.
     static func read(from bytes: inout ArraySlice<UInt8>) -> RawReply? {
         var rest = bytes
         guard let end = rest.firstIndex(of: 13), end + 1 < rest.endIndex else { return nil }
@@ -31,7 +31,7 @@ indirect enum RawReply: Hashable, CustomStringConvertible {
         return reply
     }
 
-    /// Sorted at every level, for replies that Redis does not order.
+    /// The reply with arrays sorted at every level, for replies that Redis does not order.
     var sorted: RawReply {
         guard case .array(let elements?) = self else { return self }
         return .array(elements.map(\.sorted).sorted { "\($0)" < "\($1)" })

@@ -1,17 +1,18 @@
 import Glibc
 
-/// A real `redis-server` on a Unix socket in its own folder. Its wall clock stands at a given time, unless it shall run.
+/// A real `redis-server` on a Unix socket in its own folder. Its wall clock is frozen at a given time unless
+/// `clockRuns` is set.
 final class RealRedis {
     private let folder: String
     private var process: pid_t = 0
-    /// Whether the process has ended: its number may be another's by now.
+    /// Whether the process has ended, after which another one may have its ID.
     private var hasEnded = false
 
     struct Failure: Error {
         var reason: String
     }
 
-    /// - Parameter clockRuns: servers that know others need that.
+    /// - Parameter clockRuns: whether the clock advances, which servers that know each other require.
     init(arguments: [String] = [], clockRuns: Bool = false) throws {
         var template = Array("/tmp/simulated-redis-XXXXXX".utf8CString)
         guard mkdtemp(&template) != nil else { throw Failure(reason: "no temporary folder") }
@@ -62,7 +63,8 @@ final class RealRedis {
         }
         let day = "\(padded(date.tm_year + 1900, 4))-\(padded(date.tm_mon + 1, 2))-\(padded(date.tm_mday, 2))"
         let hour = "\(padded(date.tm_hour, 2)):\(padded(date.tm_min, 2)):\(padded(date.tm_sec, 2))"
-        // libfaketime reads the fraction as a floating-point number and truncates it: the half keeps the microsecond.
+        // libfaketime reads the fraction as a floating-point number and truncates it. The additional half keeps the
+        // microsecond exact.
         let text = "\(day) \(hour).\(padded(time % 1_000_000, 6))5"
         guard let file = fopen("\(folder)/clock.new", "w") else { throw Failure(reason: "no clock file") }
         fputs(text, file)
@@ -70,13 +72,14 @@ final class RealRedis {
         rename("\(folder)/clock.new", "\(folder)/clock")
     }
 
-    /// Connects; waits up to 10 s for the server to start, unless it gives up, as it does where its port was taken meanwhile.
+    /// Connects. Waits up to 10 s for the server to start, unless it exits early, for example because other software
+    /// took its port.
     func connect() throws -> Int32 {
         for _ in 0..<1000 {
             if let descriptor = attempt() { return descriptor }
             hasEnded = hasEnded || waitpid(process, nil, WNOHANG) == process
             if hasEnded { throw Failure(reason: "redis-server ended at its start: \(log)") }
-            // Polling: nothing announces that it listens.
+            // Polling is necessary, because nothing announces that the server is listening.
             usleep(10_000)
         }
         throw Failure(reason: "redis-server does not come up; see \(folder)/log")

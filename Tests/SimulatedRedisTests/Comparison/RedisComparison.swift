@@ -3,14 +3,14 @@ import InterlockProcesses
 import SimulatedRedis
 import Testing
 
-/// Sends the same commands to a real and to the simulated Redis, with equal clocks. The replies must be equal, byte for byte.
+/// Sends the same commands to a real and a simulated Redis with equal clocks. The replies must be equal byte for byte.
 final class RedisComparison {
     let simulated: SimulatedServer
     private let real: RealRedis
     private let clock: Clock
-    /// How many replies and messages were equal.
+    /// The number of equal replies and messages.
     private(set) var agreements = 0
-    /// The last commands, for the report of a difference.
+    /// The last commands, for reporting a difference.
     private var history: [String] = []
     private var isBroken = false
 
@@ -48,7 +48,7 @@ final class RedisComparison {
         ComparedConnection(real: try real.connect(), simulated: simulated)
     }
 
-    /// Sends a command and compares the replies. Returns the real one.
+    /// Sends a command and compares the replies. Returns the real reply.
     @discardableResult
     func send(
         _ arguments: [[UInt8]], on connection: ComparedConnection, isUnordered: Bool = false, replies: Int = 1
@@ -128,7 +128,7 @@ final class ComparedConnection {
         var bytes: ArraySlice<UInt8> = []
     }
 
-    /// - Parameter simulated: `nil` for the real server only.
+    /// - Parameter simulated: the simulated server; `nil` to connect to the real server only.
     init(real descriptor: Int32, simulated: SimulatedServer?) {
         self.descriptor = descriptor
         connection = simulated?.connect { [output] in output.bytes += $0 }
@@ -170,7 +170,7 @@ final class ComparedConnection {
 }
 
 extension Trait where Self == ConditionTrait {
-    /// Skips other servers than Redis 7.0 under libfaketime: their messages differ, and some read another clock.
+    /// Skips servers other than Redis 7.0 under libfaketime: their messages differ, and some read another clock.
     static var isCompared: Self {
         .enabled("redis-server is Redis 7.0, as the simulated one is") {
             let program = try await RedisProgram.current

@@ -3,8 +3,8 @@ import InterlockProcesses
 import SimulatedRedis
 import Testing
 
-/// Several real servers that know each other, and as many simulated ones under the same addresses. A real server's ID is shown as the
-/// simulated one's.
+/// A group of real servers that know each other, and the same number of simulated ones under the same addresses. The
+/// IDs of real servers are replaced with those of the simulated ones.
 final class RedisGroup {
     let simulated: [SimulatedServer]
     private let real: [RealRedis]
@@ -12,7 +12,7 @@ final class RedisGroup {
     private var names: [(real: String, simulated: String)] = []
     private(set) var agreements = 0
     private var history: [String] = []
-    /// What the simulated servers planned, in order.
+    /// The timers of the simulated servers, in order.
     private var planned: [() -> Void] = []
 
     private init(real: [RealRedis], ports: [Int]) {
@@ -22,8 +22,8 @@ final class RedisGroup {
         for server in simulated { server.after = { [unowned self] in planned.append($1) } }
     }
 
-    /// Starts servers that take connections. A port, or the one of the cluster's bus above it, may be taken between the choice and the
-    /// start: then it is tried with others.
+    /// Starts servers that accept connections. Other software may take a port, or the port of the cluster bus above it,
+    /// before the server starts; the attempt is then repeated with other ports.
     static func start(_ count: Int, arguments: [String] = []) async throws -> RedisGroup {
         for _ in 1..<5 {
             if let group = try? await attempt(count, arguments: arguments) { return group }
@@ -35,7 +35,7 @@ final class RedisGroup {
         var ports: [Int] = []
         while ports.count < count {
             let port = try await LocalPort.unused()
-            // The bus of a cluster listens 10,000 above.
+            // The cluster bus listens on the port plus 10,000.
             if port < 30_000, !ports.contains(port) { ports.append(port) }
         }
         let real = try ports.map { port in
@@ -63,13 +63,13 @@ final class RedisGroup {
     func wait(for text: String, in words: [String], at place: Int) throws {
         for _ in 0..<2000 {
             if "\(try cause(words, at: place))".contains(text) { return }
-            // Polling: nothing announces it.
+            // Polling is necessary, because nothing announces the change.
             usleep(10_000)
         }
         throw RealRedis.Failure(reason: "no \(text) in \(words.joined(separator: " "))\n\(real[place].log)")
     }
 
-    /// From now on real IDs are shown as simulated ones.
+    /// Learns the servers' IDs, so that real ones are replaced with simulated ones.
     func learnIDs() throws {
         for place in ports.indices {
             let connection = try connect(to: place)
@@ -81,7 +81,8 @@ final class RedisGroup {
     }
 
     /// Sends a command and compares the replies.
-    /// - Parameter change: replaces what may differ.
+    ///
+    /// - Parameter change: replaces the parts that may differ.
     func compare(
         _ words: [String], on connection: ComparedConnection, isTimed: Bool = false,
         change: (RawReply) -> RawReply = { $0 }
@@ -114,7 +115,7 @@ final class RedisGroup {
         return text
     }
 
-    /// With every number but the ports' hidden: offsets count bytes in Redis and commands here.
+    /// Replaces all numbers except ports: an offset counts bytes in Redis and commands in the simulation.
     func hidingOffsets(_ reply: RawReply) -> RawReply {
         switch reply {
         case .array(let parts?): .array(parts.map { hidingOffsets($0) })

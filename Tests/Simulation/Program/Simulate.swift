@@ -5,7 +5,7 @@ import InterlockCore
 import InterlockJudge
 import Simulation
 
-/// `make simulate`: runs the product in simulated worlds.
+/// The program of `make simulate`, which runs the product in simulated worlds.
 @main
 struct Simulate: ParsableCommand {
     static let configuration = CommandConfiguration(
@@ -73,7 +73,7 @@ struct Simulate: ParsableCommand {
         guard !shrink || seed != nil else { throw ValidationError("--shrink needs --seed") }
     }
 
-    /// Runs again in an environment in which dictionaries of libraries have the same order in every process.
+    /// Restarts the program in an environment in which library dictionaries have the same order in every process.
     private func fixHashing() {
         let name = "SWIFT_DETERMINISTIC_HASHING"
         guard getenv(name) == nil else { return }
@@ -94,7 +94,7 @@ struct Simulate: ParsableCommand {
             if digest { print("seed \(seed): digest \(String(outcome.digest, radix: 16))") }
             for event in outcome.events.suffix(tail) { print("\(event.at.nanoseconds / 1_000_000 - 1_000_000) \(event.what)") }
             if !json { tell(outcome, sums) }
-            // Flush, so that a file has everything known so far.
+            // Flush, so that a redirected output contains everything known so far.
             fflush(nil)
             if shrink, var shrinking = Shrinking(outcome, operations: operations, target: finding) {
                 shrinking.run { Progress.tell($0) }
@@ -123,17 +123,17 @@ struct Sums: Encodable {
     var simulatedSeconds = 0.0
     var seconds = 0.0
     var faults = 0
-    /// The number of worlds by how many servers Redis is.
+    /// The number of worlds by Redis topology.
     var topologies: [String: Int] = [:]
-    /// Leases that failovers took, where that is documented.
+    /// The number of leases lost in failovers, where this is documented.
     var leasesLost = 0
     /// The number of findings by known cause.
     var known: [String: Int] = [:]
-    /// The first seed with each known cause.
+    /// The first seed that showed each known cause.
     var knownSeeds: [String: UInt64] = [:]
     /// The number of findings without a known cause.
     var unknown = 0
-    /// The first finding without a known cause.
+    /// The seed of the first finding without a known cause.
     var seed: UInt64?
     var promise: String?
     var finding: String?

@@ -3,12 +3,13 @@ import InterlockCore
 import InterlockJudge
 import SimulatedRedis
 
-/// A fault that has begun: how to end it, and its description for the story.
+/// A fault that has begun: the action that ends it, and its description for the story.
 typealias StartedFault = (heal: () -> Void, words: String)
 
-/// Causes faults, one at a time or several at once, and ends them again.
+/// Causes faults, one or several at the same time, and ends them again.
 final class Faults {
-    /// What a lasting fault affects. Each can have one at a time; a fault without duration may come at any time.
+    /// The target of a lasting fault. A target has at most one such fault at a time; a fault without duration may occur
+    /// at any time.
     private enum Place: Equatable {
         case sidecar(Int), redis, quorum
     }
@@ -18,17 +19,18 @@ final class Faults {
     private var random: SeededRandom
     private var lastNumber = 0
     private var underWay: [Int: (place: Place?, endsItself: Bool, heal: () -> Void)] = [:]
-    /// Every fault with its times, for the story.
+    /// All faults with their times, for the story.
     private(set) var told: [ToldFault] = []
-    /// When a server of several may be away for a moment again.
+    /// The earliest time at which one of several servers may be down briefly again.
     private var nextAbsence: Int64 = 0
-    /// By how much the starting fault moved the clock.
+    /// The amount by which the fault being started moved the clock, in milliseconds.
     private var ahead: Int64 = 0
-    /// The furthest that Redis' clock has ever been ahead.
+    /// The furthest that Redis' clock has ever been ahead, in milliseconds.
     private var furthestAhead: Int64 = 0
-    /// Jumps ahead whose fences true time has not reached yet: how far, in ms, and when it will, in ns.
+    /// Forward jumps whose fences true time has not reached yet: their size in milliseconds, and the time at which it
+    /// will, in nanoseconds.
     private var leads: [(ahead: Int64, end: Int64)] = []
-    /// Only faults with these numbers happen; `nil`: all. Shrinking uses this.
+    /// The numbers of the faults that may occur; `nil` if all may. Used by shrinking.
     private let kept: Set<Int>?
     private let topologyFaults: TopologyFaults
     private var isSingle: Bool { state.profile.topology == .single }
@@ -50,8 +52,8 @@ final class Faults {
         }
     }
 
-    /// Ends every fault but those that end by themselves: a primary that came back in the middle of a failover would be replaced once
-    /// the fault was over.
+    /// Ends every fault except those that end by themselves: a primary that returned in the middle of a failover would
+    /// be replaced after the fault had ended.
     func endAll() {
         for (number, fault) in underWay.sorted(by: { $0.key < $1.key }) where !fault.endsItself { end(number, fault.heal) }
     }
@@ -113,7 +115,7 @@ final class Faults {
     private static func length(of kind: FaultKind, _ random: inout SeededRandom) -> Int64 {
         switch kind {
         case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload: 0
-        // Until it is done.
+        // The upper limit, because a move ends once it is complete.
         case .reshard, .nodeJoin, .nodeLeave: 20_000
         case .kill: Int64.random(in: 20...1500, using: &random)
         case .pause:
@@ -127,7 +129,7 @@ final class Faults {
         }
     }
 
-    /// Starts the fault. Returns how to end it, and a description; `nil` if it is impossible now.
+    /// Starts the fault. Returns the action that ends it and a description, or `nil` if it is impossible now.
     private func carryOut(
         _ kind: FaultKind, sidecar: Int, number: Int, length: inout Int64, isTaken: Bool,
         _ random: inout SeededRandom
@@ -136,7 +138,7 @@ final class Faults {
         let paths = state.profile.quorum > 0 ? Array(host.paths.prefix(1)) : host.paths
         let redis = victim(of: kind, &random)
         if !isSingle, kind == .redisRestart || kind == .redisPause {
-            // Whoever is away for longer is replaced, and so is who has hardly been seen between two times.
+            // A server that is down for longer, or up too briefly between two outages, is replaced.
             guard state.timeline.now >= nextAbsence else { return nil }
             length = min(length, TopologyFaults.longestAbsence)
             nextAbsence = state.timeline.now + .milliseconds(length + TopologyFaults.presence)
@@ -232,7 +234,8 @@ final class Faults {
             return ({ redis.resume() }, "is stopped")
         case .redisWipe:
             guard redis.isUp, !redis.isStopped else { return nil }
-            // A cluster's server, or a primary, that came back empty would be one without its replicas' data: nobody does that.
+            // Restarting one of several servers empty, without its replicas' data, is unrealistic, so the primaries are
+            // flushed instead.
             if !isSingle { length = 0 }
             guard length > 0 else {
                 for primary in state.machines.primaries { primary.wipe() }
@@ -244,7 +247,7 @@ final class Faults {
             redis.server.condition = .outOfMemory
             return ({ redis.server.condition = .serving }, "is full")
         case .refusing:
-            // Elsewhere a replica is one, and who is busy is replaced.
+            // On several servers, read-only is a replica's normal state, and a busy server is replaced.
             let conditions: [SimulatedServer.Condition] =
                 isSingle ? [.readOnly, .loading, .busy, .misconfigured] : [.loading, .misconfigured]
             let condition = conditions[Int.random(in: conditions.indices, using: &random)]
@@ -266,7 +269,7 @@ final class Faults {
             if other != 0 {
                 state.timeline.plan(in: .milliseconds(length / 2)) { [weak self] in
                     guard let self, underWay[number] != nil else { return }
-                    // Another jump loses the counts again.
+                    // Another jump makes Redis lose counts again.
                     state.record(.faultEnded(fault: number))
                     for server in servers { server.setClock(aheadByMilliseconds: other) }
                     state.record(.faultBegan(fault: number, .clock, sidecar: nil))
@@ -288,20 +291,20 @@ final class Faults {
         }
     }
 
-    /// The server that a fault of Redis befalls.
+    /// The server that a fault of Redis affects.
     private func victim(of kind: FaultKind, _ random: inout SeededRandom) -> RedisHost {
         guard case .cluster = state.machines, kind.target == .redis || kind.target == .data else { return state.redis }
         let primaries = state.machines.primaries
         return primaries.isEmpty ? state.redis : primaries[Int.random(in: primaries.indices, using: &random)]
     }
 
-    /// A fault is over before its time.
+    /// Ends a fault early.
     private func finish(_ number: Int) {
         guard let fault = underWay[number] else { return }
         end(number, fault.heal)
     }
 
-    /// How far the clock really jumps: a jump that documentation excludes becomes a short one.
+    /// Returns the actual size of a clock jump. A jump that the documentation excludes is replaced with a short one.
     private func jump(_ wanted: Int64, lasting length: Int64) -> Int64 {
         let now = state.timeline.now
         leads.removeAll { $0.end <= now }
@@ -311,8 +314,8 @@ final class Faults {
         return ahead
     }
 
-    /// A clock that goes a day beyond a fence's time makes Redis forget the fence, and fences fall when the clock comes back.
-    /// `docs/reference/locks.md` documents that.
+    /// Returns whether the clock may jump this far. A clock that runs a day past a fence's time makes Redis forget the
+    /// fence, so fences fall when the clock returns. `docs/reference/locks.md` documents that.
     private func mayShow(_ ahead: Int64) -> Bool {
         let day: Int64 = 86_000_000
         return ahead < 0 ? furthestAhead < day : leads.allSatisfy { ahead <= $0.ahead + day }
@@ -326,7 +329,7 @@ final class Faults {
         }
     }
 
-    /// At most one server is away at a time: a quorum promises nothing without a majority.
+    /// Breaks one server of the quorum. At most one is down at any time: a quorum promises nothing without a majority.
     private func breakQuorumServer(
         length: inout Int64, isOneAway: Bool, _ random: inout SeededRandom
     ) -> StartedFault? {
@@ -352,7 +355,8 @@ final class Faults {
         }
     }
 
-    /// Restarts one server empty: it forgets its leases and fences. The other servers still have them, until the next restart.
+    /// Restarts one server empty, so that it loses its leases and fences. The other servers keep theirs until the next
+    /// restart.
     private func restartQuorumServer(_ random: inout SeededRandom) -> StartedFault? {
         let host = state.quorum[Int.random(in: state.quorum.indices, using: &random)]
         guard host.isUp, !host.isStopped else { return nil }
@@ -367,7 +371,7 @@ final class Faults {
     }
 }
 
-/// Another program on the same Redis, which touches Interlock's keys.
+/// Other software on the same Redis, which touches Interlock's keys.
 final class Foreigner {
     private unowned let state: WorldState
 
@@ -379,7 +383,7 @@ final class Foreigner {
         if case .cluster = state.machines { KeySpace(isOnCluster: true) } else { KeySpace() }
     }
 
-    /// The server that has a key, if it serves.
+    /// The server that has a key, if it is running.
     private func server(of key: String) -> RedisHost? {
         let host = state.machines.host(of: key)
         return host.isUp && !host.isStopped ? host : nil
@@ -423,7 +427,7 @@ final class Foreigner {
         return ({}, "the list is deleted")
     }
 
-    /// Subscribes to every channel, until Redis closes its connections.
+    /// Subscribes to every channel until Redis closes the connection.
     func eavesdrop() {
         let connection = state.redis.server.connect { _ in }
         connection.receive("PSUBSCRIBE", "*")

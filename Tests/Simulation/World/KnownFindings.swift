@@ -1,16 +1,16 @@
 package import InterlockCore
 package import InterlockJudge
 
-/// A fault as a story shows it.
+/// A fault as shown in a story.
 package struct ToldFault: Sendable {
     package var number: Int
     package var kind: FaultKind
-    /// `nil` if it affects all.
+    /// The affected sidecar; `nil` if all are affected.
     package var sidecar: Int?
     package var began: Instant
-    /// `nil` if it lasted until the world's end.
+    /// The end of the fault; `nil` if it lasted until the world's end.
     package var ended: Instant?
-    /// By how many ms Redis' clock was moved; the last step of several.
+    /// The amount by which Redis' clock was moved by the last step, in milliseconds.
     package var ahead: Int64 = 0
     package var words: String
 
@@ -19,17 +19,17 @@ package struct ToldFault: Sendable {
     }
 }
 
-/// A call as a story shows it.
+/// A call as shown in a story.
 package struct ToldCall: Sendable {
     package var client: Int
     package var sidecar: Int
     package var operation: Operation
     package var began: Instant
-    /// `nil` if it was under way at the world's end.
+    /// The end of the call; `nil` if it was pending at the world's end.
     package var ended: Instant?
     package var ending: OperationEnding?
 
-    /// All calls, in the order of their beginnings.
+    /// Returns all calls in the order in which they began.
     static func all(of events: [HistoryEvent]) -> [ToldCall] {
         var calls: [ToldCall] = []
         var open: [Int: Int] = [:]
@@ -81,8 +81,8 @@ struct Story {
         return service(violation)?.definition.limits ?? profile.domainRules.filter { $0.name == name }.map(\.limit)
     }
 
-    /// Whether sidecars may still hold counts from a time when the fleet was incomplete. They drop them when Redis answers and
-    /// everything that was granted without it has lapsed.
+    /// Returns whether sidecars may still hold counts from a time when the fleet was incomplete. They drop these counts
+    /// once Redis answers and everything granted without it has lapsed.
     func remembersShares(before violation: Violation) -> Bool {
         let size = Int64(profile.largestFleet)
         let memories = limits(violation).map { limit in
@@ -94,7 +94,7 @@ struct Story {
         guard let longest = memories.max() else { return false }
         let memory = longest + 1000
         let outages = faults.filter { $0.kind.cutsOffRedis && $0.began <= violation.at }
-        // All sidecars start within twenty seconds. The others hear of a returning sidecar with the next heartbeat.
+        // All sidecars start within twenty seconds. The others learn of a returning sidecar from its next heartbeat.
         let returns = faults.filter { $0.kind.mayCause(.silence) && $0.began <= violation.at }
         let origins =
             [Instant(nanoseconds: WorldTimeline.beginning).advanced(byMilliseconds: 20_000)]
@@ -113,7 +113,7 @@ struct Story {
 package struct KnownFinding: Sendable {
     /// The name for `--finding`.
     package let name: String
-    /// What happens, for the list.
+    /// A description of the consequence, for the list of findings.
     package let summary: String
     private let promises: Set<Promise>
     private let isCause: @Sendable (Violation, Story) -> Bool
@@ -142,11 +142,11 @@ package struct KnownFinding: Sendable {
         }, failover, failoverOfMany,
     ]
 
-    /// Leases that a failover took. Checkers count them: see `LostLease`.
+    /// Leases lost in a failover, which checkers count (see `LostLease`).
     static let failover = KnownFinding(
         "failover", [], "a failover took a lease that no replica was waited for: docs/operate/redis.md"
     ) { _, _ in false }
-    /// The same where some replicas were waited for, and not all.
+    /// Leases lost in a failover although some of the replicas, but not all, had acknowledged them.
     static let failoverOfMany = KnownFinding(
         "failover-of-many", [],
         "a failover to a replica that was not waited for took a lease: locks.wait_replicas, docs/operate/redis.md"

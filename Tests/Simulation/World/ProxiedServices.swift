@@ -2,14 +2,14 @@ import Interlock
 import InterlockCore
 import InterlockJudge
 
-/// The services behind the first fleet's proxies: their machines, the network to them, and the faults of both. Draws
-/// from a separate random stream, so worlds without proxied services stay unchanged.
+/// The services behind the first fleet's proxies: their machines, the network to them, and the faults of both. They
+/// draw from a separate random stream, so worlds without proxied services stay unchanged.
 final class ProxiedServices {
     private unowned let state: WorldState
     private var random: SeededRandom
     private var health: [SimulatedUpstream]
     private var hosts: [UpstreamHost] = []
-    /// By sidecar, then by service.
+    /// The network paths, by sidecar, then by service.
     private var paths: [[Path]] = []
 
     init(state: WorldState, random: SeededRandom) {
@@ -30,7 +30,7 @@ final class ProxiedServices {
 
     var names: [String] { hosts.map(\.name) }
 
-    /// Makes the network between the next sidecar and all services.
+    /// Creates the network between the next sidecar and all services.
     func network() -> (paths: [Path], dialer: SimulatedHTTPDialer) {
         let delay: ClosedRange<Int64> = random.happens(0.5) ? 20_000...200_000 : 1_000_000...10_000_000
         let paths = hosts.map { _ in
@@ -46,8 +46,9 @@ final class ProxiedServices {
         return (paths, dialer)
     }
 
-    /// The clients that call them.
-    /// - Parameter number: draws the next client's number in the history.
+    /// Creates the clients that call the services.
+    ///
+    /// - Parameter number: returns the next client's number in the history.
     func clients(fleet: Range<Int>, number: () -> Int) -> [DoorClient] {
         guard !hosts.isEmpty else { return [] }
         return (0..<state.profile.apis.proxyClients).map { index in
@@ -57,7 +58,7 @@ final class ProxiedServices {
         }
     }
 
-    // MARK: Troubles
+    // MARK: Faults
 
     func start() {
         guard !hosts.isEmpty else { return }
@@ -86,9 +87,9 @@ final class ProxiedServices {
         }
     }
 
-    // MARK: The end
+    // MARK: Final checks
 
-    /// Checks, once all clients are done, that every permit was returned, and that no outcome was reported twice.
+    /// Checks that every permit was returned and that no outcome was reported twice, once all clients are done.
     func judge() {
         // Most of so many calls reach a service, whatever fails.
         if state.calls > 200, hosts.allSatisfy({ $0.answered == 0 }) {
@@ -117,6 +118,6 @@ final class ProxiedServices {
 }
 
 extension Profile {
-    /// The history's number of the first service behind the proxy.
+    /// The number of the first proxied service in the history.
     var firstProxied: Int { firstDomainRule + domainRules.count }
 }

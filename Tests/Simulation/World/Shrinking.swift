@@ -3,13 +3,13 @@ import InterlockJudge
 
 /// The parts of a world that remain when its story is shrunk. The rest is unchanged.
 package struct Cut: Sendable {
-    /// The numbers of the faults that happen; `nil`: all.
+    /// The numbers of the faults that happen; `nil` if all do.
     package var faults: Set<Int>?
-    /// The numbers of the active clients; `nil`: all.
+    /// The numbers of the active clients; `nil` if all are.
     package var clients: Set<Int>?
-    /// When all faults end, in ms; `nil`: after enough operations.
+    /// The time at which all faults end, in milliseconds; `nil` to end them after enough operations.
     package var milliseconds: Int64?
-    /// Redis is one server, and all clients speak RESP, as in the first worlds.
+    /// Whether Redis is a single server and all clients speak RESP, as in the first worlds.
     package var isPlain: Bool
 
     package init(faults: Set<Int>? = nil, clients: Set<Int>? = nil, milliseconds: Int64? = nil, isPlain: Bool = false) {
@@ -20,10 +20,11 @@ package struct Cut: Sendable {
     }
 }
 
-/// Shrinks a story to what still shows the same finding: it ends with the finding, then has fewer faults, then fewer clients.
+/// Shrinks a story while it still shows the same finding: it cuts off the end after the finding, then removes faults,
+/// then clients.
 package struct Shrinking: Sendable {
     private let seed: UInt64
-    /// What must remain visible: the name of a known cause, or a promise.
+    /// The finding that must remain: the name of a known cause, or a promise.
     private let target: String
     private let operations: Int
     private var cut: Cut
@@ -31,8 +32,8 @@ package struct Shrinking: Sendable {
     package private(set) var result: WorldResult
 
     /// - Parameters:
-    ///   - result: of a run with this many operations and with findings.
-    ///   - isPlain: as in the run's `Cut`.
+    ///   - result: the result of a run with this many operations and with findings.
+    ///   - isPlain: the value of `isPlain` in the run's `Cut`.
     package init?(_ result: WorldResult, operations: Int, target: String? = nil, isPlain: Bool = false) {
         seed = result.seed
         self.operations = operations
@@ -45,7 +46,7 @@ package struct Shrinking: Sendable {
         if let finding = finding(in: result) { cut.milliseconds = Self.milliseconds(finding) }
     }
 
-    /// When the history contains the finding, in ms.
+    /// The time of the finding, in milliseconds.
     private static func milliseconds(_ finding: Violation) -> Int64 {
         (finding.at.nanoseconds - WorldTimeline.beginning) / 1_000_000 + 1
     }
@@ -64,7 +65,7 @@ package struct Shrinking: Sendable {
         leaveOut(\.faults)
     }
 
-    /// Leaves out as much as possible: halves first, then quarters, down to single ones.
+    /// Removes as many items as possible: halves first, then quarters, down to single ones.
     private mutating func leaveOut(_ part: WritableKeyPath<Cut, Set<Int>?>) {
         var left = (cut[keyPath: part] ?? []).sorted()
         var size = max(1, left.count / 2)
@@ -87,7 +88,7 @@ package struct Shrinking: Sendable {
         guard let finding = finding(in: result) else { return false }
         (self.cut, self.result) = (cut, result)
         self.cut.milliseconds = min(Self.milliseconds(finding), cut.milliseconds ?? .max)
-        // What did not happen need not be left out.
+        // Faults that did not happen need not be removed.
         self.cut.faults?.formIntersection(result.faults.map(\.number))
         return true
     }

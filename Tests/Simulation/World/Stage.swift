@@ -6,14 +6,15 @@ import NIOCore
 import RedisClient
 import SimulatedRedis
 
-/// A fleet of real sidecars and their Redis servers, directed by a test. Only what the test asks for happens, in simulated time.
+/// A fleet of real sidecars and their Redis servers, controlled by a test. Nothing happens unless the test requests it,
+/// and time is simulated.
 final class Stage {
-    /// The answer to a call, once it is known.
+    /// The answer to a call, once it has arrived.
     final class Answer<Value> {
         fileprivate(set) var value: Value?
-        /// How often the answer came; must be 1.
+        /// The number of times that the answer arrived, which must be 1.
         fileprivate(set) var count = 0
-        /// When it came, in milliseconds since the stage began.
+        /// The time of arrival, in milliseconds since the stage began.
         fileprivate(set) var at: Int64?
         fileprivate(set) var pending: PendingCall?
     }
@@ -21,11 +22,12 @@ final class Stage {
     private let timeline = WorldTimeline()
     private let machines: RedisMachines
     let quorum: [RedisHost]
-    /// The one Redis, or the present primary.
+    /// The single Redis, or the current primary.
     var redis: RedisHost { machines.host(of: "") }
     private(set) var sidecars: [SidecarHost] = []
 
-    /// Returns when everything is connected.
+    /// Creates a stage and waits until everything is connected.
+    ///
     /// - Parameters:
     ///   - redisMilliseconds: the one-way delay between each sidecar and each server.
     init(
@@ -73,7 +75,7 @@ final class Stage {
 
     // MARK: Time
 
-    /// Milliseconds since the stage began.
+    /// The time since the stage began, in milliseconds.
     var milliseconds: Int64 { (timeline.now - WorldTimeline.beginning) / 1_000_000 }
 
     /// Lets this much time pass.
@@ -114,7 +116,7 @@ final class Stage {
         return answer
     }
 
-    /// The answer to a call, which may take a minute.
+    /// Waits up to a minute for the answer to a call.
     func result<Value>(of answer: Answer<Value>) -> Value? {
         run(upTo: 60_000) { answer.value != nil }
         return answer.value
@@ -193,7 +195,7 @@ final class Stage {
         }
     }
 
-    /// A service's breaker as one sidecar sees it.
+    /// Returns the status of a service's breaker as one sidecar sees it.
     func breaker(_ service: String, at sidecar: Int = 0) -> BreakerStatus? {
         var status: BreakerStatus?
         sidecars[sidecar].call { status = try? $0.breaker(service: service).get() }
@@ -206,9 +208,9 @@ final class Stage {
         return status
     }
 
-    // MARK: The door
+    // MARK: RESP API
 
-    /// A client's connection to a sidecar's RESP door, and its answers.
+    /// A client's connection to a sidecar's RESP API, and the answers that it receives.
     final class Client {
         private let wire: Wire
         private var reader = DoorReplyReader()
@@ -228,13 +230,14 @@ final class Stage {
             wire.send(ByteBuffer(bytes: bytes), to: wire.far)
         }
 
-        /// Closes the connection, even with commands under way.
+        /// Closes the connection, even if commands are pending.
         func close() {
             isOpen = false
             wire.close(to: wire.far)
         }
 
-        /// Everything received since the last call, in order. A subscription's confirmation counts as its answer.
+        /// Returns everything received since the last call, in order. A subscription's confirmation counts as its
+        /// answer.
         func answers() throws -> [RedisReply] {
             var answers: [RedisReply] = []
             while let message = try reader.next() {
@@ -257,7 +260,7 @@ final class Stage {
 
     // MARK: Redis
 
-    /// Sends a command to Redis. Returns the reply in RESP, with spaces for line ends.
+    /// Sends a command to Redis. Returns the reply in RESP, with spaces instead of line ends.
     @discardableResult
     func cli(_ words: String..., on host: RedisHost? = nil) -> String {
         var reply: [UInt8] = []
@@ -267,10 +270,10 @@ final class Stage {
         return String(decoding: reply, as: UTF8.self).split(separator: "\r\n").joined(separator: " ")
     }
 
-    /// The primary with replicas, and its Sentinels; `nil`: there are none.
+    /// The primary with replicas and their Sentinels; `nil` if the topology is another one.
     var sentinels: SentinelGroup? { if case .sentinels(let group) = machines { group } else { nil } }
 
-    /// `nil`: Redis is no cluster.
+    /// The cluster; `nil` if the topology is another one.
     var cluster: ClusterGroup? { if case .cluster(let group) = machines { group } else { nil } }
 
     /// The path between a sidecar and one of the machines of Redis.
@@ -279,7 +282,7 @@ final class Stage {
         return sidecars[sidecar].paths[place]
     }
 
-    /// The path between a sidecar and a server of the quorum, or the one Redis.
+    /// The path between a sidecar and a server of the quorum, or the single Redis if `server` is `nil`.
     func path(of sidecar: Int, toQuorum server: Int? = nil) -> Path {
         sidecars[sidecar].paths[server.map { $0 + 1 } ?? 0]
     }

@@ -2,13 +2,13 @@ import InterlockCore
 import InterlockJudge
 import SimulatedRedis
 
-/// Faults of a Redis that is several machines.
+/// Faults of a Redis that runs on several machines.
 final class TopologyFaults {
-    /// A server may be away for so long, in ms, and is not replaced.
+    /// The longest time that a server may be down without being replaced, in milliseconds.
     static let longestAbsence: Int64 = 300
-    /// So long it is seen again before the next time, in ms.
+    /// The time for which the server is up before the next outage, in milliseconds.
     static let presence: Int64 = 2000
-    /// The longest that a failover takes until all is as before, in ms.
+    /// The longest time from the beginning of a failover until everything is healthy again, in milliseconds.
     static let failoverTime: Int64 = 12_000
 
     private static let interval: Int64 = .milliseconds(50)
@@ -23,9 +23,10 @@ final class TopologyFaults {
 
     // MARK: Failovers
 
-    /// A primary is killed, stopped, or cut off from all but clients, until another server has its place. Then it comes back, and
-    /// believes to be a primary until it is made a replica.
-    /// - Parameter ending: called when it is a replica, and all know the new primary.
+    /// Kills a primary, stops it, or cuts it off from all but clients until another server replaces it. The former
+    /// primary then returns and considers itself the primary until it is made a replica.
+    ///
+    /// - Parameter ending: called once it is a replica and all servers know the new primary.
     func failover(ending: @escaping () -> Void, _ random: inout SeededRandom) -> StartedFault? {
         switch machines {
         case .single: return nil
@@ -71,7 +72,7 @@ final class TopologyFaults {
             words = "\(host.name) is cut off from all but clients"
         }
         if replicas.count > 1, random.happens(0.4) {
-            // One replica hears no more of the primary for a while, and is the only one that Sentinels can promote then.
+            // One replica loses contact with the primary early. It is then the only one that Sentinels can promote.
             let late = replicas[Int.random(in: replicas.indices, using: &random)]
             let lag = Int64.random(in: 100...1000, using: &random)
             backbone.set(former, late, isCut: true)
@@ -96,7 +97,7 @@ final class TopologyFaults {
         return (heal, words)
     }
 
-    /// Runs `body` once the condition holds, and not at all if that takes too long.
+    /// Runs `body` once the condition holds, or never if that takes too long.
     private func when(_ condition: @escaping () -> Bool, since began: Int64? = nil, _ body: @escaping () -> Void) {
         let start = began ?? timeline.now
         timeline.plan(in: Self.interval) { [weak self] in
@@ -105,10 +106,11 @@ final class TopologyFaults {
         }
     }
 
-    // MARK: Slots
+    // MARK: Hash slots
 
-    /// Slots of a cluster move, a server joins, or leaves.
-    /// - Parameter ending: called when it is done.
+    /// Moves hash slots of a cluster, or makes a server join or leave.
+    ///
+    /// - Parameter ending: called once the move is complete.
     func move(_ kind: FaultKind, ending: @escaping () -> Void, _ random: inout SeededRandom) -> StartedFault? {
         guard case .cluster(let group) = machines, !isMoving, group.isSettled else { return nil }
         let pause = Int64.random(in: .microseconds(200)...(.milliseconds(8)), using: &random)
@@ -143,6 +145,6 @@ final class TopologyFaults {
         return ({}, words)
     }
 
-    /// One at a time: two would be in each other's way.
+    /// Whether a move is in progress. Two concurrent moves would interfere with each other.
     private var isMoving = false
 }

@@ -9,18 +9,18 @@ import SimulatedRedis
 package struct WorldResult: Sendable {
     package var seed: UInt64
     package var check: CheckReport
-    /// Findings without a known cause.
+    /// The findings without a known cause.
     package var unknown: [Violation]
-    /// By known cause: its first finding, and the number of findings.
+    /// The first finding and the number of findings, by known cause.
     package var known: [String: (first: Violation, count: Int)]
-    /// The digest of the history. Worlds of one seed have equal digests.
+    /// The digest of the history. Worlds with the same seed have equal digests.
     package var digest: UInt64
     package var operations: Int
-    /// Simulated seconds.
+    /// The simulated time, in seconds.
     package var seconds: Double
     /// The profile in words.
     package var profile: String
-    /// How many servers Redis is: `single`, `sentinels` or `cluster`.
+    /// The topology of Redis: `single`, `sentinels` or `cluster`.
     package var topology: String
     /// The names of the services.
     var services: [String]
@@ -41,7 +41,7 @@ package struct WorldResult: Sendable {
     }
 }
 
-/// A fleet of real sidecars, their Redis servers, their users and the faults. One seed decides everything.
+/// A fleet of real sidecars with their Redis servers, users and faults. One seed decides everything.
 package final class World {
     /// The prefix of the second fleet's keys.
     static let otherPrefix = "other:"
@@ -52,7 +52,7 @@ package final class World {
     private var random: SeededRandom
     let foreigner: Foreigner
     private var clients: [DoorClient] = []
-    /// The clients that `vanish` kills.
+    /// The clients that the fault `vanish` kills.
     private var callers: [DoorClient] = []
     private var probers: [Prober] = []
     private var faults: Faults?
@@ -60,16 +60,16 @@ package final class World {
 
     private let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
 
-    /// - Parameter cut: what remains of the world when its story is shrunk.
+    /// - Parameter cut: the parts of the world that remain when its story is shrunk.
     package init(seed: UInt64, cut: Cut = Cut()) {
         self.cut = cut
         self.seed = seed
         random = SeededRandom(seed: seed)
-        // Streams of neighbouring seeds begin alike.
+        // The streams of neighboring seeds start out similar.
         for _ in 0..<8 { _ = random.next() }
         let profile = Profile(random: &random, isPlain: cut.isPlain)
         let drift = Self.drift(profile, &random)
-        // A world of one server draws nothing for this.
+        // The machines of a world with one server draw nothing from the main stream.
         let machines = profile.topology == .single ? SeededRandom(seed: seed) : random.split()
         state = WorldState(profile: profile, redisDrift: drift, random: machines)
         foreigner = Foreigner(state: state)
@@ -95,7 +95,7 @@ package final class World {
             state.sidecars.append(sidecar(number, prefix: prefix))
             state.doors.append(Path(delay: 10_000...60_000, random: random.split()))
         }
-        // Sidecars start one after another, as fleets do.
+        // Sidecars start one after another, as in real deployments.
         var start: Int64 = 0
         for host in state.sidecars {
             // A sidecar that has not started yet counts as killed.
@@ -146,12 +146,12 @@ package final class World {
             timeline: state.timeline, driftPerBillion: Self.drift(profile, &random), random: random.split(), logger: logger)
     }
 
-    /// The services that a sidecar is configured with.
+    /// The services in a sidecar's configuration.
     private func services(of sidecar: Int) -> [ServiceDefinition] {
         sidecar < profile.sidecars ? profile.services + profile.apis.proxied : profile.services
     }
 
-    /// Adds the clients of the first fleet that do not use the RESP API. They draw from streams of their own.
+    /// Adds the first fleet's clients that do not use the RESP API. They draw from streams of their own.
     private func addOtherAPIs() {
         let fleet = 0..<profile.sidecars
         var own = SeededRandom(seed: seed ^ 0x5eed)
@@ -162,7 +162,7 @@ package final class World {
         clients += proxied.clients(fleet: fleet, number: number)
     }
 
-    /// Whether the client of this number speaks HTTP; `nil`: one of the versions of RESP.
+    /// Returns `.http` if the client with this number uses the HTTP API, or `nil` if it uses a version of RESP.
     private func speaks(_ number: Int) -> ClientProtocol? {
         var own = SeededRandom(seed: seed &+ UInt64(number) &* 0x9e37_79b9_7f4a_7c15)
         for _ in 0..<8 { _ = own.next() }
@@ -211,7 +211,7 @@ package final class World {
         }
     }
 
-    /// Upstreams fail and recover.
+    /// Makes upstreams fail and recover at random times.
     private func changeUpstreams() {
         state.timeline.plan(in: .milliseconds(Int64.random(in: 500...5000, using: &random))) { [weak self] in
             guard let self, !state.isClosing else { return }
@@ -222,7 +222,7 @@ package final class World {
         }
     }
 
-    /// Shows everything that Redis reads and writes.
+    /// Reports everything that Redis reads and writes.
     package func tap(_ show: @escaping (String) -> Void) {
         for host in state.machines.hosts + state.quorum {
             host.onTraffic = { [unowned self] connection, bytes in
@@ -232,12 +232,13 @@ package final class World {
         }
     }
 
-    /// The programs beside one sidecar die. Others take their place after this many milliseconds.
+    /// Kills the lock, limit and permit clients of one sidecar. Others replace them after this many milliseconds.
     func killClients(ofSidecar sidecar: Int, for milliseconds: Int64) {
         for client in callers where client.sidecar == sidecar { client.die(for: milliseconds) }
     }
 
-    /// One sidecar reloads a configuration in which one service differs from the other sidecars', or the same one again.
+    /// Makes one sidecar reload a configuration that differs from the other sidecars' in one service, or an unchanged
+    /// one.
     func reload(sidecar: Int, _ random: inout SeededRandom) -> StartedFault? {
         let host = state.sidecars[sidecar]
         guard host.isUp, !host.isStopped else { return nil }
@@ -274,7 +275,7 @@ package final class World {
         state.timeline.run(until: state.timeline.now + .milliseconds(WorldState.recovery + 20_000))
         proxied.judge()
         let report = state.finishHistory()
-        // Its processes do not end by themselves.
+        // The world's processes do not end by themselves.
         Graveyard.bury(self)
         return result(report)
     }
@@ -290,7 +291,7 @@ package final class World {
             }
             known[cause.name, default: (violation, 0)].count += 1
         }
-        // What checkers excuse with a failover is no violation, and a known finding.
+        // Leases lost in a failover count as a known finding, not as a violation.
         if let first = report.lostLeases.first {
             let finding = "lock \(first.lock): failover #\(first.fault) took lease \(first.lease) from client \(first.client)"
             let cause = profile.waitReplicas == 0 ? KnownFinding.failover : KnownFinding.failoverOfMany

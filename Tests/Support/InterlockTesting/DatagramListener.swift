@@ -1,13 +1,14 @@
 internal import Glibc
 
-/// A Unix datagram socket that a test listens at, as a service manager would: what was sent to it, datagram by datagram.
+/// A Unix datagram socket that receives a test's datagrams, as a service manager's would.
 package final class DatagramListener: Sendable {
     private let descriptor: Int32
 
-    /// Binds it.
+    /// Binds the socket.
     /// - Parameters:
-    ///   - name: a path at which nothing is, or a name in Linux' abstract namespace.
-    /// - Throws: `ListenerError`.
+    ///   - name: an unused path, or a name in Linux's abstract namespace.
+    ///   - isAbstract: whether `name` is in the abstract namespace.
+    /// - Throws: `ListenerError` if the socket cannot be created or bound.
     package init(at name: String, isAbstract: Bool = false) throws {
         descriptor = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0)
         guard descriptor >= 0 else { throw ListenerError(description: "no socket: \(String(cString: strerror(errno)))") }
@@ -24,14 +25,14 @@ package final class DatagramListener: Sendable {
 
     deinit { close(descriptor) }
 
-    /// The next datagram; `nil`: there is none yet.
+    /// Returns the next datagram; `nil` if none has arrived.
     package func next() -> String? {
         var buffer = [UInt8](repeating: 0, count: 8_192)
         let count = recv(descriptor, &buffer, buffer.count, 0)
         return count >= 0 ? String(decoding: buffer.prefix(count), as: UTF8.self) : nil
     }
 
-    /// Why a test cannot listen.
+    /// The reason why a test cannot listen.
     package struct ListenerError: Error, CustomStringConvertible {
         package var description: String
     }

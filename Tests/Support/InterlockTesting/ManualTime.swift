@@ -1,11 +1,11 @@
 package import InterlockCore
 internal import NIOConcurrencyHelpers
 
-/// A clock that only a test moves. Pass `{ time.now }` to code that reads a clock.
+/// A clock that moves only when a test moves it. Pass `{ time.now }` to code that reads a clock.
 package final class ManualTime: Sendable {
     private let instant: NIOLockedValueBox<Instant>
 
-    /// Starts at `start`. The default is not zero, to catch code that takes zero for "never".
+    /// Starts at `start`. The default is not zero, to catch code that treats zero as "never".
     package init(start: Instant = Instant(nanoseconds: 1_000_000_000_000)) {
         instant = NIOLockedValueBox(start)
     }
@@ -15,7 +15,7 @@ package final class ManualTime: Sendable {
         instant.withLockedValue { $0 }
     }
 
-    /// Moves the clock; a negative number moves it back.
+    /// Moves the clock, back if `milliseconds` is negative.
     package func advance(byMilliseconds milliseconds: Int64) {
         instant.withLockedValue { $0 = $0.advanced(byMilliseconds: milliseconds) }
     }

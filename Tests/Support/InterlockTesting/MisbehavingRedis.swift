@@ -4,10 +4,10 @@ internal import NIOCore
 internal import NIOPosix
 package import RedisClient
 
-/// A TCP server on 127.0.0.1 whose replies a test scripts: junk, half replies, nothing at all.
+/// A TCP server on 127.0.0.1 whose replies a test scripts: garbage, partial replies, or none.
 ///
-/// It remembers what it received, so a test can count commands. It accepts at most 64 connections and 100,000 commands, and closes
-/// what exceeds that.
+/// Records the commands it receives, so a test can count them. Accepts at most 64 connections at once and 100,000
+/// commands, and closes connections beyond that.
 package final class MisbehavingRedis: Sendable {
     private struct State {
         var commands: [ReceivedCommand] = []
@@ -32,9 +32,9 @@ package final class MisbehavingRedis: Sendable {
 
     /// Runs `body` with a server that answers each command as `script` says, and closes the server afterwards.
     /// - Parameters:
-    ///   - answersLogin: whether to answer the first `PING` of each connection without asking `script`. A client's login ends
-    ///     with it.
-    ///   - script: what to do about a command. Called on the server's event loop.
+    ///   - answersLogin: whether to answer the first `PING` of each connection without calling `script`. A client's
+    ///     login ends with this command.
+    ///   - script: the answer to a command. Called on the server's event loop.
     package static func withServer<Result>(
         answersLogin: Bool = true,
         script: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer,
@@ -54,7 +54,7 @@ package final class MisbehavingRedis: Sendable {
     /// `redis://127.0.0.1:PORT`.
     package var url: String { "redis://127.0.0.1:\(port)" }
 
-    /// Connects to the server, with long timeouts like `RedisServer`'s.
+    /// The configuration of a client of this server, with long timeouts like those of `RedisServer`.
     package var configuration: RedisConfiguration {
         var configuration = RedisConfiguration(address: .host("127.0.0.1", port: port))
         configuration.connectTimeout = .seconds(10)
@@ -62,10 +62,10 @@ package final class MisbehavingRedis: Sendable {
         return configuration
     }
 
-    /// All commands so far, in order of arrival, except logins that the server answered itself.
+    /// The commands so far, in order of arrival, except logins that the server answered itself.
     package var commands: [ReceivedCommand] { state.withLockedValue { $0.commands } }
 
-    /// How many connections there were, open or not.
+    /// The number of connections so far, open or closed.
     package var connectionCount: Int { state.withLockedValue { $0.connectionCount } }
 
     private func listen() async throws {
@@ -86,7 +86,7 @@ package final class MisbehavingRedis: Sendable {
         listener.withLockedValue { $0 = channel }
     }
 
-    /// Numbers a new connection; `nil` if there are too many.
+    /// Returns the number of a new connection; `nil` if there are too many.
     private func accepted(_ channel: any Channel) -> Int? {
         let number = state.withLockedValue { state -> Int? in
             guard state.open.count < Self.connectionLimit else { return nil }
@@ -111,27 +111,27 @@ package final class MisbehavingRedis: Sendable {
 
     private func close() async {
         let listening = listener.withLockedValue { $0.take() }
-        // Fails if it is closed already, which is fine.
+        // Fails if the listener is closed already, which is harmless.
         try? await listening?.close()
         for channel in state.withLockedValue({ Array($0.open.values) }) { try? await channel.close() }
     }
 }
 
-/// What a `MisbehavingRedis` does about a command.
+/// The reaction of a `MisbehavingRedis` to a command.
 package enum ScriptedAnswer: Hashable, Sendable {
-    /// Nothing. The connection stays open.
+    /// Sends nothing. The connection stays open.
     case silence
-    /// Writes these bytes at once.
+    /// Sends these bytes in one write.
     case bytes([UInt8])
-    /// Writes these bytes one at a time, each in its own packet if the kernel cooperates.
+    /// Sends these bytes one by one, each in its own packet if the kernel cooperates.
     case oneByOne([UInt8])
-    /// Writes these bytes and closes the connection.
+    /// Sends these bytes and closes the connection.
     case bytesThenClose([UInt8])
 
-    /// Closes the connection.
+    /// Closes the connection without a reply.
     package static let close = ScriptedAnswer.bytesThenClose([])
 
-    /// Writes this text at once.
+    /// Sends this text in one write.
     package static func text(_ text: String) -> ScriptedAnswer {
         .bytes(Array(text.utf8))
     }
@@ -139,11 +139,11 @@ package enum ScriptedAnswer: Hashable, Sendable {
 
 /// A command that a `MisbehavingRedis` received.
 package struct ReceivedCommand: Hashable, Sendable {
-    /// The number of its connection, from 0.
+    /// The number of the connection, from 0.
     package var connection: Int
-    /// Its number on the connection, from 0.
+    /// The number of the command on its connection, from 0.
     package var index: Int
-    /// The command's name and its arguments.
+    /// The command's name and arguments.
     package var words: [[UInt8]]
 
     package init(connection: Int, index: Int, words: [[UInt8]]) {
@@ -157,7 +157,7 @@ package struct ReceivedCommand: Hashable, Sendable {
 }
 
 extension RedisReply {
-    /// The reply as a server writes it.
+    /// The bytes of the reply, in RESP2.
     package var wire: [UInt8] {
         switch self {
         case .status(let text): Array("+\(text)\r\n".utf8)

@@ -51,7 +51,7 @@ final class MisbehavingRedisHandler: ChannelInboundHandler {
         }
     }
 
-    /// Writes one output, and the next once that has left.
+    /// Writes one output, and the next one after the first has been sent.
     private func writeNext(context: ChannelHandlerContext) {
         guard !isWriting, let output = outputs.popFirst() else { return }
         switch output {
@@ -62,7 +62,7 @@ final class MisbehavingRedisHandler: ChannelInboundHandler {
             let written = context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: bytes)))
             written.assumeIsolated().whenSuccess { [self] in
                 isWriting = false
-                // In a later tick, so that outputs are not joined in one write.
+                // The next output waits for a later tick, so that the two are not sent in one packet.
                 context.eventLoop.assumeIsolated().execute { [self] in writeNext(context: context) }
             }
         }
@@ -73,14 +73,14 @@ final class MisbehavingRedisHandler: ChannelInboundHandler {
 struct CommandDecoder: ByteToMessageDecoder {
     typealias InboundOut = [[UInt8]]
 
-    /// No client sends this.
+    /// An error for bytes that no client sends.
     struct Malformed: Error {}
 
     private static let wordLimit = 100_000
     private static let lengthLimit = 64 << 20
 
     mutating func decode(context: ChannelHandlerContext, buffer: inout ByteBuffer) throws -> DecodingState {
-        // Starts over when more bytes arrive: commands in tests are short.
+        // Decoding starts over when more bytes arrive, because commands in tests are short.
         var attempt = buffer
         guard let words = try Self.command(from: &attempt) else { return .needMoreData }
         buffer = attempt

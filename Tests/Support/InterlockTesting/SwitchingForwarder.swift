@@ -3,10 +3,10 @@ internal import NIOConcurrencyHelpers
 internal import NIOCore
 internal import NIOPosix
 
-/// A TCP forwarder on 127.0.0.1, as a service IP or a DNS name whose server changes: new connections go to the target of the moment,
-/// and standing ones stay where they are.
+/// A TCP forwarder on 127.0.0.1, like a service IP or a DNS name whose server changes: new connections go to the
+/// current target, and existing ones keep theirs.
 ///
-/// At most 256 connections are forwarded at a time; further ones are closed.
+/// Forwards at most 256 connections at once; further ones are closed.
 package final class SwitchingForwarder: Sendable {
     private struct State {
         var target: Int
@@ -35,10 +35,10 @@ package final class SwitchingForwarder: Sendable {
         }
     }
 
-    /// Where clients connect.
+    /// The port that clients connect to.
     package var port: Int { state.withLockedValue { $0.listener?.localAddress?.port ?? 0 } }
 
-    /// New connections go to this port from now on.
+    /// Sends new connections to the port `target` from now on.
     package func redirect(to target: Int) {
         state.withLockedValue { $0.target = target }
     }
@@ -73,13 +73,13 @@ package final class SwitchingForwarder: Sendable {
 
     private func close() async {
         let (listener, open) = state.withLockedValue { ($0.listener, Array($0.open.values)) }
-        // Either may be closed already, which is fine.
+        // Either may be closed already, which is harmless.
         try? await listener?.close()
         for channel in open { try? await channel.close() }
     }
 }
 
-/// Passes what one side says on to the other, and closes it with the first. Both live on one event loop.
+/// Forwards the bytes of one side to the other, and closes the other when the first closes. Both share an event loop.
 private final class Passage: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer

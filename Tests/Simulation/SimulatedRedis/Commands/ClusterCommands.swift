@@ -65,7 +65,7 @@ enum ClusterCommands {
         return lines.map { "\($0)\r\n" }.joined()
     }
 
-    /// A line for each server that is known: its ID, address, flags, primary, and epoch; times are not kept.
+    /// Returns a line for each known server: its ID, address, flags, primary and epoch. Times are not recorded.
     private static func nodes(of member: ClusterMember) -> String {
         let ranges = member.ranges
         return member.nodes.map { node in
@@ -83,7 +83,7 @@ enum ClusterCommands {
         }.joined()
     }
 
-    /// Each range's primary, then those of its replicas that have not failed.
+    /// Returns each range's primary and those of its replicas that have not failed.
     private static func slots(of member: ClusterMember) -> Reply {
         func described(_ node: ClusterNode) -> Reply {
             .array([.bulk(Bytes(node.address.host)), .integer(Int64(node.address.port)), .bulk(node.id), .array([])])

@@ -2,7 +2,7 @@ enum ConnectionCommands {
     static let all: [Command] = [
         Command("ping", -1, [.whileSubscribed], .none, ping),
         Command("echo", 2, [.whileLoading]) { _, call in .bulk(call[1]) },
-        // Accepts any password.
+        // Any password is accepted.
         Command("auth", -2, [.noScript, .whileLoading, .whileBusy]) { _, _ in .ok },
         Command("hello", -1, [.noScript, .whileLoading, .whileBusy], .none, hello),
         Command("select", 2, [.whileLoading]) { (server, call) throws(CommandError) in
@@ -36,7 +36,7 @@ enum ConnectionCommands {
         return call.count == 2 ? .bulk(call[1]) : .status("PONG")
     }
 
-    /// Without a user, and in RESP2 alone.
+    /// Supports only RESP2, and no authentication.
     private static func hello(_ server: SimulatedServer, _ call: Invocation) throws(CommandError) -> Reply {
         guard call.count == 1 || (call.count == 2 && call[1].isWord("2")) else {
             throw CommandError("NOPROTO unsupported protocol version")

@@ -49,7 +49,7 @@ enum KeyCommands {
     ) throws(CommandError) -> Reply {
         let condition = try ExpiryCondition(call.arguments.dropFirst(3))
         let (lifetime, isTooLong) = try call.integer(2).multipliedReportingOverflow(by: unit)
-        // Only times too far in the future are refused.
+        // Redis rejects only times that are too far in the future.
         guard !isTooLong, start <= 0 || lifetime <= .max - start else { throw .invalidExpiry(call.command.name) }
         let end = lifetime + start
         guard let entry = server.entry(call[1]), condition.allows(end, after: entry.expiry) else { return .integer(0) }
@@ -71,7 +71,7 @@ enum KeyCommands {
 
     private static func keys(_ server: SimulatedServer, _ call: Invocation) -> Reply {
         let pattern = GlobPattern(bytes: call[1])
-        // Hides expired keys without deleting them: they reappear if the clock is set back.
+        // Expired keys are hidden, not deleted: they reappear if the clock is set back.
         let entries = server.keyspace.all.filter { pattern.matches($0.key) && !server.hasExpired($0) }
         return .bulks(entries.map(\.key))
     }

@@ -28,13 +28,13 @@ extension CommandTable {
 }
 
 extension SimulatedServer {
-    /// A Sentinel, which knows of one primary.
+    /// Creates a Sentinel that monitors one primary.
     package convenience init(sentinel knowledge: SentinelKnowledge, now: @escaping () -> Int64) {
         self.init(commands: .sentinel, now: now)
         sentinel = knowledge
     }
 
-    /// Tells all subscribers of a channel.
+    /// Publishes a message to all subscribers of a channel.
     package func publish(_ message: String, on channel: String) {
         _ = subscriptions.publish(Bytes(message), on: Bytes(channel), from: self)
         flushOutput()

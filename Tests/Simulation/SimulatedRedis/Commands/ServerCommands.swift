@@ -25,7 +25,7 @@ enum ServerCommands {
         server.lastWait += 1
         let number = server.lastWait
         connection.wait(.init(number: number, replicas: replicas, offset: connection.offset))
-        // 0: for ever. The limit only keeps the sum from overflowing.
+        // A timeout of 0 means no limit. The cap only keeps the sum from overflowing.
         if timeout > 0 {
             server.after?(min(timeout, 1 << 40) * 1000) { [weak server, weak connection] in
                 guard let server, let connection else { return }
@@ -58,7 +58,7 @@ enum ServerCommands {
         }
     }
 
-    /// All sections, whatever was asked for.
+    /// Returns all sections, whichever one was requested.
     private static func info(of server: SimulatedServer) -> String {
         let mode = server.cluster == nil ? "standalone" : "cluster"
         let lines = [
@@ -104,7 +104,8 @@ extension CommandTable {
 }
 
 extension SimulatedServer {
-    /// A server with every command in this folder.
+    /// Creates a server with all commands in this folder.
+    ///
     /// - Parameter now: the server's wall clock, in microseconds of the Unix epoch. It may jump.
     package convenience init(now: @escaping () -> Int64) {
         self.init(commands: .all, now: now)

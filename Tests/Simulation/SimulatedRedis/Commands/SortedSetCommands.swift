@@ -72,7 +72,7 @@ enum SortedSetCommands {
         }
     }
 
-    /// Removes members, and the key if none is left. Replies how many.
+    /// Removes members, and the key if no member remains. Replies with the number of removed members.
     private static func removal(
         _ server: SimulatedServer, _ key: Bytes, _ remove: (inout SortedSet) -> Int
     ) throws(CommandError) -> Reply {

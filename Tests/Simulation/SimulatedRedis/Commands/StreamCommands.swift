@@ -23,8 +23,8 @@ enum StreamCommands {
         return .bulk(id.text)
     }
 
-    /// The new entry's ID; `nil` if there is no stream and none may be created. A separate function, so that the stream is
-    /// uniquely referenced when it changes.
+    /// Returns the ID of the new entry, or `nil` if there is no stream and none may be created. A separate function, so
+    /// that the stream is uniquely referenced when it changes.
     private static func nextID(
         _ server: SimulatedServer, _ key: Bytes, _ options: AddOptions
     ) throws(CommandError) -> StreamLog.ID? {
@@ -109,7 +109,7 @@ private struct AddOptions {
 }
 
 extension StreamLog.ID {
-    /// - Parameter sequence: the sequence of an ID without one.
+    /// - Parameter sequence: the sequence to use if `text` has none.
     fileprivate init(_ text: Bytes, sequence: UInt64) throws(CommandError) {
         let parts = text.text.split(separator: "-", omittingEmptySubsequences: false)
         guard parts.count <= 2, let first = UInt64(parts[0]), let second = parts.count == 2 ? UInt64(parts[1]) : sequence

@@ -67,7 +67,7 @@ enum StringCommands {
     }
 }
 
-/// The options after `SET key value`.
+/// The options that follow `SET key value`.
 private struct SetOptions {
     enum Condition {
         case none
@@ -80,7 +80,7 @@ private struct SetOptions {
         var isInSeconds: Bool
         var isFromNow: Bool
 
-        /// In milliseconds of the Unix epoch.
+        /// Returns the expiry time, in milliseconds of the Unix epoch.
         func end(now: Int64) throws(CommandError) -> Int64 {
             guard let amount = number.integer else { throw .notAnInteger }
             let (milliseconds, isTooLong) = amount.multipliedReportingOverflow(by: isInSeconds ? 1000 : 1)

@@ -20,9 +20,9 @@ struct Bytes: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
         self.init(String(number))
     }
 
-    /// As `%.17g` formats it, which is how Redis writes scores and Lua's numbers.
+    /// Formats the number with `%.17g`, as Redis does for scores and Lua numbers.
     init(_ number: Double) {
-        // Whole numbers below 1e17 have no exponent. C writes the sign of -0.
+        // Whole numbers below 1e17 have no exponent. -0 is excluded because C prints its sign.
         if number.magnitude < 1e17, number != 0 || number.sign == .plus, let whole = Int64(exactly: number) {
             self.init(whole)
         } else {
@@ -40,7 +40,7 @@ struct Bytes: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
 
     var count: Int { storage.count }
 
-    /// For messages: invalid UTF-8 is replaced.
+    /// The text for messages, with invalid UTF-8 replaced.
     var text: String { String(decoding: storage, as: UTF8.self) }
 
     func hash(into hasher: inout Hasher) {
@@ -54,7 +54,7 @@ struct Bytes: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
         left.storage.lexicographicallyPrecedes(right.storage)
     }
 
-    /// Whether this is `word` (in lower case), ignoring case.
+    /// Returns whether this is `word`, which is in lower case, ignoring case.
     func isWord(_ word: StaticString) -> Bool {
         word.withUTF8Buffer { word in
             storage.count == word.count && zip(storage, word).allSatisfy { Self.lowercase($0) == $1 }
@@ -67,7 +67,7 @@ struct Bytes: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
         (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) ? byte | 0x20 : byte
     }
 
-    /// The integer in canonical form: no sign but a minus, no leading zeros, no spaces.
+    /// The integer in canonical form: no plus sign, no leading zeros, no spaces.
     var integer: Int64? {
         let digits = storage.first == UInt8(ascii: "-") ? storage.dropFirst() : storage[...]
         guard let first = digits.first, (1...19).contains(digits.count) else { return nil }
@@ -75,14 +75,14 @@ struct Bytes: Hashable, Comparable, Sendable, ExpressibleByStringLiteral {
         var magnitude: UInt64 = 0
         for digit in digits {
             guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(digit) else { return nil }
-            // At most 19 digits: no overflow.
+            // 19 digits cannot overflow.
             magnitude = magnitude * 10 + UInt64(digit - UInt8(ascii: "0"))
         }
         guard digits.count < storage.count else { return Int64(exactly: magnitude) }
         return magnitude == Int64.min.magnitude ? .min : Int64(exactly: magnitude).map { -$0 }
     }
 
-    /// The number that C's `strtod` reads, if it reads all bytes.
+    /// The number that C's `strtod` reads; `nil` if it does not read all bytes.
     var double: Double? {
         if storage.count < 16, let integer { return Double(integer) }
         guard let first = storage.first, isspace(Int32(first)) == 0, !storage.contains(0) else { return nil }

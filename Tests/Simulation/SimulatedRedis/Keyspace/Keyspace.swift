@@ -1,17 +1,18 @@
-/// All keys of a server. It is a value, so a copy is a snapshot. Copying is free; the first change of a copy costs O(n).
+/// All keys of a server. It is a value, so a copy is a snapshot. Copying is free; the first change of a copy costs
+/// O(n).
 ///
 /// Keys are listed in the order of their creation, which is the same in every process.
 package struct Keyspace: Sendable {
     struct Entry: Sendable {
         let key: Bytes
         var value: Value
-        /// In milliseconds of the Unix epoch; `nil` if the key does not expire.
+        /// The expiry time in milliseconds of the Unix epoch; `nil` if the key does not expire.
         var expiry: Int64?
-        /// Rises with every new key.
+        /// The sequence number, which rises with every new key.
         let number: UInt64
     }
 
-    /// By number; `nil` for removed keys.
+    /// The entries in the order of `number`; `nil` for removed keys.
     private var entries: [Entry?] = []
     private var positions: [Bytes: Int] = [:]
     private var lastNumber: UInt64 = 0
@@ -26,7 +27,7 @@ package struct Keyspace: Sendable {
         positions[key].flatMap { entries[$0] }
     }
 
-    /// Whether the key is this string, or a sorted set with this member.
+    /// Returns whether the key is this string, or a sorted set with this member.
     package func holds(_ text: String, in key: String) -> Bool {
         switch self[Bytes(key)]?.value {
         case .string(let bytes): bytes == Bytes(text)
@@ -54,13 +55,13 @@ package struct Keyspace: Sendable {
     /// Changes the value of an existing key in place.
     mutating func update<Result>(_ key: Bytes, _ change: (inout Value) -> Result) -> Result? {
         guard let position = positions[key], var entry = entries[position] else { return nil }
-        // The only reference, so the change copies nothing.
+        // The entry is removed meanwhile, so that the value is uniquely referenced and the change copies nothing.
         entries[position] = nil
         defer { entries[position] = entry }
         return change(&entry.value)
     }
 
-    /// Returns whether the key existed.
+    /// Removes a key. Returns whether it existed.
     mutating func remove(_ key: Bytes) -> Bool {
         guard let position = positions.removeValue(forKey: key) else { return false }
         entries[position] = nil
@@ -80,7 +81,7 @@ package struct Keyspace: Sendable {
         }
     }
 
-    /// Up to `count` keys after the one with this number, and the last one's number; 0 at the end.
+    /// Returns up to `count` keys that follow the one with this number, and the last one's number, or 0 at the end.
     func scan(after number: UInt64, count: Int) -> (cursor: UInt64, entries: [Entry]) {
         var found: [Entry] = []
         for entry in entries.lazy.compactMap({ $0 }) where entry.number > number {

@@ -22,7 +22,7 @@ struct SortedSet: Sendable {
         scores[member].map { position(of: Element(score: $0, member: member)) }
     }
 
-    /// The element's index, or where it would be inserted.
+    /// Returns the element's index, or the index at which to insert it.
     private func position(of element: Element) -> Int { firstPosition { $0 >= element } }
 
     private func firstPosition(where isReached: (Element) -> Bool) -> Int {
@@ -36,7 +36,7 @@ struct SortedSet: Sendable {
     }
 
     mutating func set(_ member: Bytes, to score: Double) {
-        // Redis' compact encoding has no -0.
+        // The compact encoding of Redis has no -0.
         let score = score == 0 ? 0 : score
         if let old = scores[member] {
             guard old != score else { return }
@@ -47,7 +47,7 @@ struct SortedSet: Sendable {
         elements.insert(element, at: position(of: element))
     }
 
-    /// Returns whether the member existed.
+    /// Removes a member. Returns whether it existed.
     mutating func remove(_ member: Bytes) -> Bool {
         guard let score = scores.removeValue(forKey: member) else { return false }
         elements.remove(at: position(of: Element(score: score, member: member)))
@@ -59,7 +59,7 @@ struct SortedSet: Sendable {
         elements.removeSubrange(range)
     }
 
-    /// The indices of the scores between two bounds.
+    /// Returns the indices of the elements whose scores lie between two bounds.
     func positions(from low: ScoreBound, to high: ScoreBound) -> Range<Int> {
         let start = firstPosition { low.isExclusive ? $0.score > low.score : $0.score >= low.score }
         let end = firstPosition { high.isExclusive ? $0.score >= high.score : $0.score > high.score }
@@ -67,7 +67,7 @@ struct SortedSet: Sendable {
     }
 }
 
-/// One end of a range of scores: `5`, `(5`, `-inf`.
+/// One end of a range of scores, such as `5`, `(5` or `-inf`.
 struct ScoreBound {
     var score: Double
     var isExclusive: Bool

@@ -1,5 +1,5 @@
-/// A stream. Redis keeps entries in nodes of up to 100 entries and 4096 bytes, and `MAXLEN ~` drops whole nodes only. So this type
-/// tracks each node's size in Redis' encoding.
+/// A stream. Redis keeps entries in nodes of up to 100 entries and 4096 bytes, and `MAXLEN ~` drops whole nodes only.
+/// Therefore this type tracks each node's size in Redis' encoding.
 struct StreamLog: Sendable {
     struct ID: Comparable, Sendable {
         var milliseconds: UInt64
@@ -10,7 +10,7 @@ struct StreamLog: Sendable {
 
         var text: Bytes { Bytes("\(milliseconds)-\(sequence)") }
 
-        /// The following ID; `nil` for the last one.
+        /// The next ID; `nil` if this is the last one.
         var next: ID? {
             if sequence < .max { return ID(milliseconds: milliseconds, sequence: sequence + 1) }
             return milliseconds < .max ? ID(milliseconds: milliseconds + 1, sequence: 0) : nil
@@ -23,7 +23,7 @@ struct StreamLog: Sendable {
 
     struct Entry: Sendable {
         var id: ID
-        /// Names and values, alternating.
+        /// The alternating names and values.
         var fields: [Bytes]
     }
 
@@ -36,24 +36,24 @@ struct StreamLog: Sendable {
 
     private static let nodeEntries = 100
     private static let nodeBytes = 4096
-    /// The most entries that one approximate trim drops.
+    /// The maximum number of entries that one approximate trim drops.
     private static let trimLimit = 100 * nodeEntries
 
     private(set) var entries: [Entry] = []
     private(set) var lastID = ID.zero
     private var nodes: [Node] = []
 
-    /// The ID that `*` means now. IDs do not go back with the clock.
+    /// Returns the ID that `*` generates now. IDs do not decrease if the clock is set back.
     func nextID(atMilliseconds now: UInt64) -> ID? {
         now > lastID.milliseconds ? ID(milliseconds: now, sequence: 0) : lastID.next
     }
 
-    /// The entry's ID must be above `lastID`.
+    /// Appends an entry, whose ID must be above `lastID`.
     mutating func append(_ entry: Entry) {
         let names = stride(from: 0, to: entry.fields.count, by: 2).map { entry.fields[$0] }
         let length = entry.fields.reduce(0) { $0 + $1.count }
         if nodes.last.map({ $0.bytes + length >= Self.nodeBytes || $0.entries >= Self.nodeEntries }) ?? true {
-            // A header of six bytes, the end marker, three numbers, the names and a zero.
+            // The node has a header of six bytes, the end marker, three numbers, the names and a zero.
             let bytes = 7 + 4 * 2 + names.reduce(0) { $0 + ListPack.size(of: $1) }
             nodes.append(Node(id: entry.id, names: names, bytes: bytes))
         }
@@ -78,7 +78,7 @@ struct StreamLog: Sendable {
             + numbers.reduce(0) { $0 + ListPack.size(of: $1) }
     }
 
-    /// Drops the oldest entries down to `length`; if approximate, whole nodes only.
+    /// Drops the oldest entries until `length` remain. An approximate trim drops only whole nodes.
     mutating func trim(to length: Int, isApproximate: Bool) {
         var dropped = 0
         while let node = nodes.first, entries.count - dropped > length {
@@ -98,7 +98,7 @@ struct StreamLog: Sendable {
     }
 }
 
-/// Sizes of elements in Redis' listpacks: the encoding plus the back length.
+/// The sizes of elements in Redis' listpacks: the encoding plus the back length.
 private enum ListPack {
     static func size(of number: Int64) -> Int {
         switch number {

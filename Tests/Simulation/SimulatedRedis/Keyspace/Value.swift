@@ -1,11 +1,11 @@
-/// A key's value.
+/// The value of a key.
 enum Value: Sendable {
     case string(Bytes)
     case hash(FieldMap)
     case sortedSet(SortedSet)
     case stream(StreamLog)
 
-    /// The name in `TYPE` and `SCAN`.
+    /// The type's name in `TYPE` and `SCAN`.
     var typeName: StaticString {
         switch self {
         case .string: "string"
@@ -16,10 +16,11 @@ enum Value: Sendable {
     }
 }
 
-/// A hash. Its fields keep their order, as in Redis' compact encoding. Big hashes of Redis have no order.
+/// A hash. Its fields keep their order, as in Redis' compact encoding. In Redis, the fields of big hashes have no
+/// order.
 struct FieldMap: Sendable {
     private var positions: [Bytes: Int] = [:]
-    /// `nil` for removed fields.
+    /// The fields in order; `nil` for removed ones.
     private var fields: [(name: Bytes, value: Bytes)?] = []
 
     var count: Int { positions.count }
@@ -30,7 +31,7 @@ struct FieldMap: Sendable {
         positions[name].flatMap { fields[$0]?.value }
     }
 
-    /// Returns whether the field is new.
+    /// Sets a field. Returns whether it is new.
     mutating func set(_ name: Bytes, to value: Bytes) -> Bool {
         if let position = positions[name] {
             fields[position]?.value = value
@@ -41,7 +42,7 @@ struct FieldMap: Sendable {
         return true
     }
 
-    /// Returns whether the field existed.
+    /// Removes a field. Returns whether it existed.
     mutating func remove(_ name: Bytes) -> Bool {
         guard let position = positions.removeValue(forKey: name) else { return false }
         fields[position] = nil

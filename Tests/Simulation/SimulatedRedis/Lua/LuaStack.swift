@@ -1,7 +1,7 @@
 internal import CLua
 
-/// A Lua state's stack in Swift's types. Nothing here raises a Lua error, except when memory runs out: an error would jump over
-/// Swift's frames.
+/// A Lua state's stack in Swift's types. Nothing here raises a Lua error unless memory runs out: an error would jump
+/// over Swift's frames.
 struct LuaStack {
     let state: OpaquePointer
 
@@ -9,7 +9,7 @@ struct LuaStack {
 
     func drop(_ count: Int32 = 1) { lua_settop(state, -count - 1) }
 
-    /// Makes space for this many more values. Returns whether it could.
+    /// Reserves space for this many more values. Returns whether that succeeded.
     func reserve(_ count: Int) -> Bool { lua_checkstack(state, Int32(clamping: count)) != 0 }
 
     func type(_ index: Int32) -> Int32 { lua_type(state, index) }
@@ -58,25 +58,26 @@ struct LuaStack {
         lua_rawset(state, -3)
     }
 
-    /// Pushes an error as Redis' own functions raise it: a table with the text.
-    /// - Parameter text: a code and a message.
+    /// Pushes an error in the form that Redis' own functions raise: a table with the text.
+    ///
+    /// - Parameter text: an error code and a message.
     func pushError(_ text: Bytes) { pushTable("err", text) }
 
     // MARK: Reading
 
-    /// A string, or a number as Lua writes it; `nil` for other types.
+    /// Returns a string, or a number in Lua's format; `nil` for other types.
     func bytes(_ index: Int32) -> Bytes? {
         var length = 0
         guard let start = lua_tolstring(state, index, &length) else { return nil }
         return Bytes(Array(UnsafeRawBufferPointer(start: start, count: length)))
     }
 
-    /// An argument of `redis.call`, numbers with all digits.
+    /// Returns an argument of `redis.call`. Numbers have all digits.
     func argument(_ index: Int32) -> Bytes? {
         type(index) == LUA_TNUMBER ? Bytes(lua_tonumber(state, index)) : bytes(index)
     }
 
-    /// A string field of the table at `index`.
+    /// Returns a string field of the table at `index`.
     func field(_ name: StaticString, of index: Int32) -> Bytes? {
         pushField(name, of: index)
         defer { drop() }
@@ -90,10 +91,10 @@ struct LuaStack {
     }
 }
 
-/// Replies as Lua values, and a script's value as a reply.
+/// Conversion of replies to Lua values, and of a script's value to a reply.
 extension LuaStack {
     func push(_ reply: Reply) {
-        // Cannot fail: no reply is that deep.
+        // No reply is nested deeply enough to make this fail.
         _ = reserve(4)
         switch reply {
         case .ok: pushTable("ok", "OK")
@@ -114,7 +115,7 @@ extension LuaStack {
         }
     }
 
-    /// Pops the top value as a reply.
+    /// Pops the top value and converts it to a reply.
     func popReply() -> Reply {
         guard reserve(4) else {
             drop()
@@ -150,7 +151,7 @@ extension LuaStack {
         }
     }
 
-    /// As C converts it on the platforms of Redis.
+    /// Converts a number to an integer as C does on the platforms of Redis.
     private static func truncated(_ number: Double) -> Int64 {
         Int64(exactly: number.rounded(.towardZero)) ?? .min
     }

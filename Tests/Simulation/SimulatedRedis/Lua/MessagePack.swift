@@ -1,6 +1,7 @@
 internal import CLua
 
-/// `cmsgpack.pack`: Lua values as MessagePack, in the encodings that Redis' library chooses.
+/// The implementation of `cmsgpack.pack`: it converts Lua values to MessagePack, in the encodings that Redis' library
+/// chooses.
 struct MessagePacker {
     let stack: LuaStack
     private(set) var bytes: [UInt8] = []
@@ -11,7 +12,7 @@ struct MessagePacker {
         self.stack = stack
     }
 
-    /// Pops the top value. Functions, and tables nested too deeply, become nil.
+    /// Pops and packs the top value. Functions and tables that are nested too deeply become nil.
     mutating func pack(level: Int) {
         defer { stack.drop() }
         switch stack.type(-1) {
@@ -42,7 +43,7 @@ struct MessagePacker {
         }
     }
 
-    /// The number of pairs in the top table, and whether their keys are 1, 2, 3 and so on.
+    /// Returns the number of pairs in the top table, and whether their keys are 1, 2, 3 and so on.
     private func shape() -> (count: Int, isArray: Bool) {
         var count = 0
         var largest = 0.0
@@ -115,7 +116,7 @@ struct MessagePacker {
     }
 }
 
-/// `cmsgpack.unpack`: MessagePack as Lua values.
+/// The implementation of `cmsgpack.unpack`: it converts MessagePack to Lua values.
 struct MessageUnpacker {
     enum Violation: Error {
         case tooShort
@@ -159,7 +160,7 @@ struct MessageUnpacker {
         case 0xcc: stack.push(Double(try number(UInt8.self)))
         case 0xcd: stack.push(Double(try number(UInt16.self)))
         case 0xce: stack.push(Double(try number(UInt32.self)))
-        // Redis' library reads numbers above Int64.max as negative.
+        // The library of Redis reads numbers above Int64.max as negative.
         case 0xcf, 0xd3: stack.push(Double(Int64(bitPattern: try number(UInt64.self))))
         case 0xd0: stack.push(Double(Int8(bitPattern: try number(UInt8.self))))
         case 0xd1: stack.push(Double(Int16(bitPattern: try number(UInt16.self))))
@@ -204,7 +205,7 @@ struct MessageUnpacker {
         for _ in 0..<count {
             try unpack()
             try unpack()
-            // Lua would raise an error: keys cannot be nil or NaN.
+            // Keys cannot be nil or NaN: Lua would raise an error.
             let key = lua_tonumber(stack.state, -2)
             guard stack.type(-2) != LUA_TNIL, !key.isNaN else { throw .unknownType }
             lua_rawset(stack.state, -3)

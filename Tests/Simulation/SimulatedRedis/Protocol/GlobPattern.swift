@@ -30,7 +30,8 @@ struct GlobPattern: Hashable {
         return text.isEmpty
     }
 
-    /// Consumes a bracket's content and the closing bracket, if there is one.
+    /// Consumes the content of a bracket and the closing bracket, if there is one. Returns whether the class contains
+    /// `byte`.
     private static func takeClass(from pattern: inout ArraySlice<UInt8>, contains byte: UInt8) -> Bool {
         let isNegated = pattern.first == UInt8(ascii: "^")
         if isNegated { pattern.removeFirst() }

@@ -2,13 +2,13 @@
 indirect enum Reply {
     case ok
     case status(Bytes)
-    /// A code and a message, without the minus.
+    /// An error code and a message, without the leading minus.
     case error(Bytes)
     case integer(Int64)
     case bulk(Bytes)
     case null
     case array([Reply])
-    /// Several replies in a row, or none.
+    /// Any number of consecutive replies, including none.
     case several([Reply])
 
     static func bulks(_ strings: some Sequence<Bytes>) -> Reply { .array(strings.map { .bulk($0) }) }
@@ -23,7 +23,7 @@ indirect enum Reply {
         case .ok: output.append(contentsOf: "+OK\r\n".utf8)
         case .status(let text): Self.write("+", text.storage, to: &output)
         case .error(let text):
-            // Keep it one line, whatever a script says.
+            // Line breaks in a script's error would end the reply early.
             Self.write("-", text.storage.map { $0 == 10 || $0 == 13 ? 32 : $0 }, to: &output)
         case .integer(let number): Self.write(":", number, to: &output)
         case .bulk(let bytes):
@@ -52,9 +52,9 @@ indirect enum Reply {
     }
 }
 
-/// An error reply in Redis' words: a code and a message.
+/// An error reply in Redis' wording: a code and a message.
 struct CommandError: Error {
-    /// Without the minus.
+    /// The text without the leading minus.
     let text: Bytes
 
     init(_ text: String) {

@@ -1,17 +1,17 @@
 /// Parses commands (RESP arrays of bulk strings) from bytes that arrive in arbitrary pieces.
 struct RequestParser {
-    /// A protocol error. The client receives it and is disconnected.
+    /// A protocol error, which is sent to the client before it is disconnected.
     struct Violation: Error {
         var text: String
     }
 
     private var buffer: [UInt8] = []
-    /// The first byte that is not consumed.
+    /// The index of the first byte that is not consumed.
     private var position = 0
     private var arguments: [Bytes] = []
-    /// Missing arguments of the current command; 0 if there is none.
+    /// The number of missing arguments of the current command; 0 if there is no command.
     private var missing = 0
-    /// The current argument's length.
+    /// The length of the current argument.
     private var length: Int?
 
     private static let mostArguments: Int64 = 1 << 31 - 1
@@ -28,14 +28,14 @@ struct RequestParser {
         position = 0
     }
 
-    /// The next command; `nil` if more bytes are needed.
+    /// Returns the next command, or `nil` if more bytes are needed.
     mutating func next() throws(Violation) -> [Bytes]? {
         while missing == 0 {
             guard let start = try number(after: "*", tooLong: "too big mbulk count string") else { return nil }
             guard let count = start.value, count <= Self.mostArguments else {
                 throw Violation(text: "invalid multibulk length")
             }
-            // An empty array is no command and gets no reply.
+            // An empty array is not a command and gets no reply.
             missing = max(0, Int(count))
         }
         while missing > 0 {
@@ -60,7 +60,7 @@ struct RequestParser {
         return length
     }
 
-    /// A line that begins with `kind`. The value is `nil` if it is not a number.
+    /// Reads a line that begins with `kind`. The value is `nil` if it is not a number.
     private mutating func number(
         after kind: Unicode.Scalar, tooLong: String
     ) throws(Violation) -> (value: Int64?, Void)? {
@@ -77,7 +77,7 @@ struct RequestParser {
     }
 }
 
-/// Encodes commands as clients send them.
+/// An encoder of commands as clients send them.
 package enum RequestEncoder {
     package static func encode(_ words: [String]) -> [UInt8] { encode(words.map { Array($0.utf8) }) }
 

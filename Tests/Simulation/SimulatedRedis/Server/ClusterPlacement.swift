@@ -1,12 +1,13 @@
-/// Where a command belongs, by the keys that it is about: `getNodeByQuery` of Redis 7.0.15, check for check.
+/// Checks whether this server may run a command, by the hash slot of its keys. The checks and their order are those of
+/// `getNodeByQuery` in Redis 7.0.15.
 struct ClusterPlacement {
     enum Refusal {
         case crossSlot
-        /// The slot is nobody's.
+        /// The hash slot has no owner.
         case unassigned
-        /// This server has lost the others, or they some slots.
+        /// The server cannot reach a majority, or some hash slots have no working owner.
         case down
-        /// Some of the keys are here, and some are not.
+        /// Some of the keys are on this server, and some are not.
         case tryAgain
         case ask(Int, ClusterNode)
         case moved(Int, ClusterNode)
@@ -22,7 +23,7 @@ struct ClusterPlacement {
             }
         }
 
-        /// The same for a command of a script.
+        /// The error for a command of a script.
         var scriptError: CommandError {
             switch self {
             case .down: CommandError("ERR Script attempted to execute a command while the cluster is down")
@@ -33,13 +34,14 @@ struct ClusterPlacement {
     }
 
     var member: ClusterMember
-    /// Whether a key is here.
+    /// Returns whether a key is on this server.
     var exists: (Bytes) -> Bool
 
-    /// `nil`: the command is run here.
+    /// Returns `nil` if this server runs the command.
+    ///
     /// - Parameters:
-    ///   - areChannels: the keys are channels of a shard, which need not be here.
-    ///   - isAsking: the client was sent here by whoever has the slot until now.
+    ///   - areChannels: whether the keys are sharded channels, which need not exist on this server.
+    ///   - isAsking: whether the hash slot's current owner redirected the client here with `ASK`.
     func refusal(of keys: some Collection<Bytes>, areChannels: Bool, isAsking: Bool) -> Refusal? {
         guard let first = keys.first else { return nil }
         let slot = ClusterSlot.of(first)
@@ -57,7 +59,7 @@ struct ClusterPlacement {
             guard target != nil || isArriving, !areChannels else { continue }
             if exists(key) { present += 1 } else { missing += 1 }
         }
-        // Channels of a shard are served all the same.
+        // Sharded channels are served even if the cluster is down.
         guard member.isServing || areChannels else { return .down }
         if let target, missing > 0 {
             guard present == 0, let node = member.node(target) else { return .tryAgain }
@@ -69,7 +71,8 @@ struct ClusterPlacement {
 }
 
 extension SimulatedServer {
-    /// Why a command does not belong here; `nil`: it does. `connection` is the client's, also of a script's commands.
+    /// Returns the reason not to run a command here; `nil` if there is none. `connection` is the client's, even for
+    /// commands of a script.
     func refusal(
         of command: Command, _ arguments: [Bytes], from connection: SimulatedConnection, by member: ClusterMember
     ) -> ClusterPlacement.Refusal? {

@@ -1,4 +1,4 @@
-/// A Redis command: when it is allowed, and what it does.
+/// A Redis command: its name, its conditions and its implementation.
 struct Command: Sendable {
     struct Flags: OptionSet, Sendable {
         let rawValue: Int
@@ -15,14 +15,14 @@ struct Command: Sendable {
         static let whileSubscribed = Flags(rawValue: 1 << 6)
     }
 
-    /// Which arguments are keys.
+    /// The arguments that are keys.
     enum Keys: Sendable {
         case none
         case first
         case all
-        /// The second argument is the number of keys, which follow it.
+        /// The number of keys is the second argument, and the keys follow it.
         case counted
-        /// Not keys, but channels that belong to a slot: the first argument, or all.
+        /// The first argument, or all arguments, are channels that belong to a hash slot.
         case channel, channels
 
         var areChannels: Bool {
@@ -35,9 +35,9 @@ struct Command: Sendable {
 
     typealias Body = @Sendable (SimulatedServer, Invocation) throws(CommandError) -> Reply
 
-    /// In lower case; subcommands as `client|id`.
+    /// The name in lower case. A subcommand is written `client|id`.
     let name: String
-    /// The number of words, including the name; negative for a minimum.
+    /// The number of words including the name; a negative number is a minimum.
     let arity: Int
     let flags: Flags
     let keys: Keys
@@ -65,14 +65,14 @@ struct Command: Sendable {
 }
 
 extension Command {
-    /// The keys, or the channels of a shard, by which a cluster places a command.
+    /// Returns the keys, or the sharded channels, that determine a command's hash slot.
     func slotKeys(in arguments: [Bytes]) -> ArraySlice<Bytes> {
         switch keys {
         case .none, .first, .all: return keys(in: arguments)
         case .channel: return arguments[1...1]
         case .channels: return arguments[1...]
         case .counted:
-            // More than there are, or no number: the command itself refuses that.
+            // The command itself rejects a count that is too large or not a number.
             guard let count = arguments[2].integer, (0...Int64(arguments.count - 3)).contains(count) else { return [] }
             return arguments[3..<3 + Int(count)]
         }
@@ -82,9 +82,9 @@ extension Command {
 /// One execution of a command.
 struct Invocation {
     let command: Command
-    /// Including the command's name.
+    /// The arguments, including the command's name.
     let arguments: [Bytes]
-    /// The client's connection; in a script, its caller's.
+    /// The client's connection; for a command of a script, the connection of the script's caller.
     let connection: SimulatedConnection
 
     subscript(index: Int) -> Bytes { arguments[index] }
@@ -102,9 +102,9 @@ struct Invocation {
     }
 }
 
-/// The commands that a server knows, by name.
+/// The commands that a server supports, by name.
 struct CommandTable: Sendable {
-    /// Commands that only have subcommands.
+    /// The commands that only have subcommands.
     private let containers: Set<Bytes>
     private let commands: [Bytes: Command]
     private let capitals: [Bytes: Command]
@@ -119,14 +119,14 @@ struct CommandTable: Sendable {
     }
 
     func command(_ arguments: [Bytes]) -> Command? {
-        // Most clients write the name in capitals: this lookup copies nothing.
+        // Most clients send the name in capitals, and this lookup copies nothing.
         if let command = capitals[arguments[0]] { return command }
         let name = arguments[0].lowercased
         guard containers.contains(name), arguments.count > 1 else { return commands[name] }
         return commands[Bytes(name.storage + [UInt8(ascii: "|")] + arguments[1].lowercased.storage)]
     }
 
-    /// The command that a client asks for.
+    /// Returns the command that a client requests.
     func find(_ arguments: [Bytes]) throws(CommandError) -> Command {
         guard let command = command(arguments) else { throw unknown(arguments) }
         guard command.takes(arguments.count) else { throw .wrongNumberOfArguments(command.name) }

@@ -6,16 +6,16 @@ internal import CLua
 /// Swift functions that Lua calls never raise Lua errors; see `lua_call_and_raise`.
 final class ScriptEngine {
     struct Script {
-        /// SHA-1 of the source, in hexadecimal.
+        /// The SHA-1 digest of the source, in hexadecimal.
         let digest: Bytes
-        /// The function's reference in Lua's registry.
+        /// The reference to the function in Lua's registry.
         fileprivate let reference: Int32
     }
 
     /// A running script.
     private struct Run {
         let call: Invocation
-        /// After its first write, no condition of the server stops the script.
+        /// Whether the script has written. After its first write, no condition of the server stops it.
         var hasWritten = false
     }
 
@@ -25,7 +25,7 @@ final class ScriptEngine {
     private let errorHandler: Int32
     private var scripts: [Bytes: Script] = [:]
     private var running: Run?
-    /// The state of `math.random`, which continues from script to script, as in Redis.
+    /// The state of `math.random`, which persists from script to script, as in Redis.
     var random = ScriptRandom()
 
     init(server: SimulatedServer) {
@@ -63,7 +63,7 @@ final class ScriptEngine {
     }
 
     static func digest(of source: Bytes) -> Bytes {
-        // Redis names scripts by SHA-1. Nothing here relies on its strength.
+        // Redis names scripts by SHA-1, and nothing relies on its strength.
         let source = Array(source.storage)
         var text = [CChar](repeating: 0, count: 2 * Int(SHA1_DIGEST_LENGTH) + 1)
         SHA1Data(source, source.count, &text)
@@ -90,7 +90,7 @@ final class ScriptEngine {
         return failure(of: script)
     }
 
-    /// The reply for the error that the handler left on top.
+    /// The reply for the error that the handler left on top of the stack.
     private func failure(of script: Script) -> Reply {
         guard lua.type(-1) == LUA_TTABLE else {
             let reason = lua.bytes(-1)?.text ?? "execution failure"
@@ -105,7 +105,7 @@ final class ScriptEngine {
         return .error(Bytes(text))
     }
 
-    /// `redis.call`: pushes the reply, or an error as a table. Returns whether it is an error.
+    /// Runs `redis.call`: pushes the reply, or an error as a table. Returns whether it is an error.
     func call(_ arguments: [Bytes], replyTo stack: LuaStack) -> Bool {
         guard let script = running?.call else {
             stack.pushError("ERR redis.call/pcall can only be called inside a script invocation")
@@ -130,7 +130,7 @@ final class ScriptEngine {
 }
 
 extension SimulatedServer {
-    /// The command that a script calls, if it is allowed.
+    /// Returns the command that a script calls, if it is allowed.
     fileprivate func scriptCommand(_ arguments: [Bytes], hasWritten: Bool) throws(CommandError) -> Command {
         guard let command = commands.command(arguments) else {
             throw CommandError("ERR Unknown Redis command called from script")
@@ -151,7 +151,7 @@ extension SimulatedServer {
     }
 }
 
-/// `math.random` of Redis: `lrand48` with the usual seed.
+/// The generator of Redis' `math.random`: `lrand48` with the default seed.
 struct ScriptRandom {
     private var state: UInt64 = 0x1234_abcd_330e
 
@@ -159,7 +159,7 @@ struct ScriptRandom {
         state = UInt64(UInt32(bitPattern: seed)) << 16 | 0x330e
     }
 
-    /// From 0 up to but not including 1.
+    /// Returns a number from 0 up to but not including 1.
     mutating func next() -> Double {
         state = (state &* 0x5_deec_e66d &+ 0xb) & (1 << 48 - 1)
         return Double((state >> 17) % Self.range) / Double(Self.range)

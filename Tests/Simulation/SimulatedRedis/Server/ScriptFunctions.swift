@@ -2,8 +2,8 @@ internal import CLua
 
 typealias LuaFunction = @Sendable @convention(c) (OpaquePointer?) -> Int32
 
-/// Functions that Lua calls. Each returns the number of values that it pushed, or -1 to raise the top value as an error; see
-/// `lua_call_and_raise`. The second upvalue is the engine.
+/// Functions that Lua calls. Each returns the number of values that it pushed, or -1 to raise the top value as an
+/// error; see `lua_call_and_raise`. The second upvalue is the engine.
 enum ScriptFunctions {
     // MARK: redis
 
@@ -20,7 +20,7 @@ enum ScriptFunctions {
             guard let argument = stack.argument(index + 1) else { break }
             arguments.append(argument)
         }
-        // Makes space for the reply.
+        // The arguments are dropped to make space for the reply.
         stack.drop(count)
         let isError: Bool
         if count == 0 {
@@ -45,7 +45,7 @@ enum ScriptFunctions {
         return 1
     }
 
-    /// A code and a message. A single word becomes a message.
+    /// Returns an error as a code and a message. A single word becomes the message.
     private static func normalized(_ text: Bytes) -> Bytes {
         let words = (text.storage.first == UInt8(ascii: "-") ? text.storage.dropFirst() : text.storage[...])
             .prefix { $0 != 0 }
@@ -79,7 +79,7 @@ enum ScriptFunctions {
         return 1
     }
 
-    /// Discards the message.
+    /// Validates the arguments of `redis.log` and discards the message.
     static let log: LuaFunction = { state in
         guard let stack = LuaStack(state) else { return 0 }
         guard stack.count >= 2 else {
@@ -99,13 +99,13 @@ enum ScriptFunctions {
 
     // MARK: Globals
 
-    /// `pcall`, which returns the text of errors that are tables.
+    /// The global `pcall`, which returns an error's text if the error is a table.
     static let protectedCall: LuaFunction = { state in
         guard let stack = LuaStack(state) else { return 0 }
         let count = stack.count
         stack.push(true)
         lua_insert(state, 1)
-        // Errors jump into this call only from Lua's and C's frames, never over Swift's.
+        // Errors reach this call only over frames of Lua and C, never over Swift's.
         guard lua_pcall(state, max(0, count - 1), LUA_MULTRET, 0) != 0 else { return stack.count }
         lua_remove(state, 1)
         if stack.type(-1) == LUA_TTABLE {
@@ -198,7 +198,7 @@ extension LuaStack {
     /// The engine of the running function.
     fileprivate var engine: ScriptEngine {
         guard let pointer = lua_touserdata(state, LUA_GLOBALSINDEX - 2) else { fatalError("a function without its engine") }
-        // The engine owns the state, so it exists. `register` gave its pointer to every function.
+        // Safe because the engine owns the state and therefore exists. `register` passed its pointer to every function.
         return Unmanaged.fromOpaque(pointer).takeUnretainedValue()
     }
 

@@ -1,8 +1,8 @@
 internal import CLua
 
-/// The libraries of scripts: Lua's own without files and processes, cjson, cmsgpack and `redis`.
+/// The libraries of scripts: Lua's own except files and processes, cjson, cmsgpack and `redis`.
 enum ScriptLibraries {
-    /// Adds the line of an error, as Redis does.
+    /// The error handler, which adds the line of an error, as in Redis.
     private static let errorHandler = """
         local dbg = debug
         debug = nil
@@ -52,7 +52,7 @@ enum ScriptLibraries {
     /// Adds the Swift functions and makes the globals read-only for scripts.
     static func register(engine: UnsafeMutableRawPointer, in lua: LuaStack, globals: Int32) {
         let state = lua.state
-        /// Moves a function into the top table.
+        /// Adds a function to the table on top of the stack.
         func add(_ name: StaticString, _ function: @escaping LuaFunction) {
             lua_pushcclosure(state, function, 0)
             lua_pushlightuserdata(state, engine)
@@ -88,7 +88,7 @@ enum ScriptLibraries {
         add("randomseed", ScriptFunctions.seedRandom)
         lua.drop()
 
-        // Scripts see an empty table in front of the globals. Writes to it are refused.
+        // Scripts see an empty table in front of the globals, which rejects writes.
         lua_createtable(state, 0, 1)
         add("__index", ScriptFunctions.refuseUnknownGlobal)
         lua_setmetatable(state, -2)

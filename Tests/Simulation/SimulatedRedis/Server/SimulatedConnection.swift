@@ -1,19 +1,19 @@
-/// A client's connection to a simulated server: bytes in, bytes out.
+/// A client's connection to a simulated server.
 package final class SimulatedConnection {
-    /// The number of `CLIENT ID`. A server's first is 1.
+    /// The number that `CLIENT ID` returns. The first connection of a server has number 1.
     package let id: Int64
     /// Called when the server closes the connection: after `QUIT`, a protocol error or a restart.
     package var onClose: (() -> Void)?
 
     var name: Bytes = ""
     var tracking: TrackingTable.Options?
-    /// Whether it has subscriptions, and so may send few commands.
+    /// Whether the connection has subscriptions, so that only a few commands are allowed.
     var isSubscribed = false
-    /// `ASKING`: the next command may be about a slot that is on its way here.
+    /// Whether `ASKING` was received: the next command may access a hash slot that is being imported.
     var isAsking = false
-    /// The server's offset after the last command.
+    /// The server's replication offset after the last command.
     var offset: Int64 = 0
-    /// A `WAIT` that is not answered yet. Further commands wait for it.
+    /// The `WAIT` that is not answered yet. Further commands are delayed until then.
     private(set) var replicaWait: ReplicaWait?
 
     struct ReplicaWait {
@@ -22,17 +22,17 @@ package final class SimulatedConnection {
         var offset: Int64
     }
 
-    /// Another one after `SimulatedServer.handOver`.
+    /// The server, which `SimulatedServer.handOver` replaces.
     unowned var server: SimulatedServer
     private let output: ([UInt8]) -> Void
     private var parser = RequestParser()
-    /// Written but not sent yet.
+    /// Output that was written but not sent yet.
     private var pending: [UInt8] = []
     private var state = State.open
 
     private enum State {
         case open
-        /// Closes once everything pending was sent.
+        /// Closes once all pending output is sent.
         case ending
         case closed
     }
@@ -67,10 +67,10 @@ package final class SimulatedConnection {
     /// Executes one command.
     package func receive(_ words: String...) { receive(RequestEncoder.encode(words)) }
 
-    /// The reply to the running command comes later.
+    /// Defers the reply to the running command.
     func wait(_ wait: ReplicaWait) { replicaWait = wait }
 
-    /// Replies to the command that waited, and executes what came meanwhile.
+    /// Replies to the waiting command, then executes the commands received meanwhile.
     func endWait(with reply: Reply) {
         guard replicaWait != nil else { return }
         replicaWait = nil
@@ -78,7 +78,7 @@ package final class SimulatedConnection {
         executeReceived()
     }
 
-    /// The client is gone. Its subscriptions and its tracking end.
+    /// Handles the client's disconnection. Its subscriptions and its tracking end.
     package func close() {
         guard state != .closed else { return }
         state = .closed
@@ -99,7 +99,7 @@ package final class SimulatedConnection {
         state = .ending
     }
 
-    /// Sends what is pending.
+    /// Sends the pending output.
     func flush() {
         guard state != .closed else { return }
         let bytes = pending

@@ -1,16 +1,16 @@
-/// The keys of a cluster's slots, and what is published on it.
+/// The keys of hash slots, and messages published on a cluster.
 extension SimulatedServer {
-    /// Keys of these slots, in the order of their creation.
+    /// Returns the keys of these hash slots, in the order of their creation.
     package func keys(inSlots slots: Set<Int>) -> [MovedKey] {
         keyspace.all.compactMap { slots.contains(ClusterSlot.of($0.key)) ? MovedKey(entry: $0) : nil }
     }
 
-    /// How many keys each slot has; only of those with any.
+    /// The number of keys per hash slot; empty slots are omitted.
     package var keyCounts: [Int: Int] {
         keyspace.all.reduce(into: [:]) { $0[ClusterSlot.of($1.key), default: 0] += 1 }
     }
 
-    /// `MIGRATE` of one key: it is there from the moment on at which it is here no more.
+    /// Moves one key to another server, as `MIGRATE` does: the key appears there as soon as it disappears here.
     package func move(_ key: MovedKey, to target: SimulatedServer) {
         guard let entry = keyspace[key.entry.key], remove(entry.key) else { return }
         reportChanges()
@@ -21,14 +21,14 @@ extension SimulatedServer {
         target.flushOutput()
     }
 
-    /// Deletes all keys of these slots: another server has them by right.
+    /// Deletes all keys of these hash slots, which another server rightfully owns.
     package func removeKeys(inSlots slots: Set<Int>) {
         for key in keys(inSlots: slots) { _ = remove(key.entry.key) }
         reportChanges()
         flushOutput()
     }
 
-    /// `PUBLISH`. Returns the number of receivers at this server.
+    /// Publishes a message, as `PUBLISH` does. Returns the number of receivers at this server.
     func publish(_ message: Bytes, on channel: Bytes) -> Int {
         let published = PublishedMessage(channel: channel, message: message, isOfShard: false)
         if cluster != nil {
@@ -39,13 +39,13 @@ extension SimulatedServer {
         return subscriptions.publish(message, on: channel, from: self)
     }
 
-    /// `SPUBLISH`. Returns the number of receivers at this server.
+    /// Publishes a message on a sharded channel, as `SPUBLISH` does. Returns the number of receivers at this server.
     func publishToShard(_ message: Bytes, on channel: Bytes) -> Int {
         if cluster != nil { onClusterPublish?(PublishedMessage(channel: channel, message: message, isOfShard: true)) }
         return subscriptions.publishToShard(message, on: channel, from: self)
     }
 
-    /// Another server has published something.
+    /// Delivers a message that was published on another server.
     package func deliver(_ message: PublishedMessage) {
         if message.isOfShard {
             _ = subscriptions.publishToShard(message.message, on: message.channel, from: self)
@@ -56,7 +56,7 @@ extension SimulatedServer {
     }
 }
 
-/// A key on its way from one server of a cluster to another.
+/// A key being moved from one server of a cluster to another.
 package struct MovedKey: Sendable {
     let entry: Keyspace.Entry
 

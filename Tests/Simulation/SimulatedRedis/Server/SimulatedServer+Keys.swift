@@ -1,19 +1,19 @@
-/// Keys as commands see them: expired keys do not exist.
+/// Access to keys by commands, for which expired keys do not exist.
 extension SimulatedServer {
     func entry(_ key: Bytes) -> Keyspace.Entry? {
         guard let entry = keyspace[key] else { return nil }
         guard hasExpired(entry) else { return entry }
-        // A replica waits for its primary to delete it.
+        // A replica does not delete the key until its primary does.
         if !isReplica { _ = remove(key) }
         return nil
     }
 
-    /// A key still exists in the millisecond of its expiry.
+    /// Returns whether an entry has expired. A key still exists in the millisecond of its expiry.
     func hasExpired(_ entry: Keyspace.Entry) -> Bool {
         entry.expiry.map { milliseconds > $0 } ?? false
     }
 
-    /// Returns whether the key existed.
+    /// Removes a key. Returns whether it existed.
     func remove(_ key: Bytes) -> Bool {
         guard keyspace.remove(key) else { return false }
         signalChange(of: key)
@@ -57,7 +57,7 @@ extension SimulatedServer {
         if try hash(key) == nil { keyspace.set(key, to: .hash(FieldMap()), expiry: nil) }
         return try update(key) { value in
             guard case .hash(var fields) = value else { return nil }
-            // The only reference, so the change copies nothing.
+            // The placeholder makes this the only reference to the fields, so the change copies nothing.
             value = .placeholder
             defer { value = .hash(fields) }
             return change(&fields)
@@ -93,6 +93,6 @@ extension SimulatedServer {
 }
 
 extension Value {
-    /// Replaces a value while that is being changed. Needs no memory.
+    /// A temporary value that replaces the one being changed. It allocates no memory.
     fileprivate static let placeholder = Value.string(Bytes([]))
 }

@@ -1,26 +1,26 @@
-/// Replication, without the network: the host carries updates and acknowledgements.
+/// Replication without the network: the host carries updates and acknowledgments.
 extension SimulatedServer {
     /// Whether expired keys are hidden rather than deleted.
     var isReplica: Bool { condition == .readOnly || replication?.isReplica ?? false }
 
-    /// Whether clients' writes are refused.
+    /// Whether writes by clients are rejected.
     var isReadOnly: Bool { isReplica && isReplicaReadOnly }
 
     // MARK: Primary
 
-    /// A replica receives this, and every update from now on.
+    /// Returns all data for a replica, which receives every update from now on.
     package func fullSync(for replica: ServerAddress) -> FullSync {
         removeReplica(replica)
         replication?.replicas.append(Replication.Replica(address: replica, offset: 0))
         return FullSync(keyspace: keyspace, offset: replication?.offset ?? 0)
     }
 
-    /// A replica is gone. What it has acknowledged counts no more.
+    /// Removes a replica. Its acknowledgments no longer count.
     package func removeReplica(_ address: ServerAddress) {
         replication?.replicas.removeAll { $0.address == address }
     }
 
-    /// A replica has applied everything up to this offset.
+    /// Records that a replica has applied everything up to this offset, and answers each `WAIT` that this completes.
     package func acknowledge(_ offset: Int64, by address: ServerAddress) {
         guard let place = replication?.replicas.firstIndex(where: { $0.address == address }) else { return }
         replication?.replicas[place].offset = offset
@@ -32,13 +32,13 @@ extension SimulatedServer {
         }
     }
 
-    /// The time of a `WAIT` is over.
+    /// Answers a `WAIT` whose time is over.
     func waitIsOver(_ number: UInt64, of connection: SimulatedConnection) {
         guard let wait = connection.replicaWait, wait.number == number else { return }
         connection.endWait(with: .integer(replication?.acknowledging(wait.offset) ?? 0))
     }
 
-    /// Sends what the command that is over has changed.
+    /// Sends the changes of the completed command to replicas.
     func reportChanges() {
         guard !pendingUpdate.isEmpty else { return }
         let pending = pendingUpdate
@@ -50,7 +50,7 @@ extension SimulatedServer {
 
     // MARK: Replica
 
-    /// Continues with the primary's data.
+    /// Replaces all data with the primary's.
     package func take(_ sync: FullSync) {
         removeAllKeys()
         keyspace = sync.keyspace
@@ -77,13 +77,14 @@ extension SimulatedServer {
         flushOutput()
     }
 
-    /// The primary sends nothing any more.
+    /// Records that the primary no longer sends updates.
     package func lostPrimary() { replication?.isLinked = false }
 
     // MARK: Changes of role
 
-    /// Becomes a primary and keeps its data.
-    /// - Parameter closesConnections: as Sentinels order it; a cluster does not.
+    /// Makes the server a primary, which keeps its data.
+    ///
+    /// - Parameter closesConnections: `true` if a Sentinel orders the promotion, `false` in a cluster.
     package func promote(closesConnections: Bool) {
         replication?.role = .primary
         replication?.replicas = []
@@ -91,7 +92,8 @@ extension SimulatedServer {
         if closesConnections { closeAllConnections() }
     }
 
-    /// Becomes a replica, and keeps its data until its primary sends other. For the parameter see `promote`.
+    /// Makes the server a replica, which keeps its data until its primary sends other data. For the parameter see
+    /// `promote`.
     package func demote(to primary: ServerAddress, closesConnections: Bool) {
         replication?.role = .replica(of: primary)
         replication?.replicas = []

@@ -1,49 +1,50 @@
-/// A deterministic Redis server: RESP2 in, RESP2 out, on one thread, with a given clock and without randomness. The commands that it
-/// knows behave as in Redis 7.0.15, and scripts run in the same Lua.
+/// A deterministic Redis server: RESP2 in, RESP2 out, on one thread, with a given clock and without randomness. The
+/// commands that it supports behave as in Redis 7.0.15, and scripts run in the same version of Lua.
 package final class SimulatedServer {
     static let version = "7.0.15"
 
-    /// The server's condition.
+    /// The state that determines which commands the server refuses.
     package enum Condition: Hashable, Sendable {
         case serving
         /// Loading data from disk.
         case loading
-        /// A replica. It hides expired keys but does not delete them.
+        /// A read-only replica, which hides expired keys but does not delete them.
         case readOnly
         case outOfMemory
-        /// A script does not end.
+        /// Running a script that does not end.
         case busy
-        /// Data cannot be saved.
+        /// Unable to save its data.
         case misconfigured
     }
 
     package var condition = Condition.serving
-    /// The number of replicas that `WAIT` reports, without a delay.
+    /// The number of replicas that `WAIT` reports without a delay, if `replication` is `nil`.
     package var replicasAcknowledging = 0
     /// All data. A copy is a snapshot; `restart(with:)` restores one.
     package internal(set) var keyspace = Keyspace()
-    /// `nil`: the server is alone.
+    /// The server's role in replication; `nil` if it neither has replicas nor is one.
     package var replication: Replication?
-    /// `replica-read-only`. What clients write to a replica without it is lost at its next synchronization.
+    /// The setting `replica-read-only`. Without it, writes by clients to a replica are lost at its next
+    /// synchronization.
     package var isReplicaReadOnly = true
-    /// Receives what each command has changed, of a server with replication.
+    /// Receives the changes of each command, if the server has `replication`.
     package var onUpdate: ((ReplicationUpdate) -> Void)?
-    /// Runs something after this many microseconds; `nil`: the server has no timers, and `WAIT` never ends by itself.
+    /// Runs a closure after this many microseconds; `nil` if the server has no timers, so that `WAIT` never times out.
     package var after: ((Int64, @escaping () -> Void) -> Void)?
-    /// What a server of a cluster believes of it; `nil`: Redis is no cluster.
+    /// The server's view of its cluster; `nil` if it is not part of one.
     package var cluster: ClusterMember?
-    /// Receives what is published at a server of a cluster, for the others.
+    /// Receives messages published on this server of a cluster, to be delivered by the others.
     package var onClusterPublish: ((PublishedMessage) -> Void)?
-    /// What a Sentinel knows; `nil`: it is none.
+    /// The state of a Sentinel; `nil` if the server is not one.
     package var sentinel: SentinelKnowledge?
 
     var pendingUpdate = PendingUpdate()
     var lastWait: UInt64 = 0
     var subscriptions = Subscriptions()
-    /// The oldest is first.
+    /// The open connections, oldest first.
     private(set) var connections: [SimulatedConnection] = []
     private(set) lazy var scripts = ScriptEngine(server: self)
-    /// When the running command began. Time stands still during a command or script.
+    /// The time at which the running command began. Time does not advance during a command or script.
     private(set) var microseconds: Int64 = 0
 
     let commands: CommandTable
@@ -51,7 +52,7 @@ package final class SimulatedServer {
     private var tracking = TrackingTable()
     private var lastConnectionID: Int64 = 0
     private var restarts = 0
-    /// Connections with output, in order.
+    /// Connections with unsent output, in order.
     private var writers: [SimulatedConnection] = []
     /// The sender of the running command.
     private var current: SimulatedConnection?
@@ -67,13 +68,15 @@ package final class SimulatedServer {
     var milliseconds: Int64 { microseconds / 1000 }
     package var connectionCount: Int { connections.count }
 
-    /// The first connection with subscriptions is reset.
+    /// Closes the first connection that has subscriptions.
     package func closeSubscriber() { connections.first { $0.isSubscribed }?.closeByServer() }
 
-    /// Whether `INFO` has the run ID. A user who may not run `INFO` never learns it.
+    /// Whether `INFO` contains the run ID. `false` simulates a user who may not run `INFO` and therefore cannot learn
+    /// the ID.
     package var reportsRunID = true
 
-    /// 40 hexadecimal digits, other ones for each server and after each restart. Worlds compare them and draw nothing from them.
+    /// The run ID: 40 hexadecimal digits, different for each server and after each restart. Worlds compare run IDs and
+    /// draw nothing from them.
     var runID: String {
         func digits(_ number: UInt, _ count: Int) -> String {
             let text = String(number, radix: 16)
@@ -82,7 +85,7 @@ package final class SimulatedServer {
         return digits(UInt(bitPattern: ObjectIdentifier(self)), 20) + digits(UInt(restarts), 20)
     }
 
-    // MARK: Life
+    // MARK: Life cycle
 
     /// Opens a connection. `output` receives what the server sends.
     package func connect(_ output: @escaping ([UInt8]) -> Void) -> SimulatedConnection {
@@ -92,7 +95,7 @@ package final class SimulatedServer {
         return connection
     }
 
-    /// Closes all connections, drops scripts and subscriptions, and continues with this data.
+    /// Closes all connections, drops scripts and subscriptions, and continues with the given data.
     package func restart(with keyspace: Keyspace) {
         self.keyspace = keyspace
         pendingUpdate = PendingUpdate()
@@ -107,8 +110,9 @@ package final class SimulatedServer {
         for connection in ended { connection.closeByServer() }
     }
 
-    /// Replaces the server behind this address with another one that has all data. Open connections stay with the former server,
-    /// which is now a replica and receives no more data.
+    /// Replaces the server behind this address with another one that has all data. Open connections stay with the
+    /// former server, which is now read-only and receives no more data.
+    ///
     /// - Returns: the former server, which lives as long as the caller keeps it.
     package func handOver() -> SimulatedServer {
         let former = SimulatedServer(commands: commands, now: now)
@@ -152,7 +156,7 @@ package final class SimulatedServer {
         writers.append(connection)
     }
 
-    /// A receiver of output may send its next command at once.
+    /// Sends all pending output. The receiver of output may send its next command immediately.
     func flushOutput() {
         while !writers.isEmpty { writers.removeFirst().flush() }
     }
@@ -167,7 +171,7 @@ package final class SimulatedServer {
         let reply = outcome(of: arguments, from: connection)
         reportChanges()
         connection.offset = replication?.offset ?? 0
-        // Another command than ASKING itself uses it up, even one that fails.
+        // The next command other than ASKING itself uses the flag up, even if it fails.
         if connection.isAsking, !arguments[0].isWord("asking") { connection.isAsking = false }
         return reply
     }
@@ -188,7 +192,7 @@ package final class SimulatedServer {
         // A read is tracked even if it fails.
         defer {
             if call.command.flags.contains(.read), call.connection.tracking != nil {
-                // For a script all its keys are tracked, because its reads are unknown.
+                // All keys of a script are tracked, because its reads are unknown.
                 let reader = script ?? call
                 tracking.remember(reader.command.keys(in: reader.arguments), readBy: call.connection)
             }
@@ -218,7 +222,7 @@ package final class SimulatedServer {
 
     // MARK: Tracking
 
-    /// Every change of a key goes through here.
+    /// Records a change of a key and notifies tracking connections. All code that changes a key must call this.
     func signalChange(of key: Bytes) {
         if replication != nil { pendingUpdate.change(key) }
         for id in tracking.forget(key) {

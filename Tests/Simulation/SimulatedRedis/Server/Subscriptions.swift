@@ -2,7 +2,7 @@
 struct Subscriptions {
     private var channels = ListenerLists<Bytes>()
     private var patterns = ListenerLists<GlobPattern>()
-    /// Channels that belong to a slot of a cluster.
+    /// Sharded channels, which belong to a hash slot of a cluster.
     private var shards = ListenerLists<Bytes>()
 
     mutating func add(_ connection: SimulatedConnection, to channel: Bytes) {
@@ -41,7 +41,7 @@ struct Subscriptions {
 
     func shardChannels(of connection: SimulatedConnection) -> [Bytes] { shards.subjects(of: connection.id) }
 
-    /// Whether it has any subscription.
+    /// Returns whether the connection has any subscription.
     func isListening(_ connection: SimulatedConnection) -> Bool {
         count(of: connection) > 0 || !shardChannels(of: connection).isEmpty
     }
@@ -50,7 +50,7 @@ struct Subscriptions {
         channels(of: connection).count + patterns(of: connection).count
     }
 
-    /// Returns the number of receivers. A connection with two matching subscriptions counts twice.
+    /// Publishes a message. Returns the number of receivers; a connection with two matching subscriptions counts twice.
     func publish(_ message: Bytes, on channel: Bytes, from server: SimulatedServer) -> Int {
         var heard = 0
         for id in channels.listeners[channel] ?? [] {
@@ -68,7 +68,7 @@ struct Subscriptions {
 }
 
 extension Subscriptions {
-    /// As `publish`, on a channel of a shard.
+    /// Publishes a message on a sharded channel. Returns the number of receivers.
     func publishToShard(_ message: Bytes, on channel: Bytes, from server: SimulatedServer) -> Int {
         let listeners = shards.listeners[channel] ?? []
         for id in listeners { server.connection(id)?.push(.bulks(["smessage", channel, message])) }
@@ -78,7 +78,7 @@ extension Subscriptions {
 
 /// The listeners of each subject, and the subjects of each listener.
 private struct ListenerLists<Subject: Hashable> {
-    /// Subjects with listeners, the oldest first.
+    /// The subjects that have listeners, oldest first.
     private(set) var subjects: [Subject] = []
     private(set) var listeners: [Subject: [Int64]] = [:]
     private var subjectsOfListener: [Int64: [Subject]] = [:]
@@ -103,15 +103,15 @@ private struct ListenerLists<Subject: Hashable> {
     }
 }
 
-/// Which connections read which keys, for `CLIENT TRACKING`. A changed key is dropped.
+/// The keys read by each connection, for `CLIENT TRACKING`. A changed key is dropped.
 struct TrackingTable {
     static let channel: Bytes = "__redis__:invalidate"
 
     /// The options of a tracking connection.
     struct Options {
-        /// The connection that is notified; `nil` for none, as RESP2 needs another connection.
+        /// The connection that receives notifications; `nil` if there is none. RESP2 requires a separate connection.
         var redirect: Int64?
-        /// `NOLOOP`: the connection's own changes are not reported.
+        /// The `NOLOOP` option: the connection's own changes are not reported.
         var isForOthersOnly: Bool
     }
 

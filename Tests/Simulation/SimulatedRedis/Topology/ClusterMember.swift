@@ -1,24 +1,25 @@
-/// What one server of a cluster believes of it: who else is there, and who serves which slot. Servers may believe different things.
-/// Without I/O: the world's bus tells members of each other.
+/// One server's view of its cluster: its members, and the owner of each hash slot. The views of servers may differ.
+///
+/// It performs no I/O: the world's cluster bus carries messages between members.
 package final class ClusterMember {
-    /// A server's number in its cluster. `ClusterNode.id` is what clients read.
+    /// A server's number in its cluster. Clients see `ClusterNode.id` instead.
     package typealias Number = Int
 
     package let number: Number
-    /// Every server that this one knows, itself included, by number.
+    /// All servers that this one knows, including itself, by number.
     package private(set) var nodes: [ClusterNode] = []
-    /// Of each slot the server that it believes to serve it; -1 for none.
+    /// The presumed owner of each hash slot; -1 if there is none.
     private var owners = [Int16](repeating: -1, count: ClusterSlot.count)
-    /// How many slots each server has.
+    /// The number of hash slots per server.
     private var counts: [Number: Int] = [:]
-    /// Rises with every change of `owners`.
+    /// The version of `owners`, which rises with every change.
     package private(set) var version: UInt64 = 0
-    /// Slots that are on their way to others, and from others.
+    /// The hash slots being moved from this server to others (`migrating`) and from others to it (`importing`).
     package private(set) var migrating: [Int: Number] = [:]
     package private(set) var importing: [Int: Number] = [:]
-    /// The highest epoch that it has heard of.
+    /// The highest epoch seen so far.
     package var currentEpoch: Int64 = 0
-    /// Whether it serves: it reaches a majority, and every slot has an owner that is not failed.
+    /// Whether the server serves requests: it reaches a majority, and every hash slot has an owner that has not failed.
     package var isServing = true
 
     package init(_ node: ClusterNode) {
@@ -34,7 +35,7 @@ package final class ClusterMember {
 
     package func node(_ number: Number) -> ClusterNode? { nodes.first { $0.number == number } }
 
-    /// Adds a server, or replaces what was known of it.
+    /// Adds a server, or replaces the known state of it.
     package func know(_ node: ClusterNode) {
         if let place = nodes.firstIndex(where: { $0.number == node.number }) {
             nodes[place] = node
@@ -56,7 +57,7 @@ package final class ClusterMember {
         change(&nodes[place])
     }
 
-    /// Primaries that serve slots.
+    /// Primaries that serve hash slots.
     package var primaries: [ClusterNode] { nodes.filter { $0.primary == nil && serves($0.number) } }
     package var majority: Int { primaries.count / 2 + 1 }
 
@@ -91,7 +92,7 @@ package final class ClusterMember {
 
     package func endAllMoves() { (migrating, importing) = ([:], [:]) }
 
-    /// Slots in a row with one owner, in order.
+    /// Runs of consecutive hash slots with one owner, in order.
     var ranges: [(slots: ClosedRange<Int>, owner: Number)] {
         var ranges: [(slots: ClosedRange<Int>, owner: Number)] = []
         var start = 0
@@ -103,15 +104,15 @@ package final class ClusterMember {
     }
 }
 
-/// A server of a cluster as another one, or it itself, knows it.
+/// A cluster server, as seen by another one or by itself.
 package struct ClusterNode: Hashable, Sendable {
     package var number: ClusterMember.Number
     package var address: ServerAddress
-    /// Of its slots: whoever claims a slot with a higher one has it.
+    /// The epoch of the server's hash slots. The claim with the highest epoch wins.
     package var epoch: Int64
-    /// Whose replica it is; `nil` of a primary.
+    /// The primary that this server replicates; `nil` if it is a primary.
     package var primary: ClusterMember.Number?
-    /// A majority of primaries does not hear it.
+    /// Whether a majority of primaries considers the server failed.
     package var isFailed = false
 
     package init(number: ClusterMember.Number, address: ServerAddress, epoch: Int64, primary: ClusterMember.Number? = nil) {
@@ -121,7 +122,7 @@ package struct ClusterNode: Hashable, Sendable {
         self.primary = primary
     }
 
-    /// 40 hexadecimal digits.
+    /// The node ID: 40 hexadecimal digits.
     var id: Bytes {
         let digits = String(number + 1, radix: 16)
         return Bytes(String(repeating: "0", count: 40 - digits.utf8.count) + digits)

@@ -1,4 +1,5 @@
-/// The slots of a cluster. The simulated server reckons them itself, so that a mistake of the product's shows.
+/// The hash slots of a cluster. The simulated server computes them independently, so that it exposes a mistake of the
+/// product.
 package enum ClusterSlot {
     package static let count = 16_384
 
@@ -12,7 +13,7 @@ package enum ClusterSlot {
         return checksum(bytes[(open + 1)..<close]) % count
     }
 
-    /// CRC-16 with the polynomial 0x1021, bit by bit as its definition has it, but of whole bytes by a table.
+    /// CRC-16 with the polynomial 0x1021. The table of whole bytes is computed bit by bit, following the definition.
     private static func checksum(_ bytes: ArraySlice<UInt8>) -> Int {
         var sum: UInt16 = 0
         for byte in bytes { sum = (sum << 8) ^ table[Int(UInt8(truncatingIfNeeded: sum >> 8) ^ byte)] }

@@ -1,4 +1,4 @@
-/// Where a server is reached, as others name it.
+/// The address under which others reach a server.
 package struct ServerAddress: Hashable, Sendable {
     package var host: String
     package var port: Int
@@ -9,26 +9,27 @@ package struct ServerAddress: Hashable, Sendable {
     }
 }
 
-/// A server's part in replication. A server without one is alone: `WAIT` then answers what it was told to.
+/// A server's role in replication. `WAIT` on a server without one returns the configured number of replicas.
 package struct Replication {
     package enum Role: Hashable, Sendable {
         case primary
         case replica(of: ServerAddress)
     }
 
-    /// A replica as its primary knows it.
+    /// A replica as seen by its primary.
     struct Replica {
         var address: ServerAddress
-        /// The last offset that it has acknowledged.
+        /// The last offset that the replica has acknowledged.
         var offset: Int64
     }
 
     package internal(set) var role: Role
-    /// Rises with every update. A replica's is that of the last update that it has applied.
+    /// The replication offset, which rises with every update. On a replica: the offset of the last update that it has
+    /// applied.
     package internal(set) var offset: Int64 = 0
-    /// Of a replica: whether its primary sends it updates.
+    /// Whether the primary sends updates to this replica.
     package internal(set) var isLinked = false
-    /// Of a primary, the one that was connected first in front.
+    /// The primary's replicas, in the order in which they connected.
     var replicas: [Replica] = []
 
     package init(role: Role) {
@@ -40,33 +41,33 @@ package struct Replication {
     func acknowledging(_ offset: Int64) -> Int64 { Int64(replicas.count { $0.offset >= offset }) }
 }
 
-/// What one command has changed, or time: a script is one command.
+/// The changes made by one command or by expiry. A script is one command.
 package struct ReplicationUpdate: Sendable {
-    /// The primary's offset after it.
+    /// The primary's offset after the update.
     package let offset: Int64
-    /// All keys were removed before the changes.
+    /// Whether all keys were removed before the changes.
     let removesAll: Bool
-    /// In the order of the last change of each; `nil` for a removed key.
+    /// The changed keys, ordered by the last change of each. The entry is `nil` if the key was removed.
     let changes: [(key: Bytes, entry: Keyspace.Entry?)]
-    /// Published messages are for the replicas' subscribers too.
+    /// Messages published by the command, which the replicas' subscribers receive too.
     let messages: [PublishedMessage]
 }
 
-/// All of a primary's data, for a replica that begins anew.
+/// All of a primary's data, for a replica that synchronizes from scratch.
 package struct FullSync: Sendable {
     let keyspace: Keyspace
     package let offset: Int64
 }
 
-/// A message on its way to subscribers of other servers.
+/// A message to be delivered to subscribers of other servers.
 package struct PublishedMessage: Sendable {
     let channel: Bytes
     let message: Bytes
-    /// Of a channel that belongs to a slot.
+    /// Whether the channel is sharded, that is, belongs to a hash slot.
     package let isOfShard: Bool
 }
 
-/// What the running command has changed so far.
+/// The changes that the running command has made so far.
 struct PendingUpdate {
     private var keys: [Bytes] = []
     private var known: Set<Bytes> = []
@@ -92,12 +93,12 @@ struct PendingUpdate {
     }
 }
 
-/// What a Sentinel tells clients.
+/// The state that a Sentinel reports to clients.
 package struct SentinelKnowledge {
-    /// What the primary is called.
+    /// The configured name of the primary.
     package var name: String
     package var primary: ServerAddress
-    /// Of the failover that made it the primary.
+    /// The epoch of the failover that promoted the primary.
     package var epoch: Int64
 
     package init(name: String, primary: ServerAddress, epoch: Int64) {

@@ -1,10 +1,10 @@
 import RedisClient
 
-/// A client's connection to a sidecar, over which it sends commands. Replies come in the order of the commands.
+/// A client's connection to a sidecar, over which it sends commands. Replies arrive in the order of the commands.
 protocol ClientConnection: AnyObject {
     /// Receives messages that answer no command.
     var onPush: ([RedisReply]) -> Void { get set }
-    /// The connection was lost; not called when this side closes it.
+    /// Called when the connection is lost, but not when this side closes it.
     var onLost: () -> Void { get set }
     var isOpen: Bool { get }
     var isClosed: Bool { get }
@@ -15,15 +15,15 @@ protocol ClientConnection: AnyObject {
     func sendTogether(_ body: () -> Void)
     /// Drops all calls: the client cannot match replies to its commands.
     func giveUpOnReplies()
-    /// Closes this end, even with commands under way.
+    /// Closes this end, even if commands are pending.
     func close()
 }
 
 /// The reason why a command has no reply.
 enum ClientLoss: Error {
-    /// The command never left.
+    /// The command was never sent.
     case notConnected
-    /// The command may have been carried out.
+    /// The command may have been executed.
     case answerLost
 }
 

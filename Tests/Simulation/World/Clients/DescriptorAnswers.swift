@@ -6,14 +6,14 @@ import SwiftProtobuf
 extension DescriptorClient {
     typealias Response = Envoy_Service_Ratelimit_V3_RateLimitResponse
 
-    /// Whether a call may end with this status: the sidecar cannot decide it, or goes down.
+    /// Returns whether a call may end with this gRPC status: the sidecar cannot decide it, or is shutting down.
     static func isRefusal(_ status: Int) -> Bool { status == 13 || status == 14 }
 
     static func response(_ answer: GRPCWireConnection.Answer) -> Response? {
         answer.message.flatMap { try? Response(serializedBytes: $0) }
     }
 
-    /// The endings of a request's operations. Reports an answer that the service does not document.
+    /// Returns the endings of a request's operations, and reports answers that the service does not document.
     func endings(of question: Question, _ answer: GRPCWireConnection.Answer, from sidecar: Int) -> [OperationEnding] {
         func all(_ code: String) -> [OperationEnding] { question.rules.map { _ in .failed(code: code) } }
         guard answer.status == 0 else {
@@ -28,7 +28,7 @@ extension DescriptorClient {
             complain(of: "\(fault): \(response.textFormatString())", from: sidecar)
             return all("?")
         }
-        // Redis may still have executed the take after the sidecar gave up.
+        // Redis may still have executed the command after the sidecar gave up.
         if Self.cause(in: response) == "redis" { return all("UNAVAILABLE") }
         let isIndependent = rules[question.rules[0]].domain.isIndependent
         return response.statuses.map { status in
@@ -45,7 +45,7 @@ extension DescriptorClient {
         response.responseHeadersToAdd.first { $0.key == "Interlock-Cause" }?.value
     }
 
-    /// A description of the inconsistency in a response, or `nil` if it is consistent.
+    /// Returns a description of the inconsistency in a response, or `nil` if it is consistent.
     private func fault(in response: Response, _ question: Question) -> String? {
         guard response.statuses.count == question.rules.count else {
             return "\(response.statuses.count) statuses for \(question.rules.count) descriptors"
@@ -72,6 +72,6 @@ extension DescriptorClient {
 }
 
 extension DescriptorClient.Response.DescriptorStatus {
-    /// In milliseconds.
+    /// The time until the limit resets, in milliseconds.
     fileprivate var resetAfter: Int64 { durationUntilReset.seconds * 1000 + Int64(durationUntilReset.nanos) / 1_000_000 }
 }

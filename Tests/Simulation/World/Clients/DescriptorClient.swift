@@ -4,16 +4,16 @@ import InterlockJudge
 import SwiftProtobuf
 
 /// A client of Envoy's rate limit service. Like Envoy, it sends one or several descriptors per request, and one or
-/// several requests at a time. Each descriptor is a separate operation that takes from the rule it matches.
+/// several requests at once. Each descriptor is a separate operation that takes from the rule it matches.
 final class DescriptorClient: DoorClient {
     typealias Request = Envoy_Service_Ratelimit_V3_RateLimitRequest
 
-    /// A request, and the operations that its descriptors are.
+    /// A request, and the operations that its descriptors represent.
     struct Question {
         var rules: [Int]
         var subjects: [Int?]
         var cost: Int64
-        /// The history's number of the client of the first operation.
+        /// The client number of the first operation in the history.
         var number: Int
     }
 
@@ -26,7 +26,7 @@ final class DescriptorClient: DoorClient {
     private let loop: SimulatedEventLoop
     private var connection: GRPCWireConnection?
 
-    /// - Parameter number: the first of `LockClient.most`.
+    /// - Parameter number: the first of the client's `LockClient.most` numbers in the history.
     init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom) {
         rules = world.profile.domainRules
         firstRule = world.profile.firstDomainRule
@@ -81,7 +81,7 @@ final class DescriptorClient: DoorClient {
         gone?.close()
     }
 
-    /// Asks everything at once, and goes on when all is answered.
+    /// Sends all requests together, and continues when all are answered.
     private func ask(_ questions: [Question]) {
         var left = questions.count
         for question in questions {
@@ -121,7 +121,7 @@ final class DescriptorClient: DoorClient {
             }
         }
         if !isOver, random.happens(0.05) { leave(door, call) { end(all(.unknown(reason: OperationEnding.vanished))) } }
-        // Longer than the rules' patience.
+        // The limit exceeds the rules' patience.
         world.timeline.plan(in: .milliseconds(WorldState.patience + 1000)) { [weak self] in
             guard let self, !isOver else { return }
             end(all(.unknown(reason: "timed-out")))
@@ -129,7 +129,7 @@ final class DescriptorClient: DoorClient {
         }
     }
 
-    /// Gives a call up soon, as a proxy with a short deadline does, or closes the connection with all calls.
+    /// Cancels a call early, as a proxy with a short deadline does, or closes the connection with all its calls.
     private func leave(_ door: GRPCWireConnection, _ call: Int, _ end: @escaping () -> Void) {
         let closes = random.happens(0.3)
         world.timeline.plan(in: .microseconds(Int64.random(in: 50...20_000, using: &random))) { [weak self] in
@@ -156,7 +156,7 @@ final class DescriptorClient: DoorClient {
 
     // MARK: Calls that take nothing
 
-    /// Asks a domain that is not configured, or with a descriptor that no rule meets: everything passes.
+    /// Sends a request for an unknown domain, or with a descriptor that matches no rule. Everything must pass.
     private func askForNoLimit() {
         var request = Request()
         request.domain = random.happens(0.5) ? "unknown" : rules[0].domain.name
@@ -180,7 +180,7 @@ final class DescriptorClient: DoorClient {
         }
     }
 
-    /// Makes a call that the history does not have, and goes on when it is answered.
+    /// Makes a call that the history does not record, and continues when it is answered.
     private func call(_ path: String, _ message: some Message, isGood: @escaping (GRPCWireConnection.Answer) -> Bool) {
         let (door, sidecar) = (door, sidecar)
         door.call(path, message) { [weak self] result in

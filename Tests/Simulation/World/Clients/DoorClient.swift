@@ -2,37 +2,37 @@ import InterlockCore
 import InterlockJudge
 import RedisClient
 
-/// The base of a world's clients: a connection to a sidecar that is replaced when it is lost, and one call at a time, which
-/// the history records.
+/// The base class of a world's clients. A client has a connection to a sidecar, which it replaces when it is lost, and
+/// makes one call at a time, which the history records.
 class DoorClient {
     unowned let world: WorldState
     let number: Int
-    /// The sidecars of its fleet.
+    /// The sidecars of the client's fleet.
     let sidecars: Range<Int>
     private(set) var sidecar: Int
     var random: SeededRandom
     let speaks: ClientProtocol
     private var connection: (any ClientConnection)?
-    /// Rises to cancel everything that was scheduled.
+    /// A counter whose increments cancel everything that was scheduled.
     private var era = 0
 
-    /// - Parameter speaks: `nil`: a version of RESP, drawn from `random`.
+    /// - Parameter speaks: the client's protocol; if `nil`, a version of RESP drawn from `random`.
     init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, speaks: ClientProtocol? = nil) {
         self.world = world
         self.number = number
         self.sidecars = sidecars
         self.random = random
         sidecar = Int.random(in: sidecars, using: &self.random)
-        // Drawn in any case: the protocol changes nothing else about a client.
+        // The version is always drawn, so that the protocol changes nothing else about a client.
         let version: ClientProtocol = self.random.happens(0.4) ? .resp3 : .resp2
         self.speaks = speaks ?? version
     }
 
     /// Starts the next action.
     func act() {}
-    /// A push arrived.
+    /// Handles a push message.
     func told(_ parts: [RedisReply]) {}
-    /// The connection is gone, and everything linked to it ends.
+    /// Handles the end of the connection, with which everything linked to it ends.
     func disconnected(byItself: Bool) {}
 
     func start() { rest() }
@@ -44,7 +44,7 @@ class DoorClient {
         }
     }
 
-    /// Runs `body` later, unless `forgetPlans` comes first.
+    /// Runs `body` later, unless `forgetPlans` is called first.
     func plan(after nanoseconds: Int64, _ body: @escaping () -> Void) {
         let now = era
         world.timeline.plan(in: max(0, nanoseconds)) { [weak self] in
@@ -86,12 +86,12 @@ class DoorClient {
         }
     }
 
-    /// Reports an answer that its protocol does not allow.
+    /// Reports an answer that the client's protocol does not allow.
     func complain(of words: String, from sidecar: Int) {
         world.find(.answers, "client \(number) at sidecar \(sidecar): \(words)")
     }
 
-    /// Closes the connection, as when the process dies.
+    /// Closes the connection, as the end of the process does.
     func hangUp() {
         let gone = connection
         connection = nil
@@ -99,10 +99,10 @@ class DoorClient {
         disconnected(byItself: true)
     }
 
-    /// The process dies, whatever it is doing. Another one takes its place after this many milliseconds.
+    /// Ends the process immediately. Another one replaces it after this many milliseconds.
     func die(for milliseconds: Int64) {
         hangUp()
-        // Also cancels what the ends of its calls have scheduled.
+        // Cancels what the endings of calls have scheduled, too.
         forgetPlans()
         plan(after: .milliseconds(milliseconds)) { [self] in rest() }
     }
@@ -112,7 +112,8 @@ class DoorClient {
         door.send(words) { done(try? $0.get()) }
     }
 
-    /// Sends everything that `body` sends in one write, behind and before commands that use up the sidecar's time for one client.
+    /// Sends everything that `body` sends in one write, between other commands that use up the sidecar's time slice for
+    /// one client.
     func pipelined(_ body: () -> Void) {
         let door = door
         door.sendTogether {
@@ -122,7 +123,7 @@ class DoorClient {
         }
     }
 
-    /// The most commands before a call in one write. A slice lasts for about twenty.
+    /// The maximum number of commands before a call in one write. A slice lasts for about twenty.
     private static let mostPings = 48
     private static let pingWord = "ping-"
 
@@ -135,16 +136,17 @@ class DoorClient {
         }
     }
 
-    /// Whether the next call is sent among others in one write.
+    /// Returns whether to send the next call among others in one write.
     func pipelines() -> Bool { world.profile.pipelining > 0 && random.happens(world.profile.pipelining) }
 
-    /// Whether what is sent now leaves at once.
+    /// Whether the connection is open, so that commands are sent immediately.
     var isConnected: Bool { connection?.isOpen ?? false }
 
     /// Sends a command, and records the operations and their endings. `completion` is called once.
+    ///
     /// - Parameters:
-    ///   - operations: with their client numbers. A call for several locks is one operation for each.
-    ///   - farewell: the ending if the client itself closes the connection meanwhile.
+    ///   - operations: the operations with their client numbers. A call for several locks is one operation per lock.
+    ///   - farewell: the ending if the client itself closes the connection before the answer.
     func ask(
         _ operations: [(number: Int, operation: Operation)], _ words: [String],
         farewell: String = OperationEnding.vanished,
@@ -165,7 +167,7 @@ class DoorClient {
         func all(_ ending: OperationEnding) -> [OperationEnding] { operations.map { _ in ending } }
         door.send(words) { [weak self] result in
             switch result {
-            // A reply to another command. Calls that have no answer are found.
+            // The reply belongs to another command. The rules detect calls that remain unanswered.
             case .success(let reply) where reply.text?.hasPrefix(Self.pingWord) ?? false: door.giveUpOnReplies()
             case .success(.error(let error)):
                 let word = error.message.prefix { $0 != " " }
@@ -177,7 +179,7 @@ class DoorClient {
                 end(all(.unknown(reason: self?.connection === door ? "answer-lost" : farewell)))
             }
         }
-        // Longer than the rules' patience.
+        // The limit exceeds the rules' patience.
         world.timeline.plan(in: .milliseconds(wait + WorldState.patience + 1000)) { [weak self] in
             guard let self, !isOver else { return }
             end(all(.unknown(reason: "timed-out")))

@@ -2,7 +2,7 @@ import NIOCore
 import RedisClient
 import SimulatedRedis
 
-/// A client's connection to a sidecar's RESP door. Replies come in the order of the commands.
+/// A client's connection to a sidecar's RESP API. Replies arrive in the order of the commands.
 final class DoorConnection: ClientConnection {
     private enum State {
         case connecting
@@ -15,14 +15,14 @@ final class DoorConnection: ClientConnection {
     private var reader = DoorReplyReader()
     private var waiting: [(Result<RedisReply, ClientLoss>) -> Void] = []
     private var unsent: [ByteBuffer] = []
-    /// The commands of a write that is being put together.
+    /// The commands of the write being assembled.
     private var together: ByteBuffer?
 
     var onPush: ([RedisReply]) -> Void = { _ in }
-    /// The connection was lost; not called when this side closes it.
+    /// Called when the connection is lost, but not when this side closes it.
     var onLost: () -> Void = {}
 
-    /// Connects. Commands that are sent meanwhile leave once the connection stands.
+    /// Starts to connect. Commands sent before the connection is open are queued.
     init(to sidecar: SidecarHost, over path: Path, timeline: WorldTimeline, speaksRESP3: Bool) {
         wire = Wire(timeline: timeline, path: path)
         wire.near.onBytes = { [weak self] in self?.receive($0) }
@@ -74,7 +74,7 @@ final class DoorConnection: ClientConnection {
     /// Drops all calls: the client cannot match replies to its commands.
     func giveUpOnReplies() { waiting = waiting.map { _ in { _ in } } }
 
-    /// Closes this end, even with commands under way.
+    /// Closes this end, even if commands are pending.
     func close() {
         guard state != .closed else { return }
         let wasOpen = state == .open
@@ -91,7 +91,7 @@ final class DoorConnection: ClientConnection {
                 switch message {
                 case .push(let parts): onPush(parts)
                 case .reply(let reply):
-                    // Over RESP2 a published message looks like a reply.
+                    // A published message looks like a reply in RESP2.
                     if waiting.isEmpty { onPush(reply.array ?? []) } else { waiting.removeFirst()(.success(reply)) }
                 }
             }
@@ -115,13 +115,13 @@ final class DoorConnection: ClientConnection {
     }
 }
 
-/// Reads a door's answers incrementally, in RESP2 or RESP3. hiredis 0.14 cannot read RESP3.
+/// An incremental parser of RESP2 and RESP3 answers. hiredis 0.14 cannot read RESP3.
 struct DoorReplyReader {
     struct Unreadable: Error {}
 
     enum Message {
         case reply(RedisReply)
-        /// Answers no command.
+        /// A message that answers no command.
         case push([RedisReply])
     }
 
@@ -132,7 +132,7 @@ struct DoorReplyReader {
         bytes.append(contentsOf: more)
     }
 
-    /// The next complete message; `nil` if more bytes are needed.
+    /// Returns the next complete message, or `nil` if more bytes are needed.
     mutating func next() throws(Unreadable) -> Message? {
         var place = start
         let isPush = place < bytes.count && bytes[place] == UInt8(ascii: ">")

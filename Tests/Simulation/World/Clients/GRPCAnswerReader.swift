@@ -1,7 +1,7 @@
 import NIOCore
 import NIOHPACK
 
-/// Reads the answer to a gRPC call of one message, strictly.
+/// A strict parser of the answer to a gRPC call with one message.
 struct GRPCAnswerReader {
     struct Unreadable: Error {
         var reason: String
@@ -9,7 +9,7 @@ struct GRPCAnswerReader {
 
     private enum Stage {
         case head
-        /// Collects the message behind the head.
+        /// Collects the message that follows the head.
         case body(ByteBuffer)
     }
 

@@ -4,15 +4,15 @@ import NIOHPACK
 import NIOHTTP2
 import SwiftProtobuf
 
-/// A client's gRPC connection to a sidecar, over HTTP/2 with prior knowledge. Several calls may be under way.
+/// A client's gRPC connection to a sidecar, over HTTP/2 with prior knowledge. It can carry several calls at once.
 final class GRPCWireConnection {
     /// The reason why a call has no answer.
     enum Loss: Error {
         /// The sidecar did not begin the call.
         case notConnected
-        /// The call may have been carried out.
+        /// The call may have been executed.
         case answerLost
-        /// The frames are no answer of gRPC.
+        /// The frames are not a valid gRPC answer.
         case unreadable(String)
     }
 
@@ -22,7 +22,7 @@ final class GRPCWireConnection {
     private enum State {
         case connecting
         case open
-        /// The sidecar takes no further call.
+        /// The sidecar accepts no further calls.
         case leaving
         case closed
     }
@@ -33,7 +33,7 @@ final class GRPCWireConnection {
         var completion: (Result<Answer, Loss>) -> Void
     }
 
-    /// Received bytes after which the sidecar may send more.
+    /// The number of consumed bytes after which the sidecar is allowed to send more.
     private static let windowStep = 16 * 1024
 
     private let loop: SimulatedEventLoop
@@ -41,17 +41,18 @@ final class GRPCWireConnection {
     private let channel: SimulatedChannel
     private let frames = GRPCFrames()
     private var state = State.connecting
-    /// Under way, in the order of their streams.
+    /// The calls in progress, in the order of their streams.
     private var calls: [Call] = []
     private var unsent: [(stream: HTTP2StreamID, path: String, message: ByteBuffer)] = []
     private var lastStream = -1
-    /// Bytes that the connection's window lacks.
+    /// The number of received bytes that were not returned to the connection's window yet.
     private var consumed = 0
-    /// The connection was lost; not called when this side closes it.
+    /// Called when the connection is lost, but not when this side closes it.
     var onLost: () -> Void = {}
 
-    /// Connects. Calls that are made meanwhile leave once the connection stands.
-    /// - Parameter loop: the client's; must live as long as its world.
+    /// Starts to connect. Calls made before the connection is open are queued.
+    ///
+    /// - Parameter loop: the client's event loop, which must live as long as its world.
     init(to sidecar: SidecarHost, over path: Path, timeline: WorldTimeline, on loop: SimulatedEventLoop) {
         self.loop = loop
         wire = Wire(timeline: timeline, path: path)
@@ -67,15 +68,15 @@ final class GRPCWireConnection {
         }
     }
 
-    /// Whether calls leave at once.
+    /// Whether calls are sent immediately.
     var isOpen: Bool { state == .open }
-    /// Whether a call may be made.
+    /// Whether new calls are accepted.
     var takesCalls: Bool { state == .connecting || state == .open }
 
     private func begin() {
         state = .open
         loop.enter {
-            // Cannot fail: the channel and its handlers are new.
+            // Safe to ignore: adding handlers cannot fail, because the channel and its handlers are new.
             try? channel.pipeline.syncOperations.addHandlers(
                 NIOHTTP2Handler(
                     mode: .client, frameDelegate: frames,
@@ -90,8 +91,9 @@ final class GRPCWireConnection {
     // MARK: Calls
 
     /// Calls a method with one message. `completion` is called once, unless the call is canceled.
-    /// - Parameter path: `/package.Service/Method`.
-    /// - Returns: the call's number, by which it is canceled.
+    ///
+    /// - Parameter path: the path in the form `/package.Service/Method`.
+    /// - Returns: the call's number, for canceling it.
     @discardableResult
     func call(_ path: String, _ message: some Message, completion: @escaping (Result<Answer, Loss>) -> Void) -> Int {
         lastStream += 2
@@ -127,7 +129,7 @@ final class GRPCWireConnection {
         closeIfLeft()
     }
 
-    /// Closes this end, even with calls under way.
+    /// Closes this end, even if calls are pending.
     func close() {
         guard state != .closed else { return }
         shut()
@@ -195,7 +197,7 @@ final class GRPCWireConnection {
         consumed = 0
     }
 
-    // MARK: Ends
+    // MARK: Closing
 
     private func closeIfLeft() {
         if state == .leaving, calls.isEmpty { shut() }
@@ -207,7 +209,7 @@ final class GRPCWireConnection {
         if !wasConnecting { loop.enter { channel.close(promise: nil) } }
     }
 
-    /// The sidecar has ended the connection, or its bytes cannot be read.
+    /// Handles the loss of the connection, or bytes that cannot be read.
     fileprivate func lost(_ loss: Loss) {
         guard state != .closed else { return }
         shut()
@@ -222,14 +224,14 @@ final class GRPCWireConnection {
     }
 }
 
-/// Passes frames between HTTP/2 and its connection.
+/// Passes frames between HTTP/2 and the connection object.
 private final class GRPCFrames: ChannelInboundHandler, NIOHTTP2FrameDelegate {
     typealias InboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
 
     weak var connection: GRPCWireConnection?
     private var context: ChannelHandlerContext?
-    /// The code with which this side has given the connection up.
+    /// The error code with which this side gave up the connection.
     private var breakage: HTTP2ErrorCode?
 
     func write(_ payload: HTTP2Frame.FramePayload, _ stream: HTTP2StreamID) {

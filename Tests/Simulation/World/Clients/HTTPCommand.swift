@@ -1,8 +1,8 @@
 import NIOCore
 
-/// A command of the RESP API as a request to the HTTP API.
+/// A command of the RESP API, converted to a request to the HTTP API.
 struct HTTPCommand {
-    /// The request that a command becomes, by which its answer is read.
+    /// The kind of request, which determines how its answer is parsed.
     enum Kind {
         case acquire(lock: String)
         /// Several locks, acquired together.
@@ -15,7 +15,8 @@ struct HTTPCommand {
     let kind: Kind
     let bytes: ByteBuffer
 
-    /// - Parameter words: a command that the HTTP API handles without a task, and no options that only RESP supports.
+    /// - Parameter words: a command that the HTTP API handles without a task. It must not have options that only RESP
+    ///   supports.
     init(_ words: [String]) {
         name = words[0]
         switch words[0] {
@@ -71,9 +72,9 @@ struct HTTPCommand {
 extension HTTPCommand {
     /// The JSON object in a request. Names in a simulated world need no escapes.
     struct Body {
-        /// With values as they are written.
+        /// The fields, with values in JSON.
         private var fields: [(name: String, value: String)]
-        /// The locks of `ALSO`.
+        /// The locks of the option `ALSO`.
         private(set) var others: [String] = []
 
         init(_ fields: [(name: String, value: String)] = [], options: ArraySlice<String>) {
@@ -98,7 +99,7 @@ extension HTTPCommand {
             }
         }
 
-        /// The field of an option with a number.
+        /// Returns the JSON name of an option with a number.
         private static func numberName(_ option: String) -> String {
             switch option {
             case "WAIT": "wait_ms"

@@ -1,18 +1,18 @@
 import NIOCore
 import RedisClient
 
-/// A client's connection to a sidecar's HTTP API. Sends each command as a request, and reads its answer as the reply of the
-/// RESP API.
+/// A client's connection to a sidecar's HTTP API. Sends each command as a request, and converts its answer to the reply
+/// of the RESP API.
 final class HTTPCommandConnection: ClientConnection {
     private let connection: HTTPWireConnection
     /// Receives descriptions of answers that the API does not allow.
     private let complain: (String) -> Void
-    /// The requests of a write that is being put together.
+    /// The requests of the write being assembled.
     private var together: ByteBuffer?
-    /// Rises when all calls are dropped.
+    /// A counter that rises when all calls are dropped.
     private var era = 0
 
-    /// HTTP has no pushes.
+    /// Never called, because HTTP has no pushes.
     var onPush: ([RedisReply]) -> Void = { _ in }
     var onLost: () -> Void = {}
 

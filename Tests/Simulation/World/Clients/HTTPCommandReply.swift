@@ -7,7 +7,7 @@ struct HTTPMisanswer: Error {
 }
 
 extension HTTPCommand {
-    /// Reads the answer as the reply that the RESP API would have given.
+    /// Converts the answer to the reply that the RESP API would have given.
     func reply(to answer: HTTPWireAnswer) throws(HTTPMisanswer) -> RedisReply {
         guard answer.informational.isEmpty else { throw HTTPMisanswer(reason: "informational responses were not asked for") }
         switch (kind, answer.status) {
@@ -157,7 +157,7 @@ private struct ProblemBody: Decodable {
     var state: String?
     var retry_after_ms: Int64?
 
-    /// Checks the members that all problems have, and `Retry-After`.
+    /// Checks the members that all problems have, and the header field `Retry-After`.
     func check(_ answer: HTTPWireAnswer) throws(HTTPMisanswer) {
         guard status == answer.status, status == documentedStatus else {
             throw HTTPMisanswer(reason: "the status of \(code) is \(status)")
@@ -193,7 +193,7 @@ private struct ProblemBody: Decodable {
         }
     }
 
-    /// The error that the RESP API gives.
+    /// The corresponding error of the RESP API.
     var error: RedisReply {
         get throws(HTTPMisanswer) {
             let word =

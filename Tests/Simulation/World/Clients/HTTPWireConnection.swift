@@ -1,13 +1,13 @@
 import NIOCore
 
-/// A client's HTTP/1.1 connection to a sidecar: one request at a time, or several in a row. Answers come in the order of
-/// the requests.
+/// A client's HTTP/1.1 connection to a sidecar, for one request at a time or several pipelined ones. Answers arrive in
+/// the order of the requests.
 final class HTTPWireConnection {
-    /// The reason why there is no whole answer.
+    /// The reason why there is no complete answer.
     enum Loss: Error {
-        /// The request never left.
+        /// The request was never sent.
         case notConnected
-        /// The request may have been carried out; holds the part of its answer that came.
+        /// The request may have been executed. The value is the part of its answer that arrived.
         case answerLost(HTTPWireAnswer?)
         /// The bytes are not a valid HTTP response, or match no request.
         case unreadable(String)
@@ -24,13 +24,13 @@ final class HTTPWireConnection {
     private var reader = HTTPAnswerReader()
     private var waiting: [(isHead: Bool, completion: (Result<HTTPWireAnswer, Loss>) -> Void)] = []
     private var unsent: [ByteBuffer] = []
-    /// The requests of a write that is being put together.
+    /// The requests of the write being assembled.
     private var together: ByteBuffer?
-    /// An informational response to the oldest request has come.
+    /// Called when an informational response to the oldest request arrives.
     var onInformational: (Int) -> Void = { _ in }
-    /// Bytes have come that answer no request.
+    /// Called when bytes arrive that answer no request.
     var onStrayBytes: () -> Void = {}
-    /// The connection was lost; not called when this side closes it.
+    /// Called when the connection is lost, but not when this side closes it.
     var onLost: () -> Void = {}
 
     /// Starts to connect. Requests sent before the connection is open are queued.
@@ -52,10 +52,10 @@ final class HTTPWireConnection {
 
     var isOpen: Bool { state == .open }
     var isClosed: Bool { state == .closed }
-    /// Whether every request has its answer.
+    /// Whether every request has been answered.
     var isIdle: Bool { waiting.isEmpty }
 
-    /// Sends a request, of which `bytes` may be the head or the whole. `completion` is called once.
+    /// Sends a request. `bytes` is the complete request or only its head. `completion` is called once.
     func send(_ bytes: ByteBuffer, isHead: Bool = false, completion: @escaping (Result<HTTPWireAnswer, Loss>) -> Void) {
         guard state != .closed else { return completion(.failure(.notConnected)) }
         waiting.append((isHead, completion))
@@ -72,7 +72,7 @@ final class HTTPWireConnection {
         write(bytes)
     }
 
-    /// Sends more of the last request.
+    /// Sends another part of the last request.
     func write(_ bytes: ByteBuffer) {
         guard together?.writeImmutableBuffer(bytes) == nil else { return }
         switch state {
@@ -82,7 +82,7 @@ final class HTTPWireConnection {
         }
     }
 
-    /// Closes this end, even with requests under way.
+    /// Closes this end, even if requests are pending.
     func close() {
         guard state != .closed else { return }
         let wasOpen = state == .open
@@ -146,23 +146,23 @@ final class HTTPWireConnection {
     }
 }
 
-/// An answer as it came over the wire.
+/// An answer as received.
 struct HTTPWireAnswer {
     var status = 0
-    /// With names in lower case.
+    /// The header fields, with names in lower case.
     var fields: [(name: String, value: String)] = []
     var body: [UInt8] = []
-    /// The statuses of the informational responses before it.
+    /// The statuses of the informational responses that preceded it.
     var informational: [Int] = []
 
-    /// Whether the sidecar closes the connection behind it.
+    /// Whether the sidecar closes the connection after this answer.
     var endsConnection: Bool { self["connection"]?.lowercased().contains("close") ?? false }
 
-    /// The first value of a field; `name` is in lower case.
+    /// Returns the first value of a field. `name` is in lower case.
     subscript(name: String) -> String? { fields.first { $0.name == name }?.value }
 }
 
-/// Reads answers of HTTP/1.1 incrementally, and strictly.
+/// An incremental and strict parser of HTTP/1.1 answers.
 struct HTTPAnswerReader {
     struct Unreadable: Error {
         var reason: String
@@ -185,23 +185,23 @@ struct HTTPAnswerReader {
     private var isHead = false
     private var newInformational: [Int] = []
 
-    /// Whether bytes have come that belong to no answer so far.
+    /// Whether bytes have arrived that belong to no answer so far.
     var hasBytes: Bool { start < bytes.count }
-    /// The part of the present answer that has come; `nil` before its head.
+    /// The part of the current answer that has arrived; `nil` before its head.
     var part: HTTPWireAnswer? { answer.status == 0 ? nil : answer }
 
     mutating func append(_ more: some Sequence<UInt8>) { bytes.append(contentsOf: more) }
 
-    /// The next answer belongs to a request with this method.
+    /// Sets the method of the request that the next answer belongs to.
     mutating func begin(isHead: Bool) { self.isHead = isHead }
 
-    /// The statuses of the informational responses since the last call.
+    /// Returns the statuses of the informational responses since the last call.
     mutating func takeInformational() -> [Int] {
         defer { newInformational = [] }
         return newInformational
     }
 
-    /// The connection has ended. Returns the answer that ends with it.
+    /// Handles the end of the connection. Returns the answer that it completes.
     mutating func end() -> HTTPWireAnswer? {
         guard case .untilClose = stage else { return nil }
         return finish()
@@ -229,7 +229,7 @@ struct HTTPAnswerReader {
         return count
     }
 
-    /// The next whole answer; `nil` if more bytes are needed.
+    /// Returns the next complete answer, or `nil` if more bytes are needed.
     mutating func next() throws(Unreadable) -> HTTPWireAnswer? {
         while true {
             switch stage {

@@ -3,7 +3,7 @@ import InterlockCore
 import InterlockJudge
 import RedisClient
 
-/// Takes locks in every way, holds them, and ends leases as programs do: properly, late or never.
+/// Acquires locks in every way, holds them, and ends leases as programs do: properly, late or never.
 final class LockClient: DoorClient {
     private struct Held {
         var number: Int
@@ -26,13 +26,13 @@ final class LockClient: DoorClient {
         var owner: String?
         var isLinked: Bool
         var triesLeft: Int
-        /// No other call with this owner can be granted the lock.
+        /// Whether no other call with this owner can be granted the lock.
         var isOnlyCall = true
-        /// The fence of the owner's earlier lease. A delayed copy of a call for that lease is sent later.
+        /// The fence of the owner's earlier lease, if a delayed copy of a call for that lease is sent later.
         var earlier: Int64?
     }
 
-    /// The most locks of one call.
+    /// The maximum number of locks per call.
     static let most = 3
 
     private let firstLock: Int
@@ -40,7 +40,7 @@ final class LockClient: DoorClient {
     private var owners = 0
     private var held: [Held] = []
 
-    /// - Parameter firstLock: the history's number of its fleet's first lock.
+    /// - Parameter firstLock: the number of the fleet's first lock in the history.
     init(
         world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, firstLock: Int, kinds: [Profile.LockKind],
         speaks: ClientProtocol? = nil
@@ -52,7 +52,7 @@ final class LockClient: DoorClient {
 
     override func rest() {
         guard let beat = world.profile.manners.beat else { return super.rest() }
-        // At the next beat, as exactly as clocks of machines agree.
+        // The next beat, as precisely as the clocks of machines agree.
         let left = .milliseconds(beat) - world.timeline.now % .milliseconds(beat)
         plan(after: left + .microseconds(Int64.random(in: 0...500, using: &random))) { [self] in
             if !world.isClosing { act() }
@@ -134,12 +134,13 @@ final class LockClient: DoorClient {
             )
         }
         let invokedAt = world.timeline.instant
-        // An unsure program asks twice in a row. Both answers must be the same. Over HTTP the second call begins after the first.
+        // A program that is unsure asks twice in a row. Both answers must be the same. Over HTTP the second call begins
+        // after the first.
         let mayAskTwice = speaks != .http || request.wait == 0
         let isTwice = mayAskTwice && request.owner != nil && request.locks.count == 1 && random.happens(0.1)
         if isTwice { tell(words) { _ in } }
         if request.wait > 200, random.happens(world.profile.manners.leavers) {
-            // Soon, like programs with short timeouts, or at any time.
+            // The client leaves either soon, like programs with short timeouts, or at any time.
             let longest = random.happens(0.5) ? 100 : request.wait
             plan(after: .milliseconds(Int64.random(in: 1...longest, using: &random))) { [self] in die(for: 0) }
         }
@@ -148,7 +149,7 @@ final class LockClient: DoorClient {
         ask(operations, words, farewell: farewell) { [self] reply in
             granted = leases(in: reply, request, invokedAt: invokedAt)
             guard granted.count == request.locks.count else {
-                // Locks that the owner's call took on the way expire by themselves.
+                // Locks that the owner's call acquired before it failed expire by themselves.
                 return request.locks.map { _ in
                     request.owner != nil && request.locks.count > 1 ? .unknown(reason: OperationEnding.vanished) : .refused(.held)
                 }
@@ -165,7 +166,7 @@ final class LockClient: DoorClient {
             guard granted.isEmpty else { return hold(granted) }
             switch endings[0] {
             case .unknown, .failed:
-                // The other copy's grant is linked to this connection, and this client does not know of it.
+                // The other copy's grant is linked to this connection, and this client does not know about it.
                 if isTwice, request.isLinked { hangUp() }
                 var retry = request
                 retry.triesLeft -= 1
@@ -178,7 +179,7 @@ final class LockClient: DoorClient {
         }
     }
 
-    /// Some clients release what they were refused, to be sure that they do not hold it.
+    /// Releases the refused lock in some cases, as clients do to be sure that they do not hold it.
     private func releaseWhatWasRefused(_ request: Request) {
         guard let owner = request.owner, request.locks.count == 1, random.happens(0.5) else { return rest() }
         let lock = firstLock + request.locks[0]
@@ -230,7 +231,7 @@ final class LockClient: DoorClient {
         }
         let point = random.unit()
         if !lease.isLinked, point < 0.07 {
-            // The holder sleeps past the end of its lease and then goes on as if it still held the lock.
+            // The holder sleeps past the end of its lease and then continues as if it still held the lock.
             let wakesAt = max(lease.believedUntil.nanoseconds, end) + .milliseconds(Int64.random(in: 1...800, using: &random))
             return plan(after: wakesAt - world.timeline.now) { [self] in
                 for lease in held where lease.mode == .exclusive { write(lease) }
@@ -310,7 +311,7 @@ final class LockClient: DoorClient {
         }
     }
 
-    /// Releases the lease and closes the connection right behind: what came before its end is carried out.
+    /// Sends the release and closes the connection right after it. Commands received before the close are executed.
     private func releaseAndClose(_ lease: Held) {
         pipelined {
             ask(
@@ -331,7 +332,7 @@ final class LockClient: DoorClient {
         lease.hasOwner && world.profile.quorum == 0 ? ["FENCE", "\(lease.fence)"] : []
     }
 
-    /// The same owner takes the lock once more.
+    /// Acquires the lock once more for the same owner.
     private func takeAgain(_ earlier: Held) {
         acquire(
             Request(
@@ -339,9 +340,9 @@ final class LockClient: DoorClient {
                 isLinked: false, triesLeft: 1, isOnlyCall: false, earlier: earlier.fence))
     }
 
-    /// Copies of calls about the owner's earlier lease arrive late: they must not touch this one.
+    /// Sends delayed copies of calls for the owner's earlier lease, which must not affect this one.
     private func sendLateCopies(_ fence: Int64, of lease: Held) {
-        // After a failover that lost the release it is the earlier one.
+        // After a failover that lost the release, the lease is the earlier one.
         guard lease.fence != fence else { return }
         let about = [world.name(ofLock: lease.lock - firstLock), lease.token]
         let earlier = ["FENCE", "\(fence)"]
@@ -354,7 +355,7 @@ final class LockClient: DoorClient {
         if lease.isLinked { link(lease, .lost) }
     }
 
-    /// Abandons its leases. Linked ones end with the connection.
+    /// Abandons the client's leases. Linked ones end with the connection.
     private func forget() {
         forgetPlans()
         leave()
@@ -366,7 +367,7 @@ final class LockClient: DoorClient {
         super.die(for: milliseconds)
     }
 
-    /// Stops believing in all leases. Linked ones end with the connection.
+    /// Stops treating any lease as held. Linked ones end with the connection.
     private func leave() {
         let linked = held.filter(\.isLinked)
         held = []
@@ -391,11 +392,11 @@ final class LockClient: DoorClient {
         held[place].isLinked = false
     }
 
-    // MARK: Looking
+    // MARK: Queries
 
     private func look() {
         let lock = world.name(ofLock: Int.random(in: kinds.indices, using: &random))
-        // Tasks answer the others over HTTP, and tasks do not run in simulated time.
+        // The sidecar answers the others over HTTP in tasks, and tasks do not run in simulated time.
         let words = speaks == .http ? ["LOCK.GRANTS", lock] : random.happens(0.5) ? ["LOCK.INFO", lock] : ["LOCK.LIST"]
         tell(words) { [self] _ in rest() }
     }

@@ -4,7 +4,7 @@ import InterlockCore
 import InterlockJudge
 import RedisClient
 
-/// Listens to one sidecar's events. The sidecar acts on what they say of breakers.
+/// A subscriber to one sidecar's events. The world records the breaker states that they report.
 final class EventListener: ServiceClient {
     private let channel: String
 
@@ -36,7 +36,7 @@ final class EventListener: ServiceClient {
 
     override func disconnected(byItself: Bool) { begin() }
 
-    /// Subscribes again, once for all failures.
+    /// Schedules one new subscription, however many failures there were.
     private func begin() {
         forgetPlans()
         rest()
@@ -66,7 +66,7 @@ final class EventListener: ServiceClient {
     }
 }
 
-/// An operator, who forces breakers now and then and releases them again.
+/// An operator who occasionally forces breakers and releases them again.
 final class Operator: ServiceClient {
     override func act() {
         plan(after: .milliseconds(Int64.random(in: 500...8000, using: &random))) { [self] in
@@ -77,7 +77,7 @@ final class Operator: ServiceClient {
             var words = ["BREAKER.FORCE", services[place], state.map { $0.rawValue.uppercased() } ?? "AUTO"]
             if let length { words += ["FOR", "\(length)"] }
             let began = world.timeline.instant
-            // Until the answer arrives, nobody knows the state.
+            // The state is unknown until the answer arrives.
             world.record(.forced(service: firstService + place, state: nil, until: nil))
             tell(words) { [self] reply in
                 if reply?.text == "OK" {
@@ -90,7 +90,7 @@ final class Operator: ServiceClient {
     }
 }
 
-/// Reports what a sidecar's outage monitor found out about a service. The probes themselves are not simulated.
+/// Reports a sidecar's findings about a service, as its outage monitor does. The probes themselves are not simulated.
 final class Prober {
     private unowned let world: WorldState
     private let sidecar: Int

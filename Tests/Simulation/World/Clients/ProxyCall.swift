@@ -13,13 +13,13 @@ struct ProxyCall {
         case delete = "DELETE"
     }
 
-    /// Something that no answer may show.
+    /// A violation found in an answer.
     struct Finding {
         var promise: Promise
         var words: String
     }
 
-    /// The body of a refusal.
+    /// The JSON body of a refusal.
     private struct Problem: Decodable {
         var code: String
         var retry_after_ms: Int64?
@@ -29,16 +29,16 @@ struct ProxyCall {
     private static let statuses = [
         "limited": 429, "upstream_failed": 502, "open": 503, "busy": 503, "unavailable": 503, "upstream_timeout": 504,
     ]
-    /// The answer to a client that does not finish its request in time (docs/reference/errors.md).
+    /// The code of the answer to a client that does not finish its request in time (docs/reference/errors.md).
     private static let cancelled = "cancelled"
 
-    /// The call's own number, which no other call has.
+    /// The unique number of the call.
     let number: Int
     let service: String
     let method: Method
     let body: ByteBuffer?
     let isChunked: Bool
-    /// In how many writes the body is sent.
+    /// The number of writes that carry the body.
     let parts: Int
     /// Whether the request has `Expect: 100-continue`, so that its body waits for 100 Continue.
     let awaitsContinue: Bool
@@ -85,7 +85,7 @@ struct ProxyCall {
         return ByteBuffer(string: text + "\r\n")
     }
 
-    /// The writes behind the head.
+    /// The writes that follow the head.
     var bodyWrites: [ByteBuffer] {
         guard let body else { return [] }
         let parts = body.parts(parts)
@@ -104,7 +104,7 @@ struct ProxyCall {
     /// against the limits, and the sidecar is not at fault.
     private static let mayHaveBeenMade = OperationEnding.unknown(reason: OperationEnding.vanished)
 
-    /// Judges a whole answer.
+    /// Judges a complete answer.
     func judge(_ answer: HTTPWireAnswer) -> (ending: OperationEnding, finding: Finding?) {
         let informational = answer.informational.contains(100) && !awaitsContinue
         let unasked = informational ? finding(.answers, "was told to continue, which it had not asked for") : nil
@@ -115,14 +115,14 @@ struct ProxyCall {
         return method == .head ? judgeRefusedHead(answer) : judgeProblem(answer)
     }
 
-    /// Checks an answer that was configured for calls that cannot be made.
+    /// Checks a configured answer, which the sidecar gives for calls that cannot be made.
     private func fallbackFinding(_ answer: HTTPWireAnswer) -> Finding? {
         let body = method == .head ? "" : APIUse.fallback
         if answer.status == 200, answer.body.elementsEqual(body.utf8) { return nil }
         return finding(.bytes, "has a fallback with status \(answer.status) and \(answer.body.count) bytes")
     }
 
-    /// An upstream's answer: its own from the first byte to the last.
+    /// Checks an upstream's answer, which must reach the client unchanged.
     private func passedFinding(_ answer: HTTPWireAnswer) -> Finding? {
         if let finding = partFinding(answer) { return finding }
         if answer[NumberedBody.statusField] != "\(answer.status)" {
@@ -137,7 +137,7 @@ struct ProxyCall {
         return nil
     }
 
-    /// Judges the part of an answer that came before its connection ended.
+    /// Checks the part of an answer that arrived before its connection ended.
     func partFinding(_ answer: HTTPWireAnswer) -> Finding? {
         let isOwn = answer["content-type"]?.hasPrefix("application/problem+json") ?? false
         if isOwn || answer["interlock-fallback"] != nil { return nil }
@@ -149,7 +149,7 @@ struct ProxyCall {
         return finding(.bytes, "has other bytes at \(stray) of its body: \(NumberedBody.excerpt(answer.body, at: stray))")
     }
 
-    /// A refusal without its body, which says why.
+    /// Judges a refusal of a `HEAD` request, which lacks the body with the reason.
     private func judgeRefusedHead(_ answer: HTTPWireAnswer) -> (ending: OperationEnding, finding: Finding?) {
         let isKnown = Self.statuses.values.contains(answer.status)
         return (Self.mayHaveBeenMade, isKnown ? nil : finding(.answers, "was refused with \(answer.status)"))

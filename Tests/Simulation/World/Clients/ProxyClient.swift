@@ -2,12 +2,12 @@ import InterlockCore
 import InterlockJudge
 import NIOCore
 
-/// Calls services through the guarded proxy: one call at a time, or a few in one write.
+/// Calls services through the guarded proxy, one call at a time or a few in one write.
 final class ProxyClient: ServiceClient {
-    /// A call under way.
+    /// A call in progress.
     private final class Underway {
         let call: ProxyCall
-        /// Its number in the history.
+        /// The client number of the call in the history.
         let client: Int
         var unsent: ArraySlice<ByteBuffer>
         /// Whether the rest of the body may be sent.
@@ -30,13 +30,13 @@ final class ProxyClient: ServiceClient {
 
     private var http: HTTPWireConnection?
     private var underway: [Underway] = []
-    /// Whether a service broke off its answer to one of the calls under way.
+    /// Whether a service broke off its answer to one of the current calls.
     private var isBrokenOff = false
 
     override func act() {
         let place = Int.random(in: services.indices, using: &random)
         guard let upstream = world.profile.apis.proxied[place].upstream else { return rest() }
-        // Unlimited calls end by their idle timeouts.
+        // Calls without a total timeout end by their idle timeouts.
         let total = (upstream.totalTimeout ?? .seconds(2)).wholeMilliseconds
         let most = max(1, min(Self.most, Int(Self.longest / max(1, total))))
         let count = random.happens(0.2) ? Int.random(in: 1...most, using: &random) : 1
@@ -47,7 +47,7 @@ final class ProxyClient: ServiceClient {
         world.timeline.plan(in: .milliseconds(limit)) { [weak self] in self?.giveUp(on: calls) }
     }
 
-    /// Begins `count` calls in one write.
+    /// Starts `count` calls in one write.
     private func call(_ place: Int, count: Int) {
         let connection = connection()
         let calls = (0..<count).map { index in
@@ -92,7 +92,7 @@ final class ProxyClient: ServiceClient {
         plan(after: .milliseconds(Self.longestConsent)) { [weak self] in self?.sendBody(of: call) }
     }
 
-    /// Begins to send the body, in parts.
+    /// Starts sending the body, in parts.
     private func sendBody(of call: Underway) {
         guard !call.isSending else { return }
         call.isSending = true
@@ -106,7 +106,7 @@ final class ProxyClient: ServiceClient {
         plan(after: .milliseconds(Int64.random(in: 0...30, using: &random))) { [weak self] in self?.sendMore(of: call) }
     }
 
-    // MARK: Ends
+    // MARK: Endings
 
     private func finish(
         _ call: Underway, _ result: Result<HTTPWireAnswer, HTTPWireConnection.Loss>, over connection: HTTPWireConnection
@@ -122,8 +122,8 @@ final class ProxyClient: ServiceClient {
         case .failure(.notConnected): ending = .failed(code: "not-connected")
         case .failure(.answerLost(let part)):
             finding = part.flatMap { call.call.partFinding($0) }
-            // Nothing is said about the sidecar by a connection that the client closed, or that ended because a service broke
-            // off its answer, to this call or to one before it.
+            // A lost connection says nothing about the sidecar if the client closed it, or if a service broke off its
+            // answer to this call or an earlier one.
             if part != nil { isBrokenOff = true }
             let isExplained = http !== connection || isBrokenOff
             ending = .unknown(reason: isExplained ? OperationEnding.vanished : "answer-lost")
@@ -139,7 +139,7 @@ final class ProxyClient: ServiceClient {
         call.isOver = true
         world.record(.ended(client: call.client, ending))
         guard underway.allSatisfy(\.isOver) else { return }
-        // A connection with half a request carries no other.
+        // A connection with half a request cannot carry another one.
         let isHalfSent = underway.contains { !$0.unsent.isEmpty }
         underway = []
         forgetPlans()
@@ -147,14 +147,14 @@ final class ProxyClient: ServiceClient {
         rest()
     }
 
-    /// Closes the connection at a random moment of some calls.
+    /// Closes the connection during some calls, at a random moment.
     private func leaveLater(upTo total: Int64) {
         guard random.happens(0.08) else { return }
         let longest = random.happens(0.5) ? min(total, 40) : total
         plan(after: .microseconds(Int64.random(in: 100...(longest * 1000), using: &random))) { [weak self] in self?.hangUp() }
     }
 
-    /// Nothing has come for longer than the rules allow.
+    /// Gives up on calls that were not answered within the time that the rules allow.
     private func giveUp(on calls: [Underway]) {
         let late = calls.filter { !$0.isOver }
         guard !late.isEmpty else { return }

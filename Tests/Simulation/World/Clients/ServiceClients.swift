@@ -4,9 +4,9 @@ import RedisClient
 
 /// A client that uses services.
 class ServiceClient: DoorClient {
-    /// The history's number of the first service.
+    /// The number of the first service in the history.
     let firstService: Int
-    /// Its fleet's services, in the order of the history's numbers.
+    /// The fleet's services, in the order of their numbers in the history.
     let services: [String]
 
     init(
@@ -36,22 +36,22 @@ final class LimitClient: ServiceClient {
         if wait > 0, random.happens(0.05) {
             plan(after: .milliseconds(Int64.random(in: 1...wait, using: &random))) { [self] in
                 hangUp()
-                // Also cancels what the end of its call has scheduled.
+                // Cancels what the end of the call has scheduled, too.
                 forgetPlans()
                 rest()
             }
         }
         guard pipelines() else { return ask(operation, words, times: 1) }
-        // A refusal that waits for an earlier reply would be out of date.
+        // A refusal that waits for an earlier reply would be outdated.
         pipelined { ask(operation, words, times: wait > 0 ? 1 : LockClient.most) }
     }
 
     private func look(_ place: Int) {
-        // A task answers this over HTTP, and tasks do not run in simulated time.
+        // The sidecar answers `LIMIT.PEEK` over HTTP in a task, and tasks do not run in simulated time.
         tell(speaks == .http ? ["PING", "look"] : ["LIMIT.PEEK", services[place]]) { [self] _ in rest() }
     }
 
-    /// Asks several times at once, and goes on when all are answered.
+    /// Sends several copies of a call together, and continues when all are answered.
     private func ask(_ operation: Operation, _ words: [String], times: Int) {
         var left = times
         for place in 0..<times {
@@ -72,7 +72,7 @@ final class LimitClient: ServiceClient {
     }
 }
 
-/// Asks for permits, makes the calls and reports most outcomes.
+/// Acquires permits, makes the calls and reports most outcomes.
 final class PermitClient: ServiceClient {
     override func act() {
         let place = Int.random(in: services.indices, using: &random)

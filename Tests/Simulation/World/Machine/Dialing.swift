@@ -1,6 +1,6 @@
 import NIOCore
 
-/// One attempt of a process to connect to a server over a path.
+/// One attempt of a process to connect to a server.
 struct Dialing {
     struct Refused: Error, CustomStringConvertible {
         var description: String
@@ -8,12 +8,13 @@ struct Dialing {
 
     let timeline: WorldTimeline
     let path: Path
-    /// The process's.
+    /// The event loop of the process.
     let eventLoop: any EventLoop
 
-    /// Connects with one delay each way, unless the path holds or refuses the attempt.
+    /// Connects with one delay each way, unless the path holds back or refuses the attempt.
+    ///
     /// - Parameters:
-    ///   - accept: takes the server's end; returns `false` if nobody listens.
+    ///   - accept: receives the server's end; returns `false` if the server is not listening.
     ///   - initialize: adds the first handlers, before the channel receives anything.
     func dial(
         timeout: TimeAmount, accept: @escaping (Wire) -> Bool,
@@ -36,7 +37,8 @@ struct Dialing {
         return promise.futureResult
     }
 
-    /// Calls `completion` in the process, with a wire whose far end the server has taken; `nil`: it was refused.
+    /// Calls `completion` in the process with a wire whose far end the server has accepted, or with `nil` if it was
+    /// refused.
     private func reach(_ accept: @escaping (Wire) -> Bool, completion: @escaping (Wire?) -> Void) {
         timeline.plan(in: path.draw()) { [timeline, path, eventLoop] in
             path.pass {
@@ -54,7 +56,7 @@ struct Dialing {
 }
 
 extension SimulatedChannel {
-    /// Makes a process's channel at the near end of a wire.
+    /// Creates a process's channel at the near end of a wire.
     static func open(
         over wire: Wire, on eventLoop: any EventLoop, initialize: (any Channel) -> EventLoopFuture<Void>,
         completion: @escaping (Result<any Channel, any Error>) -> Void

@@ -3,13 +3,13 @@ import NIOCore
 import RedisClient
 import SimulatedRedis
 
-/// A machine with one Redis server. It may stop, be away, and come back with all, some or none of its data. Its clock drifts and
-/// jumps.
+/// A machine with one Redis server. It may stop, be down, and restart with all, some or none of its data. Its clock
+/// drifts and jumps.
 final class RedisHost {
     /// The data that a server starts with.
     enum Data {
         case all
-        /// As of the last call of `keepASnapshot`: later writes were not saved or not replicated.
+        /// The data of the last snapshot: later writes were not saved or not replicated.
         case some
         case none
     }
@@ -21,18 +21,18 @@ final class RedisHost {
     private let clock: HostClock
     private(set) var isUp = true
     private(set) var isStopped = false
-    /// How often it was started.
+    /// The number of times that the server was started.
     private(set) var lives = 1
     private var snapshot = Keyspace()
     private var waiting: [() -> Void] = []
     private var cuts: [Int: () -> Void] = [:]
     private var lastConnection = 0
-    /// The servers that had the address before; connections to them may still be open.
+    /// The servers that had this address before. Connections to them may still be open.
     private(set) var formerServers: [SimulatedServer] = []
     /// Receives everything that the server reads and writes, with the connection's number.
     var onTraffic: ((String, [UInt8]) -> Void)?
 
-    /// - Parameter makeServer: makes the server, with its clock.
+    /// - Parameter makeServer: creates the server with the machine's clock.
     init(
         name: String, timeline: WorldTimeline, driftPerBillion: Int64,
         makeServer: (_ now: @escaping () -> Int64) -> SimulatedServer = { SimulatedServer(now: $0) }
@@ -50,7 +50,7 @@ final class RedisHost {
 
     // MARK: Connections
 
-    /// A connection arrives. Returns `false` if nobody listens.
+    /// Accepts a connection. Returns `false` if the server is down.
     func accept(_ wire: Wire) -> Bool {
         guard isUp else { return false }
         lastConnection += 1
@@ -80,15 +80,15 @@ final class RedisHost {
         return true
     }
 
-    /// The server has one thread, which may be stopped.
+    /// Runs work on the server's only thread, after a delay if the server is stopped.
     func work(_ body: @escaping () -> Void) {
         if isStopped { waiting.append(body) } else if isUp { body() }
     }
 
-    /// Whether the server acts by itself.
+    /// Whether the server is up and not stopped.
     var isRunning: Bool { isUp && !isStopped }
 
-    /// Its connections to sidecars are gone.
+    /// Cuts all connections to sidecars.
     func cutConnections() {
         for (_, cut) in cuts.sorted(by: { $0.key < $1.key }) { cut() }
         cuts = [:]
@@ -105,10 +105,10 @@ final class RedisHost {
         for body in work where isUp { body() }
     }
 
-    /// Later writes are lost if the server starts with `Data.some`.
+    /// Takes a snapshot. Later writes are lost if the server starts with `Data.some`.
     func keepASnapshot() { snapshot = server.keyspace }
 
-    /// The server and its connections are gone.
+    /// Ends the server and all its connections.
     func crash() {
         isUp = false
         isStopped = false
@@ -128,18 +128,18 @@ final class RedisHost {
         isUp = true
     }
 
-    /// A planned failover behind one address: new connections reach another server, which has all data, and standing ones stay with
-    /// the demoted one.
+    /// Performs a planned failover behind one address: new connections reach another server, which has all data, and
+    /// existing ones stay with the demoted server.
     func handOver() { formerServers.append(server.handOver()) }
 
-    /// Another program sends `FLUSHALL`.
+    /// Simulates another program that sends `FLUSHALL`.
     func wipe() {
         let connection = server.connect { _ in }
         connection.receive("FLUSHALL")
         connection.close()
     }
 
-    /// Moves the clock away from the right time.
+    /// Sets the clock ahead of the correct time by this much, or behind it if negative.
     func setClock(aheadByMilliseconds milliseconds: Int64) {
         clock.ahead = milliseconds * 1000
         server.removeExpiredKeys()
@@ -157,12 +157,12 @@ final class RedisHost {
 
 /// A simulated machine's wall clock.
 final class HostClock {
-    /// 2026-11-22 00:00:00 UTC in microseconds, when every world begins.
+    /// The time at which every world begins: 2026-11-22 00:00:00 UTC, in microseconds.
     static let epoch: Int64 = 1_795_305_600_000_000
 
     private let timeline: WorldTimeline
     private let drift: Int64
-    /// In microseconds.
+    /// The clock's lead over the correct time, in microseconds.
     var ahead: Int64 = 0
 
     init(timeline: WorldTimeline, driftPerBillion: Int64) {
@@ -180,7 +180,7 @@ final class HostClock {
 struct SimulatedDialer: RedisDialer, @unchecked Sendable {
     // Unchecked: a world runs on one thread.
     let timeline: WorldTimeline
-    /// The server of this name, and the path to it.
+    /// Returns the server with this name, and the path to it.
     let find: (String) -> (host: RedisHost, path: Path)?
 
     func dial(_ configuration: RedisConfiguration, on eventLoop: any EventLoop) -> EventLoopFuture<any Channel> {

@@ -11,7 +11,7 @@ import RedisClient
 /// A machine with one sidecar: the product's coordinator, APIs and proxy in a simulated process that may be stopped,
 /// killed and restarted.
 final class SidecarHost {
-    /// One life of the process.
+    /// The state of the process from one start to its end.
     private final class Process {
         let loop: SimulatedEventLoop
         let coordinator: Coordinator
@@ -26,7 +26,7 @@ final class SidecarHost {
     }
 
     let number: Int
-    /// One to each Redis server.
+    /// The paths to the Redis servers, one each.
     let paths: [Path]
     /// The paths to the services behind its proxy, and their dialer.
     private let upstreams: (paths: [Path], dialer: any HTTPDialer)
@@ -35,7 +35,7 @@ final class SidecarHost {
     private let servers: [RedisHost]
     private let logger: Logger
     private var random: SeededRandom
-    /// Takes effect at the next start or reload.
+    /// The configuration, which takes effect at the next start or reload.
     var configuration: InterlockConfiguration
     private var process: Process?
     private(set) var isStopped = false
@@ -59,12 +59,12 @@ final class SidecarHost {
 
     var isUp: Bool { process != nil }
 
-    // MARK: Life
+    // MARK: Life cycle
 
     func start() {
         guard process == nil else { return }
         let loop = SimulatedEventLoop(timeline: timeline, driftPerBillion: driftPerBillion)
-        // A stream for each life, so that tokens of two lives differ.
+        // Each life has its own stream, so that tokens of two lives differ.
         let stream = SharedRandom(random.split())
         var environment = CoordinatorEnvironment(
             eventLoop: loop, clock: TimeSource { Instant(nanoseconds: loop.localNow) },
@@ -75,7 +75,7 @@ final class SidecarHost {
             }, logger: logger)
         environment.processID = Int32(number + 1)
         let coordinator = Coordinator(configuration: configuration, environment: environment)
-        // A copy draws: the stream itself is unchanged.
+        // A copy is used, so that the stream itself is unchanged.
         var copy = random
         let pauses = SharedRandom(copy.split())
         let servers = HTTPClientEnvironment(dialer: upstreams.dialer) {
@@ -92,7 +92,8 @@ final class SidecarHost {
         isStopped = false
     }
 
-    /// A clock that advances with work. The world's clock does not move while a process runs, so no client's slice would end.
+    /// Returns a clock that advances with each reading. The world's clock does not advance while a process runs, so no
+    /// client's time slice would end.
     private func workClock(of loop: SimulatedEventLoop) -> () -> Int64 {
         var random = SeededRandom(seed: UInt64(number) &+ UInt64(bitPattern: loop.localNow))
         var worked: Int64 = 0
@@ -103,7 +104,7 @@ final class SidecarHost {
         }
     }
 
-    /// SIGKILL, or a power cut.
+    /// Kills the process, as SIGKILL or a power cut does.
     func kill() {
         guard let process else { return }
         self.process = nil
@@ -113,19 +114,19 @@ final class SidecarHost {
         for wire in process.wires { wire.cut() }
     }
 
-    /// The program lets go of its coordinator without having stopped it, and lives on.
+    /// Releases the coordinator without stopping it, while the rest of the process lives on.
     func abandon() {
         process = nil
     }
 
-    /// SIGSTOP.
+    /// Stops the process, as SIGSTOP does.
     func stop() {
         guard let process else { return }
         isStopped = true
         process.loop.stop()
     }
 
-    /// SIGCONT.
+    /// Resumes the process, as SIGCONT does.
     func resume() {
         isStopped = false
         process?.loop.resume()
@@ -133,7 +134,7 @@ final class SidecarHost {
 
     // MARK: Requests
 
-    /// A client connects to one of the sidecar's APIs. Returns `false` if nobody listens.
+    /// Accepts a connection to one of the sidecar's APIs. Returns `false` if the process is not running.
     func accept(_ wire: Wire, at api: SidecarAPI = .resp) -> Bool {
         guard let process else { return false }
         process.wires.removeAll { $0.isOver }
@@ -141,13 +142,13 @@ final class SidecarHost {
         let loop = process.loop
         let listeners = process.listeners
         let channel = SimulatedChannel(eventLoop: loop)
-        // Like an operating system, keep bytes that arrive before the process accepts.
+        // Bytes that arrive before the process accepts are kept, as an operating system does.
         wire.far.onBytes = { bytes in loop.execute { channel.receive(bytes) } }
         wire.far.onEnd = { loop.execute { channel.receiveEnd() } }
         channel.onSend = { wire.send($0, to: wire.near) }
         channel.onClose = { wire.close(to: wire.near) }
         nonisolated(unsafe) let accept = {
-            // Cannot fail: both the channel and its handlers are new.
+            // Safe to ignore: serving cannot fail, because the channel and its handlers are new.
             switch api {
             case .resp: try? listeners.resp.serve(channel)
             case .http: try? listeners.http.serve(channel)
@@ -159,20 +160,20 @@ final class SidecarHost {
         return true
     }
 
-    /// Calls the coordinator as the sidecar's own parts do, if the process runs.
+    /// Calls the coordinator as the sidecar's own APIs do, if the process runs.
     func call(_ body: @escaping (CoordinatorCalls) -> Void) {
         guard let process, !isStopped else { return }
         process.loop.enter { body(process.coordinator.callsOnEventLoop()) }
     }
 
-    /// SIGHUP, with other domains.
+    /// Reloads the configuration with other domains, as SIGHUP does.
     func reload(domains: [RateLimitDomain]) {
         configuration.domains.definitions = domains
         guard let process, !isStopped else { return }
         process.loop.enter { process.coordinator.assumeIsolated { $0.reload(domains: domains) } }
     }
 
-    /// SIGHUP.
+    /// Reloads the configuration with other services, as SIGHUP does.
     func reload(_ services: [ServiceDefinition]) {
         configuration.services = services
         guard let process, !isStopped else { return }
@@ -187,7 +188,7 @@ final class SidecarHost {
         }
     }
 
-    /// SIGTERM: waiting callers are answered, then the door closes.
+    /// Shuts down, as SIGTERM does: waiting callers are answered, then the listeners close.
     func drain() {
         guard let process, !isStopped else { return }
         process.loop.enter {
@@ -202,7 +203,7 @@ enum SidecarAPI {
     case resp, http, grpc
 }
 
-/// A seeded stream that several users share, in the order in which they draw.
+/// A seeded stream that several users share, in the order of their draws.
 private final class SharedRandom: @unchecked Sendable {
     // Unchecked: a world runs on one thread.
     private var random: SeededRandom

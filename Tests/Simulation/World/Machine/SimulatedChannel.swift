@@ -4,14 +4,14 @@ import NIOCore
 ///
 /// NIO's test channels need loops that are not executors, and an actor cannot be confined to those.
 final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
-    // Unchecked: it is confined to its process, and a world runs on one thread.
+    // Unchecked: safe because the channel is confined to its process, and a world runs on one thread.
 
     let eventLoop: any EventLoop
     let allocator = ByteBufferAllocator()
     private let closePromise: EventLoopPromise<Void>
     private lazy var handlers = ChannelPipeline(channel: self)
     private var unflushed: [(data: ByteBuffer, promise: EventLoopPromise<Void>?)] = []
-    /// Arrived, and not read yet.
+    /// Bytes that have arrived and were not read yet.
     private var received: [ByteBuffer] = []
     private var isReadAskedFor = false
     private var isAtEnd = false
@@ -19,7 +19,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
 
     /// Receives what the process sends.
     var onSend: (ByteBuffer) -> Void = { _ in }
-    /// The process has closed its end.
+    /// Called when the process closes its end.
     var onClose: () -> Void = {}
 
     init(eventLoop: any EventLoop) {
@@ -27,22 +27,22 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
         closePromise = eventLoop.makePromise()
     }
 
-    /// Makes a process's end of a connection: the near end of `wire`.
+    /// Creates a process's end of a connection: the near end of `wire`.
     convenience init(over wire: Wire, on eventLoop: any EventLoop) {
         self.init(eventLoop: eventLoop)
-        // The process reads when it runs.
+        // Bytes are received only while the process runs.
         wire.near.onBytes = { bytes in eventLoop.execute { self.receive(bytes) } }
         wire.near.onEnd = { eventLoop.execute { self.receiveEnd() } }
         onSend = { wire.send($0, to: wire.far) }
         onClose = {
             wire.close(to: wire.far)
-            // They hold the channel.
+            // The closures retain the channel.
             wire.near.onBytes = { _ in }
             wire.near.onEnd = {}
         }
     }
 
-    /// The connection stands. Called in the process, before anything is received.
+    /// Marks the connection as open. Called in the process before anything is received.
     func activate() {
         isActive = true
         pipeline.fireChannelRegistered()
@@ -52,14 +52,14 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
 
     // MARK: Called by the wire, in the process
 
-    /// Bytes have arrived.
+    /// Receives bytes.
     func receive(_ bytes: ByteBuffer) {
         guard isActive else { return }
         received.append(bytes)
         deliver()
     }
 
-    /// The peer has closed its end: no more bytes come.
+    /// Handles the close of the peer's end, after which no more bytes arrive.
     func receiveEnd() {
         guard isActive else { return }
         isAtEnd = true
@@ -72,7 +72,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
             let bytes = received.removeFirst()
             pipeline.fireChannelRead(bytes)
             pipeline.fireChannelReadComplete()
-            // As auto-read does.
+            // Imitates auto-read.
             if isActive { pipeline.read() }
         }
         if isActive, isAtEnd, received.isEmpty { close0(error: ChannelError.eof, mode: .all, promise: nil) }
@@ -98,7 +98,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
         eventLoop.makeCompletedFuture(Result { try Options().getOption(option) })
     }
 
-    /// The options of a simulated socket, which are the same for all.
+    /// The options of a simulated socket, which are the same for all channels.
     private struct Options: NIOSynchronousChannelOptions {
         func setOption<Option: ChannelOption>(_ option: Option, value: Option.Value) throws {}
 
@@ -136,7 +136,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     func read0() {
         isReadAskedFor = true
         guard !received.isEmpty || isAtEnd else { return }
-        // Not from within the caller.
+        // Asynchronously, because the caller does not expect a reentrant delivery.
         eventLoop.execute { self.deliver() }
     }
 

@@ -3,8 +3,8 @@ import HeapModule
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The event loop of one simulated process, on the world's timeline. It runs jobs in order, at once or at their deadline, and none
-/// while the process is stopped.
+/// The event loop of one simulated process, on the world's timeline. It runs jobs in order, immediately or at their
+/// deadline, and none while the process is stopped.
 ///
 /// Its clock may run slightly fast or slow.
 final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable {
@@ -19,7 +19,7 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
     }
 
     private struct Planned: Comparable {
-        /// By this loop's clock.
+        /// The deadline by this loop's clock, in nanoseconds.
         var deadline: Int64
         var order: UInt64
         var job: Job
@@ -30,18 +30,18 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
 
     private enum State {
         case running
-        /// As after SIGSTOP: nothing runs, and jobs wait.
+        /// Stopped, as after SIGSTOP: jobs wait.
         case stopped
         case dead
     }
 
     private let timeline: WorldTimeline
-    /// By how many parts in a billion its clock runs fast.
+    /// The clock's drift, in parts per billion; positive if it runs fast.
     private let drift: Int64
     private var state = State.running
     private var jobs = Heap<Planned>()
     private var lastOrder: UInt64 = 0
-    /// When the timeline next calls `run`, by this loop's clock.
+    /// The time of the next scheduled call of `run`, by this loop's clock.
     private var wakesAt = Int64.max
     private var depth = 0
     private lazy var succeeded: EventLoopFuture<Void> = {
@@ -55,14 +55,14 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
         drift = driftPerBillion
     }
 
-    /// The time by its own clock, in nanoseconds.
+    /// The time by this loop's clock, in nanoseconds.
     var localNow: Int64 {
         let passed = timeline.now - WorldTimeline.beginning
-        // In two parts: nanoseconds of years times a drift would overflow.
+        // Computed in two parts, because nanoseconds of years times a drift would overflow.
         return timeline.now + passed / 1_000_000_000 * drift + passed % 1_000_000_000 * drift / 1_000_000_000
     }
 
-    /// When its clock shows `local`, or slightly later: timers are never early.
+    /// The world's time when this loop's clock shows `local`, or slightly later: timers never fire early.
     private func worldTime(_ local: Int64) -> Int64 {
         let ahead = local - localNow
         guard ahead > 0 else { return timeline.now }
@@ -83,21 +83,21 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
         return body()
     }
 
-    /// SIGSTOP.
+    /// Stops the process, as SIGSTOP does.
     func stop() {
         guard state == .running else { return }
         state = .stopped
         wakesAt = .max
     }
 
-    /// SIGCONT: everything due runs now.
+    /// Resumes the process, as SIGCONT does, and runs everything that is due.
     func resume() {
         guard state == .stopped else { return }
         state = .running
         wake()
     }
 
-    /// SIGKILL: nothing runs any more.
+    /// Kills the process, as SIGKILL does. No job runs afterward.
     func kill() {
         state = .dead
         Graveyard.bury(self)
@@ -109,7 +109,8 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
         let deadline = next.deadline
         wakesAt = deadline
         timeline.plan(at: worldTime(deadline)) { [weak self] in
-            // Superseded by an earlier wake-up: running now would wake the loop twice and schedule the next wake-up twice.
+            // An earlier wake-up superseded this one: running now would wake the loop twice and schedule the next
+            // wake-up twice.
             guard let self, wakesAt == deadline else { return }
             run()
         }
@@ -178,8 +179,8 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
     }
 }
 
-/// Keeps what killed processes leave behind. In debug builds NIO ends the program when a promise is dropped without a result, and
-/// a killed process drops many.
+/// Keeps the remains of killed processes. In debug builds NIO ends the program when a promise is dropped without a
+/// result, and a killed process drops many.
 enum Graveyard {
     #if DEBUG
     // Unsafe: guarded by the lock.

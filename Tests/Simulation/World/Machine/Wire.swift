@@ -4,11 +4,11 @@ import NIOCore
 
 /// The network between two hosts. Faults change it.
 final class Path {
-    /// How long a message takes, in nanoseconds.
+    /// The delay of a message, in nanoseconds.
     var delay: ClosedRange<Int64>
-    /// Nothing passes. Messages are kept and delivered when this ends.
+    /// Whether messages are held back. They are delivered when this ends.
     var isBlackHole = false { didSet { if !isBlackHole { release() } } }
-    /// New connections are refused.
+    /// Whether new connections are refused.
     var isRefusing = false
     /// The probability that a message arrives in pieces.
     var splits = 0.0
@@ -23,17 +23,17 @@ final class Path {
 
     func draw() -> Int64 { Int64.random(in: delay, using: &random) }
 
-    /// The ends of a message's pieces.
+    /// Returns the end offsets of a message's pieces.
     func cut(_ length: Int) -> [Int] {
         guard length > 1, splits > 0, random.happens(splits) else { return [length] }
         let middle = Int.random(in: 1..<length, using: &random)
         return [middle, length]
     }
 
-    /// Where within a message a cut connection ends.
+    /// Returns the offset within a message at which a cut connection ends.
     func place(in length: Int) -> Int { Int.random(in: 0...length, using: &random) }
 
-    /// Runs `arrival` now, or when messages pass again.
+    /// Runs `arrival` now, or once messages pass again.
     func pass(_ arrival: @escaping () -> Void) {
         if isBlackHole { held.append(arrival) } else { arrival() }
     }
@@ -47,7 +47,7 @@ final class Path {
     func opened(_ wire: Wire) { wires.append(wire) }
     func closed(_ wire: Wire) { wires.removeAll { $0 === wire } }
 
-    /// Cuts every connection. Messages under way arrive in part or not at all.
+    /// Cuts all connections. Messages in flight arrive in part or not at all.
     func cutAll() {
         for wire in wires { wire.cut() }
     }
@@ -55,16 +55,16 @@ final class Path {
 
 /// One connection over a path. Bytes arrive in order, delayed, and perhaps in pieces.
 final class Wire {
-    /// One end, where messages arrive.
+    /// One end of the connection, at which messages arrive.
     final class End {
-        /// Takes the bytes that arrive. Those that come before it is set are kept for it.
+        /// Receives the bytes that arrive. Bytes that arrive before it is set are kept.
         var onBytes: ((ByteBuffer) -> Void)? { didSet { deliverKept() } }
         private var kept: [ByteBuffer] = []
         var onEnd: () -> Void = {}
-        /// Nothing more arrives here.
+        /// Whether nothing more will arrive at this end.
         fileprivate(set) var isOver = false
         fileprivate var lastArrival: Int64 = 0
-        /// Messages on the way here.
+        /// The number of messages in flight to this end.
         fileprivate var inFlight = 0
 
         fileprivate func receive(_ bytes: ByteBuffer) {
@@ -84,7 +84,7 @@ final class Wire {
     let near = End()
     let far = End()
     private(set) var isCut = false
-    /// Nothing more arrives at either end.
+    /// Whether nothing more will arrive at either end.
     var isOver: Bool { near.isOver && far.isOver }
 
     init(timeline: WorldTimeline, path: Path) {
@@ -110,14 +110,14 @@ final class Wire {
         }
     }
 
-    /// The peer of `end` has closed. `end` learns it after everything that was sent.
+    /// Closes the connection on behalf of the peer of `end`, which finds out after receiving everything sent before.
     func close(to end: End) {
         guard !isCut else { return }
         plan(at: end) { [self] in finish(end) }
         path.closed(self)
     }
 
-    /// Closes both ends. Messages under way are lost, except for part of the next one to each end.
+    /// Closes both ends. Messages in flight are lost, except for part of the next one to each end.
     func cut() {
         guard !isCut else { return }
         isCut = true

@@ -1,8 +1,8 @@
 internal import HeapModule
 internal import InterlockCore
 
-/// A world's time and its scheduled actions. They run by time, and at equal times in the order of scheduling. Nothing happens
-/// outside of it.
+/// The clock and scheduler of a world. Actions run by time, and at equal times in the order of scheduling. Nothing
+/// happens outside them.
 final class WorldTimeline {
     private struct Occurrence: Comparable {
         var at: Int64
@@ -13,17 +13,17 @@ final class WorldTimeline {
         static func == (left: Self, right: Self) -> Bool { left.order == right.order }
     }
 
-    /// A world's first instant, in nanoseconds: late enough that nothing in it comes before a clock's zero.
+    /// A world's first instant, in nanoseconds. It is late enough that no time in the world is below a clock's zero.
     static let beginning: Int64 = 1_000_000_000_000
 
     private var planned = Heap<Occurrence>()
     private var lastOrder: UInt64 = 0
-    /// In nanoseconds.
+    /// The current time, in nanoseconds.
     private(set) var now = WorldTimeline.beginning
 
     var instant: Instant { Instant(nanoseconds: now) }
 
-    /// Runs `action` at `nanoseconds`, or next if that is over.
+    /// Runs `action` at `nanoseconds`, or as soon as possible if that time has passed.
     func plan(at nanoseconds: Int64, _ action: @escaping () -> Void) {
         lastOrder += 1
         planned.insert(Occurrence(at: max(now, nanoseconds), order: lastOrder, action: action))
@@ -47,7 +47,7 @@ final class WorldTimeline {
 }
 
 extension Int64 {
-    /// Milliseconds, in nanoseconds.
+    /// Converts milliseconds to nanoseconds.
     static func milliseconds(_ count: Int64) -> Int64 { count * 1_000_000 }
     static func microseconds(_ count: Int64) -> Int64 { count * 1000 }
     static func seconds(_ count: Int64) -> Int64 { count * 1_000_000_000 }

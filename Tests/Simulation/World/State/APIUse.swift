@@ -4,16 +4,16 @@ import InterlockJudge
 
 /// The services behind the proxy, and the clients that do not speak RESP.
 struct APIUse {
-    /// The services that the first fleet's proxies call, each on a machine of its own.
+    /// The services that the first fleet's proxies call, each on its own machine.
     var proxied: [ServiceDefinition] = []
     var proxyClients = 0
-    /// The probability that a client of locks, limits or permits speaks HTTP.
+    /// The probability that a client of locks, limits or permits uses the HTTP API.
     var http = 0.0
 
     /// The body of a configured answer.
     static let fallback = "instead"
 
-    /// No client speaks anything but RESP.
+    /// The setup in which all clients use RESP.
     static let respAlone = APIUse()
 }
 
@@ -32,21 +32,21 @@ extension APIUse {
     private static func proxied(_ name: String, random: inout SeededRandom) -> ServiceDefinition {
         var service = Profile.service(name, patience: 1000, random: &random)
         service.probe = nil
-        // Most calls get through: a refused one shows little of the proxy.
+        // Most calls should succeed, because a refused one shows little of the proxy.
         if random.happens(0.7) { service.limits = [] }
         if random.happens(0.7) {
             service.breaker.window = .time(.seconds(2))
             service.breaker.minimumCalls = 200
         }
         service.breaker.openFor = .milliseconds(100)...(.milliseconds(400))
-        // Longer than any world's last minutes: a permit that is not returned is found at the end.
+        // The lifetime exceeds any world's last minutes, so that a permit that is not returned is found at the end.
         service.permitLifetime = .seconds(3600)
         var upstream = UpstreamSettings(url: "http://\(name)")
         upstream.speaksHTTP2 = random.happens(0.4)
         upstream.connectTimeout = .milliseconds(Int64.random(in: 100...400, using: &random))
         upstream.firstByteTimeout = .milliseconds(Int64.random(in: 200...800, using: &random))
         upstream.idleTimeout = .milliseconds(Int64.random(in: 200...600, using: &random))
-        // Less than the rules' patience.
+        // The timeout is below the rules' patience.
         upstream.totalTimeout = .milliseconds(Int64.random(in: 600...1800, using: &random))
         upstream.connections.idle = .milliseconds(random.happens(0.5) ? 300 : 5000)
         upstream.connections.maximumAge = random.happens(0.3) ? .seconds(3) : nil
@@ -60,7 +60,7 @@ extension APIUse {
         return service
     }
 
-    /// For the story.
+    /// The description for the story.
     var description: String {
         var words: [String] = []
         if http > 0 { words.append("\(Int(http * 100)) % of clients speak HTTP") }

@@ -6,21 +6,22 @@ import InterlockJudge
 struct DomainRule {
     var domain: RateLimitDomain
     var key: String
-    /// The value that the rule matches. `nil` matches any value and counts each separately, as a limit does subjects.
+    /// The value that the rule matches. `nil` matches any value and counts each one separately, like the subjects of a
+    /// limit.
     var value: String?
     var limit: LimitDefinition
 
     /// The name in findings.
     var name: String { "\(domain.name).\(key)" }
 
-    /// The descriptor that meets the rule.
+    /// The descriptor entry that matches the rule.
     func entry(subject: Int?) -> DescriptorEntry {
         DescriptorEntry(key: key, value: value ?? "t\(subject ?? 0)")
     }
 }
 
 extension Profile {
-    /// The rules of the domains, in the order of the history's numbers.
+    /// The rules of the domains, in the order of their numbers in the history.
     var domainRules: [DomainRule] {
         domains.definitions.flatMap { domain in
             domain.rules.compactMap { rule in
@@ -30,7 +31,7 @@ extension Profile {
         }
     }
 
-    /// The history's number of the first rule of a domain. Those of all services come before it.
+    /// The number of the first domain rule in the history. The numbers of all services precede it.
     var firstDomainRule: Int { otherFleet > 0 ? 2 * services.count : services.count }
 
     /// Draws the domains of the first fleet and the number of their clients.
@@ -41,7 +42,7 @@ extension Profile {
         for _ in 0..<8 { _ = random.next() }
         guard random.happens(0.5) else { return }
         domains.definitions = (0..<Int.random(in: 1...2, using: &random)).map { Self.domain("d\($0)", random: &random) }
-        // Longer than any way to Redis and back, so that nothing but a fault makes Redis late.
+        // The timeout exceeds any round trip to Redis, so that only a fault makes Redis late.
         domains.timeout = .milliseconds(500)
         descriptorClients = Int.random(in: 2...6, using: &random)
     }
@@ -54,7 +55,7 @@ extension Profile {
             let limit = LimitDefinition(
                 name: "\(window)ms", limit: Int64.random(in: 2...12, using: &random) * 3 + Int64(number),
                 window: .milliseconds(window), algorithm: algorithms[Int.random(in: 0..<3, using: &random)])
-            // A rule for any value counts each by itself.
+            // A rule that matches any value counts each one separately.
             let value = random.happens(0.5) ? DescriptorPattern("all") : nil
             return DescriptorRule(key: "k\(number)", value: value, limit: .rate(limit, isAligned: false))
         }

@@ -2,17 +2,17 @@ import Interlock
 import InterlockCore
 import InterlockJudge
 
-/// What a world consists of, drawn by its seed. The distribution is the same for every seed.
+/// A world's setup, drawn from its seed. The distribution is the same for all seeds.
 struct Profile {
-    /// How all clients use a lock. To mix kinds under one name would be a user's mistake.
+    /// The mode in which all clients use a lock. Mixing modes under one name would be a user's mistake.
     enum LockKind {
         case exclusive, readersAndWriters
         case semaphore(Int)
     }
 
-    /// How all lock clients behave. Locks are strained by what many clients do alike.
+    /// The behavior that all lock clients share. Locks are strained by many clients doing the same thing.
     struct Manners {
-        /// How long a waiting client waits.
+        /// The range that a client's wait is drawn from.
         enum Patience: CaseIterable {
             case mixed, short, long
         }
@@ -20,17 +20,17 @@ struct Profile {
         /// The probability that a call waits.
         var waits: Double
         var patience: Patience
-        /// The probability that a waiting client leaves early.
+        /// The probability that a waiting client gives up early.
         var leavers: Double
         /// The probability that a call has an OWNER.
         var owners: Double
-        /// How long leases are held: milliseconds, mixed, or seconds.
+        /// The time that clients hold leases: milliseconds, mixed, or seconds.
         enum Holds: CaseIterable {
             case brief, mixed, long
         }
 
         var holds: Holds
-        /// Which TTL clients ask for. Short leases are renewed.
+        /// The TTL that clients request. Short leases are renewed.
         enum Leases: CaseIterable {
             case short, mixed, long
         }
@@ -38,7 +38,8 @@ struct Profile {
         var leases: Leases
         /// The probability that a client takes a shareable lock exclusively.
         var writers: Double
-        /// Everybody acts at multiples of this many milliseconds, as scheduled jobs do.
+        /// The interval, in milliseconds, at whose multiples all clients act, as scheduled jobs do; `nil` if clients
+        /// act independently.
         var beat: Int64?
 
         init(random: inout SeededRandom) {
@@ -53,7 +54,7 @@ struct Profile {
         }
     }
 
-    /// How all clients of services behave.
+    /// The behavior that all clients of services share.
     struct Habits {
         /// The number of tenants that calls are made for.
         var tenants: Int
@@ -78,12 +79,13 @@ struct Profile {
     }
 
     var sidecars: Int
-    /// Redis servers of a quorum; 0: locks are in the one Redis.
+    /// The number of Redis servers in the quorum; 0 if locks are kept in the single Redis.
     var quorum: Int
-    /// Sidecars of a second fleet on the same Redis, with its own prefix. They are numbered after the first fleet's.
+    /// The number of sidecars in a second fleet on the same Redis, with its own prefix. Their numbers follow the first
+    /// fleet's.
     var otherFleet: Int
     var waitReplicas: Int
-    /// In milliseconds.
+    /// The longest time that a lock may be held, in milliseconds; `nil` if there is no limit.
     var maximumHold: Int64?
     var fleetSize: Int
     /// The size of the larger fleet.
@@ -95,17 +97,18 @@ struct Profile {
     var lockClients: Int
     var limitClients: Int
     var permitClients: Int
-    /// Milliseconds between a client's actions.
+    /// The pause between a client's actions, in milliseconds.
     var pause: ClosedRange<Int64>
-    /// One-way delay between sidecars and Redis, in microseconds.
+    /// The one-way delay between sidecars and Redis, in microseconds.
     var redisDelay: ClosedRange<Int64>
-    /// By how many parts in a billion clocks may run fast or slow.
+    /// The maximum clock drift in either direction, in parts per billion.
     var drift: Int64
-    /// Milliseconds between faults; `nil`: no faults.
+    /// The time between faults, in milliseconds; `nil` if there are no faults.
     var faultGap: ClosedRange<Int64>?
-    /// How often each kind of fault occurs. Most worlds have only a few kinds, because with all kinds few combinations repeat.
+    /// The relative frequency of each kind of fault. Most worlds have only a few kinds: with all kinds, few
+    /// combinations repeat.
     var faultWeights: [(kind: FaultKind, weight: Int)]
-    /// A program subscribes to every channel of Redis.
+    /// Whether a program subscribes to every channel of Redis.
     var hasEavesdropper: Bool
     /// The probability that a client sends a call among other commands in one write.
     var pipelining = 0.0
@@ -114,7 +117,7 @@ struct Profile {
     var descriptorClients = 0
     /// The use of the HTTP API and its proxy.
     var apis = APIUse.respAlone
-    /// How many servers Redis is, where it is neither a quorum nor shared by two fleets.
+    /// The arrangement of Redis servers if Redis is neither a quorum nor shared by two fleets.
     var topology = WorldTopology.single
 
     init(random: inout SeededRandom, isPlain: Bool = false) {
@@ -141,7 +144,8 @@ struct Profile {
         permitClients = Int.random(in: 2...10, using: &random)
         let pace = random.happens(0.5) ? 5 : 40
         pause = Int64(pace)...Int64(pace * 8)
-        // One rack, one region or far apart. Quorum servers are near, because each has only a small part of a lease to answer.
+        // One rack, one region, or far apart. Quorum servers are near, because each has only a small fraction of the
+        // lease to answer.
         redisDelay =
             switch random.unit() {
             case ..<0.4: 30...200
@@ -163,13 +167,13 @@ struct Profile {
         guard !isPlain else { return }
         apis = APIUse(random)
         drawDomains(random)
-        // A stream of its own: a world of one server draws nothing more.
+        // A separate stream, so that a world with one server draws nothing more from the main one.
         var own = random
         drawTopology(SeededRandom(seed: ~own.next()))
     }
 
-    /// Makes quorum servers come back empty one after another, with leases renewed in between and with clocks that agree: only
-    /// the clocks keep the fences of free locks rising.
+    /// Makes quorum servers restart empty one after another, with leases renewed in between and with clocks that agree.
+    /// Fences of free locks then keep rising only because of the clocks.
     private mutating func drawRestarts(random: inout SeededRandom) {
         let others = faultWeights.filter { $0.kind != .quorumRestart }
         if others.count < faultWeights.count, others.isEmpty || random.happens(0.5) {
@@ -184,7 +188,7 @@ struct Profile {
         }
     }
 
-    /// The stream is a copy: a world without pipelines draws nothing more.
+    /// Draws from a copy of the stream, so that a world without pipelining draws nothing more from the main one.
     private mutating func drawPipelining(_ stream: SeededRandom) {
         var own = stream
         var random = SeededRandom(seed: own.next() &+ 1)
@@ -202,7 +206,7 @@ struct Profile {
                 waitReplicas = Int.random(in: 1...2, using: &random)
             }
         case ..<0.5:
-            // A failover needs the votes of two primaries that are left.
+            // Three primaries, because a failover needs the votes of two surviving ones.
             topology = .cluster(primaries: 3)
             for kind in [FaultKind.reshard, .nodeJoin, .nodeLeave] where random.happens(0.6) { strain(by: kind, weight: 4) }
         default: return
@@ -218,9 +222,9 @@ struct Profile {
     private static func faultWeights(isQuorum: Bool, random: inout SeededRandom) -> [(kind: FaultKind, weight: Int)] {
         let all = FaultKind.allCases.map { (kind: $0, weight: weight(of: $0, isQuorum: isQuorum)) }
         guard random.happens(0.8) else { return all }
-        // Locks of a quorum are affected by no other fault.
+        // Other kinds of faults do not affect the locks of a quorum.
         if isQuorum, random.happens(0.6) { return all.filter { $0.kind.target == .quorum } }
-        // Weighted, without repetition.
+        // A weighted draw without repetition.
         var left = all
         var some: [(kind: FaultKind, weight: Int)] = []
         for _ in 0..<Int.random(in: 1...4, using: &random) {
@@ -244,7 +248,7 @@ struct Profile {
         case .pause: 10
         case .quorumServer: isQuorum ? 24 : 0
         case .quorumRestart: isQuorum ? 16 : 0
-        // Only clusters have them, and draw them later.
+        // Faults of cluster members are drawn later, and only for clusters.
         case .reshard, .nodeJoin, .nodeLeave: 0
         }
     }
@@ -253,7 +257,8 @@ struct Profile {
         (0..<Int.random(in: 1...4, using: &random)).map { service("s\($0)", patience: patience, random: &random) }
     }
 
-    /// One service with a plausible configuration.
+    /// Returns one service with a plausible configuration.
+    ///
     /// - Parameter patience: the longest wait for a permit, in milliseconds.
     static func service(_ name: String, patience: Int64, random: inout SeededRandom) -> ServiceDefinition {
         var limits: [LimitDefinition] = []
@@ -263,7 +268,7 @@ struct Profile {
             let window = windows[Int.random(in: 0..<windows.count, using: &random)]
             let algorithms: [LimitAlgorithm] = [.fixed, .sliding, .gcra(burst: Int64.random(in: 0...6, using: &random))]
             let algorithm = algorithms[Int.random(in: 0..<3, using: &random)]
-            // Limits of a service differ, so that an answer identifies its limit.
+            // The limits of a service differ, so that an answer identifies its limit.
             let limit = Int64.random(in: 2...12, using: &random) * 3 + Int64(number)
             limits.append(
                 LimitDefinition(
@@ -299,7 +304,7 @@ struct Profile {
 }
 
 extension Profile {
-    /// What a history of such a world is judged by.
+    /// The rules that judge the history of such a world.
     var rules: HistoryRules {
         let (rules, proxied) = (services.map(rules), apis.proxied.map(rules))
         return HistoryRules(
@@ -322,10 +327,10 @@ extension Profile {
 }
 
 extension Profile: CustomStringConvertible {
-    /// A lock that has just moved with its slot may not be at the new server's replicas.
+    /// Whether hash slots move. A lock that has just moved with its slot may be missing from the new server's replicas.
     private var movesSlots: Bool { faultWeights.contains { $0.kind.target == .slots && $0.weight > 0 } }
 
-    /// How many replicas a primary has.
+    /// The number of replicas per primary.
     private var replicas: Int {
         switch topology {
         case .single, .cluster: 1

@@ -2,33 +2,33 @@ import InterlockCore
 import InterlockJudge
 import SimulatedRedis
 
-/// What everything in a world shares: its profile, its time, its machines, the upstreams of its services, and the history that is
-/// recorded.
+/// The state that everything in a world shares: its profile, time and machines, the upstreams of its services, and the
+/// recorded history.
 final class WorldState {
-    /// Every operation is answered within its wait plus this, in milliseconds.
+    /// The longest time that an operation may take beyond its wait, in milliseconds.
     static let patience: Int64 = 3000
-    /// Everything has recovered this long after a fault, in milliseconds.
+    /// The time after a fault by which everything has recovered, in milliseconds.
     static let recovery: Int64 = 6500
 
     let profile: Profile
     let timeline = WorldTimeline()
     let machines: RedisMachines
-    /// The server of a key that is asked for by nobody in particular: the one Redis, or the present primary.
+    /// The single Redis, or the current primary.
     var redis: RedisHost { machines.host(of: "") }
     var quorum: [RedisHost] = []
     var sidecars: [SidecarHost] = []
     /// The path from clients to each sidecar.
     var doors: [Path] = []
     var upstreams: [SimulatedUpstream]
-    /// Of a Redis without real replicas.
+    /// Whether a Redis without real replicas pretends that its replica lags.
     var isReplicaLagging = false { didSet { redis.server.replicasAcknowledging = isReplicaLagging ? 0 : 1 } }
-    /// Clients begin nothing new, and no fault begins any more.
+    /// Whether the world is ending: clients begin nothing new, and no fault begins.
     var isClosing = false
 
     private(set) var check: HistoryCheck
     private(set) var digest = HistoryDigest()
     private(set) var operations = 0
-    /// The violations that the world found itself, in addition to those that the history's checkers find.
+    /// The violations that the world itself found, in addition to those that the history's checkers find.
     private(set) var found: [Violation] = []
     /// The number of calls through the proxy.
     private(set) var calls = 0
@@ -39,8 +39,8 @@ final class WorldState {
     private var highestFences: [Int: Int64] = [:]
 
     /// - Parameters:
-    ///   - redisDrift: by how many parts in a billion Redis' clock runs fast.
-    ///   - random: for the machines of a Redis that is several; not used otherwise.
+    ///   - redisDrift: the drift of Redis' clock, in parts per billion; positive if it runs fast.
+    ///   - random: used only if Redis runs on several machines.
     init(profile: Profile, redisDrift: Int64, random: SeededRandom) {
         self.profile = profile
         upstreams = profile.services.map { _ in SimulatedUpstream() }
@@ -51,10 +51,11 @@ final class WorldState {
         redis.server.replicasAcknowledging = 1
     }
 
-    /// Milliseconds since the beginning.
+    /// The time since the beginning, in milliseconds.
     var milliseconds: Int64 { (timeline.now - WorldTimeline.beginning) / 1_000_000 }
 
-    /// When the clock of the server that has a key will show this time, in milliseconds of the Unix epoch, at its present speed.
+    /// Returns the time at which the clock of the server that has a key will show `milliseconds` of the Unix epoch, if
+    /// the clock does not jump.
     func instant(ofRedis milliseconds: Int64, having key: String) -> Instant {
         let left = milliseconds &* 1000 &- machines.host(of: key).microseconds
         return timeline.instant.advanced(byMicroseconds: max(-1_000_000_000_000, min(1_000_000_000_000, left)))
@@ -70,7 +71,7 @@ final class WorldState {
         events.append(event)
     }
 
-    /// The history ends now. Returns what the checkers found in it.
+    /// Ends the history. Returns the checkers' report.
     func finishHistory() -> CheckReport {
         check.finish(at: timeline.instant)
         return check.report
@@ -78,7 +79,7 @@ final class WorldState {
 
     func name(ofLock lock: Int) -> String { "lock-\(lock)" }
 
-    /// The number of a lease in the history. The same grant always has the same number.
+    /// Returns the number of a lease in the history. The same grant always has the same number.
     func leaseID(lock: Int, token: String, fence: Int64) -> LeaseID {
         let key = "\(lock) \(fence) \(token)"
         if let known = leases[key] { return known }
@@ -87,12 +88,12 @@ final class WorldState {
         return lastLease
     }
 
-    /// Notes a broken promise that the history does not show.
+    /// Records a broken promise that the history does not show.
     func find(_ promise: Promise, _ words: String) {
         found.append(Violation(promise, at: timeline.instant, words))
     }
 
-    /// The number of a proxied call, which no other call has.
+    /// Returns the unique number of a proxied call.
     func nextCall() -> Int {
         calls += 1
         return calls
@@ -103,7 +104,7 @@ final class WorldState {
         return lastPermit
     }
 
-    /// Writes to the resource that a lock guards. The resource refuses a fence below the highest that it has seen.
+    /// Writes to the resource that a lock guards. Returns `false` if the fence is below the highest one seen so far.
     func write(lock: Int, fence: Int64) -> Bool {
         guard fence >= highestFences[lock, default: 0] else { return false }
         highestFences[lock] = fence

@@ -1,7 +1,7 @@
 import InterlockCore
 
-/// The network among the machines of one Redis: servers and Sentinels, by number. Messages from one to another arrive in order and
-/// late. While the way between two is cut they are lost.
+/// The network among the machines of one Redis: servers and Sentinels, by number. Messages on a route arrive in order,
+/// with a delay. They are lost while the route is cut.
 final class Backbone {
     private struct Way: Hashable {
         var from: Int
@@ -10,7 +10,7 @@ final class Backbone {
 
     let timeline: WorldTimeline
     private let hosts: [RedisHost]
-    /// How long a message takes, in nanoseconds.
+    /// The delay of a message, in nanoseconds.
     private let delay: ClosedRange<Int64>
     private var random: SeededRandom
     private var cuts: Set<Way> = []
@@ -23,14 +23,14 @@ final class Backbone {
         self.random = random
     }
 
-    /// Cuts the way between two machines in both directions, or mends it.
+    /// Cuts or restores the routes between two machines, in both directions.
     func set(_ one: Int, _ other: Int, isCut: Bool) {
         for way in [Way(from: one, to: other), Way(from: other, to: one)] {
             if isCut { cuts.insert(way) } else { cuts.remove(way) }
         }
     }
 
-    /// Cuts one machine off from all others, or from these.
+    /// Cuts one machine off from all others, or from the given ones.
     func isolate(_ number: Int, from others: [Int]? = nil) {
         for other in others ?? Array(hosts.indices) where other != number { set(number, other, isCut: true) }
     }
@@ -39,7 +39,8 @@ final class Backbone {
 
     func isCut(_ one: Int, _ other: Int) -> Bool { cuts.contains(Way(from: one, to: other)) }
 
-    /// Sends a message. `arrival` runs at the receiver, when it runs, unless the way was cut or either machine was restarted.
+    /// Sends a message. `arrival` runs on the receiver once it is running, unless the route was cut or either machine
+    /// was restarted.
     func send(from sender: Int, to receiver: Int, _ arrival: @escaping () -> Void) {
         let way = Way(from: sender, to: receiver)
         guard !cuts.contains(way) else { return }
@@ -55,9 +56,9 @@ final class Backbone {
 
     func draw(_ range: ClosedRange<Int64>) -> Int64 { Int64.random(in: range, using: &random) }
 
-    /// Runs `body` every so often while the machine runs.
+    /// Runs `body` at this interval while the machine runs.
     func repeatedly(_ number: Int, every interval: Int64, _ body: @escaping () -> Void) {
-        // Not all at the same moment.
+        // A random start, so that machines do not act at the same moment.
         timeline.plan(in: draw(0...interval)) { [weak self] in self?.tick(number, every: interval, body) }
     }
 
@@ -66,7 +67,7 @@ final class Backbone {
         timeline.plan(in: interval) { [weak self] in self?.tick(number, every: interval, body) }
     }
 
-    /// Runs `body` later on a machine, unless it is restarted meanwhile.
+    /// Runs `body` on a machine after a delay, unless the machine is restarted meanwhile.
     func later(_ number: Int, in nanoseconds: Int64, _ body: @escaping () -> Void) {
         let host = hosts[number]
         let life = host.lives

@@ -2,19 +2,19 @@ import InterlockCore
 import RedisClient
 import SimulatedRedis
 
-/// A Redis Cluster: primaries with a replica each, and one server more that is not in it yet. Each server believes what it has heard, and
-/// hears of changes at its own time.
+/// A Redis Cluster: primaries with a replica each, and a spare server that has not joined yet. Each server has its own
+/// view of the cluster and learns of changes independently.
 final class ClusterGroup {
     private static let interval: Int64 = .milliseconds(100)
-    /// The pause of a replica before it asks for votes.
+    /// The range of a replica's pause before it asks for votes.
     private static let jitter = Int64.milliseconds(50)...Int64.milliseconds(200)
 
-    /// The primaries to begin with, then the replica of each, then the spare server.
+    /// The machines: the initial primaries, then the replica of each, then the spare server.
     let hosts: [RedisHost]
     let backbone: Backbone
     let replication: ReplicationNetwork
     let timeline: WorldTimeline
-    /// Which shard each server belongs to: that of its first primary. The spare one is a shard of its own.
+    /// The shard of each server, identified by the shard's first primary. The spare server is a shard of its own.
     let shards: [Int]
     private(set) var members: [ClusterMember]
     private var minds: [ClusterMind]
@@ -22,8 +22,8 @@ final class ClusterGroup {
     private var claims: [(version: UInt64, slots: [Int])]
 
     /// - Parameters:
-    ///   - delay: of a message between two machines, in nanoseconds.
-    ///   - driftPerBillion: of all clocks: they are set by one.
+    ///   - delay: the delay of a message between two machines, in nanoseconds.
+    ///   - driftPerBillion: the drift of all clocks, which are synchronized with each other.
     init(
         primaries: Int, timeline: WorldTimeline, delay: ClosedRange<Int64>, random: SeededRandom, driftPerBillion: Int64 = 0
     ) {
@@ -71,21 +71,22 @@ final class ClusterGroup {
         }
     }
 
-    // MARK: Who is who
+    // MARK: Lookup
 
     var spare: Int { hosts.count - 1 }
 
-    /// The primary that serves a slot: of several that believe so the one with the highest epoch. `nil`: nobody is there.
+    /// The primary that serves a hash slot: of several that claim it, the one with the highest epoch. `nil` if none is
+    /// running.
     func owner(of slot: Int) -> Int? {
         primaries.filter { members[$0].owner(of: slot) == $0 }.max { members[$0].own.epoch < members[$1].own.epoch }
     }
 
-    /// Running primaries of the cluster.
+    /// The running primaries of the cluster.
     var primaries: [Int] {
         hosts.indices.filter { hosts[$0].isRunning && !members[$0].isReplica && members[$0].serves($0) }
     }
 
-    /// The server whose slots a key is in; the first that is there when nobody has them.
+    /// The server that has a key's hash slot; the first running primary if the slot has no owner.
     func host(of key: String) -> RedisHost {
         hosts[owner(of: ClusterSlot.of(key)) ?? primaries.first ?? 0]
     }
@@ -96,10 +97,10 @@ final class ClusterGroup {
             .max { members[$0].own.epoch < members[$1].own.epoch }
     }
 
-    /// Whether every running server of the cluster serves, and all agree about who has what.
+    /// Whether every running server of the cluster serves, and all agree on the owners.
     var isSettled: Bool { isSettled(without: nil) }
 
-    /// The same of all but one server, which has no slots in the eyes of the others.
+    /// Checks the same for all servers except `away`, which must have no hash slots in the view of the others.
     func isSettled(without away: Int?) -> Bool {
         let running = hosts.indices.filter { hosts[$0].isRunning && isInCluster($0) && $0 != away }
         guard let first = running.first, running.allSatisfy({ members[$0].isServing }) else { return false }
@@ -112,12 +113,12 @@ final class ClusterGroup {
 
     func isInCluster(_ number: Int) -> Bool { members[number].nodes.count > 1 }
 
-    /// What a sidecar is told.
+    /// The Redis address in a sidecar's configuration.
     var address: RedisConfiguration.Address {
         .cluster(of: ClusterSettings(seeds: hosts.dropLast().map { .host($0.name, port: ClusterSettings.standardPort) }))
     }
 
-    // MARK: The bus
+    // MARK: The cluster bus
 
     private func tick(_ number: Int) {
         let (member, now) = (members[number], timeline.now)
@@ -155,7 +156,8 @@ final class ClusterGroup {
         if !taken.isEmpty { give(taken, to: beat.node.number, at: number) }
     }
 
-    /// A server learns that slots are another's now. Without any left it becomes that one's replica, as do its replicas.
+    /// Informs a server that another one owns hash slots now. If the server or its primary has none left, it becomes a
+    /// replica of the new owner.
     private func give(_ slots: [Int], to owner: Int, at number: Int) {
         let member = members[number]
         let own = member.own.primary ?? number
@@ -178,7 +180,7 @@ final class ClusterGroup {
         replication.roleChanged(of: number)
     }
 
-    /// A replica of a replica follows that one's primary.
+    /// Makes a replica of a replica follow that one's primary.
     private func followOn(_ number: Int) {
         let member = members[number]
         guard let primary = member.own.primary, let next = member.node(primary)?.primary, next != number else { return }
@@ -236,7 +238,7 @@ final class ClusterGroup {
 
     // MARK: Membership
 
-    /// A server that is in no cluster meets this one, without slots. It knows what the others know.
+    /// Adds a server to the cluster, without hash slots. It knows what the others know.
     func join(_ number: Int) {
         guard !isInCluster(number), let known = primaries.first else { return }
         let member = members[number]
@@ -251,7 +253,7 @@ final class ClusterGroup {
         }
     }
 
-    /// A server without slots leaves, and ends. It forgets everything.
+    /// Removes a server without hash slots from the cluster, and restarts it empty.
     func leave(_ number: Int) {
         for other in hosts.indices where other != number { members[other].forget(number) }
         hosts[number].crash()

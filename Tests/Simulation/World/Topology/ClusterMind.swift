@@ -1,18 +1,21 @@
 import SimulatedRedis
 
-/// What one server of a cluster hears of the others and concludes, without I/O: who is gone, who may take whose place, and whether it
-/// serves itself. What it believes of slots is in its `ClusterMember`. Times are in nanoseconds, shorter than usual.
+/// The failure detection and elections of one cluster server, without I/O: which servers have failed, which replica may
+/// replace a primary, and whether this server serves requests. Its view of hash slots is in its `ClusterMember`. Times
+/// are in nanoseconds and shorter than Redis' defaults.
 ///
-/// Source: "Redis Cluster specification", sections "Fault tolerance" and "Configuration propagation", and `cluster.c` of Redis 7.0.15.
+/// Source: "Redis Cluster specification", sections "Fault tolerance" and "Configuration propagation", and `cluster.c`
+/// of Redis 7.0.15.
 struct ClusterMind {
-    /// What servers send each other regularly.
+    /// The message that servers exchange regularly.
     struct Heartbeat {
         var node: ClusterNode
         var currentEpoch: Int64
-        /// What it serves, of a primary. Another version means other slots.
+        /// The hash slots that the sender serves, if it is a primary. A different version means that the slots may have
+        /// changed.
         var slots: [Int]
         var version: UInt64
-        /// Whom it has not heard for too long.
+        /// The servers that the sender has not heard from within `timeout`.
         var suspects: [Int]
     }
 
@@ -20,7 +23,7 @@ struct ClusterMind {
         var replica: Int
         var primary: Int
         var epoch: Int64
-        /// The slots that it wants, and their epoch.
+        /// The hash slots that the replica wants, and their epoch.
         var slots: [Int]
         var slotsEpoch: Int64
     }
@@ -31,20 +34,20 @@ struct ClusterMind {
         case asking(epoch: Int64, votes: Set<Int>, began: Int64)
     }
 
-    /// After so long without a word a server is taken for gone.
+    /// The silence after which a server is suspected to have failed.
     static let timeout: Int64 = .milliseconds(600)
 
     private var lastHeard: [Int: Int64] = [:]
-    /// By whom a server was suspected, and when last.
+    /// The servers that suspect each server, with the time of their last report.
     private var reports: [Int: [Int: Int64]] = [:]
     private var failedSince: [Int: Int64] = [:]
     private var lastVote: Int64
-    /// When a vote was given for the place of a primary.
+    /// The time of the last vote to replace each primary.
     private var votes: [Int: Int64] = [:]
     private var election = Election.none
     private var startedAt: Int64
     private var lastMinority: Int64 = 0
-    /// Claims that have been looked at: the sender's version and epoch, and the own version then.
+    /// Claims that were already checked: the sender's version and epoch, and this server's version at the time.
     private var seen: [Int: (version: UInt64, epoch: Int64, own: UInt64)] = [:]
 
     init(member: ClusterMember, now: Int64, isNew: Bool) {
@@ -59,14 +62,14 @@ struct ClusterMind {
         member.nodes.map(\.number).filter { $0 != member.number && now - (lastHeard[$0] ?? 0) > Self.timeout }
     }
 
-    // MARK: Hearing
+    // MARK: Heartbeats
 
-    /// Takes in another server's signs of life, but for what it serves.
+    /// Processes another server's heartbeat, except for its hash slots.
     mutating func heard(_ beat: Heartbeat, _ member: ClusterMember, now: Int64) {
         let sender = beat.node.number
         lastHeard[sender] = now
         member.currentEpoch = max(member.currentEpoch, beat.currentEpoch)
-        // A primary that became a replica gives up what it had.
+        // A primary that became a replica loses its hash slots.
         if beat.node.primary != nil, member.serves(sender) { member.assign(member.slots(of: sender), to: nil) }
         let isForgiven = !member.serves(sender) || now - (failedSince[sender] ?? 0) > 2 * Self.timeout
         member.update(sender) { node in
@@ -81,7 +84,7 @@ struct ClusterMind {
         resolveCollision(with: beat.node, member)
     }
 
-    /// Two primaries with one epoch: the one with the lower ID takes a new one.
+    /// Resolves a tie of two primaries with the same epoch: the one with the lower ID takes a new epoch.
     private func resolveCollision(with other: ClusterNode, _ member: ClusterMember) {
         let own = member.own
         guard own.primary == nil, other.primary == nil, own.epoch == other.epoch, own.number < other.number else { return }
@@ -89,7 +92,8 @@ struct ClusterMind {
         member.update(own.number) { $0.epoch = member.currentEpoch }
     }
 
-    /// The slots that a primary claims by right and this server believed to be another's.
+    /// Returns the hash slots that a primary rightfully claims and that this server attributes to another owner or
+    /// none.
     mutating func claims(in beat: Heartbeat, _ member: ClusterMember) -> [Int] {
         let sender = beat.node.number
         guard beat.node.primary == nil else { return [] }
@@ -111,9 +115,9 @@ struct ClusterMind {
         failedSince[number] = now
     }
 
-    // MARK: Concluding
+    // MARK: Failures and elections
 
-    /// Who is gone in the eyes of a majority of primaries, and was not before.
+    /// Returns the servers that a majority of primaries suspects and that were not marked as failed before.
     func newlyFailed(_ member: ClusterMember, now: Int64) -> [Int] {
         let electors = member.primaries.map(\.number)
         return suspects(member, now: now).filter { suspect in
@@ -125,7 +129,7 @@ struct ClusterMind {
         }
     }
 
-    /// Whether it serves from now on.
+    /// Updates whether this server serves requests.
     mutating func updateState(_ member: ClusterMember, now: Int64) {
         let suspects = Set(suspects(member, now: now))
         let primaries = member.primaries
@@ -136,13 +140,13 @@ struct ClusterMind {
             member.isServing = false
             return
         }
-        // Whoever was away may not have heard yet that another one has its slots.
+        // A server that was unreachable may not have heard yet that another one took over its hash slots.
         let isReturning = min(now - lastMinority, now - startedAt) < Self.timeout
         if !member.isReplica, !member.isServing, isReturning { return }
         member.isServing = true
     }
 
-    /// Whether a replica asks for votes now.
+    /// Returns the ballot if this replica asks for votes now.
     mutating func ballot(_ member: ClusterMember, now: Int64, jitter: Int64) -> Ballot? {
         guard let primary = member.own.primary.flatMap({ member.node($0) }), primary.isFailed, member.serves(primary.number)
         else {
@@ -163,7 +167,7 @@ struct ClusterMind {
         return nil
     }
 
-    /// Whether a primary votes for a replica.
+    /// Returns whether this primary votes for a replica.
     mutating func votes(for ballot: Ballot, _ member: ClusterMember, now: Int64) -> Bool {
         member.currentEpoch = max(member.currentEpoch, ballot.epoch)
         guard !member.isReplica, member.serves(member.number), ballot.epoch == member.currentEpoch, lastVote < ballot.epoch,
@@ -178,7 +182,7 @@ struct ClusterMind {
         return true
     }
 
-    /// A primary has voted for this replica. Returns the epoch of its victory when that makes a majority.
+    /// Counts a primary's vote for this replica. Returns the epoch of the election if the replica has won it.
     mutating func gotVote(from elector: Int, epoch: Int64, _ member: ClusterMember) -> Int64? {
         guard case .asking(epoch, var votes, let began) = election else { return nil }
         votes.insert(elector)

@@ -2,12 +2,12 @@ import InterlockCore
 import RedisClient
 import SimulatedRedis
 
-/// How many servers a world's Redis is.
+/// The arrangement of Redis servers in a world.
 enum WorldTopology: Hashable {
     case single
-    /// A primary with so many replicas, and three Sentinels.
+    /// A primary with this many replicas, and three Sentinels.
     case sentinels(replicas: Int)
-    /// So many primaries with a replica each.
+    /// A cluster with this many primaries, each with a replica.
     case cluster(primaries: Int)
 
     var word: String {
@@ -19,15 +19,15 @@ enum WorldTopology: Hashable {
     }
 }
 
-/// The machines of a world's Redis.
+/// The machines that a world's Redis runs on.
 enum RedisMachines {
     case single(RedisHost)
     case sentinels(SentinelGroup)
     case cluster(ClusterGroup)
 
     /// - Parameters:
-    ///   - delay: between two of the machines, in nanoseconds.
-    ///   - random: used only if there are several.
+    ///   - delay: the delay between two of the machines, in nanoseconds.
+    ///   - random: used only if there are several machines.
     init(
         _ topology: WorldTopology, timeline: WorldTimeline, delay: ClosedRange<Int64>, driftPerBillion: Int64,
         random: SeededRandom
@@ -62,7 +62,7 @@ enum RedisMachines {
         }
     }
 
-    /// Those that have data.
+    /// The machines that hold data.
     var servers: [RedisHost] {
         switch self {
         case .single(let host): [host]
@@ -80,7 +80,7 @@ enum RedisMachines {
         }
     }
 
-    /// The servers that serve now.
+    /// The current primaries.
     var primaries: [RedisHost] {
         switch self {
         case .single(let host): [host]
@@ -89,7 +89,7 @@ enum RedisMachines {
         }
     }
 
-    /// What a sidecar is told.
+    /// The Redis address in a sidecar's configuration.
     var address: RedisConfiguration.Address {
         switch self {
         case .single(let host): .host(host.name, port: 6379)

@@ -1,9 +1,9 @@
 import SimulatedRedis
 
-/// Sends what primaries change to their replicas, and what those acknowledge back. A replica that misses an update, or hears nothing
-/// of its primary, begins anew with all data.
+/// Sends the changes of primaries to their replicas, and the replicas' acknowledgments back. A replica that misses an
+/// update, or loses contact with its primary, synchronizes from scratch.
 final class ReplicationNetwork {
-    /// After so long without a word from its primary a replica looks for it anew.
+    /// The silence after which a replica reconnects to its primary.
     private static let patience: Int64 = .milliseconds(600)
     private static let interval: Int64 = .milliseconds(100)
 
@@ -11,21 +11,21 @@ final class ReplicationNetwork {
     private struct Session {
         var number: Int
         var primary: Int
-        /// The replica's life. A restart ends the session.
+        /// The replica's life (see `RedisHost.lives`). A restart ends the session.
         var life: Int
         var lastHeard: Int64
     }
 
-    /// Whom a primary sends to.
+    /// The replicas that a primary sends to.
     private struct Feed {
-        /// The primary's life. A restart ends all.
+        /// The primary's life. A restart ends all sessions.
         var life: Int
         /// The replicas, and the numbers of their sessions.
         var receivers: [(replica: Int, session: Int)] = []
     }
 
     private let hosts: [RedisHost]
-    /// The numbers of the servers among the machines; others are Sentinels.
+    /// The indices of the servers among the machines; the others are Sentinels.
     private let servers: Range<Int>
     private let backbone: Backbone
     private var sessions: [Int: Session] = [:]
@@ -38,7 +38,7 @@ final class ReplicationNetwork {
         self.backbone = backbone
     }
 
-    /// Begins with every server's role, and with replicas that are up to date.
+    /// Starts replication according to the servers' roles, with replicas that are up to date.
     func start() {
         for number in servers {
             let server = hosts[number].server
@@ -56,13 +56,13 @@ final class ReplicationNetwork {
 
     func number(of address: ServerAddress) -> Int? { servers.first { hosts[$0].name == address.host } }
 
-    /// Whom a server follows; `nil` for a primary.
+    /// The primary that a server replicates; `nil` if it is a primary.
     func primary(of number: Int) -> Int? {
         guard case .replica(let address)? = hosts[number].server.replication?.role else { return nil }
         return self.number(of: address)
     }
 
-    /// How many replicas of a server have everything that it has.
+    /// The replicas that have all of a server's data.
     func upToDate(with number: Int) -> [Int] {
         servers.filter { replica in
             primary(of: replica) == number && session(of: replica)?.primary == number
@@ -70,7 +70,7 @@ final class ReplicationNetwork {
         }
     }
 
-    /// A server's role has changed: what it sent or received before is over.
+    /// Ends a server's sessions after its role has changed.
     func roleChanged(of number: Int) {
         sessions[number] = nil
         feeds[number] = nil
@@ -78,7 +78,7 @@ final class ReplicationNetwork {
 
     // MARK: Messages
 
-    /// At once, as when a world begins.
+    /// Links a replica without a delay, as at the beginning of a world.
     private func begin(replica: Int, of primary: Int) {
         let session = open(replica, at: primary)
         hosts[replica].server.take(hosts[primary].server.fullSync(for: address(replica)))
@@ -123,7 +123,7 @@ final class ReplicationNetwork {
         backbone.send(from: number, to: primary) { [weak self] in self?.asked(by: number, at: primary) }
     }
 
-    /// A replica asks a primary for everything.
+    /// Handles a replica's request for a full synchronization.
     private func asked(by replica: Int, at primary: Int) {
         guard self.primary(of: primary) == nil else { return }
         let session = open(replica, at: primary)
@@ -141,7 +141,7 @@ final class ReplicationNetwork {
             backbone.send(from: primary, to: replica) { [weak self] in
                 guard let self, isCurrent(session, of: replica) else { return }
                 let server = hosts[replica].server
-                // One that was lost on the way leaves a gap.
+                // An update that was lost on the way leaves a gap.
                 guard update.offset == (server.replication?.offset ?? 0) + 1 else { return lose(replica) }
                 sessions[replica]?.lastHeard = backbone.timeline.now
                 server.apply(update)
@@ -150,7 +150,7 @@ final class ReplicationNetwork {
         }
     }
 
-    /// The primary's sign of life, which also shows gaps.
+    /// Sends the primary's heartbeat, which also reveals gaps.
     private func beat(of primary: Int) {
         let offset = hosts[primary].server.replication?.offset ?? 0
         for (replica, session) in receivers(of: primary) {

@@ -2,18 +2,18 @@ import InterlockCore
 import RedisClient
 import SimulatedRedis
 
-/// A primary with replicas, and the Sentinels that watch them. Each Sentinel decides by itself what to believe and to do.
+/// A primary with replicas, and the Sentinels that watch them. Each Sentinel decides independently.
 final class SentinelGroup {
-    /// What the Sentinels call the primary.
+    /// The name under which the Sentinels know the primary.
     static let name = "main"
     static let sentinelCount = 3
     private static let quorum = 2
     private static let interval: Int64 = .milliseconds(100)
     private static let helloInterval: Int64 = .milliseconds(300)
-    /// The pause of a Sentinel before another attempt.
+    /// The range of a Sentinel's pause before another attempt.
     private static let jitter = Int64.milliseconds(300)...Int64.milliseconds(900)
 
-    /// The servers, then the Sentinels.
+    /// The machines: the servers, then the Sentinels.
     let hosts: [RedisHost]
     let servers: Range<Int>
     let backbone: Backbone
@@ -22,8 +22,8 @@ final class SentinelGroup {
     private let timeline: WorldTimeline
 
     /// - Parameters:
-    ///   - delay: of a message between two machines, in nanoseconds.
-    ///   - driftPerBillion: of all clocks: they are set by one.
+    ///   - delay: the delay of a message between two machines, in nanoseconds.
+    ///   - driftPerBillion: the drift of all clocks, which are synchronized with each other.
     init(
         replicas: Int, timeline: WorldTimeline, delay: ClosedRange<Int64>, random: SeededRandom, driftPerBillion: Int64 = 0
     ) {
@@ -59,28 +59,28 @@ final class SentinelGroup {
         }
     }
 
-    // MARK: Who is who
+    // MARK: Lookup
 
-    /// The number of a Sentinel among the machines.
+    /// The index of a Sentinel among the machines.
     func machine(_ sentinel: Int) -> Int { servers.count + sentinel }
 
     var sentinels: [RedisHost] { Array(hosts[servers.count...]) }
 
-    /// The server that the Sentinel with the latest news names.
+    /// The primary according to the Sentinel with the highest configuration epoch.
     var primaryNumber: Int { minds.max { $0.configEpoch < $1.configEpoch }?.named ?? 0 }
     var primary: RedisHost { hosts[primaryNumber] }
 
-    /// Whom a Sentinel names.
+    /// The primary that a Sentinel reports.
     func named(by sentinel: Int) -> RedisHost { hosts[minds[sentinel].named] }
 
-    /// Whether the primary is one, and every Sentinel that runs knows it.
+    /// Whether the primary has that role, and every running Sentinel knows it.
     var isSettled: Bool {
         let primary = primaryNumber
         return hosts[primary].isRunning && replication.primary(of: primary) == nil
             && minds.allSatisfy { !hosts[machine($0.number)].isRunning || $0.primary == primary && $0.isIdle }
     }
 
-    /// What a sidecar is told.
+    /// The Redis address in a sidecar's configuration.
     var address: RedisConfiguration.Address {
         .primary(
             of: SentinelSettings(
@@ -97,7 +97,7 @@ final class SentinelGroup {
         perform(minds[sentinel].tick(now: timeline.now, jitter: backbone.draw(Self.jitter)), of: sentinel)
     }
 
-    /// `PING` and `INFO`. A server that is stopped answers when it goes on.
+    /// Sends `PING` and `INFO`. A stopped server answers when it resumes.
     private func probe(_ server: Int, by sentinel: Int) {
         backbone.send(from: machine(sentinel), to: server) { [weak self] in
             guard let self else { return }
@@ -110,7 +110,7 @@ final class SentinelGroup {
         }
     }
 
-    /// What Sentinels tell each other regularly.
+    /// Sends the hello message that Sentinels exchange regularly.
     private func greet(_ sentinel: Int) {
         let mind = minds[sentinel]
         let named = mind.named
@@ -179,7 +179,7 @@ final class SentinelGroup {
         replication.roleChanged(of: server)
     }
 
-    /// `SLAVEOF`.
+    /// Turns a server into a replica, as `SLAVEOF` does.
     func demote(_ server: Int, to primary: Int) {
         guard server != primary, replication.primary(of: server) != primary else { return }
         hosts[server].server.demote(to: ServerAddress(host: hosts[primary].name), closesConnections: true)

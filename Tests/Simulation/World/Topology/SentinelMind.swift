@@ -1,10 +1,11 @@
-/// What one Sentinel knows and decides, without I/O: when the primary is down, who leads the failover, which replica is promoted, and
-/// which server has a role that it should not have. Times are in nanoseconds, shorter than usual, so that a failover takes a second.
+/// The decisions of one Sentinel, without I/O: whether the primary is down, which Sentinel leads the failover, which
+/// replica is promoted, and which server has the wrong role. Times are in nanoseconds and shorter than Redis' defaults,
+/// so that a failover takes a second.
 ///
 /// Source: "High availability with Redis Sentinel", and `sentinel.c` of Redis 7.0.15.
 struct SentinelMind {
     enum Action: Equatable {
-        /// Asks the other Sentinels whether they find the primary down too, and perhaps for their votes.
+        /// Asks the other Sentinels whether they consider the primary down too, and perhaps for their votes.
         case ask(epoch: Int64, wantsVote: Bool)
         case promote(Int)
         case follow(server: Int, primary: Int)
@@ -14,14 +15,14 @@ struct SentinelMind {
         case tellSwitch(from: Int, to: Int)
     }
 
-    /// What a server answered last.
+    /// The last known state of a server.
     private struct Sight {
         var lastReply: Int64
-        /// Since when it answers without a gap.
+        /// The time since which the server has answered without a gap.
         var upSince: Int64
-        /// `nil`: it is a primary.
+        /// The server that this one replicates; `nil` if it is a primary.
         var follows: Int?
-        /// Since when it has this role.
+        /// The time since which the server has had this role.
         var roleSince: Int64
         var offset: Int64
     }
@@ -30,7 +31,7 @@ struct SentinelMind {
         case idle
         case electing(epoch: Int64, began: Int64, votes: Set<Int>)
         case promoting(epoch: Int64, replica: Int, began: Int64)
-        /// The replica is a primary: clients are told so, and the other replicas are sent there.
+        /// The replica is now a primary: clients are notified, and the other replicas are redirected to it.
         case reconfiguring(replica: Int, began: Int64)
     }
 
@@ -45,7 +46,7 @@ struct SentinelMind {
     private static let electionTime: Int64 = .milliseconds(400)
     private static let promotionTime: Int64 = .milliseconds(1000)
     private static let reconfigurationTime: Int64 = .milliseconds(400)
-    /// A server that is seen as a primary for so long, and should be none, is made a replica.
+    /// The time after which a server that is unexpectedly a primary is turned into a replica.
     private static let strayTime: Int64 = .milliseconds(2000)
     private static let misledTime: Int64 = .milliseconds(1000)
 
@@ -53,9 +54,9 @@ struct SentinelMind {
     private let sentinels: Int
     private let quorum: Int
     private var sights: [Sight]
-    /// The server that was the primary when it last changed.
+    /// The primary since the last completed switch.
     private(set) var primary: Int
-    /// Of the failover that made it one.
+    /// The epoch of the failover that promoted `primary`.
     private(set) var configEpoch: Int64 = 0
     private(set) var currentEpoch: Int64 = 0
     private var vote: (candidate: Int, epoch: Int64) = (-1, 0)
@@ -74,7 +75,7 @@ struct SentinelMind {
         }
     }
 
-    /// What clients are told.
+    /// The primary that clients are directed to.
     var named: Int {
         if case .reconfiguring(let replica, _) = stage { replica } else { primary }
     }
@@ -83,7 +84,7 @@ struct SentinelMind {
 
     private func isDown(_ server: Int, _ now: Int64) -> Bool { now - sights[server].lastReply > Self.downAfter }
 
-    // MARK: News
+    // MARK: Incoming messages
 
     mutating func replied(_ server: Int, follows: Int?, offset: Int64, now: Int64) {
         var sight = sights[server]
@@ -93,8 +94,9 @@ struct SentinelMind {
         sights[server] = sight
     }
 
-    /// Another Sentinel asks. Returns its opinion and whom it has voted for.
-    /// - Parameter jitter: after a vote it leaves the failover to the candidate for so long.
+    /// Answers another Sentinel's request with this one's opinion and the candidate that it voted for.
+    ///
+    /// - Parameter jitter: the time after a vote during which this Sentinel leaves the failover to the candidate.
     mutating func asked(by candidate: Int, about server: Int, epoch: Int64, wantsVote: Bool, now: Int64, jitter: Int64) -> Vote {
         if wantsVote {
             currentEpoch = max(currentEpoch, epoch)
@@ -115,7 +117,7 @@ struct SentinelMind {
         stage = .electing(epoch: epoch, began: began, votes: votes)
     }
 
-    /// Another Sentinel says which primary it knows of.
+    /// Processes another Sentinel's announcement of the primary.
     mutating func heard(primary new: Int, epoch: Int64, currentEpoch other: Int64, now: Int64) -> [Action] {
         currentEpoch = max(currentEpoch, other)
         guard epoch > configEpoch else { return [] }
@@ -135,7 +137,9 @@ struct SentinelMind {
 
     // MARK: Decisions
 
-    /// - Parameter jitter: the pause after an attempt that comes to nothing.
+    /// Returns the actions that are due now.
+    ///
+    /// - Parameter jitter: the pause after a failed attempt.
     mutating func tick(now: Int64, jitter: Int64) -> [Action] {
         switch stage {
         case .idle:
@@ -175,7 +179,7 @@ struct SentinelMind {
         }
     }
 
-    /// Of the replicas in reach the one that has most.
+    /// The reachable replica with the most data.
     private func bestReplica(_ now: Int64) -> Int? {
         let fit = sights.indices.filter {
             $0 != primary && sights[$0].follows != nil && now - sights[$0].lastReply < Self.freshness
@@ -183,7 +187,7 @@ struct SentinelMind {
         return fit.max { sights[$0].offset != sights[$1].offset ? sights[$0].offset < sights[$1].offset : $0 > $1 }
     }
 
-    /// Sends servers to the primary that follow another one or nobody.
+    /// Redirects servers that replicate the wrong server, or none, to the primary.
     private mutating func mend(_ now: Int64) -> [Action] {
         guard sights[primary].follows == nil, now - sights[primary].roleSince > Self.freshness else { return [] }
         var actions: [Action] = []

@@ -1,20 +1,20 @@
 import SimulatedRedis
 
-/// Moves slots of a cluster to another shard, as an operator's tool does: slot by slot, key by key. It goes on where a failover has
-/// interrupted it.
+/// Moves hash slots of a cluster to another shard, as an operator's tool does: slot by slot, key by key. It continues
+/// after a failover interrupts it.
 final class SlotMove {
     private let cluster: ClusterGroup
-    /// Of a slot's next step, in nanoseconds.
+    /// The time between two steps, in nanoseconds.
     private let pause: Int64
     private var left: [(slot: Int, shard: Int)]
     private let done: () -> Void
     private(set) var isOver = false
-    /// The slot that is on its way.
+    /// The hash slot being moved.
     private(set) var current: Int?
 
     /// - Parameters:
-    ///   - slots: and the shards that they go to.
-    ///   - pause: between two steps.
+    ///   - slots: the hash slots and the shards that they move to.
+    ///   - pause: the time between two steps, in nanoseconds.
     init(_ slots: [(slot: Int, shard: Int)], on cluster: ClusterGroup, pause: Int64, done: @escaping () -> Void) {
         self.cluster = cluster
         self.pause = pause
@@ -37,7 +37,7 @@ final class SlotMove {
         current = slot
         guard let target = cluster.primary(ofShard: shard), let source = cluster.owner(of: slot), cluster.isInCluster(target)
         else {
-            // Until somebody has taken the place of whoever is gone.
+            // Retry until a failover has replaced the missing primary.
             return plan(in: .milliseconds(20))
         }
         guard source != target else { return finish(slot) }
@@ -62,7 +62,7 @@ final class SlotMove {
 }
 
 extension ClusterGroup {
-    /// `CLUSTER SETSLOT … NODE` at both servers. The others hear of it.
+    /// Assigns hash slots, as `CLUSTER SETSLOT … NODE` at both servers does. The cluster bus informs the others.
     func assign(_ slots: [Int], from source: Int, to target: Int) {
         let (new, former) = (members[target], members[source])
         let highest = new.nodes.map(\.epoch).max() ?? 0
@@ -74,16 +74,16 @@ extension ClusterGroup {
         new.assign(slots, to: target)
         for slot in slots { former.endMove(of: slot) }
         former.assign(slots, to: target)
-        // The order of the tool's two commands is not seen: nothing happens between them.
+        // The order of the tool's two commands is irrelevant, because nothing happens between them.
         former.update(target) { $0.epoch = new.own.epoch }
         if !former.serves(source) { becomeReplica(source, of: target) }
         beat(target)
     }
 
-    /// Slots of a server with keys, in order.
+    /// The hash slots of a server that contain keys, in order.
     func hotSlots(of number: Int) -> [Int] { hosts[number].server.keyCounts.keys.sorted() }
 
-    /// Moves slots that have no key at once. Returns the others.
+    /// Moves the hash slots without keys immediately. Returns the others.
     private func moveEmpty(_ slots: [Int], from source: Int, to target: Int) -> [Int] {
         let hot = Set(hotSlots(of: source))
         let empty = slots.filter { !hot.contains($0) }
@@ -91,7 +91,8 @@ extension ClusterGroup {
         return slots.filter { hot.contains($0) }
     }
 
-    /// The spare server joins, and gets its share of every primary's slots, the first ones; `nil`: it is in the cluster, or not there.
+    /// Makes the spare server join, and moves the first part of every primary's hash slots to it. Returns `nil` if the
+    /// server is already in the cluster or not running.
     func joinSpare(pause: Int64, done: @escaping () -> Void) -> SlotMove? {
         let former = primaries
         guard !isInCluster(spare), hosts[spare].isRunning, !former.isEmpty else { return nil }
@@ -104,7 +105,8 @@ extension ClusterGroup {
         return SlotMove(hot.map { (slot: $0, shard: shards[spare]) }, on: self, pause: pause, done: done)
     }
 
-    /// The server that joined gives each of the others a part of its slots, and leaves; `nil`: it is no primary of the cluster.
+    /// Divides the spare server's hash slots among the other primaries, then removes the server. Returns `nil` if it is
+    /// not a primary of the cluster.
     func leaveSpare(pause: Int64, done: @escaping () -> Void) -> SlotMove? {
         let others = primaries.filter { $0 != spare }
         guard isInCluster(spare), hosts[spare].isRunning, primaries.contains(spare), !others.isEmpty else { return nil }
@@ -112,13 +114,13 @@ extension ClusterGroup {
         let slots = members[spare].slots(of: spare)
         for (place, target) in others.enumerated() {
             let part = Array(slots[slots.count * place / others.count..<slots.count * (place + 1) / others.count])
-            // The last slot goes by itself: with it the server becomes a replica.
+            // The last hash slot moves separately, because the server becomes a replica with it.
             let kept = place == others.count - 1 ? Array(part.suffix(1)) : []
             let moved = moveEmpty(part.filter { !kept.contains($0) }, from: spare, to: target) + kept
             hot += moved.map { (slot: $0, shard: shards[target]) }
         }
         return SlotMove(hot, on: self, pause: pause) { [weak self] in
-            // All others hear first who has its slots.
+            // All others must first hear who owns the server's hash slots.
             self?.timeline.plan(in: .milliseconds(500)) { [weak self] in
                 guard let self else { return }
                 leave(spare)
@@ -127,7 +129,7 @@ extension ClusterGroup {
         }
     }
 
-    /// Moves these slots to another shard.
+    /// Moves hash slots to another shard.
     func move(_ slots: [Int], toShard shard: Int, pause: Int64, done: @escaping () -> Void) -> SlotMove {
         SlotMove(slots.map { (slot: $0, shard: shard) }, on: self, pause: pause, done: done)
     }

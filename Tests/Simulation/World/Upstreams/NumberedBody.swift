@@ -1,18 +1,18 @@
 import NIOCore
 
-/// The bodies of calls through the proxy. Both sides of a call send only its own number, again and again, so that a byte in the wrong
-/// message shows.
+/// The bodies of calls through the proxy. Both sides of a call send only its number, repeatedly, so that a misplaced
+/// byte is detected.
 enum NumberedBody {
     /// The field with a call's number.
     static let numberField = "x-call"
-    /// The field with the size of a message's body, however it is framed.
+    /// The field with the size of a message's body, independent of its framing.
     static let sizeField = "x-size"
     /// The field with the status that an upstream sent.
     static let statusField = "x-status"
 
     private static func word(_ number: Int) -> [UInt8] { Array("\(number);".utf8) }
 
-    /// A body of whole words, at least one, of about `size` bytes.
+    /// Returns a body of about `size` bytes that consists of at least one complete word.
     static func make(_ number: Int, about size: Int) -> ByteBuffer {
         let word = word(number)
         let count = max(1, size / word.count)
@@ -22,7 +22,7 @@ enum NumberedBody {
         return body
     }
 
-    /// The first byte that does not belong to this call's body, from its beginning.
+    /// The index of the first byte that does not belong to this call's body.
     static func firstStrayByte(in body: some Collection<UInt8>, of number: Int) -> Int? {
         let word = word(number)
         var position = 0
@@ -33,14 +33,14 @@ enum NumberedBody {
         return nil
     }
 
-    /// The part of a body around a position, for a finding.
+    /// Returns the part of a body around a position, for a finding.
     static func excerpt(_ body: some Collection<UInt8>, at position: Int) -> String {
         String(decoding: body.dropFirst(max(0, position - 8)).prefix(24), as: UTF8.self).debugDescription
     }
 }
 
 extension ByteBuffer {
-    /// The parts of a message that is sent in several writes.
+    /// Splits a message into the parts that are sent in separate writes.
     func parts(_ count: Int) -> [ByteBuffer] {
         guard readableBytes > 0 else { return [] }
         var rest = self

@@ -5,7 +5,7 @@ import NIOCore
 struct SimulatedHTTPDialer: HTTPDialer, @unchecked Sendable {
     // Unchecked: a world runs on one thread.
     let timeline: WorldTimeline
-    /// The upstream of this name, and the path to it.
+    /// Returns the upstream with this name, and the path to it.
     let find: (String) -> (host: UpstreamHost, path: Path)?
 
     func dial(

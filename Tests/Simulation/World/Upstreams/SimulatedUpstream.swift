@@ -1,7 +1,7 @@
 import InterlockCore
 import InterlockJudge
 
-/// A service that clients call. Most calls succeed; for a while many may fail or be slow.
+/// The health of a service that clients call. Most calls succeed; for a while many may fail or be slow.
 struct SimulatedUpstream {
     struct Outcome {
         var isOK: Bool

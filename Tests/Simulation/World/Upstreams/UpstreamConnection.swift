@@ -70,7 +70,8 @@ final class UpstreamConnection {
         }
     }
 
-    /// Returns whether the next part of a request may be read. Reports a request that comes before the last answer is whole.
+    /// Returns whether the next part of a request may be read. Reports a request that arrives before the last answer is
+    /// complete.
     private func mayRead() -> Bool {
         guard isRequestWhole, state != .reading, reader.hasBytes else { return true }
         host.find("a request follows call \(request?.arrival.head.number ?? 0) before its answer is whole")
@@ -138,7 +139,7 @@ final class UpstreamConnection {
             case .close: close()
             }
         }
-        // An answer that stops before its end.
+        // A response without an end step stays incomplete.
         if state == .answering { beSilent() }
     }
 
@@ -173,7 +174,7 @@ final class UpstreamConnection {
     private func ended() {
         guard state != .closed else { return }
         state = .closed
-        // They hold the connection.
+        // The closures retain the connection.
         wire.far.onBytes = { _ in }
         wire.far.onEnd = {}
         onEnd()
@@ -234,7 +235,7 @@ final class UpstreamConnection {
         return writes + (last.getSlice(at: last.readerIndex, length: length).map { [$0] } ?? [])
     }
 
-    /// A second answer, which nobody has asked for.
+    /// Returns a second response that answers no request.
     private func unwanted(_ number: Int) -> ByteBuffer {
         ByteBuffer(string: "HTTP/1.1 200 OK\r\nX-Call: \(number)\r\nX-Status: 200\r\nContent-Length: 8\r\n\r\nunwanted")
     }

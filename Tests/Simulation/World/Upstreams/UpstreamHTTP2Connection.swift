@@ -3,7 +3,8 @@ import NIOCore
 import NIOHPACK
 import NIOHTTP2
 
-/// A connection to an upstream that speaks HTTP/2. It handles frames itself, so that it can delay, omit and falsify them.
+/// A connection to an upstream that speaks HTTP/2. It handles frames itself so that it can delay, omit and falsify
+/// them.
 final class UpstreamHTTP2Connection: ChannelInboundHandler {
     typealias InboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
@@ -11,9 +12,9 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     /// A step of an answer.
     private enum Step {
         case send(HTTP2Frame.FramePayload)
-        /// Milliseconds.
+        /// A pause in milliseconds.
         case pause(Int64)
-        /// The answer is whole.
+        /// The end of a complete answer.
         case end
         case reset(HTTP2ErrorCode)
         case close
@@ -25,7 +26,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         let manner: UpstreamManner
         var body = ByteBuffer()
         var isRequestWhole = false
-        /// Nothing more is sent on it.
+        /// Whether nothing more is sent on the stream.
         var isOver = false
 
         init(_ id: HTTP2StreamID, _ arrival: UpstreamLedger.Arrival, _ manner: UpstreamManner) {
@@ -64,19 +65,20 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         channel.onSend = { wire.send($0, to: wire.near) }
         channel.onClose = {
             wire.close(to: wire.near)
-            // They hold the channel.
+            // The closures retain the channel.
             wire.far.onBytes = { _ in }
             wire.far.onEnd = {}
             onEnd()
         }
         loop.enter {
-            // Cannot fail: both the channel and its handlers are new.
+            // Safe to ignore: adding handlers cannot fail, because the channel and its handlers are new.
             try? channel.pipeline.syncOperations.addHandlers(connection.protocolHandler(), connection)
             channel.activate()
         }
     }
 
-    /// Makes the HTTP/2 handler. Rate limits on control frames are disabled: NIO measures them by the real clock.
+    /// Creates the HTTP/2 handler. Rate limits on control frames are disabled, because NIO measures them by the real
+    /// clock.
     private func protocolHandler() -> NIOHTTP2Handler {
         let windows = [1024, 16_384, 65_535, 65_535]
         let mostStreams = [1, 4, 100, 100]
@@ -95,7 +97,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         return NIOHTTP2Handler(mode: .server, connectionConfiguration: connection, streamConfiguration: streams)
     }
 
-    /// Runs `body` in the process after this many milliseconds, if the connection still stands.
+    /// Runs `body` in the process after this many milliseconds, if the connection is still open.
     private func plan(_ milliseconds: Int64, _ body: @escaping () -> Void) {
         host.timeline.plan(in: .milliseconds(milliseconds)) { [self] in
             guard context != nil else { return }
@@ -110,7 +112,8 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     func channelInactive(context: ChannelHandlerContext) { ended() }
 
     func channelActive(context: ChannelHandlerContext) {
-        // NIO drops the bytes that arrive on a stream after its reset, and no window update follows them.
+        // A large window for the connection. NIO drops bytes that arrive on a stream after its reset, and they cause no
+        // window update.
         write(.windowUpdate(windowSizeIncrement: 1 << 24), .rootStream)
     }
 
@@ -121,7 +124,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         let stream = streams.first { $0.id == frame.streamID }
         switch frame.payload {
         case .headers(let head):
-            // Behind a body they are trailers.
+            // Headers after a body are trailers.
             guard let stream else { return begin(frame.streamID, head) }
             if head.endStream { finish(stream) }
         case .data(let data):
@@ -221,7 +224,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         case .isSilent: advance(stream, [.pause(UpstreamManner.longest), .reset(.cancel)])
         case .resets(let error): advance(stream, [.pause(manner.delay), .reset(HTTP2ErrorCode(error))])
         case .goesAway where !isGoing:
-            // `GOAWAY` excludes later streams, which may be in flight, or none.
+            // `GOAWAY` excludes either later streams, which may be in flight, or none.
             goAway(last: random.happens(0.5) ? stream.id : .maxID)
             advance(stream, steps(stream)[...])
         default: advance(stream, steps(stream)[...])
@@ -286,7 +289,7 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
         return steps
     }
 
-    /// How an answer breaks off.
+    /// The step that breaks off an answer; `nil` if it is complete.
     private func brokenEnd(_ manner: UpstreamManner) -> Step? {
         switch manner.mishap {
         case .closesInBody: .close

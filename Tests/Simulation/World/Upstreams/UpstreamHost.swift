@@ -34,7 +34,7 @@ final class UpstreamHost {
         loop = SimulatedEventLoop(timeline: timeline)
     }
 
-    /// `retries.attempts` of the service. Set before the first call.
+    /// The service's `retries.attempts`. Must be set before the first call.
     var retries: Int {
         get { ledger.retries }
         set { ledger.retries = newValue }
@@ -49,7 +49,7 @@ final class UpstreamHost {
 
     // MARK: Connections
 
-    /// A connection arrives. Returns `false` if nobody listens.
+    /// Accepts a connection. Returns `false` if the server is down.
     func accept(_ wire: Wire) -> Bool {
         guard isUp else { return false }
         lastConnection += 1
@@ -71,7 +71,7 @@ final class UpstreamHost {
         for (_, cut) in cuts { cut() }
     }
 
-    /// The server and its connections are gone.
+    /// Ends the server and all its connections.
     func crash() {
         isUp = false
         cutAll()
@@ -94,7 +94,7 @@ final class UpstreamHost {
         return arrival
     }
 
-    /// A request has arrived to its end, and is executed.
+    /// Handles a completely received request.
     func finish(_ arrival: UpstreamLedger.Arrival, body: ByteBuffer) {
         arrival.isExecuted = true
         let call = "\(arrival.head.method) of call \(arrival.head.number)"
@@ -105,21 +105,21 @@ final class UpstreamHost {
         }
     }
 
-    /// An answer was sent to its end.
+    /// Counts a response that was sent in full.
     func finishAnswer() { ledger.answered += 1 }
 
     func find(_ words: String) { onFinding("\(name): \(words)") }
 }
 
-/// The head of a request as an upstream checks it.
+/// The head of a request to an upstream.
 struct UpstreamRequestHead {
     var method: String
     var target: String
-    /// With names in lower case.
+    /// The header fields, with names in lower case.
     var fields: [(name: String, value: String)]
-    /// The call's own number; 0: it has none.
+    /// The call's unique number; 0 if the request has none.
     var number: Int
-    /// The size of the body that its client sends.
+    /// The size of the body that the client sends, in bytes.
     var size: Int
 
     /// The header fields that the sidecar must not forward.
@@ -139,18 +139,18 @@ struct UpstreamRequestHead {
 
     func values(_ name: String) -> [String] { fields.filter { $0.name == name }.map(\.value) }
 
-    /// Whether a body follows it.
+    /// Whether the request has a body.
     var hasBody: Bool { size > 0 }
     var isIdempotent: Bool { method != "POST" && method != "PATCH" }
 
-    /// A violation of the proxy's documents.
+    /// The violation of the proxy's documented behavior; `nil` if there is none.
     var fault: String? {
         if values(NumberedBody.numberField).count != 1 || number == 0 { return "has no single number" }
         if let name = Self.kept.first(where: { !values($0).isEmpty }) {
             return "has the field \(name), which ends at the sidecar"
         }
         if values("via").isEmpty || values("forwarded").isEmpty { return "does not say that it was forwarded" }
-        // The target repeats the number: one request's head is of one piece.
+        // The target repeats the number, which shows that the head's parts belong to one request.
         if !target.hasSuffix("/calls/\(number)") { return "has the target \(target)" }
         return nil
     }

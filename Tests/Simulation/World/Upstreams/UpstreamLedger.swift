@@ -1,6 +1,7 @@
 import NIOCore
 
-/// The requests that have reached one upstream, and the rules for sending one again (docs/reference/proxy.md, "Retries").
+/// The requests that have reached one upstream, and the rules for sending one again (docs/reference/proxy.md,
+/// "Retries").
 struct UpstreamLedger {
     /// A request that has begun to arrive.
     final class Arrival {
@@ -34,12 +35,12 @@ struct UpstreamLedger {
     private static let longestCrossing: Int64 = .milliseconds(1020)
     private static let retriedStatuses = [502, 503, 504]
 
-    /// `retries.attempts` of the service.
+    /// The service's `retries.attempts`.
     var retries: Int
     private let speaksHTTP2: Bool
     private(set) var begun = 0
     var answered = 0
-    /// By the call's number. Only looked up.
+    /// The requests by call number. The dictionary is never iterated, so its order does not matter.
     private var calls: [Int: [Arrival]] = [:]
 
     init(retries: Int, speaksHTTP2: Bool) {
@@ -60,22 +61,24 @@ struct UpstreamLedger {
         return "\(arrival.head.method) of call \(number) was sent again (\(ages) ms after its predecessors) \(reason)"
     }
 
+    /// Returns the reason why the call must not be sent again; `nil` if it may be.
+    ///
     /// - Parameter last: the latest of `earlier`.
     private func excludes(_ arrival: Arrival, after earlier: [Arrival], _ last: Arrival) -> String? {
         let head = arrival.head
         if head.method != last.head.method || head.size != last.head.size { return "with another method or size" }
         if last.isDisowned { return excludesAnother(of: earlier) }
         guard head.isIdempotent else { return last.isExecuted ? "though it is not idempotent and was executed" : nil }
-        // A sidecar ends connections of HTTP/2 by itself, with answers on their way.
+        // A sidecar ends HTTP/2 connections on its own, even with responses in flight.
         guard !speaksHTTP2 else { return excludesAnother(of: earlier) }
-        // An answer on a connection that was cut may not have arrived.
+        // A response on a connection that was cut may not have arrived.
         if !last.wire.isCut, let status = last.status, !Self.retriedStatuses.contains(status) || last.hasRetryAfter {
             return "though \(status) was answered"
         }
         return (head.hasBody ? excludesBody(last) : nil) ?? excludesAnother(of: earlier)
     }
 
-    /// A request with a body is sent again only if its connection ended as unused ones do.
+    /// Checks a request with a body. It may be sent again only if its connection ended as unused ones do.
     private func excludesBody(_ last: Arrival) -> String? {
         guard !last.wire.isCut else { return nil }
         if last.hasSent { return "though it has a body and its answer had begun" }
@@ -84,7 +87,8 @@ struct UpstreamLedger {
         return end - last.at > Self.longestCrossing ? "though it has a body and its connection ended late" : nil
     }
 
-    /// Allows one resend per call, plus the configured number of retries.
+    /// Checks the number of attempts. Each call may use the configured retries, plus one resend if the server disowned
+    /// a request or a connection was reused or cut. HTTP/2 always allows the resend.
     private func excludesAnother(of earlier: [Arrival]) -> String? {
         let head = earlier[0].head
         let mayResend = speaksHTTP2 || earlier.contains { $0.isDisowned || $0.isReused || $0.wire.isCut }

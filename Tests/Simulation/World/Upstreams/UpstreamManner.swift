@@ -6,11 +6,11 @@ struct UpstreamManner {
         case length, chunked, untilClose
     }
 
-    /// A departure from a proper answer.
+    /// A deviation from a correct response.
     enum Mishap {
         /// Closes as soon as it has read the request's head.
         case closesUnread
-        /// Closes once it has read the whole request.
+        /// Closes once it has read the complete request.
         case closesUnanswered
         case closesInHead
         case closesInBody
@@ -23,13 +23,13 @@ struct UpstreamManner {
         case sendsGarbage
         /// Responds once it has read the request's head, before the body arrives.
         case answersEarly(closes: Bool)
-        /// Never answers.
+        /// Never responds.
         case isSilent
-        /// HTTP/2: ends the stream with this error before the answer.
+        /// Resets the HTTP/2 stream with this error before the response.
         case resets(StreamError)
-        /// HTTP/2: ends the stream with this error within the answer.
+        /// Resets the HTTP/2 stream with this error within the response.
         case resetsInBody(StreamError)
-        /// HTTP/2: announces the end of the connection, and answers this request or disowns it.
+        /// Sends `GOAWAY` over HTTP/2, and answers this request or disowns it.
         case goesAway(disowns: Bool)
     }
 
@@ -41,24 +41,24 @@ struct UpstreamManner {
     static let longest: Int64 = 4000
 
     var status: Int
-    /// In seconds.
+    /// The value of `Retry-After`, in seconds.
     var retryAfter: Int64?
     var framing: Framing
     /// The approximate size of the response body, in bytes.
     var size: Int
     /// The number of writes that carry the body.
     var parts: Int
-    /// Milliseconds before the head.
+    /// The delay before the head, in milliseconds.
     var delay: Int64
-    /// Milliseconds between the writes.
+    /// The pause between writes, in milliseconds.
     var pause: Int64
-    /// The statuses of informational responses before the answer.
+    /// The statuses of informational responses before the final one.
     var informational: [Int]
     var hasTrailers: Bool
     var mishap: Mishap?
 
     /// - Parameters:
-    ///   - outcome: by the upstream's health.
+    ///   - outcome: the outcome that the upstream's health determines.
     ///   - mischief: the probability of a mishap.
     init(_ outcome: SimulatedUpstream.Outcome, mischief: Double, speaksHTTP2: Bool, random: inout SeededRandom) {
         let failures = [500, 502, 503, 503, 504, 429]
@@ -105,6 +105,6 @@ struct UpstreamManner {
         }
     }
 
-    /// Whether an answer with this status has a body.
+    /// Returns whether a response to this method has a body.
     func hasBody(for method: String) -> Bool { method != "HEAD" && status != 204 && status != 304 }
 }

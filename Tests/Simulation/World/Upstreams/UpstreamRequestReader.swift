@@ -34,10 +34,10 @@ struct UpstreamRequestReader {
         bytes.append(contentsOf: more)
     }
 
-    /// Whether bytes of a further request have come.
+    /// Whether bytes of another request have arrived.
     var hasBytes: Bool { start < bytes.count }
 
-    /// The next part of a request; `nil` if more bytes are needed.
+    /// Returns the next part of a request, or `nil` if more bytes are needed.
     mutating func next() throws(Unreadable) -> Event? {
         while true {
             switch stage {
