@@ -72,13 +72,14 @@ else
 	$(SWIFT_TEST)
 endif
 
-lint: $(VENV)/lint.installed ## Check format, types and style of all sources, the layout, the dependencies, and the links between the documents.
+lint: $(VENV)/lint.installed ## Check format, types and style of all sources, the layout, the comments, the dependencies, and the links between the documents.
 	swift format lint --strict --recursive --parallel Package.swift Sources Tests Benchmarks
 	$(VENV)/bin/ruff format --quiet --check
 	$(VENV)/bin/ruff check --quiet
 	@$(PYTHON_ROOTS) | while read -r root; do echo "mypy $$root"; $(VENV)/bin/mypy "$$root"; done
 	@$(SHELL_SCRIPTS) | while read -r script; do echo "shellcheck $$script"; $(VENV)/bin/shellcheck "$$script"; done
 	python3 Tests/Layout/check.py
+	python3 Tests/Layout/comments.py
 	python3 Tests/Layout/api.py
 	python3 Tests/Layout/dependencies.py
 	python3 Tests/Layout/links.py
