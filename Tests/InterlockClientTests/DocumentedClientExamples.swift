@@ -38,7 +38,7 @@ struct DocumentedClientExamples {
         // snippet: lease
         let lease = try await client.locks.acquire("orders", ttl: .seconds(30), owner: "web-1/job-7", label: "web-1")
         guard let lease else { return nil }
-        // … work for less than lease.validity, and show lease.fence to what the lock guards …
+        // … work for less than lease.validity, and pass lease.fence to the resource that the lock guards …
         let validity = try await client.locks.renew(lease)
         let wasHeld = try await client.locks.release(lease)
         // end

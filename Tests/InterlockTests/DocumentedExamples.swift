@@ -10,7 +10,7 @@ import UnixSignals
 // end
 
 // snippet: store
-/// What the lock guards. It remembers the highest fence that it has seen, and refuses lower ones.
+/// The resource that the lock guards. It remembers the highest fence that it has seen, and refuses lower ones.
 actor OrderStore {
     private var states: [Int: String] = [:]
     private var highestFence: Int64 = 0
@@ -57,7 +57,7 @@ struct Cashier {
 struct Sweeper: Service {
     let coordinator: Coordinator
 
-    /// One of the fleet sweeps; the others wait until it ends.
+    /// Sweeps on one sidecar of the fleet; the others wait until it ends.
     func run() async throws {
         await cancelWhenGracefulShutdown {
             while !Task.isCancelled {
@@ -69,7 +69,7 @@ struct Sweeper: Service {
                         }
                     }
                 } catch {
-                    // Another has it, it was lost, or Redis is away: stand again.
+                    // Another holder has the lock, the lease was lost, or Redis is unreachable: try again.
                     try? await Task.sleep(for: .seconds(1))
                 }
             }
@@ -77,7 +77,7 @@ struct Sweeper: Service {
     }
 
     private func sweep(fence: Int64) async throws {
-        // … everything that is swept is shown the fence …
+        // … pass the fence to everything that is swept …
     }
 }
 // end
@@ -118,7 +118,7 @@ enum DocumentedExamples {
         let waiting = Task {
             try await coordinator.locks.withLock("orders", wait: .seconds(60)) { lease in lease.fence }
         }
-        // Nobody wants it any more: the wait is given up, and nothing is left behind.
+        // The task was cancelled: the call has left the queue.
         waiting.cancel()
         // end
         return await waiting.result
@@ -133,7 +133,7 @@ enum DocumentedExamples {
         try await coordinator.locks.withLock("thumbnails", wait: .seconds(10), mode: .permits(4)) { _ in
             try await render()
         }
-        // Together with all who read, and with nobody who writes.
+        // Shared with other readers; excludes writers.
         let total = try await coordinator.locks.withLock("prices", wait: .seconds(10), mode: .shared) { _ in
             try await prices().reduce(0, +)
         }
@@ -161,7 +161,7 @@ enum DocumentedExamples {
             // Stop the work: another may have the lock.
             return loss
         }
-        // There was no loss: the lease was released elsewhere, or this task was cancelled. A cancelled task can release, too.
+        // No loss: the lease was released elsewhere, or this task was cancelled. A cancelled task can release, too.
         try await coordinator.locks.release(lease)
         // end
         return nil

@@ -60,7 +60,7 @@ enum DocumentedLibraryExamples {
         _ coordinator: Coordinator, fetch: (String) async throws -> [String]
     ) async throws -> [String] {
         // snippet: call
-        // Breaker, limits and a free place are asked first; what becomes of the call is reported.
+        // The breaker, the limits and the concurrency are checked first; the outcome is reported afterwards.
         let items = try await coordinator.services.call("catalog", subject: "shop-1") {
             try await fetch("https://api.example.com/v2/items")
         }

@@ -43,8 +43,8 @@ struct DocumentedServiceExamples {
             }
         } catch let error as ServiceCallError {
             switch error.code {
-            case .open, .limited, .busy: return nil  // not now: again after error.retryAfter
-            case .unavailable: return nil  // Redis is away, and the service denies without it
+            case .open, .limited, .busy: return nil  // refused: retry after error.retryAfter
+            case .unavailable: return nil  // Redis is unreachable, and the service denies calls without it
             default: throw error  // a mistake in this program
             }
         }
