@@ -25,6 +25,17 @@ struct TopScreenTests {
         screen.page(columns: nil).drop { !$0.hasPrefix("LOCK") }.dropFirst().map { String($0.prefix { $0 != " " }) }
     }
 
+    @Test(
+        "the former words for columns still sort",
+        arguments: [
+            (LiveView.Name.locks, "age", "read"), (.overview, "differs", "configured"), (.services, "failed", "failing"),
+            (.services, "underway", "under way"), (.events, "type", "event"),
+        ])
+    func formerWords(view: LiveView.Name, former: String, present: String) {
+        let model = ViewModel.main(of: view)
+        #expect(model.column(former) != nil && model.column(former) == model.column(present))
+    }
+
     @Test("keys come as bytes, several at a time, and what means nothing is passed over")
     func keys() {
         #expect(TopKey.keys(Array("q\u{1B}[A\u{1B}[6~\r\u{7F}".utf8)) == [.character("q"), .up, .pageDown, .enter, .erase])

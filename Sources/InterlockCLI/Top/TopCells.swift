@@ -66,9 +66,15 @@ extension ViewModel {
     /// The columns that a single frame can fill.
     var shown: [Column] { columns.filter { $0.kind != .peak } }
 
+    /// The former words for columns, which `--sort` accepts for one more version.
+    private static let formerWords = [
+        "AGE": "READ", "DIFFERS": "CONFIGURED", "FAILED": "FAILING", "UNDERWAY": "UNDER WAY", "TYPE": "EVENT",
+    ]
+
     /// Returns the index of the shown column whose title is this word, or begins with it.
     func column(_ word: String) -> Int? {
-        let titles = shown.map { $0.title.uppercased() }
-        return titles.firstIndex(of: word.uppercased()) ?? titles.firstIndex { $0.hasPrefix(word.uppercased()) }
+        let (titles, word) = (shown.map { $0.title.uppercased() }, word.uppercased())
+        func index(of word: String) -> Int? { titles.firstIndex(of: word) ?? titles.firstIndex { $0.hasPrefix(word) } }
+        return index(of: word) ?? Self.formerWords[word].flatMap(index)
     }
 }
