@@ -25,7 +25,7 @@ package struct ClusterStatus: Hashable, Sendable {
 
     init(_ directory: ClusterDirectory, connections: [RedisPipeline]) {
         let map = directory.view
-        primaries = zip(map.primaries, map.shares).map { address, slots in
+        primaries = zip(map.primaries, map.slotCounts).map { address, slots in
             Primary(
                 address: "\(address)", slots: slots,
                 isConnected: connections.first { $0.address == address }?.isUp ?? false)

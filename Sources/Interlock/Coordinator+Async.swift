@@ -165,7 +165,7 @@ extension Coordinator {
     }
 
     /// Returns the state of each limit that applies to a call, without taking anything.
-    package nonisolated func listLimits(service: String, subject: String?) async throws -> [LimitStanding] {
+    package nonisolated func listLimits(service: String, subject: String?) async throws -> [LimitState] {
         try await result { $0.listLimits(service: service, subject: subject, completion: $1) }
     }
 
@@ -262,7 +262,7 @@ extension Coordinator {
     ///   - wait: the longest wait, in milliseconds.
     ///   - tell: records the answer in the trace.
     private nonisolated func traced<Answer: Sendable>(
-        _ step: StepTrace.Step, _ subject: String, wait: Int64, _ tell: (StepTrace, Answer) -> Void,
+        _ step: StepTrace.Step, _ subject: String, wait: Int64, _ report: (StepTrace, Answer) -> Void,
         _ call: @escaping AsyncCall<Answer>
     ) async throws -> Answer {
         guard let span = ProgramSpan(step.rawValue) else { return try await cancellable(call) }
@@ -274,12 +274,12 @@ extension Coordinator {
             let answer = try await cancellable { calls, completion in
                 call(
                     calls,
-                    completion.told { _ in
+                    completion.reported { _ in
                         let instant = calls.limitsAskedAt
                         limitsAskedAt.withLockedValue { $0 = instant }
                     })
             }
-            tell(trace, answer)
+            report(trace, answer)
             return answer
         } catch {
             trace.givenUp()

@@ -82,7 +82,7 @@ public actor Coordinator: Service {
         id = runtime.id
         keys = runtime.keys
         watch = KeyWatch(pipeline: runtime.topology.sender(), logger: environment.logger)
-        lockPipeline = configuration.locks.waitReplicas > 0 ? runtime.topology.sender(tellsOfServers: false) : runtime.pipeline
+        lockPipeline = configuration.locks.waitReplicas > 0 ? runtime.topology.sender(reportsServers: false) : runtime.pipeline
         calls = CoordinatorCalls(
             runtime: runtime, configuration: configuration, lockPipeline: lockPipeline, watch: watch)
         subscriptions = calls.feed.subscriptions
@@ -168,9 +168,9 @@ public actor Coordinator: Service {
             subscriptions.note(.following)
             self?.assumeIsolated { $0.readInTurn() }
         }
-        subscriber.onHearingInvalidations = { [watch] in watch.tell($0, at: $1) }
+        subscriber.onReceivingInvalidations = { [watch] in watch.setListener($0, at: $1) }
         subscriber.onDown = { [watch, subscriptions, weak subscriber] error, server in
-            watch.tell(nil, at: server)
+            watch.setListener(nil, at: server)
             if subscriber?.isFollowing == false { subscriptions.note(.interrupted(InterlockError(error))) }
         }
         watch.onTracking = { [unowned locks = calls.locks, topology = runtime.topology] server in
@@ -204,7 +204,7 @@ public actor Coordinator: Service {
         }
         // The releases of grants to cancelled callers are in progress; they complete before this is answered.
         await withCheckedContinuation { continuation in
-            runtime.pipeline.settle { continuation.resume() }
+            runtime.pipeline.drain { continuation.resume() }
         }
         // No lease deadline fires after this.
         calls.locks.keeper.close()
@@ -221,13 +221,13 @@ public actor Coordinator: Service {
 
     /// Answers every waiting call as unavailable, and from now on lets no call wait.
     package func drain() {
-        calls.isGoingDown = true
+        calls.isShuttingDown = true
         readinessIsDecided()
-        calls.locks.failWaiters(.goingDown)
-        calls.locks.keeper.goDown()
-        calls.locks.goDown()
+        calls.locks.failWaiters(.shuttingDown)
+        calls.locks.keeper.shutDown()
+        calls.locks.shutDown()
         calls.quorum?.drain()
-        calls.executor.goDown(guarded)
+        calls.executor.shutDown(guarded)
     }
 
     /// Applies new definitions. Services that remain keep their state, their waiters and their breaker.
@@ -278,7 +278,7 @@ public actor Coordinator: Service {
     /// Whether calls can be served: Redis is connected, as is a majority of the quorum if one is configured, and the
     /// sidecar is not shutting down.
     public var isReady: Bool {
-        isRedisUp && !calls.isGoingDown && calls.quorum?.isReachable ?? true && calls.fleet.refusal == nil
+        isRedisUp && !calls.isShuttingDown && calls.quorum?.isReachable ?? true && calls.fleet.refusal == nil
     }
 
     private var isRedisUp: Bool { runtime.pipeline.isUp && lockPipeline.isUp }
@@ -290,7 +290,7 @@ public actor Coordinator: Service {
     /// - Returns: whether Redis is connected.
     @discardableResult
     public func untilReady(atMost patience: Duration? = nil) async -> Bool {
-        guard !isRedisUp, !calls.isGoingDown else { return isRedisUp }
+        guard !isRedisUp, !calls.isShuttingDown else { return isRedisUp }
         lastAwaiting += 1
         let number = lastAwaiting
         let end = patience.map { patience in
@@ -346,12 +346,12 @@ public actor Coordinator: Service {
         metrics.fleet.record(max(1, calls.fleet.members.count))
         metrics.leasesLinked.record(calls.locks.keeper.linkedCount)
         metrics.leasesWatched.record(calls.locks.keeper.count - calls.locks.keeper.linkedCount)
-        metrics.permitsUnderWay.record(status.permitsUnderWay)
+        metrics.permitsInFlight.record(status.permitsInFlight)
         let now = runtime.time.now()
         for service in guarded {
             service.metrics.waiting.record(service.gate.limiter.waitingCount)
             service.metrics.subjects.record(service.subjectsKnown(now: now))
-            service.metrics.placesInUse.record(service.gate.bulkhead.taken)
+            service.metrics.slotsInUse.record(service.gate.bulkhead.taken)
             service.metrics.permitsWaiting.record(service.gate.waitingCount)
             service.metrics.record(
                 state: service.gate.breaker.actingState(now: now), forced: service.gate.breaker.forced(now: now))
@@ -468,7 +468,7 @@ public actor Coordinator: Service {
         switch received.event?.payload {
         case .breaker(let event):
             guard let service = calls.services[event.service], let time = received.event?.atMilliseconds else { break }
-            calls.executor.heard(event.breaker, redisTime: time, of: service)
+            calls.executor.received(event.breaker, redisTime: time, of: service)
         case .lock(let event):
             switch event.kind {
             case .broken: calls.lockBroken(event.lock)
@@ -477,7 +477,7 @@ public actor Coordinator: Service {
             // Events of this sidecar were already delivered when they were published.
             if received.event?.origin == id { return }
         case .fleet(let event):
-            calls.fleet.heard(event)
+            calls.fleet.received(event)
         case nil:
             break
         }

@@ -19,8 +19,8 @@ extension CoordinatorCalls {
     package func activity(ofService name: String) -> ServiceActivity? {
         services[name].map { service in
             ServiceActivity(
-                underWay: service.gate.permits.count, waiting: service.gate.limiter.waitingCount + service.gate.waitingCount,
-                places: service.gate.bulkhead.places)
+                inFlight: service.gate.permits.count, waiting: service.gate.limiter.waitingCount + service.gate.waitingCount,
+                slots: service.gate.bulkhead.slots)
         }
     }
 
@@ -40,7 +40,7 @@ extension CoordinatorCalls {
     package var limitsAskedAt: Instant? { executor.limitsAskedAt }
 
     /// The number of locks that one command inspects: 1 if their keys are spread over several servers.
-    package var locksOfCommand: Int { runtime.keys.isOnCluster || quorum != nil ? 1 : LockCoordinator.mostAtOnce }
+    package var locksOfCommand: Int { runtime.keys.isOnCluster || quorum != nil ? 1 : LockCoordinator.maximumAtOnce }
 
     /// The wall-clock time, in milliseconds since 1970.
     package func wallTime() -> Int64 { runtime.wallClock.milliseconds() }

@@ -52,7 +52,7 @@ package final class CoordinatorCalls {
     /// `locks.max_wait` in milliseconds: the longest wait for any call, including those at a limit.
     private let longestWait: Int64
     /// Whether the sidecar is shutting down and no new call may wait.
-    var isGoingDown = false
+    var isShuttingDown = false
 
     init(
         runtime: CoordinatorRuntime, configuration: InterlockConfiguration, lockPipeline: any RedisSender, watch: KeyWatch
@@ -105,7 +105,7 @@ package final class CoordinatorCalls {
             fleet: fleet.members.isEmpty ? [runtime.id] : fleet.members, locksHeld: locksHeld(),
             locksWaiting: provider.waiting, longestWait: longestWait, services: services.count,
             servicesDiffering: fleet.differences.map(\.service),
-            permitsUnderWay: servicesInOrder.reduce(0) { $0 + $1.gate.permits.count },
+            permitsInFlight: servicesInOrder.reduce(0) { $0 + $1.gate.permits.count },
             permitsWaiting: servicesInOrder.reduce(0) { $0 + $1.gate.waitingCount },
             redisCommands: redisCommands)
     }
@@ -191,9 +191,9 @@ package final class CoordinatorCalls {
     ///   - tell: called with new assignments until the session ends.
     /// - Returns: the session, or `nil` if this client, or all clients together, have too many sessions.
     package func beginQuotas(
-        domain: String, address: String, client: String = "", isReturning: Bool, tell: @escaping ([QuotaAction.Of]) -> Void
+        domain: String, address: String, client: String = "", isReturning: Bool, send: @escaping ([QuotaAction.Of]) -> Void
     ) -> QuotaSession? {
-        quotas.begin(domain: domain, address: address, client: client, isReturning: isReturning, tell: tell)
+        quotas.begin(domain: domain, address: address, client: client, isReturning: isReturning, send: send)
     }
 
     // MARK: Locks
@@ -201,7 +201,7 @@ package final class CoordinatorCalls {
     /// Acquires a lock, or waits for it. A free lock takes at most one round trip to Redis.
     package func acquireLock(_ request: LockRequest, completion: Completion<LockAnswer>) -> PendingCall? {
         var request = request
-        if isGoingDown { request.wait = 0 }
+        if isShuttingDown { request.wait = 0 }
         if quorum != nil, request.mode != .exclusive {
             completion(.failed(.notOnQuorum("a lock that several hold")))
             return nil
@@ -224,7 +224,7 @@ package final class CoordinatorCalls {
             return nil
         }
         var request = request
-        request.template.wait = isGoingDown ? 0 : min(request.template.wait, longestWait)
+        request.template.wait = isShuttingDown ? 0 : min(request.template.wait, longestWait)
         lastJointID += 1
         let id = lastJointID
         let acquisition = JointAcquisition(request, locks: locks, time: runtime.time, completion: completion)
@@ -348,14 +348,14 @@ package final class CoordinatorCalls {
     /// continues without leaving it, so one that calls in a loop would otherwise starve everything else there.
     func isPauseDue() -> Bool {
         answersAtOnce += 1
-        guard answersAtOnce == Self.mostAnswersAtOnce else { return false }
+        guard answersAtOnce == Self.maximumAnswersAtOnce else { return false }
         answersAtOnce = 0
         return true
     }
 
     /// A delay that lets the event loop run a full tick.
     static let pause = TimeAmount.microseconds(50)
-    private static let mostAnswersAtOnce = 64
+    private static let maximumAnswersAtOnce = 64
 
     /// Returns the current time of the coordinator's clock. One reading may serve all calls that arrived together.
     package func now() -> Instant { runtime.time.now() }
@@ -373,7 +373,7 @@ package final class CoordinatorCalls {
             for call in 0..<count { completion(.failed(demand), offset: call) }
             return nil
         }
-        let wait = isGoingDown ? 0 : min(waitMilliseconds, longestWait)
+        let wait = isShuttingDown ? 0 : min(waitMilliseconds, longestWait)
         let id = executor.take(
             reference.service, count: count, cost: cost, subject: subject, waitMilliseconds: wait, now: now,
             caller: .take(completion))
@@ -390,7 +390,7 @@ package final class CoordinatorCalls {
     /// Answers with the state of each limit that applies to a call, in the order of the definition, without taking
     /// anything.
     package func listLimits(
-        service name: String, subject: String?, completion: Completion<Result<[LimitStanding], InterlockError>>
+        service name: String, subject: String?, completion: Completion<Result<[LimitState], InterlockError>>
     ) {
         withService(name, fail: { completion(.failure($0)) }) {
             executor.list($0, subject: subject) { completion($0) }
@@ -418,7 +418,7 @@ package final class CoordinatorCalls {
             completion(.failed(demand))
             return nil
         }
-        let wait = isGoingDown ? 0 : min(waitMilliseconds, longestWait)
+        let wait = isShuttingDown ? 0 : min(waitMilliseconds, longestWait)
         return executor.acquirePermit(
             reference.service, cost: cost, subject: subject, waitMilliseconds: wait, now: now, completion: completion
         ).map { .permit($0) }

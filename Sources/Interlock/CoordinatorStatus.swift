@@ -35,7 +35,7 @@ package struct CoordinatorStatus: Sendable {
     package var services: Int
     /// The services that another live sidecar defines differently.
     package var servicesDiffering: [String]
-    package var permitsUnderWay: Int
+    package var permitsInFlight: Int
     /// The number of calls that wait for a slot of a bulkhead, or through a pause that a limit has caused.
     package var permitsWaiting: Int
     package var redisCommands: Int64

@@ -38,7 +38,7 @@ public struct Limits: Sendable {
 
     /// Returns the state of each limit that applies to a call, in the order of the definition, without taking anything.
     /// - Throws: `InterlockError`.
-    public func list(of service: String, subject: String? = nil) async throws -> [LimitStanding] {
+    public func list(of service: String, subject: String? = nil) async throws -> [LimitState] {
         try LimitRequest.check(cost: 1, subject: subject)
         return try await coordinator.listLimits(service: service, subject: subject)
     }

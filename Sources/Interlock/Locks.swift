@@ -37,7 +37,7 @@ public struct Locks: LockService {
                 lease, losses: followed.losses, onRelease: { try await release(lease) }, onDrop: followed.end)
         } catch {
             // An owner may hold this very lease already. A lease that cannot be released expires.
-            if !lease.isOwners { _ = try? await release(lease) }
+            if !lease.hasOwnerToken { _ = try? await release(lease) }
             throw error
         }
     }

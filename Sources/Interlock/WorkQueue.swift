@@ -128,7 +128,7 @@ public final class WorkQueue: Service {
                 closeIfDone(contents)
                 return nil
             }
-            return Self.tell(id, .cancelled, in: &contents)
+            return Self.report(id, .cancelled, in: &contents)
         }
         // Outside the lock, because a cancellation handler may call back.
         task?.cancel()
@@ -143,7 +143,7 @@ public final class WorkQueue: Service {
             var tasks: [Task<Void, Never>] = []
             for id in contents.order.all {
                 if contents.order.stage(of: id) == .started {
-                    if let task = Self.tell(id, cause, in: &contents) { tasks.append(task) }
+                    if let task = Self.report(id, cause, in: &contents) { tasks.append(task) }
                 } else {
                     for cancelled in contents.order.cancel(id).cancelled {
                         guard let record = contents.entries.removeValue(forKey: cancelled.id)?.record else { continue }
@@ -158,7 +158,7 @@ public final class WorkQueue: Service {
     }
 
     /// Marks started work to end, and returns the task to cancel. The first cause is the one reported.
-    private static func tell(_ id: UInt64, _ cause: WorkError.Cause, in contents: inout Contents) -> Task<Void, Never>? {
+    private static func report(_ id: UInt64, _ cause: WorkError.Cause, in contents: inout Contents) -> Task<Void, Never>? {
         if contents.entries[id]?.cause == nil { contents.entries[id]?.cause = cause }
         return contents.entries[id]?.task
     }

@@ -77,30 +77,30 @@ enum TopologyArgument: String, ExpressibleByArgument, CaseIterable, Sendable {
 
 /// The weights of a mixed run: `lock=40,limit=40,permit=15,proxy=5`. Omitted operations have weight 0.
 struct MixArgument: ExpressibleByArgument, Sendable {
-    let shares: WorkloadShares
+    let weights: WorkloadWeights
 
     init?(argument: String) {
-        var shares = WorkloadShares(lock: 0, limit: 0, permit: 0, proxy: 0)
+        var weights = WorkloadWeights(lock: 0, limit: 0, permit: 0, proxy: 0)
         for part in argument.split(separator: ",", omittingEmptySubsequences: false) {
             let words = part.split(separator: "=", omittingEmptySubsequences: false)
             guard words.count == 2, let weight = Double(words[1]), weight >= 0, weight.isFinite else { return nil }
             switch words[0] {
-            case "lock": shares.lock = weight
-            case "limit": shares.limit = weight
-            case "permit": shares.permit = weight
-            case "proxy": shares.proxy = weight
+            case "lock": weights.lock = weight
+            case "limit": weights.limit = weight
+            case "permit": weights.permit = weight
+            case "proxy": weights.proxy = weight
             default: return nil
             }
         }
-        guard shares.lock + shares.limit + shares.permit + shares.proxy > 0 else { return nil }
-        self.shares = shares
+        guard weights.lock + weights.limit + weights.permit + weights.proxy > 0 else { return nil }
+        self.weights = weights
     }
 
-    init(_ shares: WorkloadShares) {
-        self.shares = shares
+    init(_ weights: WorkloadWeights) {
+        self.weights = weights
     }
 
     var defaultValueDescription: String {
-        "lock=\(Int(shares.lock)),limit=\(Int(shares.limit)),permit=\(Int(shares.permit)),proxy=\(Int(shares.proxy))"
+        "lock=\(Int(weights.lock)),limit=\(Int(weights.limit)),permit=\(Int(weights.permit)),proxy=\(Int(weights.proxy))"
     }
 }

@@ -85,7 +85,7 @@ struct LoadOptions: ParsableArguments {
     var wait = DurationArgument(.seconds(5))
 
     @Option(help: ArgumentHelp("Shares of a mixed run: lock=40,limit=40,permit=15,proxy=5.", valueName: "shares"))
-    var mix = MixArgument(WorkloadShares())
+    var mix = MixArgument(WorkloadWeights())
 
     // MARK: Faults
 
@@ -117,8 +117,8 @@ struct LoadOptions: ParsableArguments {
         guard (1...100_000).contains(clients) else {
             throw ValidationError("--clients: expected 1 to 100000, got \(clients)")
         }
-        guard (1...NameChoice.mostNames).contains(names) else {
-            throw ValidationError("--names: expected 1 to \(NameChoice.mostNames), got \(names)")
+        guard (1...NameChoice.maximumNames).contains(names) else {
+            throw ValidationError("--names: expected 1 to \(NameChoice.maximumNames), got \(names)")
         }
         guard duration.duration > .zero else { throw ValidationError("--duration: expected more than 0") }
         guard (1...64).contains(fleet) else { throw ValidationError("--fleet: expected 1 to 64 sidecars, got \(fleet)") }
@@ -176,7 +176,7 @@ struct LoadOptions: ParsableArguments {
         let line = ProgressLine()
         let report: RunReport
         do {
-            report = try await bench.run(tell: { Terminal.tell("bench: \($0)") }, progress: { line.show($0) })
+            report = try await bench.run(report: { Terminal.report("bench: \($0)") }, progress: { line.show($0) })
         } catch {
             line.end()
             throw Failure("\(error)", .unavailable)
@@ -208,11 +208,11 @@ struct LoadOptions: ParsableArguments {
         plan.hold = hold.range
         plan.ttl = ttl?.duration ?? (faults.isNone ? plan.ttl : BenchRun.leaseUnderFaults)
         plan.wait = wait.duration
-        plan.shares = mix.shares
+        plan.weights = mix.weights
         plan.seed = seed ?? UInt64.random(in: 1...999_999_999)
         if workload == .mixed {
             plan.modes = .mixed
-            plan.conduct = .troubled
+            plan.conduct = .misbehaving
         }
         guard sidecars.isEmpty else { return BenchRun(plan: plan, fleet: nil, historyPath: history) }
         let own = BenchRun.Fleet(

@@ -33,8 +33,8 @@ extension RunReport: Answer {
                 operation.offered, operation.done, operation.refusedCount, operation.failedCount, operation.unknown,
                 operation.unsent,
             ]
-            let latencies = [\LatencyReport.p50, \.p90, \.p99, \.p999, \.max].map { share in
-                operation.latency.map { Figure.latency(microseconds: $0[keyPath: share]) } ?? ""
+            let latencies = [\LatencyReport.p50, \.p90, \.p99, \.p999, \.max].map { percentile in
+                operation.latency.map { Figure.latency(microseconds: $0[keyPath: percentile]) } ?? ""
             }
             table.add([operation.kind.rawValue] + counts.map { Figure.count($0) } + latencies)
         }
@@ -55,7 +55,7 @@ extension RunReport: Answer {
         var table = Table(["PROCESS", "CORES", "MEMORY AT MOST", "MEMORY AT THE END"])
         for process in processes {
             table.add([
-                process.name, Figure.decimals(process.coreShare, 2), Figure.memory(bytes: process.residentPeak),
+                process.name, Figure.decimals(process.averageCores, 2), Figure.memory(bytes: process.residentPeak),
                 Figure.memory(bytes: process.residentEnd),
             ])
         }
@@ -88,12 +88,12 @@ extension RunReport: Answer {
 
     private var violationLines: String? {
         guard !check.isClean else { return nil }
-        let shown = check.violations.prefix(Self.toldViolations).map { $0.description.printable }
+        let shown = check.violations.prefix(Self.listedViolations).map { $0.description.printable }
         let more = check.total - shown.count
         return (shown + (more > 0 ? ["… and \(Figure.count(more)) more"] : [])).joined(separator: "\n")
     }
 
-    private static let toldViolations = 20
+    private static let listedViolations = 20
 }
 
 /// Shows the progress of a run on standard error: a single line that is overwritten on a terminal, otherwise one line
@@ -105,7 +105,7 @@ final class ProgressLine: Sendable {
     func show(_ progress: LoadProgress) {
         let text = Self.text(progress)
         guard isTerminal else {
-            if Int(progress.seconds.rounded()).isMultiple(of: 10) { Terminal.tell("bench: \(text)") }
+            if Int(progress.seconds.rounded()).isMultiple(of: 10) { Terminal.report("bench: \(text)") }
             return
         }
         isOpen.withLockedValue { $0 = true }

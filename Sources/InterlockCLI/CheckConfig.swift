@@ -35,8 +35,8 @@ struct CheckConfig: AsyncParsableCommand {
             Terminal.show(try JSONOutput.text(verdict))
         } else {
             if verdict.isGood { Terminal.show(([verdict.table] + verdict.notes).joined(separator: "\n")) }
-            for warning in verdict.warnings { Terminal.tell("\(verdict.file): warning: \(warning)") }
-            for problem in verdict.problems { Terminal.tell(problem.description) }
+            for warning in verdict.warnings { Terminal.report("\(verdict.file): warning: \(warning)") }
+            for problem in verdict.problems { Terminal.report(problem.description) }
         }
         guard verdict.isGood else { throw ExitCode(.no) }
     }

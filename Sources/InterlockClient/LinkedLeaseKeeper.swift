@@ -9,7 +9,7 @@ final class LinkedLeaseKeeper {
         case over(wasReleased: Bool)
     }
 
-    private let connection: OwnConnection
+    private let connection: DedicatedConnection
     private let eventLoop: any EventLoop
     private let interval: TimeAmount
     private let onEnd: (_ isLost: Bool) -> Void
@@ -21,7 +21,7 @@ final class LinkedLeaseKeeper {
     /// The shortest interval between two pings, used for leases of less than 80 ms.
     private static let shortestInterval = Duration.milliseconds(20)
 
-    init(connection: OwnConnection, ttl: Duration, eventLoop: any EventLoop, onEnd: @escaping (_ isLost: Bool) -> Void) {
+    init(connection: DedicatedConnection, ttl: Duration, eventLoop: any EventLoop, onEnd: @escaping (_ isLost: Bool) -> Void) {
         self.connection = connection
         self.eventLoop = eventLoop
         interval = TimeAmount(max(Self.shortestInterval, min(Self.longestInterval, ttl / 4)))
@@ -31,7 +31,7 @@ final class LinkedLeaseKeeper {
     /// Returns a linked lease that lasts as long as its connection. Must be called on the event loop.
     /// - Parameter connection: the connection on which the lease was acquired. It must carry no other call.
     static func keep(
-        _ lease: Lease, connection: OwnConnection, eventLoop: any EventLoop, metrics: SidecarClientMetrics
+        _ lease: Lease, connection: DedicatedConnection, eventLoop: any EventLoop, metrics: SidecarClientMetrics
     ) -> LinkedLease {
         let (losses, continuation) = AsyncStream.makeStream(of: LeaseLoss.self)
         let keeper = LinkedLeaseKeeper(connection: connection, ttl: lease.ttl, eventLoop: eventLoop) { isLost in

@@ -34,9 +34,9 @@ public actor SidecarClient: Service {
     /// The callers that wait for the current connection attempt.
     private var connecting: [CheckedContinuation<Void, any Error>] = []
     /// The dedicated connections of waiting calls and linked leases.
-    private var ownConnections: [ObjectIdentifier: OwnConnection] = [:]
+    private var dedicatedConnections: [ObjectIdentifier: DedicatedConnection] = [:]
     /// The dedicated connections that are free for the next waiting call.
-    private var idle: [OwnConnection] = []
+    private var idle: [DedicatedConnection] = []
     /// The number of calls that currently wait at the sidecar.
     private var waiting = 0
     nonisolated let subscriptions = EventSubscriptions()
@@ -47,7 +47,7 @@ public actor SidecarClient: Service {
     private var isClosed = false
 
     /// The number of idle connections kept for later waiting calls, and the time after which they close.
-    private static let mostIdle = 8
+    private static let maximumIdle = 8
     private static let idleTime = TimeAmount.seconds(10)
 
     /// The client's event loop, as the executor of this actor.
@@ -128,7 +128,7 @@ public actor SidecarClient: Service {
         subscriptions.finish()
         subscriptionsChanged()
         attempted(.failure(closed))
-        for connection in ownConnections.values { connection.close() }
+        for connection in dedicatedConnections.values { connection.close() }
         // Closing cannot fail, because only this side completes the future.
         try? await shared.close().get()
     }
@@ -212,8 +212,8 @@ public actor SidecarClient: Service {
 
     /// Returns a view of the sidecar's console as a JSON object.
     /// - Parameter words: the view and its options, as `LIVE.VIEW` takes them.
-    package func look(_ words: [String]) async throws -> String {
-        try await send(ViewCalls.Look(words: words))
+    package func view(_ words: [String]) async throws -> String {
+        try await send(ViewCalls.View(words: words))
     }
 
     // MARK: Calls
@@ -242,14 +242,14 @@ public actor SidecarClient: Service {
         }
         waiting += 1
         defer { waiting -= 1 }
-        let connection = try idle.popLast() ?? makeOwnConnection()
+        let connection = try idle.popLast() ?? makeDedicatedConnection()
         let reply = try await send(call, on: connection)
         keep(connection)
         return reply
     }
 
     /// Sends a call on a dedicated connection. Cancellation closes the connection.
-    func send<Call: SidecarCall>(_ call: Call, on connection: OwnConnection) async throws -> Call.Reply {
+    func send<Call: SidecarCall>(_ call: Call, on connection: DedicatedConnection) async throws -> Call.Reply {
         let connectionOnLoop = NIOLoopBound(connection, eventLoop: eventLoop)
         let number = connection.callNumber + 1
         do {
@@ -268,7 +268,7 @@ public actor SidecarClient: Service {
 
     /// Returns to the event loop, because the operation of a cancellation handler may run elsewhere.
     private func perform<Call: SidecarCall>(
-        _ call: Call, on connection: NIOLoopBound<OwnConnection>
+        _ call: Call, on connection: NIOLoopBound<DedicatedConnection>
     ) async throws -> Call.Reply {
         try await withCheckedThrowingContinuation { continuation in
             connection.value.send(call) { continuation.resume(with: $0) }
@@ -276,23 +276,23 @@ public actor SidecarClient: Service {
     }
 
     /// Creates a dedicated connection that is closed together with this client.
-    func makeOwnConnection() throws(InterlockError) -> OwnConnection {
+    func makeDedicatedConnection() throws(InterlockError) -> DedicatedConnection {
         guard !isClosed else { throw closed }
-        let connection = OwnConnection(configuration, eventLoop: eventLoop, logger: logger)
+        let connection = DedicatedConnection(configuration, eventLoop: eventLoop, logger: logger)
         let id = ObjectIdentifier(connection)
-        ownConnections[id] = connection
+        dedicatedConnections[id] = connection
         connection.onClose = { [weak self] in
             self?.assumeIsolated { client in
-                client.ownConnections[id] = nil
+                client.dedicatedConnections[id] = nil
                 client.idle.removeAll { ObjectIdentifier($0) == id }
             }
         }
         return connection
     }
 
-    private func keep(_ connection: OwnConnection) {
+    private func keep(_ connection: DedicatedConnection) {
         guard !connection.isClosed else { return }
-        guard idle.count < Self.mostIdle else {
+        guard idle.count < Self.maximumIdle else {
             connection.close()
             return
         }

@@ -38,7 +38,7 @@ public struct SidecarLimits: Sendable {
 
     /// Returns the state of each limit of a service that applies to a call, in the order of the configuration, without
     /// taking anything.
-    public func list(of service: String, subject: String? = nil) async throws -> [LimitStanding] {
+    public func list(of service: String, subject: String? = nil) async throws -> [LimitState] {
         try await client.send(LimitCalls.List(service: service, subject: subject))
     }
 

@@ -152,7 +152,7 @@ extension SidecarClient {
     /// Acquires a linked lock on a dedicated connection.
     func acquireLinkedLock(_ call: LockCalls.Acquire) async throws -> LinkedLease? {
         try Task.checkCancellation()
-        let connection = try makeOwnConnection()
+        let connection = try makeDedicatedConnection()
         guard let lease = try await metrics.counting({ try await self.send(call, on: connection) }) else {
             connection.close()
             return nil

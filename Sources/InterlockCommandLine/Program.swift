@@ -30,7 +30,7 @@ extension AsyncParsableCommand {
             if command.isGroup {
                 throw Failure("expected a command, got none\n\n\(helpMessage(for: type(of: command)))", .usage)
             }
-            try OpenFileBound.checkLeast()
+            try OpenFileLimit.checkLeast()
             if var asynchronous = command as? any AsyncParsableCommand {
                 try await asynchronous.run()
             } else {
@@ -44,7 +44,7 @@ extension AsyncParsableCommand {
     }
 }
 
-extension OpenFileBound {
+extension OpenFileLimit {
     /// The minimum number of file descriptors with which a command can start its threads and connect.
     private static let least = 64
 
@@ -70,7 +70,7 @@ extension ParsableCommand {
             Terminal.flush()
             exit(withError: error)
         }
-        Terminal.tell("interlock: \(failure)")
+        Terminal.report("interlock: \(failure)")
         Terminal.flush()
         exit(withError: ExitCode(failure.status, isOfRun: isOfRun))
     }

@@ -24,7 +24,7 @@ package enum Terminal {
     }
 
     /// Prints a message other than an answer to standard error. Blocks only briefly, even if the output is not read.
-    package static func tell(_ text: String) {
+    package static func report(_ text: String) {
         LineWriter.standardError.add(lines(text), waiting: moment)
     }
 

@@ -8,7 +8,7 @@ package struct FrameBoundaries {
     /// The length of a client's connection preface, in bytes.
     package static let prefaceLength = 24
     /// The most bytes of one frame that are passed on at once.
-    private static let mostOfFrame = 1 << 14
+    private static let maximumOfFrame = 1 << 14
     /// The size of a frame's length, type and flags, in bytes. The length counts only the frame's content.
     private static let headLength = 5
     private static let restOfHead = 4
@@ -47,7 +47,7 @@ package struct FrameBoundaries {
             return end
         }
         self = walked
-        let more = min(left, bytes.count - first.count, Self.mostOfFrame)
+        let more = min(left, bytes.count - first.count, Self.maximumOfFrame)
         left -= more
         return first.count + more
     }
@@ -68,21 +68,21 @@ package struct FrameBoundaries {
     }
 
     private mutating func lastEnd(in bytes: UnsafeRawBufferPointer) -> Int? {
-        var place = 0
+        var position = 0
         var end: Int?
         while true {
             if left > 0 {
-                let step = min(left, bytes.count - place)
-                place += step
+                let step = min(left, bytes.count - position)
+                position += step
                 left -= step
                 guard left == 0 else { return end }
-                if isEnd { end = place }
+                if isEnd { end = position }
             }
             while headSeen < Self.headLength {
-                guard place < bytes.count else { return end }
-                head = head << 8 | UInt64(bytes[place])
+                guard position < bytes.count else { return end }
+                head = head << 8 | UInt64(bytes[position])
                 headSeen += 1
-                place += 1
+                position += 1
             }
             left = Self.restOfHead + Int(head >> 16)
             isEnd = !Self.areFieldsOpen(type: head >> 8 & 0xFF, flags: head & 0xFF)

@@ -14,9 +14,9 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     ]
 
     /// The most resets of streams, in effect unlimited: a limit guards against malicious clients, not against servers.
-    private static let mostResets = 1_000_000
+    private static let maximumResets = 1_000_000
     /// The most requests of a connection. Stream IDs end at 2^31, and each request uses two of them.
-    private static let mostRequests = 1 << 29
+    private static let maximumRequests = 1 << 29
 
     /// The number of concurrent streams that is assumed until the server announces its limit: the least that every
     /// server should allow (RFC 9113, section 6.5.2).
@@ -33,7 +33,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
     private var requests = 0
     private var context: ChannelHandlerContext?
     private var multiplexer: NIOHTTP2Handler.StreamMultiplexer?
-    private var mostStreams = assumedStreams
+    private var maximumStreams = assumedStreams
     /// The receivers whose streams are being created, oldest first.
     private var opening: [any HTTPClientReceiver] = []
     /// The streams and the start times of their requests.
@@ -63,7 +63,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
         let connection = HTTP2ClientConnection(pool: pool, isTLS: isTLS, silenceLimit: silenceLimit)
         let protocolHandler = NIOHTTP2Handler(
             mode: .client, eventLoop: channel.eventLoop, connectionConfiguration: HTTPProtocol.connection(settings),
-            streamConfiguration: HTTPProtocol.streams(mostResets: mostResets)
+            streamConfiguration: HTTPProtocol.streams(maximumResets: maximumResets)
         ) { pushed in pushed.close() }
         try channel.pipeline.syncOperations.addHandlers(FrameCutter(), protocolHandler, connection)
         connection.multiplexer = try protocolHandler.syncMultiplexer()
@@ -73,7 +73,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
 
     // MARK: Requests
 
-    var hasRoom: Bool { isReady && !isRetired && isOpen && opening.count + streams.count < mostStreams }
+    var hasRoom: Bool { isReady && !isRetired && isOpen && opening.count + streams.count < maximumStreams }
 
     /// Whether the connection is ready, and carries no request. Requests wait for a connection that is not ready.
     var isIdle: Bool { isReady && opening.isEmpty && streams.isEmpty }
@@ -84,7 +84,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
         guard let multiplexer, let context else { return receiver.notConnected(HTTPClientConnection.Closed()) }
         opening.append(receiver)
         requests += 1
-        if requests >= Self.mostRequests { retire() }
+        if requests >= Self.maximumRequests { retire() }
         let me = NIOLoopBound(self, eventLoop: context.eventLoop)
         let made = context.eventLoop.makePromise(of: (any Channel).self)
         let stream = NIOLoopBoundBox<HTTPClientConnection?>(nil, eventLoop: context.eventLoop)
@@ -173,7 +173,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
         case .settings(.settings(let settings)):
             isReady = true
             isThere()
-            if let most = settings.last(where: { $0.parameter == .maxConcurrentStreams }) { mostStreams = most.value }
+            if let most = settings.last(where: { $0.parameter == .maxConcurrentStreams }) { maximumStreams = most.value }
             changed()
         case .ping(_, ack: true): isThere()
         case .goAway(let last, _, _):
@@ -215,7 +215,7 @@ final class HTTP2ClientConnection: ChannelInboundHandler, HTTPClientConnectionHo
             for receiver in opening { receiver.notConnected(HTTPClientConnection.Closed()) }
             guard !isRetired else { return }
             isRetired = true
-            return pool.cameToNothing(self, madeAt: madeAt)
+            return pool.failedToConnect(self, madeAt: madeAt)
         }
         retire()
         // The requests have not begun, so other connections can carry them.

@@ -28,7 +28,7 @@ extension HTTPClientStateMachine {
         /// failed write.
         enum Flush {
             case idle
-            case underWay
+            case inFlight
         }
 
         /// Whether the answer's body has reached the end of the last read.

@@ -205,7 +205,7 @@ extension HTTPClientStateMachine {
 
     package mutating func flushBegins() -> RequestAction {
         guard case .exchanging(var exchange) = state else { return .refuse }
-        exchange.flush = .underWay
+        exchange.flush = .inFlight
         state = .exchanging(exchange)
         return .proceed
     }

@@ -16,15 +16,15 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
         /// `nil` for no limit.
         package var maximumAge: TimeAmount?
         /// The most concurrent connections. Requests wait while all of them are in use.
-        package var mostConnections: Int
+        package var maximumConnections: Int
 
         package init(
-            connectTimeout: TimeAmount, idleTimeout: TimeAmount, maximumAge: TimeAmount? = nil, mostConnections: Int
+            connectTimeout: TimeAmount, idleTimeout: TimeAmount, maximumAge: TimeAmount? = nil, maximumConnections: Int
         ) {
             self.connectTimeout = connectTimeout
             self.idleTimeout = idleTimeout
             self.maximumAge = maximumAge
-            self.mostConnections = mostConnections
+            self.maximumConnections = maximumConnections
         }
     }
 
@@ -100,7 +100,7 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
 
     private func connectIfNeeded() {
         while waiting.count > (connecting + carriers.count { !$0.isReady }) * expectedRoom,
-            connections.count + carriers.count + connecting < settings.mostConnections
+            connections.count + carriers.count + connecting < settings.maximumConnections
         {
             connect()
         }
@@ -200,13 +200,13 @@ package final class HTTPConnectionPool: HTTPClientConnectionHome {
     }
 
     /// Fails the requests that waited for a connection that ended before it was ready.
-    func cameToNothing(_ carrier: HTTP2ClientConnection, madeAt: NIODeadline) {
+    func failedToConnect(_ carrier: HTTP2ClientConnection, madeAt: NIODeadline) {
         carriers.removeAll { $0 === carrier }
-        var told: [any HTTPClientReceiver] = []
-        while told.count < HTTP2ClientConnection.assumedStreams, let next = waiting.first, next.since <= madeAt {
-            told.append(waiting.removeFirst().receiver)
+        var reported: [any HTTPClientReceiver] = []
+        while reported.count < HTTP2ClientConnection.assumedStreams, let next = waiting.first, next.since <= madeAt {
+            reported.append(waiting.removeFirst().receiver)
         }
-        for receiver in told { receiver.notConnected(HTTPClientConnection.Closed()) }
+        for receiver in reported { receiver.notConnected(HTTPClientConnection.Closed()) }
         connectIfNeeded()
     }
 

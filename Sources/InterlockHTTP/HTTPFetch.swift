@@ -22,7 +22,7 @@ package final class HTTPFetch: HTTPClientReceiver {
 
     private let request: HTTPRequestHead
     private let body: ByteBuffer?
-    private let mostBytes: Int
+    private let maximumBytes: Int
     private let pool: HTTPConnectionPool
     private var completion: ((Result<Answer, Failure>) -> Void)?
     private var connection: HTTPClientConnection?
@@ -34,13 +34,13 @@ package final class HTTPFetch: HTTPClientReceiver {
     ///   - mostBytes: the most bytes of the answer's body; a longer one is cut.
     ///   - completion: called once, possibly before `begin` returns.
     package init(
-        _ request: HTTPRequestHead, with body: ByteBuffer? = nil, from pool: HTTPConnectionPool, mostBytes: Int,
+        _ request: HTTPRequestHead, with body: ByteBuffer? = nil, from pool: HTTPConnectionPool, maximumBytes: Int,
         completion: @escaping (Result<Answer, Failure>) -> Void
     ) {
         self.request = request
         self.body = body
         self.pool = pool
-        self.mostBytes = mostBytes
+        self.maximumBytes = maximumBytes
         self.completion = completion
     }
 
@@ -74,7 +74,7 @@ package final class HTTPFetch: HTTPClientReceiver {
     package func received(_ head: HTTPResponseHead) { answer = Answer(head: head, body: ByteBuffer(), isCut: false) }
 
     package func received(_ part: ByteBuffer) {
-        let room = mostBytes - (answer?.body.readableBytes ?? 0)
+        let room = maximumBytes - (answer?.body.readableBytes ?? 0)
         answer?.body.writeImmutableBuffer(part.getSlice(at: part.readerIndex, length: min(room, part.readableBytes)) ?? part)
         guard part.readableBytes > room, var answer else { return }
         answer.isCut = true
@@ -107,10 +107,10 @@ extension HTTPFetch {
     /// once.
     package static func answer(
         to request: HTTPRequestHead, with body: ByteBuffer? = nil, from origin: HTTPOrigin, settings: HTTPConnectionPool.Settings,
-        mostBytes: Int,
+        maximumBytes: Int,
         within timeout: TimeAmount, on eventLoop: any EventLoop
     ) async throws -> Answer {
-        try await answer(to: request, with: body, mostBytes: mostBytes, within: timeout, on: eventLoop) {
+        try await answer(to: request, with: body, maximumBytes: maximumBytes, within: timeout, on: eventLoop) {
             let pool = HTTPConnectionPool(origin, settings: settings, eventLoop: eventLoop)
             return (pool, { pool.close() })
         }
@@ -119,14 +119,14 @@ extension HTTPFetch {
     /// Sends a request on a connection of a pool, which keeps the connection. Canceling the task ends the request at
     /// once.
     package static func answer(
-        to request: HTTPRequestHead, with body: ByteBuffer? = nil, from pool: NIOLoopBound<HTTPConnectionPool>, mostBytes: Int,
+        to request: HTTPRequestHead, with body: ByteBuffer? = nil, from pool: NIOLoopBound<HTTPConnectionPool>, maximumBytes: Int,
         within timeout: TimeAmount, on eventLoop: any EventLoop
     ) async throws -> Answer {
-        try await answer(to: request, with: body, mostBytes: mostBytes, within: timeout, on: eventLoop) { (pool.value, {}) }
+        try await answer(to: request, with: body, maximumBytes: maximumBytes, within: timeout, on: eventLoop) { (pool.value, {}) }
     }
 
     private static func answer(
-        to request: HTTPRequestHead, with body: ByteBuffer?, mostBytes: Int, within timeout: TimeAmount,
+        to request: HTTPRequestHead, with body: ByteBuffer?, maximumBytes: Int, within timeout: TimeAmount,
         on eventLoop: any EventLoop, from pool: @escaping @Sendable () -> (HTTPConnectionPool, () -> Void)
     ) async throws -> Answer {
         let progress = NIOLoopBoundBox.makeBoxSendingValue(Progress(), eventLoop: eventLoop)
@@ -138,7 +138,7 @@ extension HTTPFetch {
                     return answered.futureResult
                 }
                 let (pool, end) = pool()
-                let fetch = HTTPFetch(request, with: body, from: pool, mostBytes: mostBytes) { result in
+                let fetch = HTTPFetch(request, with: body, from: pool, maximumBytes: maximumBytes) { result in
                     progress.value.fetch = nil
                     end()
                     answered.completeWith(result.mapError { $0 as any Error })

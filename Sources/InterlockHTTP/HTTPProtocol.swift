@@ -29,12 +29,12 @@ package enum HTTPProtocol {
     }
 
     /// - Parameter mostResets: the most resets within ten seconds. An attacker opens streams only to reset them.
-    package static func streams(mostResets: Int) -> NIOHTTP2Handler.StreamConfiguration {
+    package static func streams(maximumResets: Int) -> NIOHTTP2Handler.StreamConfiguration {
         var configuration = NIOHTTP2Handler.StreamConfiguration()
         configuration.targetWindowSize = window
         configuration.outboundBufferSizeHighWatermark = window
         configuration.outboundBufferSizeLowWatermark = window / 2
-        configuration.streamResetFrameRateLimit.maximumCount = mostResets
+        configuration.streamResetFrameRateLimit.maximumCount = maximumResets
         configuration.streamResetFrameRateLimit.windowLength = .seconds(10)
         return configuration
     }

@@ -139,11 +139,11 @@ package struct HTTPServerStateMachine: Sendable {
     private enum Output { case pending, out }
     /// The state of taking parts that wait. A `first` request is taken whatever the tick has spent, so that each slice
     /// does some work.
-    private enum Taking { case none, underWay, first, turnAwaited }
+    private enum Taking { case none, inFlight, first, turnAwaited }
     private enum Read { case none, requested }
 
     /// The weight of waiting parts at which reading pauses.
-    private static let mostWaiting = 64 * 1024
+    private static let maximumWaiting = 64 * 1024
 
     package let carrier: Carrier
     private var state = State.idle
@@ -229,7 +229,7 @@ extension HTTPServerStateMachine {
     /// - Returns: whether `nextWaiting` follows. Otherwise the parts are already being taken, or wait for a slice.
     package mutating func beginTaking() -> StepAction {
         guard taking == .none else { return .refuse }
-        taking = .underWay
+        taking = .inFlight
         return .proceed
     }
 
@@ -251,7 +251,7 @@ extension HTTPServerStateMachine {
         case (.exchanging(let exchange), let next?) where exchange.rest == .coming: waitingWeight -= next.weight
         case (.idle, _), (.exchanging, _), (.closing, _), (.handedOver, _), (.closed, _): return .wait
         }
-        taking = .underWay
+        taking = .inFlight
         return .take
     }
 
@@ -259,7 +259,7 @@ extension HTTPServerStateMachine {
 
     /// - Returns: whether to carry out a requested read now.
     package mutating func takeRead(isWritable: @autoclosure () -> Bool) -> StepAction {
-        guard read == .requested, waitingWeight < Self.mostWaiting, !unwanted.isTooMuch else { return .refuse }
+        guard read == .requested, waitingWeight < Self.maximumWaiting, !unwanted.isTooMuch else { return .refuse }
         switch state {
         // Unread answers must not pile up.
         case .idle: guard isWritable() else { return .refuse }
@@ -437,7 +437,7 @@ extension HTTPServerStateMachine {
     }
 
     /// Handles the sidecar's shutdown: no further request is taken. A client that does not read cannot delay this.
-    package mutating func goDown(isWritable: @autoclosure () -> Bool) -> Action {
+    package mutating func shutDown(isWritable: @autoclosure () -> Bool) -> Action {
         change { $0.endSuccession() }
         switch state {
         case .idle: return finish()

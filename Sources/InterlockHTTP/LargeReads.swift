@@ -20,8 +20,8 @@ package final class LargeReads {
 
     private let eventLoop: any EventLoop
     private var waiting: Deque<any LargeReader> = []
-    private var underWay = 0
-    private var isLookPlanned = false
+    private var inFlight = 0
+    private var isCheckPlanned = false
 
     package init(eventLoop: any EventLoop) {
         self.eventLoop = eventLoop
@@ -30,31 +30,31 @@ package final class LargeReads {
     func ask(_ reader: any LargeReader) {
         waiting.append(reader)
         admit()
-        planLook()
+        planCheck()
     }
 
     /// Ends a turn.
     func ended() {
         // A turn that took too long is no longer counted.
-        underWay = max(0, underWay - 1)
+        inFlight = max(0, inFlight - 1)
         admit()
     }
 
     private func admit() {
-        while underWay < Self.most, let next = waiting.popFirst() {
-            underWay += 1
-            if !next.readInTurn() { underWay -= 1 }
+        while inFlight < Self.most, let next = waiting.popFirst() {
+            inFlight += 1
+            if !next.readInTurn() { inFlight -= 1 }
         }
     }
 
-    private func planLook() {
-        guard !waiting.isEmpty, !isLookPlanned else { return }
-        isLookPlanned = true
+    private func planCheck() {
+        guard !waiting.isEmpty, !isCheckPlanned else { return }
+        isCheckPlanned = true
         eventLoop.assumeIsolated().scheduleTask(in: Self.patience) { [self] in
-            isLookPlanned = false
-            underWay = 0
+            isCheckPlanned = false
+            inFlight = 0
             admit()
-            planLook()
+            planCheck()
         }
     }
 }

@@ -8,7 +8,7 @@ struct MessageEncoder {
     /// The length, in bytes, up to which a part of a body is copied.
     private static let longestCopy = 4096
     /// The most that is held until a flush, in bytes; one message may exceed it.
-    private static let mostHeld = 16_384
+    private static let maximumHeld = 16_384
     /// The space for a head and a small body after it, in bytes.
     private static let space = 2048
 
@@ -18,7 +18,7 @@ struct MessageEncoder {
     var isEmpty: Bool { encoded.readableBytes == 0 }
     /// Whether the caller should write the encoded bytes without waiting for a flush: the channel counts only written
     /// bytes.
-    var isFull: Bool { encoded.readableBytes >= Self.mostHeld }
+    var isFull: Bool { encoded.readableBytes >= Self.maximumHeld }
 
     /// Returns everything encoded since the last call.
     mutating func take() -> ByteBuffer {

@@ -7,10 +7,10 @@ package struct UnwantedBody: Sendable {
     /// The most bytes read of a connection's body; with the last read the total is 64 KiB at most.
     private static let most = 60 * 1024
     /// The most bytes read of a stream's body; its window allows up to 48 KiB more.
-    private static let mostOfStream = 16 * 1024
+    private static let maximumOfStream = 16 * 1024
     /// A stream's body that announces at most this many bytes is read to its end. Some clients (httpx) wait for the
     /// window before they read the answer, and do not notice that the stream was reset.
-    private static let mostAnnounced = 112 * 1024
+    private static let maximumAnnounced = 112 * 1024
 
     private let carrier: HTTPServerStateMachine.Carrier
     private var limit: Int
@@ -19,7 +19,7 @@ package struct UnwantedBody: Sendable {
 
     init(_ carrier: HTTPServerStateMachine.Carrier) {
         self.carrier = carrier
-        limit = carrier == .stream ? Self.mostOfStream : Self.most
+        limit = carrier == .stream ? Self.maximumOfStream : Self.most
     }
 
     /// Whether enough was read.
@@ -45,6 +45,6 @@ package struct UnwantedBody: Sendable {
     /// - Parameter announced: the length that a stream's request announces.
     mutating func begin(announced: Int?) {
         (dropped, answer) = (0, .pending)
-        if carrier == .stream { limit = announced ?? .max <= Self.mostAnnounced ? .max : Self.mostOfStream }
+        if carrier == .stream { limit = announced ?? .max <= Self.maximumAnnounced ? .max : Self.maximumOfStream }
     }
 }

@@ -10,10 +10,10 @@ package import InterlockCore
 /// Memory is bounded by clients, names, sidecars and services, never by operations. Equal histories give equal reports.
 package struct HistoryCheck: Sendable {
     /// The most violations in a report. Further ones are only counted.
-    package static let toldViolations = 100
+    package static let listedViolations = 100
 
     private let services: [ServiceRules]
-    private let toldViolations: Int
+    private let listedViolations: Int
     private var calls: [Int: Call] = [:]
     private var faults: FaultLog
     private var leases = LeaseBook()
@@ -47,10 +47,10 @@ package struct HistoryCheck: Sendable {
     package private(set) var violationCount = 0
 
     /// - Parameter toldViolations: the most violations in a report.
-    package init(rules: HistoryRules, toldViolations: Int = Self.toldViolations) {
+    package init(rules: HistoryRules, listedViolations: Int = Self.listedViolations) {
         services = rules.services
         faults = FaultLog(keepsLocks: rules.keepsLocks ?? false)
-        self.toldViolations = toldViolations
+        self.listedViolations = listedViolations
         freeLocks = FreeLockChecker(rules: rules)
         falseRefusals = FalseRefusalChecker(rules: rules)
         fullRedis = FullRedisChecker(rules: rules)
@@ -69,7 +69,7 @@ package struct HistoryCheck: Sendable {
     package var report: CheckReport {
         CheckReport(
             operations: operations, lockCycles: leases.grants, limitDecisions: limitDecisions,
-            staleWritesRefused: fencedWrites.staleWritesRefused, leasesLost: keptLeases.losses, lostLeases: keptLeases.told,
+            staleWritesRefused: fencedWrites.staleWritesRefused, leasesLost: keptLeases.losses, lostLeases: keptLeases.reported,
             violations: violations, violationCount: violationCount)
     }
 
@@ -192,7 +192,7 @@ package struct HistoryCheck: Sendable {
     private mutating func keepFindings() {
         guard !found.isEmpty else { return }
         violationCount += found.count
-        violations += found.prefix(max(0, toldViolations - violations.count))
+        violations += found.prefix(max(0, listedViolations - violations.count))
         found.removeAll(keepingCapacity: true)
     }
 }

@@ -64,28 +64,28 @@ package struct BenchRun: Sendable {
     /// - Throws: `LoadError`, `FleetError` or another error that prevents the run. Broken promises are in the report
     ///   instead.
     package func run(
-        tell: @escaping @Sendable (String) -> Void = { _ in }, progress: @escaping @Sendable (LoadProgress) -> Void = { _ in }
+        report: @escaping @Sendable (String) -> Void = { _ in }, progress: @escaping @Sendable (LoadProgress) -> Void = { _ in }
     ) async throws -> RunReport {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
         return try await attempt {
-            try await run(on: group, tell, progress)
+            try await run(on: group, report, progress)
         } finally: {
             try? await group.shutdownGracefully()
         }
     }
 
     private func run(
-        on group: MultiThreadedEventLoopGroup, _ tell: @escaping @Sendable (String) -> Void,
+        on group: MultiThreadedEventLoopGroup, _ report: @escaping @Sendable (String) -> Void,
         _ progress: @escaping @Sendable (LoadProgress) -> Void
     ) async throws -> RunReport {
         let loop = group.next()
         guard let fleet else {
-            return try await drive(plan, faults: nil, on: loop, tell, progress)
+            return try await drive(plan, faults: nil, on: loop, report, progress)
         }
         var random = SeededRandom(seed: plan.seed)
-        let isTroubled = plan.workload == .mixed
+        let isMisbehaving = plan.workload == .mixed
         let phases = BadPhases(length: plan.duration, random: random.split())
-        let upstream = try await BenchUpstream.start(on: group.next(), phases: isTroubled ? phases : nil, seed: random.next())
+        let upstream = try await BenchUpstream.start(on: group.next(), phases: isMisbehaving ? phases : nil, seed: random.next())
         let services = StandardServices(upstream: upstream.url, extra: fleet.extraServices)
         let settings = FleetSettings(
             program: fleet.program, sidecars: fleet.sidecars,
@@ -94,18 +94,18 @@ package struct BenchRun: Sendable {
             ).yaml, faults: fleet.faults, topology: fleet.topology)
         var plan = plan
         plan.services = services.load
-        if isTroubled { plan.badPhases = services.badPhases(length: plan.duration, random: random.split()) }
+        if isMisbehaving { plan.badPhases = services.badPhases(length: plan.duration, random: random.split()) }
         plan.trustsWallClock = !fleet.faults.contains(.clock)
-        tell("starting \(fleet.sidecars) sidecar\(fleet.sidecars == 1 ? "" : "s") and a Redis")
+        report("starting \(fleet.sidecars) sidecar\(fleet.sidecars == 1 ? "" : "s") and a Redis")
         let prepared = plan
-        let report = try await OwnFleet.withFleet(settings, onFailure: tell) { own in
+        let report = try await OwnFleet.withFleet(settings, onFailure: report) { own in
             var plan = prepared
             plan.sidecars = own.endpoints
             plan.redisProcessID = await own.redisProcessID
             let faults = FaultPlan(
                 seed: plan.seed, kinds: fleet.faults, sidecars: fleet.sidecars, duration: plan.duration, lease: plan.ttl,
                 recovery: Self.recovery)
-            return try await drive(plan, faults: (own, faults), on: loop, tell, progress)
+            return try await drive(plan, faults: (own, faults), on: loop, report, progress)
         }
         try? await upstream.close()
         return report
@@ -113,7 +113,7 @@ package struct BenchRun: Sendable {
 
     private func drive(
         _ plan: LoadPlan, faults: (fleet: OwnFleet, plan: FaultPlan)?, on loop: any EventLoop,
-        _ tell: @escaping @Sendable (String) -> Void, _ progress: @escaping @Sendable (LoadProgress) -> Void
+        _ report: @escaping @Sendable (String) -> Void, _ progress: @escaping @Sendable (LoadProgress) -> Void
     ) async throws -> RunReport {
         let rules = HistoryRules(
             services: plan.services.rules, sidecars: plan.sidecars.count, patience: plan.patience.wholeMilliseconds,
@@ -125,7 +125,7 @@ package struct BenchRun: Sendable {
         patient.patience += .seconds(5)
         let load = try LoadRun(plan: patient, eventLoop: loop, recorder: recorder)
         let (beginnings, begun) = AsyncStream.makeStream(of: Void.self)
-        async let breaking = breakThings(faults, after: beginnings, load, recorder, tell)
+        async let breaking = breakThings(faults, after: beginnings, load, recorder, report)
         let outcome = try await attempt {
             try await load.run(progress: progress) { begun.yield() }
         } finally: {
@@ -142,11 +142,11 @@ package struct BenchRun: Sendable {
 
     private func breakThings(
         _ faults: (fleet: OwnFleet, plan: FaultPlan)?, after beginnings: AsyncStream<Void>, _ load: LoadRun,
-        _ recorder: HistoryRecorder, _ tell: @escaping @Sendable (String) -> Void
+        _ recorder: HistoryRecorder, _ report: @escaping @Sendable (String) -> Void
     ) async -> FaultRig.Outcome {
         guard let faults, !faults.plan.faults.isEmpty else { return FaultRig.Outcome() }
         let rig = FaultRig(
-            fleet: faults.fleet, plan: faults.plan, hotKeys: hotKeys, vanish: { _ = await load.vanish(count: $0) }, log: tell,
+            fleet: faults.fleet, plan: faults.plan, hotKeys: hotKeys, vanish: { _ = await load.vanish(count: $0) }, log: report,
             note: { what in
                 await recorder.recordFromOutside(what)
                 // A restarted Redis is another process.

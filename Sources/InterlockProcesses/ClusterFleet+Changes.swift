@@ -7,15 +7,15 @@ extension ClusterFleet {
     // MARK: Failovers
 
     /// Makes the cluster lose a primary.
-    /// - Parameter place: the index of the primary among those that serve hash slots, modulo their number.
-    package func losePrimary(_ loss: PrimaryLoss, place: Int) async throws {
+    /// - Parameter serverIndex: the index of the primary among those that serve hash slots, modulo their number.
+    package func losePrimary(_ loss: PrimaryLoss, serverIndex: Int) async throws {
         var found: (primary: Member, replica: Member)?
         // Servers learn one by one of a recent promotion or demotion.
         try await eventually(within: Self.patience, "the primary has a replica, by the word of the others") {
             let lines = try await nodes()
             let primaries = members.filter { member in lines.contains { $0.id == member.id && !$0.slots.isEmpty } }
             guard !primaries.isEmpty else { return false }
-            let primary = primaries[place % primaries.count]
+            let primary = primaries[serverIndex % primaries.count]
             let replica = members.first { member in lines.contains { $0.id == member.id && $0.primary == primary.id } }
             found = replica.map { (primary, $0) }
             return found != nil
@@ -45,23 +45,23 @@ extension ClusterFleet {
             case .cutOff: break
             }
         }
-        try await untilWhole()
+        try await waitUntilHealthy()
     }
 
     // MARK: Slots
 
     /// Moves hash slots one after the other, as `redis-cli --cluster reshard` does. Meanwhile commands on a moving slot
     /// are answered with `ASK` or `TRYAGAIN`.
-    package func reshard(_ slots: [HashSlot], place: Int) async throws {
+    package func reshard(_ slots: [HashSlot], serverIndex: Int) async throws {
         let primaries = try await primaries()
         for slot in slots {
             let source = try await owner(of: slot)
             let others = primaries.filter { $0.id != source.id }
-            let target = others[place % others.count]
+            let target = others[serverIndex % others.count]
             try await beginMove(of: slot, to: target)
             try await finishMove(of: slot, to: target)
         }
-        try await untilWhole()
+        try await waitUntilHealthy()
     }
 
     /// Returns the servers that serve hash slots.
@@ -112,7 +112,7 @@ extension ClusterFleet {
             try await replicate(replica, of: joined)
         }
         for (source, own) in try await owners(of: slots) { try await move(own, from: source, to: [joined]) }
-        try await untilWhole()
+        try await waitUntilHealthy()
     }
 
     /// Moves the hash slots of the joined server to the others, and removes it and its replicas.
@@ -125,13 +125,13 @@ extension ClusterFleet {
             await member.server.remove()
         }
         newest = nil
-        try await untilWhole()
+        try await waitUntilHealthy()
     }
 
     /// Moves the hash slots of a primary to the others, and removes it. Its replicas stay, with another primary.
-    package func leave(place: Int) async throws {
+    package func leave(serverIndex: Int) async throws {
         let primaries = try await primaries()
-        let leaving = primaries[place % primaries.count]
+        let leaving = primaries[serverIndex % primaries.count]
         let own = try await slots(of: leaving)
         let replicas = try await nodes().filter { $0.primary == leaving.id }.map(\.id)
         left = (leaving.server, own, replicas)
@@ -139,7 +139,7 @@ extension ClusterFleet {
         try await move(own, from: leaving, to: others)
         for replica in members where replicas.contains(replica.id) { try await replicate(replica, of: others[0]) }
         try await forget(leaving)
-        try await untilWhole()
+        try await waitUntilHealthy()
     }
 
     /// Adds the removed primary again, and returns its replicas and its hash slots to it.
@@ -155,7 +155,7 @@ extension ClusterFleet {
         try await meet(former, at: known)
         for replica in members where replicas.contains(replica.id) { try await replicate(replica, of: former) }
         for (source, own) in try await owners(of: slots) { try await move(own, from: source, to: [former]) }
-        try await untilWhole()
+        try await waitUntilHealthy()
     }
 
     private func meet(_ member: Member, at known: Member) async throws {

@@ -90,7 +90,7 @@ package actor ClusterFleet {
                 try await member.server.ask(["CLUSTER", "REPLICATE", primary.id]).text == "OK"
             }
         }
-        try await untilWhole()
+        try await waitUntilHealthy()
     }
 
     func checked(_ member: Member, _ words: [String]) async throws -> RedisReply {
@@ -100,7 +100,7 @@ package actor ClusterFleet {
     }
 
     /// Waits until every running server knows all the others, and all hash slots are served.
-    package func untilWhole() async throws {
+    package func waitUntilHealthy() async throws {
         try await eventually(within: Self.patience, "the cluster is whole") {
             for member in members where await member.server.processID != nil {
                 let info = (try? await member.server.ask(["CLUSTER", "INFO"]))?.text ?? ""

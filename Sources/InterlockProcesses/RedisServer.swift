@@ -146,7 +146,7 @@ package actor RedisServer {
     /// Waits until `count` connections are notified of the next change to a key that they read. By then they have also
     /// received everything that was published before.
     /// - Throws: `DeadlineExceeded` or `RedisError`.
-    package func untilItTracks(_ count: Int) async throws {
+    package func waitUntilTracking(_ count: Int) async throws {
         let client = RedisClient(configuration: configuration)
         try await attempt {
             try await client.connect()

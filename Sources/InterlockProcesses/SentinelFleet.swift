@@ -71,7 +71,7 @@ package actor SentinelFleet {
                 sentinels.append(try await Sentinel.start(watching: primary, quorum: count / 2 + 1, downAfter, certificate))
             }
             let fleet = SentinelFleet(servers: servers, sentinels: sentinels, certificate: certificate, folder: folder)
-            try await fleet.untilWhole()
+            try await fleet.waitUntilHealthy()
             // The setting makes Sentinels check a returned server more often, so that it becomes a replica after two
             // seconds instead of ten.
             for sentinel in sentinels {
@@ -180,11 +180,11 @@ package actor SentinelFleet {
                 }
             }
         }
-        try await untilWhole()
+        try await waitUntilHealthy()
     }
 
     /// Waits until every Sentinel knows the others and all servers, and every other server follows the primary.
-    private func untilWhole() async throws {
+    private func waitUntilHealthy() async throws {
         try await eventually(within: Self.patience, "the Sentinels know each other, and every replica follows the primary") {
             let primary = try await primary()
             for sentinel in sentinels {

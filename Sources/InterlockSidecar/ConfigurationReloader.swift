@@ -15,7 +15,7 @@ struct ConfigurationReloader: Service {
     let coordinator: Coordinator
     let monitor: OutageMonitor
     let access: AccessControl
-    let certificate: DoorCertificate?
+    let certificate: ListenerCertificate?
     /// The service manager's notifier, which reports each reload.
     let notifier: ServiceNotifier?
     let logger: Logger

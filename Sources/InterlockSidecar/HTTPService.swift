@@ -10,7 +10,7 @@ internal import SidecarProxy
 /// The HTTP API with the routes of the guarded proxy and of the console.
 struct HTTPService: Service {
     private let upstreams: NIOLoopBound<Upstreams>
-    private let door: HTTPDoor
+    private let listener: HTTPListener
 
     /// Creates the service. Must be called on the event loop.
     /// - Parameter servers: the environment of the proxy's connections to upstreams.
@@ -28,7 +28,7 @@ struct HTTPService: Service {
         let bound = NIOLoopBound(upstreams, eventLoop: eventLoop)
         let live = NIOLoopBound(live, eventLoop: eventLoop)
         self.upstreams = bound
-        door = HTTPDoor(
+        listener = HTTPListener(
             setup: setup, firstRequestTimeout: firstRequestTimeout, idleTimeout: idleTimeout,
             otherRoutes: {
                 ProxyRoutes(upstreams: bound, logger: setup.logger).routes
@@ -39,15 +39,15 @@ struct HTTPService: Service {
     /// Serves until graceful shutdown, then closes the proxy's idle connections.
     /// - Throws: an error if the listener cannot be opened.
     func run() async throws {
-        try await door.run()
-        try await door.setup.coordinator.eventLoop.submit { close() }.get()
+        try await listener.run()
+        try await listener.setup.coordinator.eventLoop.submit { close() }.get()
     }
 
     /// All routes. Must be accessed on the event loop.
-    var routes: [HTTPRoute] { door.routes }
+    var routes: [HTTPRoute] { listener.routes }
 
     /// Returns the state that all connections share. Must be called on the event loop.
-    func context() -> HTTPDoorContext { door.context() }
+    func context() -> HTTPListenerContext { listener.context() }
 
     /// Closes the proxy's idle connections. Must be called on the event loop.
     func close() { upstreams.value.close() }

@@ -32,7 +32,7 @@ package struct Sidecar: Sendable {
     private let privateRedis: PrivateRedis?
     package let coordinator: Coordinator
     private let metrics: PrometheusRegistry
-    private let certificate: DoorCertificate?
+    private let certificate: ListenerCertificate?
     private let configurationFile: String?
     private let reload: (@Sendable () throws -> SidecarConfiguration)?
     /// The notifier of the service manager; `nil` if there is no service manager.
@@ -54,7 +54,7 @@ package struct Sidecar: Sendable {
         self.metrics = metrics
         configurationFile = file
         self.reload = reload
-        certificate = if let tls = configuration.listen.tls { try DoorCertificate(tls) } else { nil }
+        certificate = if let tls = configuration.listen.tls { try ListenerCertificate(tls) } else { nil }
         let url: String
         if let named = configuration.redis.url {
             privateRedis = nil
@@ -108,11 +108,11 @@ package struct Sidecar: Sendable {
     }
 
     private func serve(until signals: EndSignals, onReady: @escaping @Sendable (Addresses) -> Void) async throws {
-        checkOpenFileBound()
+        checkOpenFileLimit()
         let access = AccessControl(keys: configuration.keys)
         let readiness = Readiness(
             privateRedis: privateRedis?.socketPath, hasGRPC: configuration.listen.grpc != nil, coordinator: coordinator,
-            onOpen: { [notifier] in notifier?.doorsAreOpen() },
+            onOpen: { [notifier] in notifier?.listenersAreOpen() },
             onReady: { [notifier] addresses in
                 notifier?.redisIsConnected()
                 onReady(addresses)
@@ -125,19 +125,19 @@ package struct Sidecar: Sendable {
             eventLoopGroup: coordinator.eventLoop, reports: OutageReports(to: coordinator), logger: logger)
         services.append(monitor)
         let probe: ProbeReadings.Lookup = { monitor.reading(ofService: $0) }
-        let turns = try await ClientTurns.shared(by: coordinator)
-        let live = try await LiveHub.begun(for: coordinator, probe: probe, turns: turns)
+        let scheduler = try await SliceScheduler.shared(by: coordinator)
+        let live = try await LiveHub.begun(for: coordinator, probe: probe, scheduler: scheduler)
         let tracer = try await tracer(&services)
         let setup = ListenerSetup(
             coordinator: coordinator, access: access, certificate: certificate, listen: configuration.listen,
-            metrics: metrics, logger: logger, probe: probe, liveView: live.source, tracer: tracer, turns: turns)
-        services.append(RESPDoor(setup: setup) { readiness.respIsOpen(port: $0) })
+            metrics: metrics, logger: logger, probe: probe, liveView: live.source, tracer: tracer, scheduler: scheduler)
+        services.append(RESPListener(setup: setup) { readiness.respIsOpen(port: $0) })
         services.append(
             try await coordinator.eventLoop.submit {
                 HTTPService(setup, live: live.value) { readiness.httpIsOpen(port: $0) }
             }.get())
         if let endpoint = configuration.listen.grpc {
-            services.append(GRPCDoor(setup: setup, endpoint: endpoint) { readiness.grpcIsOpen(port: $0) })
+            services.append(GRPCListener(setup: setup, endpoint: endpoint) { readiness.grpcIsOpen(port: $0) })
         }
         services.append(readiness)
         if let reload {
@@ -182,12 +182,12 @@ package struct Sidecar: Sendable {
     /// and for files.
     private static let otherOpenFiles = 200
 
-    private func checkOpenFileBound() {
+    private func checkOpenFileLimit() {
         // Each listener accepts this many connections, and each proxied request needs another one.
-        let doors = configuration.listen.grpc == nil ? 2 : 3
-        let each = configuration.services.contains { $0.upstream != nil } ? doors + 1 : doors
+        let listeners = configuration.listen.grpc == nil ? 2 : 3
+        let each = configuration.services.contains { $0.upstream != nil } ? listeners + 1 : listeners
         let needed = each * configuration.listen.maximumConnections + Self.otherOpenFiles
-        guard let bound = OpenFileBound.raised(), bound < needed else { return }
+        guard let bound = OpenFileLimit.raised(), bound < needed else { return }
         logger.log(.openFiles, ["bound": "\(bound)", "needed": "\(needed)"])
     }
 }

@@ -30,12 +30,12 @@ package final class RedisTopology {
     /// Creates the connections for commands.
     /// - Parameter tellsOfServers: whether the slot map of a cluster may be asked for over these connections; `false`
     ///   if their commands wait for long. The first such sender's connections are used.
-    package func sender(tellsOfServers: Bool = true) -> any RedisSender {
+    package func sender(reportsServers: Bool = true) -> any RedisSender {
         guard let cluster else {
             return RedisPipeline(configuration: configuration, environment: environment, directory: directory)
         }
         return ClusterPipeline(
-            configuration: configuration, environment: environment, directory: cluster, tellsOfServers: tellsOfServers)
+            configuration: configuration, environment: environment, directory: cluster, reportsServers: reportsServers)
     }
 
     /// Creates the connections that subscribe to `channels` and receive invalidations of the keys tracked for them.
@@ -44,7 +44,7 @@ package final class RedisTopology {
         configuration.knowsTimeAfter = nil
         guard let cluster else {
             return RedisSubscriber(
-                configuration: configuration, channels: channels, hearsInvalidations: true, environment: environment,
+                configuration: configuration, channels: channels, receivesInvalidations: true, environment: environment,
                 directory: directory)
         }
         return ClusterSubscriber(
@@ -61,7 +61,7 @@ package final class RedisTopology {
 
     /// The most replicas that a primary has, or `nil` if it is unknown.
     package var replicas: Int? {
-        if let cluster { return cluster.view.isKnown ? cluster.view.mostReplicas : nil }
+        if let cluster { return cluster.view.isKnown ? cluster.view.maximumReplicas : nil }
         return primary?.replicas
     }
 

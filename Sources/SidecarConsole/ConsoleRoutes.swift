@@ -21,7 +21,7 @@ package struct ConsoleRoutes {
     package var routes: [HTTPRoute] {
         [
             HTTPRoute(.GET, "/console", for: .anyone, isTraced: false, reply: page),
-            HTTPRoute(.GET, "/v1/live", answersHead: false, isTraced: false, reply: look),
+            HTTPRoute(.GET, "/v1/live", answersHead: false, isTraced: false, reply: serveLive),
         ]
     }
 
@@ -32,7 +32,7 @@ package struct ConsoleRoutes {
         reply(ConsolePage.answer(requiresKey: access.requiresKey))
     }
 
-    private func look(_ call: HTTPCall, _ reply: HTTPReply) throws {
+    private func serveLive(_ call: HTTPCall, _ reply: HTTPReply) throws {
         let query = try call.query("view", "name", "search", "cursor", "from")
         let view = try LiveView(
             query.text("view") ?? LiveView.Name.overview.rawValue, name: query.text("name"), search: query.text("search"),

@@ -31,7 +31,7 @@ final class EventHistory {
     private var counts: [String: Int] = [:]
     private var breakers: [String: Deque<Change>] = [:]
 
-    func heard(_ message: EventMessage, _ event: InterlockEvent<EventPayload>?, isConfigured: (_ service: String) -> Bool) {
+    func received(_ message: EventMessage, _ event: InterlockEvent<EventPayload>?, isConfigured: (_ service: String) -> Bool) {
         let words: [String: JSONValue] = ["number": .integer(last + 1), "what": .text(event?.sentence ?? "")]
         if let json = Self.written(message.json, words) {
             last += 1

@@ -13,9 +13,9 @@ internal import SidecarSettings
 /// the parts in view.
 package final class LiveHub {
     /// The most concurrent followers.
-    static let mostFollowers = 64
+    static let maximumFollowers = 64
     /// The number of topics above which those without followers are dropped, the least recently viewed first.
-    private static let mostTopics = 64
+    private static let maximumTopics = 64
     private static let tick = TimeAmount.milliseconds(100)
     /// The time after its last request for which a postponed read stays wanted, in milliseconds.
     private static let patience: Int64 = 3000
@@ -34,23 +34,24 @@ package final class LiveHub {
     /// The remaining steps of the current round. The next round is skipped if this one is unfinished: the loop is busy.
     private var round: Deque<Step> = []
     /// The event-loop time of all consoles, which are updated in slices and together count as one connection.
-    private let turn: ClientTurn
+    private let slices: ConnectionSlices
     private var ticker: RepeatedTask?
     private var sampler: RepeatedTask?
 
     private enum Step {
         case refresh(LiveTopic)
-        case tell(ObjectIdentifier)
+        case update(ObjectIdentifier)
     }
 
     /// - Parameters:
     ///   - probe: the lookup of a service's probe readings.
-    ///   - turns: the scheduler that divides the event loop's time among clients; `nil` if there are no other clients.
+    ///   - scheduler: the scheduler that divides the event loop's time among clients; `nil` if there are no other
+    ///     clients.
     package init(
-        coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil }, turns: ClientTurns? = nil
+        coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil }, scheduler: SliceScheduler? = nil
     ) {
         eventLoop = coordinator.eventLoop
-        turn = ClientTurn(turns ?? ClientTurns(of: coordinator))
+        slices = ConnectionSlices(scheduler ?? SliceScheduler(of: coordinator))
         calls = coordinator.callsOnEventLoop()
         parts = LiveParts(calls: calls, probe: probe, rates: rates, events: events, budget: budget)
     }
@@ -58,11 +59,11 @@ package final class LiveHub {
     /// Creates a hub on the coordinator's event loop, where it starts to record decisions and events.
     package static func begun(
         for coordinator: Coordinator, probe: @escaping ProbeReadings.Lookup = { _ in nil },
-        turns: NIOLoopBound<ClientTurns>? = nil
+        scheduler: NIOLoopBound<SliceScheduler>? = nil
     ) async throws -> NIOLoopBound<LiveHub> {
         let eventLoop = coordinator.eventLoop
         return try await eventLoop.submit {
-            let hub = LiveHub(coordinator: coordinator, probe: probe, turns: turns?.value)
+            let hub = LiveHub(coordinator: coordinator, probe: probe, scheduler: scheduler?.value)
             hub.begin()
             return NIOLoopBound(hub, eventLoop: eventLoop)
         }.get()
@@ -70,7 +71,7 @@ package final class LiveHub {
 
     private func begin() {
         // The subscription is never canceled, so it must not retain the hub.
-        _ = calls.follow { [weak self] message, event in self?.heard(message, event) }
+        _ = calls.follow { [weak self] message, event in self?.received(message, event) }
         sampler = repeated(every: .seconds(1)) { [weak self] in self?.sample() }
     }
 
@@ -79,8 +80,8 @@ package final class LiveHub {
         ticker?.cancel()
     }
 
-    private func heard(_ message: EventMessage, _ event: InterlockEvent<EventPayload>?) {
-        events.heard(message, event) { if case .success = calls.service($0) { true } else { false } }
+    private func received(_ message: EventMessage, _ event: InterlockEvent<EventPayload>?) {
+        events.received(message, event) { if case .success = calls.service($0) { true } else { false } }
     }
 
     private func repeated(every pause: TimeAmount, _ action: @escaping () -> Void) -> RepeatedTask {
@@ -132,16 +133,16 @@ package final class LiveHub {
         return view.parts.map { part in
             let topic = topics[part] ?? LiveTopic(part, now: now)
             topics[part] = topic
-            topic.lookedAt = now
+            topic.checkedAt = now
             return topic
         }
     }
 
     private func forgetOthers(than kept: [LiveTopic]) {
-        guard topics.count > Self.mostTopics else { return }
+        guard topics.count > Self.maximumTopics else { return }
         let followed = Set(followers.values.flatMap { $0.topics.map(\.part) } + kept.map(\.part))
-        let others = topics.values.filter { !followed.contains($0.part) }.sorted { $0.lookedAt < $1.lookedAt }
-        for topic in others.prefix(topics.count - Self.mostTopics) { topics[topic.part] = nil }
+        let others = topics.values.filter { !followed.contains($0.part) }.sorted { $0.checkedAt < $1.checkedAt }
+        for topic in others.prefix(topics.count - Self.maximumTopics) { topics[topic.part] = nil }
     }
 
     // MARK: Following
@@ -149,9 +150,9 @@ package final class LiveHub {
     /// Answers with a stream of events: `hello`, then each part now and after every change.
     /// - Throws: `InterlockError` if the view's service is not configured, or there are too many followers.
     func follow(_ view: LiveView, _ call: HTTPCall, _ reply: HTTPReply) throws(InterlockError) {
-        guard followers.count < Self.mostFollowers else {
+        guard followers.count < Self.maximumFollowers else {
             throw InterlockError(
-                .unavailable, "\(Self.mostFollowers) consoles already follow this sidecar; close one, or ask another")
+                .unavailable, "\(Self.maximumFollowers) consoles already follow this sidecar; close one, or ask another")
         }
         let follower = LiveFollower(call: call, reply: reply, topics: try topics(of: view))
         forgetOthers(than: follower.topics)
@@ -160,7 +161,7 @@ package final class LiveHub {
         guard reply(answer) else { return }
         let id = ObjectIdentifier(follower)
         followers[id] = follower
-        budget.looking = followers.count
+        budget.followers = followers.count
         reply.whenLeft { [weak self] in
             self?.left(id)
             reply.breakOff()
@@ -168,14 +169,14 @@ package final class LiveHub {
         follower.greet(wall: calls.wallTime())
         readInTurn(follower.topics)
         for topic in follower.topics { parts.refresh(topic) }
-        follower.tellNews()
+        follower.sendNews()
         if ticker == nil, followers[id] != nil { ticker = repeated(every: Self.tick) { [weak self] in self?.tickNow() } }
     }
 
     private func left(_ id: ObjectIdentifier) {
         // Otherwise each letter of a typed search would leave a postponed read behind.
         for topic in followers.removeValue(forKey: id)?.topics ?? [] { topic.giveUp() }
-        budget.looking = followers.count
+        budget.followers = followers.count
         guard followers.isEmpty else { return }
         ticker?.cancel()
         ticker = nil
@@ -189,24 +190,24 @@ package final class LiveHub {
         guard round.isEmpty else { return }
         readInTurn()
         round.append(contentsOf: followed.map(Step.refresh))
-        round.append(contentsOf: followers.keys.map(Step.tell))
+        round.append(contentsOf: followers.keys.map(Step.update))
         goOnLater()
     }
 
-    private func goOnLater() { turn.later { [weak self] in self?.goOn() } }
+    private func goOnLater() { slices.later { [weak self] in self?.goOn() } }
 
     /// Executes as many steps as fit into the slice.
     private func goOn() {
         while let step = round.popFirst() {
             switch step {
             case .refresh(let topic): parts.refresh(topic)
-            case .tell(let id):
+            case .update(let id):
                 guard let follower = followers[id] else { continue }
                 follower.greet(wall: calls.wallTime())
-                follower.tellNews()
-                follower.tellThatThereIsNone(after: Self.heartbeat)
+                follower.sendNews()
+                follower.reportNone(after: Self.heartbeat)
             }
-            guard turn.mayGoOn else { break }
+            guard slices.mayGoOn else { break }
         }
         if !round.isEmpty { goOnLater() }
     }
@@ -227,7 +228,7 @@ package final class LiveHub {
         if budget.hasRoom(now: now) {
             for topic in followed { due[topic.part] = topic }
             for topic in topics.values
-            where topic.reading.isPutOff && now < topic.lookedAt.advanced(byMilliseconds: Self.patience) {
+            where topic.reading.isPutOff && now < topic.checkedAt.advanced(byMilliseconds: Self.patience) {
                 due[topic.part] = topic
             }
         }
@@ -242,7 +243,7 @@ private final class LiveFollower {
     private let reply: HTTPReply
     let topics: [LiveTopic]
     /// The version of each topic that was last sent.
-    private var told: [Int]
+    private var reported: [Int]
     private var quietTicks = 0
     /// The number of ticks for which the client has read nothing.
     private var stalledTicks = 0
@@ -251,15 +252,15 @@ private final class LiveFollower {
     private var role: APIKey.Role?
 
     /// The number of ticks after which a client that reads nothing is disconnected: 30 s.
-    private static let mostStalledTicks = 300
+    private static let maximumStalledTicks = 300
     /// The ticks between two greetings: one minute.
-    private static let mostTicksWithoutGreeting = 600
+    private static let maximumTicksWithoutGreeting = 600
 
     init(call: HTTPCall, reply: HTTPReply, topics: [LiveTopic]) {
         self.call = call
         self.reply = reply
         self.topics = topics
-        told = Array(repeating: 0, count: topics.count)
+        reported = Array(repeating: 0, count: topics.count)
     }
 
     private var caller: AccessControl.Caller? { call.access.current(call.caller) }
@@ -267,7 +268,7 @@ private final class LiveFollower {
     /// Whether the stream must end: it is over, the sidecar is shutting down, the key was removed, or the client reads
     /// nothing.
     var isToEnd: Bool {
-        reply.isOver || call.shutdown.hasHappened || caller == nil || stalledTicks > Self.mostStalledTicks
+        reply.isOver || call.shutdown.hasHappened || caller == nil || stalledTicks > Self.maximumStalledTicks
     }
 
     func end() { if stalledTicks > 0 { reply.breakOff() } else { reply.writeEnd(nil) } }
@@ -276,7 +277,7 @@ private final class LiveFollower {
     /// clocks may be adjusted.
     func greet(wall: Int64) {
         ticksSinceGreeting += 1
-        guard let caller, reply.isWritable, caller.role != role || ticksSinceGreeting > Self.mostTicksWithoutGreeting else {
+        guard let caller, reply.isWritable, caller.role != role || ticksSinceGreeting > Self.maximumTicksWithoutGreeting else {
             return
         }
         role = caller.role
@@ -288,12 +289,12 @@ private final class LiveFollower {
     }
 
     /// Sends the changed topics, if the client is reading.
-    func tellNews() {
+    func sendNews() {
         guard reply.isWritable else { return stalledTicks += 1 }
         stalledTicks = 0
         var news = ByteBuffer()
-        for (place, topic) in topics.enumerated() where told[place] != topic.version {
-            told[place] = topic.version
+        for (place, topic) in topics.enumerated() where reported[place] != topic.version {
+            reported[place] = topic.version
             guard let json = topic.json else { continue }
             news.writeString("event: \(topic.part.name)\ndata: ")
             news.writeImmutableBuffer(json)
@@ -302,7 +303,7 @@ private final class LiveFollower {
         if news.readableBytes > 0 { write(news) }
     }
 
-    func tellThatThereIsNone(after ticks: Int) {
+    func reportNone(after ticks: Int) {
         quietTicks += 1
         if quietTicks > ticks, reply.isWritable { write(ByteBuffer(string: ":\n\n")) }
     }

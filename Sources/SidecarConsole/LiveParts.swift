@@ -101,7 +101,7 @@ struct LiveParts {
                     })
             }
         case .locks(let search, let cursor):
-            topic.readIfDue(now: now, wall: wall, budget: budget, most: LockPages.mostCommands(calls)) { done in
+            topic.readIfDue(now: now, wall: wall, budget: budget, most: LockPages.maximumCommands(calls)) { done in
                 LockPages(calls: calls, search: search, cursor: cursor).read { done($0, Lifetime.page, $1) }
             }
         case .lock(let name):
@@ -146,7 +146,7 @@ struct LiveParts {
             "id": .text(status.id),
             "locks_held": .integer(Int64(status.locksHeld)),
             "locks_waiting": .integer(Int64(status.locksWaiting)),
-            "permits_under_way": .integer(Int64(status.permitsUnderWay)),
+            "permits_under_way": .integer(Int64(status.permitsInFlight)),
             "redis": .object([
                 "address": .text(status.redis), "scope": .text(status.redisScope.rawValue), "up": .flag(status.isRedisUp),
                 "failure": status.redisFailure.map { .text($0) } ?? .null,
@@ -196,9 +196,9 @@ struct LiveParts {
     private func members(_ status: BreakerStatus) -> [String: JSONValue] {
         var members = ServiceReply.members(status, probe: probe(status.service))
         let activity = calls.activity(ofService: status.service)
-        members["under_way"] = .integer(Int64(activity?.underWay ?? 0))
+        members["under_way"] = .integer(Int64(activity?.inFlight ?? 0))
         members["waiting"] = .integer(Int64(activity?.waiting ?? 0))
-        members["places"] = activity?.places.map { .integer(Int64($0)) } ?? .null
+        members["places"] = activity?.slots.map { .integer(Int64($0)) } ?? .null
         members["minute"] = .object(rates.minute(ofService: status.service))
         return members
     }

@@ -11,7 +11,7 @@ final class LiveTopic {
     /// A number that increases with every change of `json`.
     private(set) var version = 0
     /// The time of the last view.
-    var lookedAt: Instant
+    var checkedAt: Instant
     /// The stamp of the state that was last rendered; `nil` if the part is rendered every time.
     private var stamp: Int?
 
@@ -22,7 +22,7 @@ final class LiveTopic {
     /// - Parameter now: the time from which the first read is due.
     init(_ part: LivePart, now: Instant) {
         self.part = part
-        lookedAt = now
+        checkedAt = now
         reading.dueAt = now
     }
 
@@ -61,7 +61,7 @@ final class LiveTopic {
         now: Instant, wall: @escaping () -> Int64, budget: ReadBudget, most: Int = 1,
         _ read: (@escaping (Result<[String: JSONValue], InterlockError>, _ lifetime: Int64, _ commands: Int) -> Void) -> Void
     ) {
-        guard !reading.isUnderWay, reading.dueAt <= now else { return }
+        guard !reading.isInFlight, reading.dueAt <= now else { return }
         let expected = reading.cost ?? most
         guard budget.begin(now: now, expecting: expected) else {
             // The last content stays, with its true age.
@@ -70,9 +70,9 @@ final class LiveTopic {
         }
         let began = wall()
         reading.isPutOff = false
-        reading.isUnderWay = true
+        reading.isInFlight = true
         read { [self] result, lifetime, commands in
-            reading.isUnderWay = false
+            reading.isInFlight = false
             budget.settle(commands, expected: expected)
             // The lifetime, like the age, counts from the start of the read.
             reading.dueAt = now.advanced(byMilliseconds: lifetime)
@@ -95,7 +95,7 @@ final class LiveTopic {
 
     /// Calls `done` when the read under way ends, or immediately if there is none.
     func whenRead(_ done: @escaping () -> Void) {
-        if reading.isUnderWay { waiting.append(done) } else { done() }
+        if reading.isInFlight { waiting.append(done) } else { done() }
     }
 }
 
@@ -114,7 +114,7 @@ struct LiveReading {
     fileprivate(set) var failure: String?
     /// The number of completed reads, including failed ones.
     fileprivate(set) var count = 0
-    fileprivate var isUnderWay = false
+    fileprivate var isInFlight = false
     /// Whether a requested read is waiting for the budget.
     fileprivate(set) var isPutOff = false
     fileprivate var dueAt = Instant(nanoseconds: .min)

@@ -19,12 +19,12 @@ final class LockPages {
     /// The number of locks after which a page ends.
     private static let most = 50
     /// The same if each lock needs a command of its own.
-    private static let mostApart = 12
+    private static let maximumApart = 12
     /// The most locks on a page, as a multiple of its size, because the last step may find more than needed. If it
     /// exceeds even this, it becomes the first step of the next page.
-    private static let mostShown = 2
+    private static let maximumShown = 2
     /// The number of steps after which a page ends, even if they found nothing.
-    private static let mostSteps = 8
+    private static let maximumSteps = 8
     /// The time after which no further step begins, in milliseconds.
     private static let patience: Int64 = 2000
 
@@ -38,12 +38,12 @@ final class LockPages {
 
     private var size: Int { Self.size(calls) }
 
-    private static func size(_ calls: CoordinatorCalls) -> Int { calls.locksOfCommand == 1 ? mostApart : most }
+    private static func size(_ calls: CoordinatorCalls) -> Int { calls.locksOfCommand == 1 ? maximumApart : most }
 
     /// Returns the most commands that a page costs.
-    static func mostCommands(_ calls: CoordinatorCalls) -> Int {
+    static func maximumCommands(_ calls: CoordinatorCalls) -> Int {
         // One more step, because a step that finds too much is repeated once.
-        mostSteps + 1 + commands(lookingAt: mostShown * size(calls), calls)
+        maximumSteps + 1 + commands(lookingAt: maximumShown * size(calls), calls)
     }
 
     private static func commands(lookingAt count: Int, _ calls: CoordinatorCalls) -> Int {
@@ -66,10 +66,10 @@ final class LockPages {
                 case .success(let page):
                     // A key of other software may have a name that is invalid here.
                     let found = page.names.compactMap { try? ResourceName($0) }
-                    let isTooMuch = names.count + found.count > Self.mostShown * size
+                    let isTooMuch = names.count + found.count > Self.maximumShown * size
                     if isTooMuch, !names.isEmpty {
                         // The cursor stays before this step, so the next page does not miss its names.
-                        look(done)
+                        check(done)
                     } else if isTooMuch, widenings > 0 {
                         widenings = 0
                         read(done)
@@ -77,15 +77,15 @@ final class LockPages {
                         cursor = page.cursor
                         names += found
                         widenings += 1
-                        let isOver = cursor == "0" || names.count >= size || steps >= Self.mostSteps || calls.now() >= deadline
-                        if isOver { look(done) } else { read(done) }
+                        let isOver = cursor == "0" || names.count >= size || steps >= Self.maximumSteps || calls.now() >= deadline
+                        if isOver { check(done) } else { read(done) }
                     }
                 }
                 return true
             })
     }
 
-    private func look(_ done: @escaping (Result<[String: JSONValue], InterlockError>, _ commands: Int) -> Void) {
+    private func check(_ done: @escaping (Result<[String: JSONValue], InterlockError>, _ commands: Int) -> Void) {
         // A scan may return a name twice, such as while Redis resizes its key table.
         let names = Set(names).sorted { $0.text < $1.text }
         let (cursor, isComplete, wall) = (cursor, cursor == "0", startedMilliseconds)

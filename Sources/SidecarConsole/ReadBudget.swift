@@ -10,7 +10,7 @@ final class ReadBudget {
     private static let burst = 10.0
 
     /// The number of open consoles.
-    var looking = 1
+    var followers = 1
     private var left = ReadBudget.burst
     private var filledAt = Instant(nanoseconds: 0)
 
@@ -18,7 +18,7 @@ final class ReadBudget {
     func hasRoom(now: Instant) -> Bool {
         let passed = Double(max(0, now.nanoseconds - filledAt.nanoseconds)) / 1e9
         filledAt = now
-        left = min(Self.burst, left + passed * min(Self.highestRate, Self.rate * Double(max(1, looking))))
+        left = min(Self.burst, left + passed * min(Self.highestRate, Self.rate * Double(max(1, followers))))
         return left > 0
     }
 

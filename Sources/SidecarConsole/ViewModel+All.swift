@@ -248,7 +248,7 @@ extension ViewModel {
 
     private static func why(_ breaker: JSONValue) -> String {
         BreakerSnapshot(
-            state: .closed, text: { breaker[$0].text }, number: { breaker[$0].integer }, share: { breaker[$0].number }
+            state: .closed, text: { breaker[$0].text }, number: { breaker[$0].integer }, rate: { breaker[$0].number }
         ).reasons(ownCause: breaker["own_cause"].text)
     }
 

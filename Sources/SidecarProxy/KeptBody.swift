@@ -6,7 +6,7 @@ struct KeptBody {
     /// The largest body that is kept, in bytes.
     static let largest = 64 * 1024
     /// The most bytes kept for all calls together.
-    static let mostBytes = 16 * 1024 * 1024
+    static let maximumBytes = 16 * 1024 * 1024
 
     private let upstreams: Upstreams
     /// `nil` once part of the sent body is no longer kept.
@@ -21,7 +21,7 @@ struct KeptBody {
     mutating func keep(_ part: ByteBuffer) {
         let size = part.readableBytes
         guard parts != nil else { return }
-        guard bytes + size <= Self.largest, upstreams.keptBytes + size <= Self.mostBytes else {
+        guard bytes + size <= Self.largest, upstreams.keptBytes + size <= Self.maximumBytes else {
             release()
             parts = nil
             return

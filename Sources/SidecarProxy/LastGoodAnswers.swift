@@ -43,7 +43,7 @@ final class LastGoodAnswers: Sendable {
     /// The largest body that is kept, in bytes.
     static let largestBody = 256 * 1024
     private static let most = 256
-    private static let mostBytes = 16 * 1024 * 1024
+    private static let maximumBytes = 16 * 1024 * 1024
 
     private struct Entry {
         var answer: Answer
@@ -115,7 +115,7 @@ final class LastGoodAnswers: Sendable {
             state.uses += 1
             state.entries[key] = Entry(answer: answer, usedAt: state.uses)
             state.bytes += Self.size(key, answer)
-            while state.entries.count > Self.most || state.bytes > Self.mostBytes,
+            while state.entries.count > Self.most || state.bytes > Self.maximumBytes,
                 let oldest = state.entries.min(by: { $0.value.usedAt < $1.value.usedAt })
             {
                 state.remove(oldest.key)

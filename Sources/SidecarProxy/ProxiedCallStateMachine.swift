@@ -120,7 +120,7 @@ struct ProxiedCallStateMachine {
 
     private static let retriedStatuses: Set<Int> = [502, 503, 504]
     /// The most informational answers of one call that reach the client.
-    private static let mostInformational = 8
+    private static let maximumInformational = 8
 
     private let request: Request
     let started: Instant
@@ -290,7 +290,7 @@ extension ProxiedCallStateMachine {
     /// The sidecar sends `100` itself, and a client that does not read gets no further informational answers.
     mutating func informational(_ number: Int, isContinue: Bool, isClientWritable: Bool) -> Step {
         guard let attempt = calling(number), attempt.answer == nil, !isContinue, isClientWritable,
-            informational < Self.mostInformational
+            informational < Self.maximumInformational
         else { return .refuse }
         informational += 1
         return .proceed

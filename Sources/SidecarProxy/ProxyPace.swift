@@ -16,22 +16,22 @@ protocol PacedCall: AnyObject {
 /// loop is, and however many calls are in progress, a few calls begin every two milliseconds.
 final class ProxyPace {
     private static let patience = TimeAmount.milliseconds(2)
-    private static let mostPatiences: Int64 = 16
+    private static let maximumPatiences: Int64 = 16
     private static let look = TimeAmount.microseconds(250)
     /// The part of a turn in which waiting calls may begin.
-    private static let release = TimeAmount.nanoseconds(CallWindow.longTurn / 2)
+    private static let release = TimeAmount.nanoseconds(CallWindow.longTick / 2)
 
     private let eventLoop: any EventLoop
     private let clock: () -> NIODeadline
     private var window = CallWindow()
     private var waiting: Deque<any PacedCall> = []
-    private var underWay = 0
+    private var inFlight = 0
     /// The most calls in progress at a time in this turn.
     private var crest = 0
     private var turnBegan: NIODeadline?
     private var lastBegin = NIODeadline.uptimeNanoseconds(0)
     private var isReleasing = false
-    private var isLookPlanned = false
+    private var isCheckPlanned = false
     /// Whether no turn has ended since the check was scheduled.
     private var isQuiet = false
 
@@ -46,22 +46,22 @@ final class ProxyPace {
         guard !isReleasing else { return waiting.append(call) }
         let now = clock()
         let began = turn(now)
-        guard waiting.isEmpty, underWay < window.size, (now - began).nanoseconds <= CallWindow.longTurn else {
+        guard waiting.isEmpty, inFlight < window.size, (now - began).nanoseconds <= CallWindow.longTick else {
             waiting.append(call)
-            return planLook()
+            return planCheck()
         }
         admit(call, now)
     }
 
     /// Notes that a call that had begun has ended, or pauses before a retry.
     func ended() {
-        underWay -= 1
+        inFlight -= 1
         if !isReleasing { _ = turn(clock()) }
     }
 
     private func admit(_ call: any PacedCall, _ now: NIODeadline) {
-        underWay += 1
-        crest = max(crest, underWay)
+        inFlight += 1
+        crest = max(crest, inFlight)
         lastBegin = now
         call.goAhead()
     }
@@ -70,7 +70,7 @@ final class ProxyPace {
     private func turn(_ now: NIODeadline) -> NIODeadline {
         if let turnBegan { return turnBegan }
         turnBegan = now
-        crest = underWay
+        crest = inFlight
         // Runs after everything that this turn has read.
         eventLoop.assumeIsolated().execute { [self] in turnEnds() }
         return now
@@ -81,37 +81,37 @@ final class ProxyPace {
         turnBegan = nil
         isQuiet = false
         let now = clock()
-        window.noteTurn(nanoseconds: (now - began).nanoseconds, underWay: crest)
+        window.noteTick(nanoseconds: (now - began).nanoseconds, inFlight: crest)
         // If no call has begun for a while, some waiting calls go ahead although the window is full.
         let patiences = (now - lastBegin).nanoseconds / Self.patience.nanoseconds
-        release(beyond: CallWindow.least * Int(min(patiences, Self.mostPatiences)))
+        release(beyond: CallWindow.least * Int(min(patiences, Self.maximumPatiences)))
     }
 
     /// - Parameter extra: the number of calls that may begin even if the window is full.
     private func release(beyond extra: Int) {
         isReleasing = true
-        let most = max(window.size, underWay + extra)
+        let most = max(window.size, inFlight + extra)
         let began = clock()
         var now = began
-        while let call = waiting.first, underWay < most, now - began < Self.release {
+        while let call = waiting.first, inFlight < most, now - began < Self.release {
             waiting.removeFirst()
             guard call.isWanted else { continue }
             admit(call, now)
             now = clock()
         }
         isReleasing = false
-        planLook()
+        planCheck()
     }
 
     /// Schedules a check of the waiting calls, in case no call begins or ends until then. The check then counts as a
     /// short turn, and the window widens: everything in progress waits for something other than this loop.
-    private func planLook() {
-        guard !waiting.isEmpty, !isLookPlanned else { return }
-        isLookPlanned = true
+    private func planCheck() {
+        guard !waiting.isEmpty, !isCheckPlanned else { return }
+        isCheckPlanned = true
         isQuiet = true
         eventLoop.assumeIsolated().scheduleTask(in: Self.look) { [self] in
-            isLookPlanned = false
-            if isQuiet { _ = turn(clock()) } else { planLook() }
+            isCheckPlanned = false
+            if isQuiet { _ = turn(clock()) } else { planCheck() }
         }
     }
 }

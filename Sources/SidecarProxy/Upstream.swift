@@ -12,7 +12,7 @@ internal import SidecarTelemetry
 /// Calls and connections keep their upstream alive, so that a reload interrupts none of them.
 final class Upstream: RetrySource {
     /// The limit without `concurrency`. The callers' own connections then limit the upstream's.
-    private static let mostConnections = 16_384
+    private static let maximumConnections = 16_384
 
     /// The range of the pause before a retry, in milliseconds.
     private static let pauses: ClosedRange<Double> = 5...50
@@ -47,7 +47,7 @@ final class Upstream: RetrySource {
             settings: .init(
                 connectTimeout: TimeAmount(settings.connectTimeout), idleTimeout: TimeAmount(settings.connections.idle),
                 maximumAge: settings.connections.maximumAge.map { TimeAmount($0) },
-                mostConnections: concurrency ?? Self.mostConnections),
+                maximumConnections: concurrency ?? Self.maximumConnections),
             eventLoop: eventLoop, environment: environment, largeReads: largeReads)
     }
 

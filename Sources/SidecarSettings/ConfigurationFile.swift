@@ -4,12 +4,12 @@ internal import Glibc
 /// A configuration file, which is parsed from YAML into a tree of nodes.
 struct ConfigurationFile {
     let path: String
-    private static let mostBytes = 1 << 20
-    private static let mostValues = 100_000
+    private static let maximumBytes = 1 << 20
+    private static let maximumValues = 100_000
     /// The maximum total size of all texts in bytes, with aliases expanded.
-    private static let mostWrittenOut = 16 << 20
+    private static let maximumWrittenOut = 16 << 20
     /// The maximum number of repeated keys that a message names.
-    private static let mostShown = 3
+    private static let maximumShown = 3
 
     /// Whether the current user may read the file.
     var isReadable: Bool { FileManager.default.isReadableFile(atPath: path) }
@@ -35,7 +35,7 @@ struct ConfigurationFile {
     func textOfStandardInput() throws(ConfigurationError) -> String {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 1 << 16)
-        while bytes.count <= Self.mostBytes {
+        while bytes.count <= Self.maximumBytes {
             let count = read(STDIN_FILENO, &buffer, buffer.count)
             if count == 0 { break }
             if count < 0, errno == EINTR { continue }
@@ -53,11 +53,11 @@ struct ConfigurationFile {
     /// Parses YAML into a tree. Returns `nil` if the text contains no value.
     /// - Throws: `ConfigurationError` if the text is not valid YAML or exceeds a limit. Values are not checked.
     func compose(_ yaml: String) throws(ConfigurationError) -> YAMLNode? {
-        guard yaml.utf8.count <= Self.mostBytes else { throw refusal(nil, "expected a file of at most 1 MiB") }
+        guard yaml.utf8.count <= Self.maximumBytes else { throw refusal(nil, "expected a file of at most 1 MiB") }
         do throws(YAMLError) {
             // Some editors on Windows write a byte order mark before the text.
             let yaml = yaml.unicodeScalars.first == "\u{FEFF}" ? String(yaml.unicodeScalars.dropFirst()) : yaml
-            return try YAMLReader.read(yaml, most: .init(values: Self.mostValues, bytes: Self.mostWrittenOut))
+            return try YAMLReader.read(yaml, most: .init(values: Self.maximumValues, bytes: Self.maximumWrittenOut))
         } catch {
             throw refusal(error)
         }
@@ -70,13 +70,13 @@ struct ConfigurationFile {
             return refusal(line, "not YAML: \(problem)")
         case .repeatedKeys(let repeated, let line):
             let keys = Set(repeated.map(ConfigurationValue.quoted)).sorted()
-            let shown = keys.prefix(Self.mostShown).joined(separator: ", ")
-            let more = keys.count > Self.mostShown ? " and \(keys.count - Self.mostShown) more" : ""
+            let shown = keys.prefix(Self.maximumShown).joined(separator: ", ")
+            let more = keys.count > Self.maximumShown ? " and \(keys.count - Self.maximumShown) more" : ""
             return refusal(line, "expected every key once, got \(shown)\(more) again further down in the same mapping")
         case .tooManyValues:
-            return refusal(nil, "expected at most \(Self.mostValues) values, counting what aliases repeat")
+            return refusal(nil, "expected at most \(Self.maximumValues) values, counting what aliases repeat")
         case .tooLong:
-            return refusal(nil, "expected at most \(Self.mostWrittenOut >> 20) MiB of text, counting what aliases repeat")
+            return refusal(nil, "expected at most \(Self.maximumWrittenOut >> 20) MiB of text, counting what aliases repeat")
         case .outOfMemory:
             return refusal(nil, "there is no memory to read it")
         }

@@ -47,7 +47,7 @@ package struct EffectiveConfiguration {
                 "headers",
                 settings.headers.isEmpty
                     ? nil : .items(settings.headers.map { .entries([("name", .text($0.name)), ("value", .text(hidden))]) })
-            ), ("sample", .percentage(settings.share)),
+            ), ("sample", .percentage(settings.samplingRate)),
             ("follow_parents", .word(settings.followsParents)),
         ])
     }
@@ -204,7 +204,7 @@ package struct EffectiveConfiguration {
         entries += [
             ("name", rule.name.map { .text($0) }),
             ("replaces", rule.replaces.isEmpty ? nil : .items(rule.replaces.map { .text($0) })),
-            ("shadow", rule.isShadow ? .word(true) : nil), ("share", rule.sharesCount ? .word(true) : nil),
+            ("shadow", rule.isShadow ? .word(true) : nil), ("share", rule.hasOneCounter ? .word(true) : nil),
             ("detailed_metrics", rule.hasDetailedMetrics ? .word(true) : nil),
             ("descriptors", rule.rules.isEmpty ? nil : .items(rule.rules.map(Self.rule))),
         ]
@@ -304,8 +304,8 @@ extension YAMLNode {
     }
 
     /// Converts a fraction to a percentage. Rounding undoes the inexactness of the earlier division by 100.
-    fileprivate static func percentage(_ share: Double) -> YAMLNode {
-        let percent = (share * 100 * 1e9).rounded() / 1e9
+    fileprivate static func percentage(_ fraction: Double) -> YAMLNode {
+        let percent = (fraction * 100 * 1e9).rounded() / 1e9
         return .word((percent == percent.rounded() ? "\(Int64(percent))" : "\(percent)") + "%")
     }
 

@@ -35,10 +35,10 @@ extension RateLimitDomain {
         guard let name else { return nil }
         self.init(name: name, rules: rules)
         let findings = value.findings
-        for sentence in DomainDoubts(self).sentences { findings.warn("\(findings.fileName): \(sentence)") }
-        if let circle = DomainDoubts.circle(in: rules) {
+        for sentence in DomainLint(self).sentences { findings.warn("\(findings.fileName): \(sentence)") }
+        if let circle = DomainLint.circle(in: rules) {
             findings.warn(
-                "\(findings.fileName): \(DomainDoubts.described(circle)): a request that meets all of these is held to none of them"
+                "\(findings.fileName): \(DomainLint.described(circle)): a request that meets all of these is held to none of them"
             )
         }
         isIndependent = true
@@ -101,7 +101,7 @@ extension DescriptorRule {
             }
             section.read("rate_limit") { rule.read(limit: $0) }
             section.read("shadow_mode", into: &rule.isShadow) { $0.flag() }
-            section.read("share_threshold", into: &rule.sharesCount) { $0.sharing(by: rule.value) }
+            section.read("share_threshold", into: &rule.hasOneCounter) { $0.sharing(by: rule.value) }
             for metrics in ["detailed_metric", "value_to_metric"] {
                 section.read(metrics) { item in if item.flag() == true { rule.hasDetailedMetrics = true } }
             }

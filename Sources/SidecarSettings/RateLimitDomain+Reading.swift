@@ -10,12 +10,12 @@ extension DomainSettings {
                 }
                 var domain = RateLimitDomain(name: entry.name)
                 domain.read(entry.value)
-                if let circle = DomainDoubts.circle(in: domain.rules) {
+                if let circle = DomainLint.circle(in: domain.rules) {
                     entry.key.refuse(
-                        "\(DomainDoubts.described(circle)): a request that meets all of these is held to none of them")
+                        "\(DomainLint.described(circle)): a request that meets all of these is held to none of them")
                 }
                 add(domain, at: entry.key)
-                for sentence in DomainDoubts(domain).sentences { entry.value.findings.warn("\(entry.value.path).\(sentence)") }
+                for sentence in DomainLint(domain).sentences { entry.value.findings.warn("\(entry.value.path).\(sentence)") }
             }
         }
     }
@@ -124,7 +124,7 @@ extension DescriptorRule {
         value.section { section in
             key = section.required("key", "the key of a descriptor's entry") { $0.parsed(insteadOf: Self.expectedKey) }
             section.readOptional("value", into: &rule.value) { $0.parsed { text in DescriptorPattern(text) } }
-            section.read("share", into: &rule.sharesCount) { $0.sharing(by: rule.value) }
+            section.read("share", into: &rule.hasOneCounter) { $0.sharing(by: rule.value) }
             section.read("shadow", into: &rule.isShadow) { $0.flag() }
             section.read("detailed_metrics", into: &rule.hasDetailedMetrics) { $0.flag() }
             section.readOptional("name", into: &rule.name) { $0.parsed(insteadOf: ResourceName.expectedPart) }

@@ -11,17 +11,17 @@ struct SecretFile {
     let path: String
 
     /// A size far above that of any key. A longer file was named by mistake.
-    private static let mostBytes = 4_096
+    private static let maximumBytes = 4_096
 
-    /// Returns the content without one trailing line end. Reads little more than `mostBytes`, and never waits for a
+    /// Returns the content without one trailing line end. Reads little more than `maximumBytes`, and never waits for a
     /// pipe's writer.
     func secret() throws(Problem) -> String {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { throw Self.problem(errno) }
         defer { close(descriptor) }
         var bytes: [UInt8] = []
-        var buffer = [UInt8](repeating: 0, count: Self.mostBytes + 1)
-        while bytes.count <= Self.mostBytes {
+        var buffer = [UInt8](repeating: 0, count: Self.maximumBytes + 1)
+        while bytes.count <= Self.maximumBytes {
             let count = read(descriptor, &buffer, buffer.count)
             guard count >= 0 else {
                 if errno == EINTR { continue }
@@ -30,8 +30,8 @@ struct SecretFile {
             if count == 0 { break }
             bytes += buffer.prefix(count)
         }
-        guard bytes.count <= Self.mostBytes else {
-            throw Problem(description: "the file is longer than \(Self.mostBytes) bytes; it must hold the secret alone")
+        guard bytes.count <= Self.maximumBytes else {
+            throw Problem(description: "the file is longer than \(Self.maximumBytes) bytes; it must hold the secret alone")
         }
         guard let text = String(validating: bytes, as: UTF8.self) else { throw Problem(description: "the file is not UTF-8") }
         let secret = text.last?.isNewline == true ? String(text.dropLast()) : text

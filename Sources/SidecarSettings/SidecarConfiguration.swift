@@ -42,9 +42,9 @@ extension SidecarConfiguration {
     ///
     /// Runs after the overrides are applied, because a flag may open a listener that the file does not.
     package func refuseUnguardedListeners(_ findings: ConfigurationFindings) {
-        var doors = [(listen.resp, ListenSettings.respPath), (listen.http, ListenSettings.httpPath)]
-        if let grpc = listen.grpc { doors.append((grpc, ListenSettings.grpcPath)) }
-        for (endpoint, path) in doors where !endpoint.isLoopback {
+        var listeners = [(listen.resp, ListenSettings.respPath), (listen.http, ListenSettings.httpPath)]
+        if let grpc = listen.grpc { listeners.append((grpc, ListenSettings.grpcPath)) }
+        for (endpoint, path) in listeners where !endpoint.isLoopback {
             refuseUnlessGuarded(endpoint, path, findings)
         }
         if listen.resp == listen.http, listen.resp.port != 0 {

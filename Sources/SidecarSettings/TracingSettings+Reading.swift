@@ -19,7 +19,7 @@ extension TracingSettings {
             section.read("headers") { headers in
                 settings.headers = headers.concealed().list().compactMap { Header(reading: $0.concealed()) }
             }
-            section.read("sample", into: &settings.share) { $0.percentage(in: Self.shares) }
+            section.read("sample", into: &settings.samplingRate) { $0.percentage(in: Self.shares) }
             section.read("follow_parents", into: &settings.followsParents) { $0.flag() }
         }
         guard !settings.endpoint.isEmpty else { return nil }

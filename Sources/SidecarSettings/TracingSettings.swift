@@ -23,7 +23,7 @@ package struct TracingSettings: Sendable, Equatable {
     /// `tracing.headers`: additional header fields; none by default.
     package var headers: [Header] = []
     /// `tracing.sample`: the fraction of calls to trace if the caller does not decide; 1% by default.
-    package var share = 0.01
+    package var samplingRate = 0.01
     /// `tracing.follow_parents`: whether a call is traced if its caller is; true by default.
     package var followsParents = true
 

@@ -45,11 +45,11 @@ struct CandidacyTests {
     @Test("what answers in a sidecar's place for a while is waited for; what never was one is not")
     func stranger() {
         var candidacy = Self.candidacy(.lead)
-        #expect(!candidacy.isAway(.notSidecar))
-        #expect(candidacy.isAway(.unavailable))
+        #expect(!candidacy.isUnreachable(.notSidecar))
+        #expect(candidacy.isUnreachable(.unavailable))
         _ = candidacy.connected(now: Self.start)
-        #expect(candidacy.isAway(.notSidecar))
-        #expect(Candidacy.refusals.filter(candidacy.isAway) == [.notSidecar])
+        #expect(candidacy.isUnreachable(.notSidecar))
+        #expect(Candidacy.refusals.filter(candidacy.isUnreachable) == [.notSidecar])
     }
 
     @Test("a sidecar that does not wait is not asked all the time")

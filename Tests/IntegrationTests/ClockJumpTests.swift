@@ -130,13 +130,13 @@ extension ClockJumpTests {
         /// Another connection to the last sidecar, because a waiting acquire delays the answers behind it.
         let waiter: RedisClient
         let redis: RedisClient
-        private let clock: SteeredClock
+        private let clock: FakeClock
 
         /// Runs `body` with Redis' clock at the true time, and stops everything afterwards, even if `body` throws.
         static func run(_ body: (Scene) async throws -> Void) async throws {
             let folder = try TemporaryFolder()
             defer { folder.remove() }
-            let clock = try await SteeredClock(file: "\(folder.path)/clock")
+            let clock = try await FakeClock(file: "\(folder.path)/clock")
             try await RedisServer.withServer(listener: .none, environment: clock.environment) { server in
                 try await SidecarProcess.withSidecar(arguments: ["--redis", server.url]) { first in
                     try await SidecarProcess.withSidecar(arguments: ["--redis", server.url]) { second in

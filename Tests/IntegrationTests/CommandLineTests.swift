@@ -172,7 +172,7 @@ struct CommandLineTests {
     }
 
     @Test("while Redis is away, status and locks exit with 69, and status --live with 0")
-    func redisAway() async throws {
+    func redisUnreachable() async throws {
         try await RedisServer.withServer(listener: .none) { server in
             try await SidecarProcess.withSidecar(arguments: ["--redis", "unix://\(server.socketPath)"]) { sidecar in
                 await server.kill()

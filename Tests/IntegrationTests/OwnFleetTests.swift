@@ -13,13 +13,13 @@ struct OwnFleetTests {
         try await ClusterFleet.withFleet(replicas: 1) { cluster in
             let slots = (0..<8).compactMap { HashSlot($0 * 2048) }
             func isWhole(_ primaries: Int) async throws -> Bool {
-                try await cluster.untilWhole()
+                try await cluster.waitUntilHealthy()
                 return try await cluster.primaries().count == primaries
             }
-            try await cluster.reshard(slots, place: 1)
+            try await cluster.reshard(slots, serverIndex: 1)
             #expect(try await isWhole(3))
             for (place, loss) in PrimaryLoss.allCases.enumerated() {
-                try await cluster.losePrimary(loss, place: place)
+                try await cluster.losePrimary(loss, serverIndex: place)
                 try await cluster.mend()
                 #expect(try await isWhole(3))
             }
@@ -27,7 +27,7 @@ struct OwnFleetTests {
             #expect(try await isWhole(4))
             try await cluster.leaveAgain()
             #expect(try await isWhole(3))
-            try await cluster.leave(place: 0)
+            try await cluster.leave(serverIndex: 0)
             #expect(try await isWhole(2))
             try await cluster.joinAgain()
             #expect(try await isWhole(3))
@@ -190,14 +190,14 @@ extension OwnFleetTests {
 
     /// Acquires a lock; `nil` if another client holds it.
     private static func acquire(_ name: String, at endpoint: SidecarEndpoint) async throws -> Lease? {
-        var door = endpoint.door
-        door.connectTimeout = .seconds(10)
-        door.answerTimeout = .seconds(10)
-        return try await SidecarClient.withClient(door) { try await $0.locks.acquire(name, ttl: .seconds(60)) }
+        var api = endpoint.resp
+        api.connectTimeout = .seconds(10)
+        api.answerTimeout = .seconds(10)
+        return try await SidecarClient.withClient(api) { try await $0.locks.acquire(name, ttl: .seconds(60)) }
     }
 
     private static func answers(_ endpoint: SidecarEndpoint) async -> Bool {
-        await answers(endpoint.door.redisConfiguration)
+        await answers(endpoint.resp.redisConfiguration)
     }
 
     private static func answers(_ server: RedisConfiguration) async -> Bool {

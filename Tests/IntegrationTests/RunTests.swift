@@ -292,7 +292,7 @@ struct RunTests {
     }
 
     @Test("while Redis is away it is 69, and nothing is run")
-    func redisAway() async throws {
+    func redisUnreachable() async throws {
         try await RedisServer.withServer(listener: .none) { server in
             try await SidecarProcess.withSidecar(arguments: ["--redis", "unix://\(server.socketPath)"]) { sidecar in
                 await server.kill()

@@ -103,7 +103,7 @@ struct SidecarLifetimeTests {
     }
 
     @Test("what keeps a door from opening is said in plain words, with the key to change")
-    func doorsThatCannotOpen() async throws {
+    func listenersThatCannotOpen() async throws {
         try await RedisServer.withServer { server in
             let taken = "127.0.0.1:\(try #require(server.port))"
             let folder = try TemporaryFolder()

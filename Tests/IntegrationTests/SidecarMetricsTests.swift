@@ -40,7 +40,7 @@ struct SidecarMetricsTests {
     }
 
     @Test("D20: commands and errors of the RESP door, refused requests and commands to Redis are counted")
-    func doors() async throws {
+    func apis() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services("catalog")) { sidecar in
             try await sidecar.send(
                 ["LIMIT.TAKE", "catalog"], ["LIMIT.TAKE", "catalog"], ["LIMIT.TAKE", "nobody"], ["NONSENSE"])

@@ -56,13 +56,13 @@ struct ThirdPartyClientTests {
             """
         try await SidecarProcess.withSidecar(configuration: configuration) { sidecar in
             let socket = try #require(sidecar.redisSocket)
-            func door(_ words: String...) async throws -> String {
+            func api(_ words: String...) async throws -> String {
                 try await Self.redisCLI(["-p", "\(sidecar.respPort)"] + words)
             }
             func redis(_ words: String...) async throws -> String { try await Self.redisCLI(["-s", socket] + words) }
-            #expect(try await door("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").hasPrefix("web-1/"))
+            #expect(try await api("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").hasPrefix("web-1/"))
             #expect(try await redis("GET", "interlock:lock:{orders}").hasPrefix("web-1/"))
-            for _ in 0..<11 { _ = try await door("LIMIT.TAKE", "catalog") }
+            for _ in 0..<11 { _ = try await api("LIMIT.TAKE", "catalog") }
             #expect(try await redis("GET", "interlock:rate:{catalog}:1m") == "10\n")
             #expect(try await redis("HGET", "interlock:breaker:{catalog}", "cause") == "limit\n")
             #expect(try await redis("XRANGE", "interlock:breaker:{catalog}:history", "-", "+").contains("from\nclosed\nto\nopen"))
@@ -77,7 +77,7 @@ struct ThirdPartyClientTests {
 }
 
 @Suite("Other libraries' locks", .timeLimit(.minutes(3)))
-struct ForeignLockTests {
+struct OtherSoftwareLockTests {
     /// The clone that these tests were built from.
     private static let root = #filePath.split(separator: "/").dropLast(3).reduce(into: "") { $0 += "/" + $1 }
 

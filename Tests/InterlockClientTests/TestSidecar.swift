@@ -48,8 +48,8 @@ struct TestSidecar {
             let setup = ListenerSetup(
                 coordinator: coordinator, access: AccessControl(keys: keys), certificate: nil, listen: listen,
                 metrics: PrometheusRegistry(), logger: logger, liveView: try await LiveHub.begun(for: coordinator).source)
-            let door = RESPDoor(setup: setup) { bound.yield($0) }
-            let group = ServiceGroup(configuration: .init(services: [coordinator, door], logger: logger))
+            let api = RESPListener(setup: setup) { bound.yield($0) }
+            let group = ServiceGroup(configuration: .init(services: [coordinator, api], logger: logger))
             try await withThrowingTaskGroup(of: Void.self) { tasks in
                 tasks.addTask { try await group.run() }
                 var port = 0

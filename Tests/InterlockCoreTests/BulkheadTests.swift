@@ -8,15 +8,15 @@ struct BulkheadTests {
     private func after(_ milliseconds: Int64) -> Instant { now.advanced(byMilliseconds: milliseconds) }
 
     /// Returns a bulkhead without free slots.
-    private func full(_ places: Int, maximumWaiting: Int = 10) -> Bulkhead {
-        var bulkhead = Bulkhead(places: places, maximumWaiting: maximumWaiting)
-        for number in 1...places { _ = bulkhead.enter(UInt64(number), deadline: nil, now: now) }
+    private func full(_ slots: Int, maximumWaiting: Int = 10) -> Bulkhead {
+        var bulkhead = Bulkhead(slots: slots, maximumWaiting: maximumWaiting)
+        for number in 1...slots { _ = bulkhead.enter(UInt64(number), deadline: nil, now: now) }
         return bulkhead
     }
 
     @Test("as many calls get a place as there are places, and a call that does not wait is told that all are taken")
     func bounded() {
-        var bulkhead = Bulkhead(places: 2, maximumWaiting: 10)
+        var bulkhead = Bulkhead(slots: 2, maximumWaiting: 10)
         var entries: [Bulkhead.Entry] = []
         for number in UInt64(1)...3 { entries.append(bulkhead.enter(number, deadline: nil, now: now)) }
         #expect(entries == [.taken, .taken, .full])
@@ -25,7 +25,7 @@ struct BulkheadTests {
 
     @Test("without a bound every call gets a place, and the calls are counted")
     func unbounded() {
-        var bulkhead = Bulkhead(places: nil, maximumWaiting: 0)
+        var bulkhead = Bulkhead(slots: nil, maximumWaiting: 0)
         for number in UInt64(0)..<1000 { _ = bulkhead.enter(number, deadline: nil, now: now) }
         #expect(bulkhead.taken == 1000)
         #expect(!bulkhead.isFull)
@@ -40,12 +40,12 @@ struct BulkheadTests {
         }
         bulkhead.release(heldForMilliseconds: 10)
         bulkhead.release(heldForMilliseconds: 10)
-        let first = bulkhead.settle(now: now)
+        let first = bulkhead.assignSlots(now: now)
         #expect(first == .init(admitted: [11, 12]))
-        let none = bulkhead.settle(now: now)
+        let none = bulkhead.assignSlots(now: now)
         #expect(none == .init())
         bulkhead.release(heldForMilliseconds: 10)
-        let second = bulkhead.settle(now: now)
+        let second = bulkhead.assignSlots(now: now)
         #expect(second == .init(admitted: [13]))
     }
 
@@ -58,7 +58,7 @@ struct BulkheadTests {
         #expect(newcomer == .full)
         let patient = bulkhead.enter(13, deadline: after(1000), now: now)
         #expect(patient == .waiting)
-        let settlement = bulkhead.settle(now: now)
+        let settlement = bulkhead.assignSlots(now: now)
         #expect(settlement == .init(admitted: [11]))
     }
 
@@ -68,7 +68,7 @@ struct BulkheadTests {
         _ = bulkhead.enter(12, deadline: after(1000), now: now)
         _ = bulkhead.enter(11, deadline: after(1000), now: now)
         bulkhead.release(heldForMilliseconds: 10)
-        let settlement = bulkhead.settle(now: now)
+        let settlement = bulkhead.assignSlots(now: now)
         #expect(settlement == .init(admitted: [11]))
     }
 
@@ -86,10 +86,10 @@ struct BulkheadTests {
         _ = bulkhead.enter(11, deadline: after(100), now: now)
         _ = bulkhead.enter(12, deadline: after(200), now: now)
         #expect(bulkhead.nextDeadline == after(100))
-        let early = bulkhead.settle(now: after(99))
+        let early = bulkhead.assignSlots(now: after(99))
         #expect(early == .init())
         bulkhead.release(heldForMilliseconds: 10)
-        let settlement = bulkhead.settle(now: after(100))
+        let settlement = bulkhead.assignSlots(now: after(100))
         #expect(settlement == .init(admitted: [12], expired: [11]))
         #expect(bulkhead.nextDeadline == nil)
     }
@@ -110,25 +110,25 @@ struct BulkheadTests {
         let again = bulkhead.leave(11)
         #expect(left && !again)
         bulkhead.release(heldForMilliseconds: 10)
-        let settlement = bulkhead.settle(now: now)
+        let settlement = bulkhead.assignSlots(now: now)
         #expect(settlement == .init(admitted: [12]))
     }
 
     @Test("a higher bound gives out places at once, a lower one when enough calls have ended", arguments: [Int?.none, 3])
-    func resized(places: Int?) {
+    func resized(slots: Int?) {
         var bulkhead = full(1)
         for number in 11...12 { _ = bulkhead.enter(UInt64(number), deadline: after(1000), now: now) }
-        bulkhead.resize(places: places, maximumWaiting: 10)
-        let more = bulkhead.settle(now: now)
+        bulkhead.resize(slots: slots, maximumWaiting: 10)
+        let more = bulkhead.assignSlots(now: now)
         #expect(more == .init(admitted: [11, 12]))
-        bulkhead.resize(places: 1, maximumWaiting: 10)
+        bulkhead.resize(slots: 1, maximumWaiting: 10)
         _ = bulkhead.enter(13, deadline: after(1000), now: now)
         bulkhead.release(heldForMilliseconds: 10)
         bulkhead.release(heldForMilliseconds: 10)
-        let none = bulkhead.settle(now: now)
+        let none = bulkhead.assignSlots(now: now)
         #expect(none == .init())
         bulkhead.release(heldForMilliseconds: 10)
-        let last = bulkhead.settle(now: now)
+        let last = bulkhead.assignSlots(now: now)
         #expect(last == .init(admitted: [13]))
     }
 
@@ -149,8 +149,8 @@ struct BulkheadTests {
     func random() {
         var random = SeededRandom(seed: 7)
         for _ in 0..<200 {
-            let places = Int.random(in: 1...4, using: &random)
-            var bulkhead = Bulkhead(places: places, maximumWaiting: 5)
+            let slots = Int.random(in: 1...4, using: &random)
+            var bulkhead = Bulkhead(slots: slots, maximumWaiting: 5)
             var time = now
             var held = 0
             var waiting: Set<UInt64> = []
@@ -175,7 +175,7 @@ struct BulkheadTests {
                     case .full: break
                     }
                 }
-                let settlement = bulkhead.settle(now: time)
+                let settlement = bulkhead.assignSlots(now: time)
                 #expect(settlement.admitted == settlement.admitted.sorted())
                 held += settlement.admitted.count
                 for gone in settlement.admitted + settlement.expired {
@@ -183,9 +183,9 @@ struct BulkheadTests {
                     #expect(waited)
                 }
                 #expect(bulkhead.taken == held)
-                #expect(held <= places)
+                #expect(held <= slots)
                 #expect(bulkhead.waitingCount == waiting.count)
-                #expect(waiting.isEmpty || held == places)
+                #expect(waiting.isEmpty || held == slots)
             }
         }
     }

@@ -9,25 +9,25 @@ struct CallWindowTests {
     @Test("long turns narrow it from what is under way, down to a few")
     func narrows() {
         var window = CallWindow()
-        window.noteTurn(nanoseconds: Self.long, underWay: 800)
+        window.noteTick(nanoseconds: Self.long, inFlight: 800)
         #expect(window.size == 700)
-        for _ in 0..<100 { window.noteTurn(nanoseconds: Self.long, underWay: 800) }
+        for _ in 0..<100 { window.noteTick(nanoseconds: Self.long, inFlight: 800) }
         #expect(window.size == CallWindow.least)
     }
 
     @Test("short turns widen it again, and turns of a fair length leave it as it is")
     func widens() {
         var window = CallWindow()
-        for _ in 0..<100 { window.noteTurn(nanoseconds: Self.long, underWay: 800) }
-        window.noteTurn(nanoseconds: CallWindow.longTurn, underWay: 4)
+        for _ in 0..<100 { window.noteTick(nanoseconds: Self.long, inFlight: 800) }
+        window.noteTick(nanoseconds: CallWindow.longTick, inFlight: 4)
         #expect(window.size == CallWindow.least)
         var turns = 0
         while window.size < 1000 {
-            window.noteTurn(nanoseconds: Self.short, underWay: 4)
+            window.noteTick(nanoseconds: Self.short, inFlight: 4)
             turns += 1
         }
         #expect(turns < 60)
-        for _ in 0..<1000 { window.noteTurn(nanoseconds: Self.short, underWay: 4) }
+        for _ in 0..<1000 { window.noteTick(nanoseconds: Self.short, inFlight: 4) }
         #expect(window.size == CallWindow.most)
     }
 }

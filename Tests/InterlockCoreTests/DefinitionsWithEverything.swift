@@ -62,7 +62,7 @@ extension RateLimitDomain {
         path.name = "files"
         path.replaces = ["address", "other"]
         path.isShadow = true
-        path.sharesCount = true
+        path.hasOneCounter = true
         path.hasDetailedMetrics = true
         path.rules = [DescriptorRule(key: "method", value: DescriptorPattern(""), limit: .blocked(window: .seconds(60)))]
         let fixed = LimitDefinition(name: "default", limit: 8, window: .seconds(60))

@@ -77,7 +77,7 @@ struct DescriptorMatchingTests {
     func shared() {
         func counters(share: Bool) -> Set<String> {
             var rule = DescriptorRule(key: "file", value: DescriptorPattern("files/*"), limit: Self.limit(1))
-            rule.sharesCount = share
+            rule.hasOneCounter = share
             let index = DescriptorIndex([rule])
             return Set(["files/a", "files/b"].compactMap { index.match([DescriptorEntry(key: "file", value: $0)])?.counter })
         }
@@ -143,13 +143,13 @@ struct DescriptorMatchingTests {
         let verdict = LimitVerdict(
             timeMicroseconds: 1, counters: [.init(count: .max - 10, capacity: 1, resetAfter: 60_000)], fits: [.init(count: 0)])
         var settlements: [DomainLimiter.Settlement] = []
-        limiter.settle(verdict, of: batch, sentAt: now, now: now, into: &settlements)
+        limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &settlements)
         #expect(settlements.map(\.answer.isOverLimit) == [true])
         #expect(settlements.map { $0.answer.statuses.map(\.remaining) } == [[0]])
     }
 
     @Test("whose count takes longer to lapse than its window has its place for as long, and each limit that askers bring has one")
-    func places() {
+    func slots() {
         func counters(_ rule: DescriptorRule, _ asks: [DescriptorAsk]) -> [String] {
             var domain = RateLimitDomain(name: "edge", rules: [rule])
             domain.maximumCounters = 1
@@ -179,12 +179,12 @@ struct DescriptorMatchingTests {
         #expect((rate(10, 1000).tokens, rate(10, 1000).seconds) == (10, 1))
         #expect((rate(5, 100).tokens, rate(5, 100).seconds) == (50, 1))
         #expect((rate(3, 1500).tokens, rate(3, 1500).seconds) == (4, 2))
-        #expect(rate(10, 10_000).capacity(ofShare: 3) == 3)
-        #expect(rate(10, 10_000, .gcra(burst: 4)).capacity(ofShare: 4) == 2)
-        #expect(rate(10, 10_000, .gcra(burst: 0)).capacity(ofShare: 4) == 1)
+        #expect(rate(10, 10_000).capacity(ofPortion: 3) == 3)
+        #expect(rate(10, 10_000, .gcra(burst: 4)).capacity(ofPortion: 4) == 2)
+        #expect(rate(10, 10_000, .gcra(burst: 0)).capacity(ofPortion: 4) == 1)
         // The capacity is at most the number of tokens that accrue while a quota lasts.
-        #expect(rate(1000, 3_600_000).capacity(ofShare: 1000) == 4)
-        #expect(rate(1000, 3_600_000).capacity(ofShare: 1) == 1)
+        #expect(rate(1000, 3_600_000).capacity(ofPortion: 1000) == 4)
+        #expect(rate(1000, 3_600_000).capacity(ofPortion: 1) == 1)
         // Envoy counts in 32 bits.
         #expect(rate(3_600_000_000, 30 * 86_400_000).tokens == 3_600_000_000)
         #expect(rate(1_000_000_000_000_000, 999).tokens == Int64(UInt32.max))

@@ -79,7 +79,7 @@ struct FleetOfLimiters {
         case .answered(let verdict, let batch, let sentAt, _):
             var settlements: [ServiceLimiter.Settlement] = []
             sidecars[index].phase = .idle
-            sidecars[index].limiter.settle(
+            sidecars[index].limiter.apply(
                 verdict, of: batch, sentAt: sentAt, now: now, sidecars: sidecars.count, into: &settlements)
             for settlement in settlements where settlement.answer.isTaken {
                 sidecars[index].granted.append(settlement.id)

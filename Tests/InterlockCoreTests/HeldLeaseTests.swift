@@ -159,9 +159,9 @@ struct HeldLeaseTests {
     }
 
     @Test("after a jump in time the lease is over at once, whatever was due or under way", arguments: [true, false])
-    func jump(isUnderWay: Bool) {
+    func jump(isInFlight: Bool) {
         var lease = Self.lease()
-        if isUnderWay { lease.extensionBegan() }
+        if isInFlight { lease.extensionBegan() }
         #expect(lease.step(now: Self.at(3_600_000)) == .over)
     }
 
@@ -253,7 +253,7 @@ private struct RandomLife {
     private var random: SeededRandom
     private var now: Instant
     private var lease: HeldLease
-    private var underWay: (ttl: Int64, sentAt: Instant)?
+    private var inFlight: (ttl: Int64, sentAt: Instant)?
     private(set) var isOver = false
 
     init(seed: UInt64) {
@@ -272,14 +272,14 @@ private struct RandomLife {
         case 0:
             lease.isExtended.toggle()
         case 1:
-            guard let underWay else { return }
-            self.underWay = nil
+            guard let inFlight else { return }
+            self.inFlight = nil
             let deadline = lease.deadline
-            lease.extended(ttl: underWay.ttl, sentAt: underWay.sentAt)
+            lease.extended(ttl: inFlight.ttl, sentAt: inFlight.sentAt)
             #expect(lease.deadline >= deadline)
         case 2:
-            guard underWay != nil else { return }
-            underWay = nil
+            guard inFlight != nil else { return }
+            inFlight = nil
             let deadline = lease.deadline
             lease.extensionFailed(now: now)
             #expect(lease.deadline == deadline)
@@ -290,10 +290,10 @@ private struct RandomLife {
             let longest: Int64 = random.next() % 10 == 0 ? 3000 : 40
             now = now.advanced(byMilliseconds: Int64.random(in: 0...longest, using: &random))
         }
-        look()
+        check()
     }
 
-    private mutating func look() {
+    private mutating func check() {
         switch lease.step(now: now) {
         case .over:
             #expect(now >= lease.deadline)
@@ -303,11 +303,11 @@ private struct RandomLife {
             #expect(until > now && until <= lease.deadline)
         case .extend(let ttl):
             #expect(now < lease.deadline)
-            #expect(lease.isExtended && underWay == nil)
+            #expect(lease.isExtended && inFlight == nil)
             #expect((LeaseValidity.shortestTTL...lease.ttl).contains(ttl))
             if let ceiling = lease.ceiling { #expect(now.advanced(byMilliseconds: ttl) <= ceiling) }
             lease.extensionBegan()
-            underWay = (ttl, now)
+            inFlight = (ttl, now)
         }
     }
 }

@@ -34,7 +34,7 @@ struct LimitAlgorithmTests {
             guard random.next() % 3 > 0, let batch = limiter.nextBatch(now: now) else { continue }
             var settlements: [ServiceLimiter.Settlement] = []
             let judgedAt = now
-            limiter.settle(
+            limiter.apply(
                 counters.judge(batch.limits, sidecars: sidecars, now: now), of: batch, sentAt: now, now: now, into: &settlements)
             for settlement in settlements where settlement.answer.isTaken {
                 grants.append(Grant(at: judgedAt.nanoseconds / 1000, cost: costs[settlement.id] ?? 0))

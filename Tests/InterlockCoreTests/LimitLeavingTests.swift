@@ -18,7 +18,7 @@ struct LimitLeavingTests {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
         var settlements: [ServiceLimiter.Settlement] = []
         let verdict = counters.judge(batch.limits, sidecars: sidecars, now: now)
-        limiter.settle(verdict, of: batch, sentAt: now, now: now, into: &settlements)
+        limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &settlements)
         return settlements
     }
 
@@ -92,7 +92,7 @@ struct LimitLeavingTests {
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1, deadline: after(1100)), now: start)
         _ = judge(&limiter, &counters, at: start)
-        limiter.gaveBack(definition: 0, subject: nil)
+        limiter.refunded(definition: 0, subject: nil)
         var settlements: [ServiceLimiter.Settlement] = []
         limiter.expire(now: after(1100), into: &settlements)
         #expect(settlements.map(\.answer.retryAfter) == [1])

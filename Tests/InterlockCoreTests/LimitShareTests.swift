@@ -11,21 +11,21 @@ struct LocalShareTests {
 
     @Test("the share is the limit divided by the sidecars", arguments: [(10, 1, 10), (10, 3, 3), (10, 10, 1)])
     func share(limit: Int64, sidecars: Int, expected: Int64) {
-        let share = LocalShare(of: perSecond(limit), sidecars: sidecars)
+        let share = LocalQuota(of: perSecond(limit), sidecars: sidecars)
         #expect(share.capacity == expected)
         #expect(share.period == 1000)
     }
 
     @Test("less than one call a window is spread over as many windows as it takes")
     func spread() {
-        let share = LocalShare(of: perSecond(2), sidecars: 5)
+        let share = LocalQuota(of: perSecond(2), sidecars: 5)
         #expect(share.capacity == 1)
         #expect(share.period == 2500)
     }
 
     @Test("a period begins with its first call and ends a window later")
     func period() {
-        var share = LocalShare(of: perSecond(2), sidecars: 1)
+        var share = LocalQuota(of: perSecond(2), sidecars: 1)
         #expect(share.taken(now: start) == 0)
         share.take(2, now: start)
         #expect(share.taken(now: start.advanced(byMilliseconds: 999)) == 2)
@@ -37,7 +37,7 @@ struct LocalShareTests {
     func fleetWide() {
         for limit in Int64(1)...40 {
             for sidecars in 1...40 {
-                let share = LocalShare(of: perSecond(limit), sidecars: sidecars)
+                let share = LocalQuota(of: perSecond(limit), sidecars: sidecars)
                 let perWindow = Double(share.capacity) * 1000 / Double(share.period) * Double(sidecars)
                 #expect(perWindow <= Double(limit) + 0.001, "limit \(limit), \(sidecars) sidecars")
             }
@@ -114,8 +114,8 @@ struct SubjectBookTests {
             let taken = Self.takenIn(known + ["d", "e"], to: &book)
             #expect(taken == known)
         }
-        #expect(known.allSatisfy(book.hasPlace))
-        #expect(!book.hasPlace(for: "d"))
+        #expect(known.allSatisfy(book.hasRoom))
+        #expect(!book.hasRoom(for: "d"))
         #expect(book.count == 3)
     }
 
@@ -130,7 +130,7 @@ struct SubjectBookTests {
     }
 
     @Test("a subject that was not seen for two windows loses its place, and one that was seen keeps it")
-    func places() {
+    func slots() {
         var book = SubjectBook(capacity: 2)
         for (names, time, expected) in [
             (["a", "b"], 0, ["a", "b"]), (["a"], 1500, ["a"]), (["c"], 2400, []), (["a", "c"], 2600, ["a", "c"]),

@@ -15,7 +15,7 @@ struct LimitWaitingTests {
     ) -> [ServiceLimiter.Settlement] {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
         var settlements: [ServiceLimiter.Settlement] = []
-        limiter.settle(counters.judge(batch.limits, now: now), of: batch, sentAt: now, now: now, into: &settlements)
+        limiter.apply(counters.judge(batch.limits, now: now), of: batch, sentAt: now, now: now, into: &settlements)
         return settlements
     }
 
@@ -76,7 +76,7 @@ struct LimitWaitingTests {
         _ = limiter.admit(LimitRequest(id: 2, cost: 2), now: start)
         var settlements: [ServiceLimiter.Settlement] = []
         if let batch {
-            limiter.settle(counters.judge(batch.limits, now: start), of: batch, sentAt: start, now: start, into: &settlements)
+            limiter.apply(counters.judge(batch.limits, now: start), of: batch, sentAt: start, now: start, into: &settlements)
         }
         #expect(settlements.map(\.id) == [0, 2])
         #expect(settlements.last?.answer.isTaken == false)

@@ -16,7 +16,7 @@ struct LockQueueTests {
         var queue = LockQueue()
         for id in 1...count { _ = queue.enqueue(waiter(id)) }
         _ = queue.beginAttempt()
-        _ = queue.refused(1, ttl: 30_000, place: 1, now: start)
+        _ = queue.refused(1, ttl: 30_000, position: 1, now: start)
         return queue
     }
 
@@ -37,7 +37,7 @@ struct LockQueueTests {
     func refusedHeadRests(ttl: Int64?, pause: Int64) {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
-        #expect(queue.refused(1, ttl: ttl, place: 1, now: start) == .armTimer(at(pause)))
+        #expect(queue.refused(1, ttl: ttl, position: 1, now: start) == .armTimer(at(pause)))
         #expect(queue.timerFired(now: at(pause)) == .attempt(1))
     }
 
@@ -45,47 +45,47 @@ struct LockQueueTests {
     func firstLooks() {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
-        let look = LockQueue.lookMilliseconds
-        #expect(queue.refused(1, ttl: 30_000, place: 0, now: start) == .armTimer(at(look)))
-        #expect(queue.timerFired(now: at(look)) == .look)
-        #expect(queue.looked(.held(ttl: 400), now: at(look)) == .armTimer(at(look + 401)))
+        let check = LockQueue.checkMilliseconds
+        #expect(queue.refused(1, ttl: 30_000, position: 0, now: start) == .armTimer(at(check)))
+        #expect(queue.timerFired(now: at(check)) == .check)
+        #expect(queue.checked(.held(ttl: 400), now: at(check)) == .armTimer(at(check + 401)))
     }
 
     @Test("a lease that ends before the next look has its own timer")
     func shortLease() {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
-        #expect(queue.refused(1, ttl: 5, place: 0, now: start) == .armTimer(at(6)))
+        #expect(queue.refused(1, ttl: 5, position: 0, now: start) == .armTimer(at(6)))
     }
 
     @Test("a lock that a look finds free is tried at once; without an answer the recheck remains")
     func lookFindsFree() {
         var queue = queue(of: 1)
-        #expect(queue.changed(now: at(100)) == .look)
-        #expect(queue.looked(.free, now: at(100)) == .attempt(1))
-        _ = queue.refused(1, ttl: 30_000, place: 0, now: at(100))
+        #expect(queue.changed(now: at(100)) == .check)
+        #expect(queue.checked(.free, now: at(100)) == .attempt(1))
+        _ = queue.refused(1, ttl: 30_000, position: 0, now: at(100))
         _ = queue.timerFired(now: at(120))
         let recheck = at(120 + LockQueue.recheckMilliseconds)
-        #expect(queue.looked(.unknown, now: at(120)) == .armTimer(recheck))
+        #expect(queue.checked(.unknown, now: at(120)) == .armTimer(recheck))
     }
 
     @Test("a change causes a look, within a minimum interval")
     func changesAreLookedAt() {
         var queue = queue(of: 1)
-        #expect(queue.changed(now: at(1000)) == .look)
-        _ = queue.looked(.held(ttl: 30_000), now: at(1001))
-        #expect(queue.changed(now: at(1002)) == .armTimer(at(1000 + LockQueue.lookMilliseconds)))
-        #expect(queue.changed(now: at(1003)) == .armTimer(at(1000 + LockQueue.lookMilliseconds)))
-        #expect(queue.timerFired(now: at(1020)) == .look)
+        #expect(queue.changed(now: at(1000)) == .check)
+        _ = queue.checked(.held(ttl: 30_000), now: at(1001))
+        #expect(queue.changed(now: at(1002)) == .armTimer(at(1000 + LockQueue.checkMilliseconds)))
+        #expect(queue.changed(now: at(1003)) == .armTimer(at(1000 + LockQueue.checkMilliseconds)))
+        #expect(queue.timerFired(now: at(1020)) == .check)
     }
 
     @Test("a change while a look is under way is not lost")
     func changeDuringLook() {
         var queue = queue(of: 1)
-        #expect(queue.changed(now: at(1000)) == .look)
+        #expect(queue.changed(now: at(1000)) == .check)
         #expect(queue.changed(now: at(1001)) == .none)
-        #expect(queue.looked(.held(ttl: 30_000), now: at(1002)) == .armTimer(at(1000 + LockQueue.lookMilliseconds)))
-        #expect(queue.timerFired(now: at(1020)) == .look)
+        #expect(queue.checked(.held(ttl: 30_000), now: at(1002)) == .armTimer(at(1000 + LockQueue.checkMilliseconds)))
+        #expect(queue.timerFired(now: at(1020)) == .check)
     }
 
     @Test("news that others are served postpones the look: in a busy queue nobody looks")
@@ -93,7 +93,7 @@ struct LockQueueTests {
         var queue = queue(of: 1)
         for turn in 1...50 {
             let now = at(Int64(turn) * 5)
-            #expect(queue.isFirst(now: now) == .armTimer(now.advanced(byMilliseconds: LockQueue.lookMilliseconds)))
+            #expect(queue.isFirst(now: now) == .armTimer(now.advanced(byMilliseconds: LockQueue.checkMilliseconds)))
         }
     }
 
@@ -102,8 +102,8 @@ struct LockQueueTests {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
         #expect(queue.wake() == .none)
-        #expect(queue.refused(1, ttl: 30_000, place: 1, now: start) == .attempt(1))
-        #expect(queue.refused(1, ttl: 30_000, place: 1, now: start) != .attempt(1))
+        #expect(queue.refused(1, ttl: 30_000, position: 1, now: start) == .attempt(1))
+        #expect(queue.refused(1, ttl: 30_000, position: 1, now: start) != .attempt(1))
     }
 
     @Test("a wake-up that arrives before the grant that caused it counts for the next waiter")
@@ -126,7 +126,7 @@ struct LockQueueTests {
         _ = queue.enqueue(waiter(3))
         let hasMore = queue.beginAttempt()
         #expect(hasMore)
-        #expect(queue.granted(2, ttl: 1000, now: start) == .armTimer(at(LockQueue.lookMilliseconds)))
+        #expect(queue.granted(2, ttl: 1000, now: start) == .armTimer(at(LockQueue.checkMilliseconds)))
         _ = queue.enqueue(waiter(4))
         #expect(queue.wake() == .attempt(3))
         _ = queue.beginAttempt()
@@ -181,7 +181,7 @@ struct LockQueueTests {
         _ = queue.wake()
         _ = queue.beginAttempt()
         _ = queue.granted(1, ttl: 1000, now: start)
-        for id in 2...UInt64(LockQueue.longestTurn) {
+        for id in 2...UInt64(LockQueue.longestTick) {
             let succession = queue.beginRelease()
             #expect(succession == .init(id: id, goesOn: true, hasOthers: true))
             if let succession { _ = queue.passedOn(succession, beginsTurn: false, ttl: 1000, now: start) }
@@ -216,14 +216,14 @@ struct LockQueueTests {
         #expect(queue.releaseUnanswered() == .attempt(1))
         _ = queue.beginRelease()
         #expect(queue.releaseUnanswered() == .none)
-        #expect(queue.refused(1, ttl: 1000, place: 0, now: start) == .attempt(1))
+        #expect(queue.refused(1, ttl: 1000, position: 0, now: start) == .attempt(1))
     }
 
     @Test("a waiter that another sidecar passed keeps waiting, first or not", arguments: [true, false])
     func passedBy(isFirst: Bool) {
         var queue = queue(of: 2)
         _ = queue.beginRelease()
-        let pause = isFirst ? LockQueue.lookMilliseconds : LockQueue.recheckMilliseconds
+        let pause = isFirst ? LockQueue.checkMilliseconds : LockQueue.recheckMilliseconds
         #expect(queue.passedBy(isFirst: isFirst, now: start) == .armTimer(at(pause)))
         #expect(queue.count == 2)
     }
@@ -268,7 +268,7 @@ private struct RandomLife {
     private var attempt: UInt64?
     private var succession: LockQueue.Succession?
     private var isTimerArmed = false
-    private var isLooking = false
+    private var isChecking = false
     private var lastID: UInt64 = 0
 
     init(seed: UInt64) {
@@ -284,9 +284,9 @@ private struct RandomLife {
             isTimerArmed = false
             _ = queue.beginAttempt()
         case .armTimer: isTimerArmed = true
-        case .look:
-            #expect(!isLooking)
-            isLooking = true
+        case .check:
+            #expect(!isChecking)
+            isChecking = true
             isTimerArmed = false
         case .drop:
             #expect(expected.isEmpty)
@@ -294,7 +294,7 @@ private struct RandomLife {
             // The next waiter starts another queue.
             queue = LockQueue()
             isTimerArmed = false
-            isLooking = false
+            isChecking = false
         case .none: break
         }
     }
@@ -321,7 +321,7 @@ private struct RandomLife {
         case 3:
             guard let id = attempt else { return }
             attempt = nil
-            note(queue.refused(id, ttl: 10, place: random.next() % 2 == 0 ? 0 : 1, now: start))
+            note(queue.refused(id, ttl: 10, position: random.next() % 2 == 0 ? 0 : 1, now: start))
         case 4:
             note(random.next() % 2 == 0 ? queue.wake() : queue.changed(now: start))
         case 5:
@@ -329,9 +329,9 @@ private struct RandomLife {
             isTimerArmed = false
             note(queue.timerFired(now: start.advanced(byMilliseconds: 10_000)))
         case 6:
-            guard isLooking else { return }
-            isLooking = false
-            note(queue.looked([.free, .held(ttl: 5), .unknown][Int(random.next() % 3)], now: start))
+            guard isChecking else { return }
+            isChecking = false
+            note(queue.checked([.free, .held(ttl: 5), .unknown][Int(random.next() % 3)], now: start))
         case 7:
             guard succession == nil else { return }
             succession = queue.beginRelease()
@@ -353,7 +353,7 @@ private struct RandomLife {
         }
         #expect(queue.count == expected.count)
         if !expected.isEmpty {
-            #expect(attempt != nil || isTimerArmed || isLooking, "somebody waits and nothing will wake it")
+            #expect(attempt != nil || isTimerArmed || isChecking, "somebody waits and nothing will wake it")
         }
     }
 }

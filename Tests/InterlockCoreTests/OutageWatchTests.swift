@@ -12,8 +12,8 @@ struct OutageWatchTests {
     ) -> [OutageFinding?] {
         var watch = OutageWatch(unhealthyAfter: unhealthyAfter, healthyAfter: healthyAfter)
         return findings.map { finding in
-            let answer = watch.saw(finding, isOpenByOutage: isOpenByOutage)
-            if let answer { watch.told(answer) }
+            let answer = watch.record(finding, isOpenByOutage: isOpenByOutage)
+            if let answer { watch.reported(answer) }
             return answer
         }
     }
@@ -56,8 +56,8 @@ struct OutageWatchTests {
     @Test("a finding that could not be reported is reported again with the next probe")
     func untold() {
         var watch = OutageWatch(unhealthyAfter: 1, healthyAfter: 1)
-        let first = watch.saw(.good, isOpenByOutage: false)
-        let second = watch.saw(.good, isOpenByOutage: false)
+        let first = watch.record(.good, isOpenByOutage: false)
+        let second = watch.record(.good, isOpenByOutage: false)
         #expect(first == .up)
         #expect(second == .up)
     }
@@ -75,8 +75,8 @@ struct OutageWatchTests {
         var watch = OutageWatch(unhealthyAfter: Int.random(in: 1...4, using: &random), healthyAfter: 1)
         for _ in 0..<50 {
             let finding = [ProbeFinding.good, bad, .unjudged("stopped")].randomElement(using: &random) ?? .good
-            let answer = watch.saw(finding, isOpenByOutage: .random(using: &random))
-            if let answer, Bool.random(using: &random) { watch.told(answer) }
+            let answer = watch.record(finding, isOpenByOutage: .random(using: &random))
+            if let answer, Bool.random(using: &random) { watch.reported(answer) }
             #expect(answer != .up || finding == .good)
         }
     }

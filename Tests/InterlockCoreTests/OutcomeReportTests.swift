@@ -25,8 +25,8 @@ struct OutcomeReportTests {
         #expect(due == .sendNow)
         let sums = breaker.takeUnsent(now: now)
         #expect(sums == OutcomeSums(calls: 2))
-        let whileUnderWay = record(&breaker, .ok, at: now)
-        #expect(whileUnderWay == .none)
+        let whileInFlight = record(&breaker, .ok, at: now)
+        #expect(whileInFlight == .none)
         let next = now.advanced(byMilliseconds: Breaker.reportIntervalMilliseconds)
         let afterwards = end(&breaker, at: now)
         #expect(afterwards == .sendAt(next))
@@ -44,7 +44,7 @@ struct OutcomeReportTests {
     }
 
     @Test("a failure that would trip together with sums under way is sent as soon as Redis has answered those")
-    func afterOneUnderWay() {
+    func afterOneInFlight() {
         var inARow = settings
         inARow.consecutiveFailures = 3
         inARow.minimumCalls = 1000

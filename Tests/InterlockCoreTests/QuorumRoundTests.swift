@@ -219,9 +219,9 @@ struct QuorumRoundTests {
             var recording: [(fence: Int64, server: Int)] = []
             var handedOut: Int64?
             for server in (0..<servers).shuffled(using: &random) {
-                let isAway = Int.random(in: 0..<4, using: &random) == 0
+                let isUnreachable = Int.random(in: 0..<4, using: &random) == 0
                 var vote = QuorumRound.Vote.failed
-                if !isAway {
+                if !isUnreachable {
                     numbers[server] = max(numbers[server] + 1, clocks[server])
                     numbers[server] += numbers[server] % 2
                     vote = .granted(fence: numbers[server])
@@ -231,12 +231,12 @@ struct QuorumRoundTests {
                 }
             }
             for (fence, server) in recording.shuffled(using: &random) {
-                let isAway = Int.random(in: 0..<4, using: &random) == 0
-                if !isAway {
+                let isUnreachable = Int.random(in: 0..<4, using: &random) == 0
+                if !isUnreachable {
                     let number = numbers[server]
                     numbers[server] = number > fence ? number + 1 - number % 2 : fence
                 }
-                if case .granted(let fence, _) = round.recorded(!isAway, by: server, now: start) { handedOut = fence }
+                if case .granted(let fence, _) = round.recorded(!isUnreachable, by: server, now: start) { handedOut = fence }
             }
             guard let handedOut else { continue }
             #expect(handedOut > last)

@@ -105,7 +105,7 @@ struct ServiceGateTests {
     @Test("the breaker is asked before the limits, and a call that it refuses takes nothing")
     func breakerFirst() {
         let desk = Desk(Self.definition(concurrency: 1))
-        desk.gate.breaker.tripAlone(.failures, forMilliseconds: 5000, now: desk.now)
+        desk.gate.breaker.tripLocally(.failures, forMilliseconds: 5000, now: desk.now)
         let call = desk.call()
         #expect(desk.admit(call) == ["refuse 1 open"])
         #expect(desk.taken == 0)
@@ -236,7 +236,7 @@ struct ServiceGateTests {
         let desk = Desk(Self.definition(concurrency: 1))
         let call = desk.call()
         _ = desk.admit(call)
-        desk.gate.breaker.tripAlone(.failures, forMilliseconds: 5000, now: desk.now)
+        desk.gate.breaker.tripLocally(.failures, forMilliseconds: 5000, now: desk.now)
         #expect(desk.granted(call) == ["refund 1", "refuse 1 open"])
         #expect(desk.taken == 0)
     }
@@ -246,7 +246,7 @@ struct ServiceGateTests {
         let policy = LimitPolicy(action: .trip, pause: .seconds(1) ... .seconds(1))
         let desk = Desk(Self.definition(onLimit: policy))
         let (first, second) = (desk.call(patience: 5000), desk.call(patience: 5000))
-        desk.gate.breaker.tripAlone(.limit, forMilliseconds: 1000, now: desk.now)
+        desk.gate.breaker.tripLocally(.limit, forMilliseconds: 1000, now: desk.now)
         #expect(desk.admit(first) == [])
         #expect(desk.admit(second) == [])
         #expect(first.stage == .pause)
@@ -259,7 +259,7 @@ struct ServiceGateTests {
     func pauseTooLong() {
         let policy = LimitPolicy(action: .trip, pause: .seconds(1) ... .seconds(1))
         let desk = Desk(Self.definition(onLimit: policy))
-        desk.gate.breaker.tripAlone(.limit, forMilliseconds: 10_000, now: desk.now)
+        desk.gate.breaker.tripLocally(.limit, forMilliseconds: 10_000, now: desk.now)
         let call = desk.call(patience: 5000)
         #expect(desk.admit(call) == ["refuse 1 open"])
     }
@@ -274,13 +274,13 @@ struct ServiceGateTests {
     }
 
     @Test("no call starts to wait while the sidecar shuts down")
-    func goingDown() {
+    func shuttingDown() {
         let desk = Desk(Self.definition(concurrency: 1))
         let first = desk.call()
         _ = desk.admit(first)
         _ = desk.granted(first)
         _ = desk.issue(first)
-        desk.gate.isGoingDown = true
+        desk.gate.isShuttingDown = true
         let second = desk.call(patience: 5000)
         #expect(desk.admit(second) == ["refuse 2 busy"])
     }

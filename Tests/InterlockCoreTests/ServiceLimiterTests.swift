@@ -17,7 +17,7 @@ struct ServiceLimiterTests {
         guard let batch = limiter.nextBatch(now: now) else { return [] }
         let verdict = counters.judge(batch.limits, now: now)
         var settlements: [ServiceLimiter.Settlement] = []
-        limiter.settle(verdict, of: batch, sentAt: now, now: now, into: &settlements)
+        limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &settlements)
         return settlements
     }
 
@@ -83,7 +83,7 @@ struct ServiceLimiterTests {
             ]
             var settlements: [ServiceLimiter.Settlement] = []
             for (batch, verdict) in isInOrder ? verdicts : verdicts.reversed() {
-                limiter.settle(verdict, of: batch, sentAt: start, now: start, into: &settlements)
+                limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &settlements)
             }
             // The third hundred calls are answered from the refusals of the second hundred.
             #expect(settlements.count == 300 && settlements.filter(\.answer.isTaken).count == 100)
@@ -121,7 +121,7 @@ struct ServiceLimiterTests {
                 counters: batch.limits.counters.map { _ in .init(count: taken, capacity: 9, resetAfter: resetAfter) },
                 fits: batch.limits.charges.map { _ in .init(count: 1) })
             var settlements: [ServiceLimiter.Settlement] = []
-            limiter.settle(verdict, of: batch, sentAt: start, now: start, into: &settlements)
+            limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &settlements)
             return Dictionary(uniqueKeysWithValues: batch.limits.counters.map { (definitions[$0.definition].name, $0.endsAt) })
         }
         #expect(try ask(at: 5000, taken: 0, resetAfter: 1000) == ["1s": 0, "own": 0, "log": 0])
@@ -159,7 +159,7 @@ struct ServiceLimiterTests {
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
         _ = limiter.admit(LimitRequest(id: 1), now: start)
         _ = judge(&limiter, &counters, at: start)
-        limiter.gaveBack(definition: 0, subject: nil)
+        limiter.refunded(definition: 0, subject: nil)
         #expect(limiter.admit(LimitRequest(id: 2), now: start) == .queued)
     }
 
@@ -192,7 +192,7 @@ struct ServiceLimiterTests {
         limiter = limiter.redefined(
             definitions: [LimitDefinition(name: "1h", limit: 9, window: .seconds(3600)), perSecond], maximumWaiting: 100)
         var settlements: [ServiceLimiter.Settlement] = []
-        limiter.settle(verdict, of: batch, sentAt: start, now: start, into: &settlements)
+        limiter.apply(verdict, of: batch, sentAt: start, now: start, into: &settlements)
         #expect(settlements.count == 4 && settlements.allSatisfy { $0.answer.limitName == perDay.name })
     }
 

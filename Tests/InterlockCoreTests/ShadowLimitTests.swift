@@ -22,7 +22,7 @@ struct ShadowLimitTests {
         guard let batch = limiter.nextBatch(now: now) else { return ([], 0) }
         let verdict = counters.judge(batch.limits, now: now)
         var settlements: [ServiceLimiter.Settlement] = []
-        limiter.settle(verdict, of: batch, sentAt: now, now: now, into: &settlements)
+        limiter.apply(verdict, of: batch, sentAt: now, now: now, into: &settlements)
         return (settlements, verdict.counters.reduce(0) { $0 + $1.excess })
     }
 

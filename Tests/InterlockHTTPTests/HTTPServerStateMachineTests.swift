@@ -209,7 +209,7 @@ struct HTTPServerStateMachineTests {
         #expect(machine.handOver() == .proceed)
         #expect(Self.reads(&machine, isWritable: false) == .proceed)
         #expect(machine.clientLeft() == .none)
-        #expect(machine.goDown(isWritable: true) == .close)
+        #expect(machine.shutDown(isWritable: true) == .close)
     }
 
     @Test("neither a stream nor a connection whose answer has begun is handed over")
@@ -381,31 +381,31 @@ struct HTTPServerStateMachineTests {
     @Test("a connection without a request ends when the sidecar goes down")
     func down() {
         var machine = Machine(.connection)
-        #expect(machine.goDown(isWritable: true) == .finish)
+        #expect(machine.shutDown(isWritable: true) == .finish)
     }
 
     @Test("a client that left and does not read cannot delay the end when the sidecar goes down")
     func downWhileClosing() {
         var machine = Machine(.connection)
         #expect(machine.clientLeft() == .finish)
-        #expect(machine.goDown(isWritable: true) == .linger)
+        #expect(machine.shutDown(isWritable: true) == .linger)
     }
 
     @Test("a request is answered although the sidecar goes down, and is the last")
     func downWithinRequest() {
         var machine = Self.complete()
-        #expect(machine.goDown(isWritable: true) == .none)
+        #expect(machine.shutDown(isWritable: true) == .none)
         #expect(machine.answerBegins() == .last)
         #expect(Self.answer(&machine) == .finish)
-        #expect(machine.goDown(isWritable: false) == .linger)
+        #expect(machine.shutDown(isWritable: false) == .linger)
     }
 
     @Test("a client that does not read gets a short deadline when the sidecar goes down, unless a relay has its own")
     func downUnread() {
         var collected = Self.complete()
-        #expect(collected.goDown(isWritable: false) == .linger)
+        #expect(collected.shutDown(isWritable: false) == .linger)
         var relayed = Self.complete(to: .relay)
-        #expect(relayed.goDown(isWritable: false) == .none)
+        #expect(relayed.shutDown(isWritable: false) == .none)
     }
 
     @Test("a removed key ends a connection without a request, and no stream")

@@ -11,14 +11,14 @@ import Testing
 struct BoundsTests {
     @Test("one connection has so many leases looked after, and another one goes on")
     func leasesOfAConnection() async throws {
-        try await RESPTestDoor.with { door in
-            let most = RESPConnection.mostFollowed
+        try await RESPTestAPI.with { api in
+            let most = RESPConnection.maximumFollowed
             let commands = (0...most).map { "LOCK.ACQUIRE lease-\($0) 60000 LINKED\r\n" }.joined() + "PING done\r\n"
-            async let answer = door.exchange(commands, enough: "done")
+            async let answer = api.exchange(commands, enough: "done")
             let text = try await answer
             #expect(text.split(separator: "*3\r\n", omittingEmptySubsequences: false).count - 1 == most)
             #expect(text.contains("-UNAVAILABLE \(most) leases of this connection are looked after already"))
-            let other = try await door.cli("LOCK.ACQUIRE", "another", "60000", "LINKED")
+            let other = try await api.cli("LOCK.ACQUIRE", "another", "60000", "LINKED")
             #expect(other.array?.count == 3)
         }
     }

@@ -37,11 +37,11 @@ struct CommandTimesTests {
     }
 
     @Test("at a real door each answer is counted, also those that wait for others and those that come many at a time")
-    func door() async throws {
-        try await RESPTestDoor.with { door in
+    func api() async throws {
+        try await RESPTestAPI.with { api in
             let takes = String(repeating: "LIMIT.TAKE catalog\r\n", count: 50)
-            _ = try await door.exchange("\(takes)LOCK.ACQUIRE a 30000\r\nPING\r\nNOPE\r\nECHO done\r\n", enough: "$4\r\ndone\r\n")
-            let lines = Self.lines(door.metrics)
+            _ = try await api.exchange("\(takes)LOCK.ACQUIRE a 30000\r\nPING\r\nNOPE\r\nECHO done\r\n", enough: "$4\r\ndone\r\n")
+            let lines = Self.lines(api.metrics)
             for (command, count) in [("limit.take", 50), ("lock.acquire", 1), ("unknown", 1)] {
                 #expect(lines.contains(#"interlock_resp_command_seconds_count{command="\#(command)"} \#(count)"#), "\(lines)")
             }

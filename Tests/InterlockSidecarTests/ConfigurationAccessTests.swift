@@ -156,11 +156,11 @@ struct ConfigurationAccessTests {
     }
 
     @Test("a listener that other hosts reach needs keys", arguments: ["resp", "http", "grpc"])
-    func openListener(door: String) {
+    func openListener(api: String) {
         #expect(
-            refusals(of: "\nlisten: { \(door): \"0.0.0.0:7379\" }") == [
+            refusals(of: "\nlisten: { \(api): \"0.0.0.0:7379\" }") == [
                 """
-                file.yaml:2: listen.\(door): 0.0.0.0:7379 can be reached from other hosts and needs auth.keys; \
+                file.yaml:2: listen.\(api): 0.0.0.0:7379 can be reached from other hosts and needs auth.keys; \
                 add a key, or listen on 127.0.0.1
                 """
             ]

@@ -59,7 +59,7 @@ struct ConfigurationOverridesTests {
     }
 
     @Test("a mistake in a variable or a flag names it")
-    func places() {
+    func slots() {
         let refused = refusals(
             of: "",
             environment: ["INTERLOCK_LOG_LEVEL": "loud", "INTERLOCK_REDIS_URL": "tcp://u:hunter2@h"],

@@ -84,8 +84,8 @@ struct ConfigurationSecretsTests {
     @Test("C2: a sidecar's own RESP API is no Redis", .timeLimit(.minutes(1)))
     func sidecarAsRedis() async throws {
         for keys in [[], [APIKey(name: "ops", secret: "0123456789abcdef", role: .admin)]] {
-            try await RESPTestDoor.with(keys: keys) { door in
-                var redis = try RedisConfiguration(url: "redis://127.0.0.1:\(door.port)")
+            try await RESPTestAPI.with(keys: keys) { api in
+                var redis = try RedisConfiguration(url: "redis://127.0.0.1:\(api.port)")
                 redis.password = keys.first?.secret
                 redis.connectTimeout = .seconds(2)
                 let coordinator = Coordinator(

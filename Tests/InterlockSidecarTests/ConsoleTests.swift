@@ -17,8 +17,8 @@ struct ConsoleTests {
 
     @Test("the page lets nothing run but its own script and style, and nobody frame it")
     func policy() async throws {
-        try await HTTPTestDoor.with { door in
-            let page = try await door.client.send("GET", "/console")
+        try await HTTPTestAPI.with { api in
+            let page = try await api.client.send("GET", "/console")
             #expect(page.status == 200)
             #expect(page.headers["content-type"] == "text/html; charset=utf-8")
             #expect(page.headers["x-frame-options"] == "DENY")
@@ -41,23 +41,23 @@ struct ConsoleTests {
 
     @Test("the page is anybody's, what it shows is a key holder's, and other sites' pages get neither")
     func admission() async throws {
-        try await HTTPTestDoor.with(keys: [HTTPTestDoor.ops, HTTPTestDoor.web]) { door in
-            let page = try await door.client.send("GET", "/console")
+        try await HTTPTestAPI.with(keys: [HTTPTestAPI.ops, HTTPTestAPI.web]) { api in
+            let page = try await api.client.send("GET", "/console")
             #expect(page.body.contains("data-keys=\"required\""))
-            try await door.expect(401, "GET", "/v1/live")
-            try await door.expect(200, "GET", "/v1/live", headers: ["X-Api-Key": "web-secret"])
+            try await api.expect(401, "GET", "/v1/live")
+            try await api.expect(200, "GET", "/v1/live", headers: ["X-Api-Key": "web-secret"])
             let foreign = ["X-Api-Key": "web-secret", "Origin": "http://evil.example"]
-            try await door.expect(403, "GET", "/v1/live", headers: foreign)
-            try await door.expect(403, "GET", "/console", headers: ["Sec-Fetch-Site": "cross-site"])
-            try await door.expect(403, "POST", "/v1/locks/a/break", "{}", headers: ["X-Api-Key": "web-secret"])
+            try await api.expect(403, "GET", "/v1/live", headers: foreign)
+            try await api.expect(403, "GET", "/console", headers: ["Sec-Fetch-Site": "cross-site"])
+            try await api.expect(403, "POST", "/v1/locks/a/break", "{}", headers: ["X-Api-Key": "web-secret"])
         }
     }
 
     @Test("a frame has the parts of its view")
     func frames() async throws {
-        try await HTTPTestDoor.with { door in
-            try await door.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000,"label":"<b>"}"#)
-            try await door.expect(200, "POST", "/v1/limits/catalog/take", "{}")
+        try await HTTPTestAPI.with { api in
+            try await api.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000,"label":"<b>"}"#)
+            try await api.expect(200, "POST", "/v1/limits/catalog/take", "{}")
             let parts = [
                 "overview": ["sidecar", "redis", "fleet", "rates"], "locks": ["sidecar", "locks"],
                 "lock&name=orders": ["sidecar", "lock", "grants"], "services": ["sidecar", "services"],
@@ -65,15 +65,15 @@ struct ConsoleTests {
                 "events": ["sidecar", "events"],
             ]
             for (view, names) in parts {
-                let frame = try await door.client.send("GET", "/v1/live?view=\(view)")
+                let frame = try await api.client.send("GET", "/v1/live?view=\(view)")
                 #expect(Set(frame.json.keys) == Set(names + ["now_ms"]), "\(view): \(frame.body)")
             }
-            try await door.expect(404, "GET", "/v1/live?view=service&name=nobody")
-            try await door.expect(400, "GET", "/v1/live?view=nothing")
-            try await door.expect(400, "GET", "/v1/live?view=lock&name=a%20b")
-            let found = try await door.client.send("GET", "/v1/live?view=locks&search=rder")
+            try await api.expect(404, "GET", "/v1/live?view=service&name=nobody")
+            try await api.expect(400, "GET", "/v1/live?view=nothing")
+            try await api.expect(400, "GET", "/v1/live?view=lock&name=a%20b")
+            let found = try await api.client.send("GET", "/v1/live?view=locks&search=rder")
             #expect(found.body.contains(#""label":"<b>""#))
-            let none = try await door.client.send("GET", "/v1/live?view=locks&search=%2A")
+            let none = try await api.client.send("GET", "/v1/live?view=locks&search=%2A")
             #expect(none.body.contains(#""locks":[]"#))
         }
     }
@@ -86,11 +86,11 @@ struct ConsoleTests {
                 LimitDefinition(name: "all", limit: 100, window: .seconds(60)),
                 LimitDefinition(name: "each", limit: 1, window: .seconds(60), isPerSubject: true),
             ])
-        try await HTTPTestDoor.with(services: [service]) { door in
+        try await HTTPTestAPI.with(services: [service]) { api in
             for status in [200, 429, 429] {
-                try await door.expect(status, "POST", "/v1/limits/catalog/take", #"{"subject":"tenant-7"}"#)
+                try await api.expect(status, "POST", "/v1/limits/catalog/take", #"{"subject":"tenant-7"}"#)
             }
-            let frame = try await door.client.send("GET", "/v1/live?view=service&name=catalog")
+            let frame = try await api.client.send("GET", "/v1/live?view=service&name=catalog")
             #expect(frame.body.contains(#""name":"each","per_subject":true,"refused":2"#), "\(frame.body)")
             #expect(frame.body.contains(#""name":"all","per_subject":false,"refused":0"#))
         }
@@ -98,8 +98,8 @@ struct ConsoleTests {
 
     @Test("each lock is on a page of the list, however many other keys lie among them", arguments: [500, 100])
     func pages(others: Int) async throws {
-        try await HTTPTestDoor.with { door in
-            let client = RedisClient(configuration: door.redis.configuration)
+        try await HTTPTestAPI.with { api in
+            let client = RedisClient(configuration: api.redis.configuration)
             try await client.connect()
             for number in 0..<240 {
                 _ = try await client.send(AnyCommand(["SET", "interlock:lock:{job-\(number)}", "held", "PX", "600000"]))
@@ -111,7 +111,7 @@ struct ConsoleTests {
             let deadline = ContinuousClock.now.advanced(by: .seconds(30))
             while let cursor = next {
                 try #require(ContinuousClock.now < deadline)
-                let frame = try await door.client.send("GET", "/v1/live?view=locks&cursor=\(cursor)")
+                let frame = try await api.client.send("GET", "/v1/live?view=locks&cursor=\(cursor)")
                 guard case .object(let page) = frame.json["locks"], case .list(let rows) = page["locks"],
                     case .text(let following) = page["cursor"]
                 else { throw HTTPTestClient.NotHTTP(text: frame.body) }
@@ -127,9 +127,9 @@ struct ConsoleTests {
 
     @Test("a stream begins with who looks, has each part, and then what has changed")
     func news() async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             let acted = NIOLockedValueBox(false)
-            try await door.client.follow("GET", "/v1/live?view=grants", headers: Self.stream) { received in
+            try await api.client.follow("GET", "/v1/live?view=grants", headers: Self.stream) { received in
                 if let first = HTTPTestClient.event("grants", in: received), acted.withLockedValue({ !$0 }) {
                     #expect(first.body == #"{"grants":[]}"#)
                     let hello = try #require(HTTPTestClient.event("hello", in: received))
@@ -137,7 +137,7 @@ struct ConsoleTests {
                     let head = try #require(received.firstRange(of: "event: hello")?.lowerBound)
                     #expect(try #require(received.firstRange(of: "event: sidecar")?.lowerBound) > head)
                     acted.withLockedValue { $0 = true }
-                    try await door.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
+                    try await api.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
                 }
                 return received.contains(#""name":"orders""#)
             }
@@ -146,17 +146,17 @@ struct ConsoleTests {
 
     @Test("a console is served though somebody asks for one lock after the other")
     func flood() async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             let isServed = NIOLockedValueBox(false)
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask {
                     var number = 0
                     while !isServed.withLockedValue({ $0 }), !Task.isCancelled {
                         number += 1
-                        try await door.expect(200, "GET", "/v1/live?view=lock&name=other-\(number)")
+                        try await api.expect(200, "GET", "/v1/live?view=lock&name=other-\(number)")
                     }
                 }
-                try await door.client.follow("GET", "/v1/live?view=lock&name=orders", headers: Self.stream) { received in
+                try await api.client.follow("GET", "/v1/live?view=lock&name=orders", headers: Self.stream) { received in
                     received.ranges(of: "event: lock\n").count >= 8
                 }
                 isServed.withLockedValue { $0 = true }
@@ -167,15 +167,15 @@ struct ConsoleTests {
 
     @Test("those who look at the same share what it costs Redis")
     func sharing() async throws {
-        try await HTTPTestDoor.with { door in
-            try await door.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
-            let client = RedisClient(configuration: door.redis.configuration)
+        try await HTTPTestAPI.with { api in
+            try await api.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
+            let client = RedisClient(configuration: api.redis.configuration)
             try await client.connect()
             _ = try await client.send(AnyCommand(["CONFIG", "RESETSTAT"]))
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for _ in 0..<10 {
                     group.addTask {
-                        try await door.client.follow("GET", "/v1/live?view=lock&name=orders", headers: Self.stream) { received in
+                        try await api.client.follow("GET", "/v1/live?view=lock&name=orders", headers: Self.stream) { received in
                             received.ranges(of: "event: lock\n").count >= 4
                         }
                     }
@@ -193,14 +193,14 @@ struct ConsoleTests {
 
     @Test("a stream ends with the key that it was begun with, and when the sidecar goes down")
     func ends() async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             let isDown = NIOLockedValueBox(false)
-            let answer = try await door.client.exchange(
-                HTTPTestClient.request("GET", "/v1/live", nil, headers: Self.stream, port: door.client.port, closing: true)
+            let answer = try await api.client.exchange(
+                HTTPTestClient.request("GET", "/v1/live", nil, headers: Self.stream, port: api.client.port, closing: true)
             ) { received in
                 guard received.contains("event: rates"), isDown.withLockedValue({ !$0 }) else { return }
                 isDown.withLockedValue { $0 = true }
-                await door.shutDown()
+                await api.shutDown()
             }
             // The final chunk marks the answer as complete.
             #expect(answer.hasSuffix("0\r\n\r\n"))
@@ -209,13 +209,13 @@ struct ConsoleTests {
 
     @Test("no more than 64 consoles are served at a time")
     func bound() async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             let count = NIOLockedValueBox(0)
             try await withThrowingTaskGroup(of: Void.self) { group in
-                for _ in 0..<LiveHub.mostFollowers {
+                for _ in 0..<LiveHub.maximumFollowers {
                     group.addTask {
                         let isCounted = NIOLockedValueBox(false)
-                        try await door.client.follow("GET", "/v1/live?view=grants", headers: Self.stream) { received in
+                        try await api.client.follow("GET", "/v1/live?view=grants", headers: Self.stream) { received in
                             if received.contains("event: hello"), isCounted.withLockedValue({ !$0 }) {
                                 isCounted.withLockedValue { $0 = true }
                                 count.withLockedValue { $0 += 1 }
@@ -224,18 +224,18 @@ struct ConsoleTests {
                         }
                     }
                 }
-                try await eventually("all look") { count.withLockedValue { $0 } == LiveHub.mostFollowers }
-                let refusal = try await door.client.send("GET", "/v1/live", headers: Self.stream)
+                try await eventually("all look") { count.withLockedValue { $0 } == LiveHub.maximumFollowers }
+                let refusal = try await api.client.send("GET", "/v1/live", headers: Self.stream)
                 #expect(refusal.status == 503)
                 #expect(refusal.text("detail")?.contains("64 consoles") == true)
                 // A single frame is served even when no more streams are.
-                try await door.expect(200, "GET", "/v1/live")
-                try await door.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
+                try await api.expect(200, "GET", "/v1/live")
+                try await api.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
                 try await group.waitForAll()
             }
             try await eventually("those who have left make room") {
                 let count = NIOLockedValueBox(0)
-                try? await door.client.follow("GET", "/v1/live", headers: Self.stream) { received in
+                try? await api.client.follow("GET", "/v1/live", headers: Self.stream) { received in
                     if received.contains("event: hello") { count.withLockedValue { $0 = 1 } }
                     return !received.isEmpty
                 }
@@ -245,13 +245,13 @@ struct ConsoleTests {
     }
 
     @Test("while Redis is away a frame says so, within the time that Redis has, and what it knew")
-    func redisAway() async throws {
-        try await HTTPTestDoor.with { door in
-            try await door.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
-            try await door.expect(200, "GET", "/v1/live?view=lock&name=orders")
-            await door.redis.stop()
+    func redisUnreachable() async throws {
+        try await HTTPTestAPI.with { api in
+            try await api.expect(201, "POST", "/v1/locks/orders", #"{"ttl_ms":30000}"#)
+            try await api.expect(200, "GET", "/v1/live?view=lock&name=orders")
+            await api.redis.stop()
             try await eventually("the sidecar has noticed") {
-                let frame = try await door.client.send("GET", "/v1/live?view=lock&name=orders")
+                let frame = try await api.client.send("GET", "/v1/live?view=lock&name=orders")
                 guard case .object(let sidecar) = frame.json["sidecar"], case .object(let redis) = sidecar["redis"],
                     case .object(let lock) = frame.json["lock"]
                 else { return false }

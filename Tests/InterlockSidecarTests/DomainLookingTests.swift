@@ -25,42 +25,42 @@ struct DomainLookingTests {
 
     @Test("LIMIT.PEEK with a descriptor tells what its rule would, and takes nothing")
     func command() async throws {
-        try await RESPTestDoor.with(domains: Self.domains) { door in
+        try await RESPTestAPI.with(domains: Self.domains) { api in
             func peek(_ descriptor: String) async throws -> [Int] {
-                try await door.cli("LIMIT.PEEK", "edge", "DESCRIPTOR", descriptor).array?.compactMap { $0.integer.map(Int.init) }
+                try await api.cli("LIMIT.PEEK", "edge", "DESCRIPTOR", descriptor).array?.compactMap { $0.integer.map(Int.init) }
                     ?? []
             }
             for _ in 0..<2 { #expect(try await Array(peek("ip=10.0.0.1").prefix(4)) == [0, 1, 1, -1]) }
             let ask = DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: "10.0.0.1")])
-            #expect(try await door.coordinator.decide("edge", [ask])?.isOverLimit == false)
+            #expect(try await api.coordinator.decide("edge", [ask])?.isOverLimit == false)
             let refused = try await peek("ip=10.0.0.1")
             #expect(Array(refused.prefix(3)) == [1, 1, 0] && (3_590_000...3_600_000).contains(refused[3]))
             #expect(try await Array(peek("list=a%2Cb=c").prefix(3)) == [0, 7, 7])
             #expect(try await Array(peek("free=x").prefix(4)) == [0, 0, 0, -1])
             #expect(try await Array(peek("closed=x").prefix(4)) == [1, 0, 0, -1])
-            #expect(try await door.cli("LIMIT.PEEK", "edge", "DESCRIPTOR", "list=a", "NAMED").array?.last?.text == "list")
+            #expect(try await api.cli("LIMIT.PEEK", "edge", "DESCRIPTOR", "list=a", "NAMED").array?.last?.text == "list")
             for descriptor in ["", "ip", "=x", "other=x", "ip=a,b", "ip=%4", "ip=%FF"] {
-                #expect(try await door.errorWord("LIMIT.PEEK", "edge", "DESCRIPTOR", descriptor) == "INVALID")
+                #expect(try await api.errorWord("LIMIT.PEEK", "edge", "DESCRIPTOR", descriptor) == "INVALID")
             }
-            #expect(try await door.errorWord("LIMIT.PEEK", "nowhere", "DESCRIPTOR", "ip=x") == "INVALID")
-            #expect(try await door.errorWord("LIMIT.PEEK", "edge", "DESCRIPTOR", "ip=x", "SUBJECT", "a") == "INVALID")
+            #expect(try await api.errorWord("LIMIT.PEEK", "nowhere", "DESCRIPTOR", "ip=x") == "INVALID")
+            #expect(try await api.errorWord("LIMIT.PEEK", "edge", "DESCRIPTOR", "ip=x", "SUBJECT", "a") == "INVALID")
         }
     }
 
     @Test("over HTTP the rules are told with what was decided by each, and a descriptor with what it would be told")
     func requests() async throws {
-        try await HTTPTestDoor.with(domains: Self.domains) { door in
+        try await HTTPTestAPI.with(domains: Self.domains) { api in
             let ask = DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: "a")])
-            for _ in 0..<3 { _ = try await door.coordinator.decide("edge", [ask]) }
-            let all = try await door.client.send("GET", "/v1/domains")
+            for _ in 0..<3 { _ = try await api.coordinator.decide("edge", [ask]) }
+            let all = try await api.client.send("GET", "/v1/domains")
             #expect(all.status == 200)
             #expect(all.body.contains(#""over_limit":2"#) && all.body.contains(#""rule":"closed""#), "\(all.body)")
-            let one = try await door.client.send("GET", "/v1/domains/edge/peek?descriptor=ip%3Da")
+            let one = try await api.client.send("GET", "/v1/domains/edge/peek?descriptor=ip%3Da")
             #expect(one.body.contains(#""limited":true"#) && one.body.contains(#""name":"ip""#), "\(one.body)")
             for path in [
                 "edge/peek", "edge/peek?descriptor=", "edge/peek?descriptor=other%3D1", "nowhere/peek?descriptor=ip%3D1",
             ] {
-                try await door.expect(400, "GET", "/v1/domains/\(path)")
+                try await api.expect(400, "GET", "/v1/domains/\(path)")
             }
         }
     }

@@ -8,18 +8,18 @@ import Testing
 struct EventStreamTests {
     @Test("it tells of a limit that is reached, in the JSON that is published")
     func limits() async throws {
-        try await HTTPTestDoor.with { door in
-            try await door.isSubscribed()
-            try await door.client.follow("GET", "/v1/events") { received in
+        try await HTTPTestAPI.with { api in
+            try await api.isSubscribed()
+            try await api.client.follow("GET", "/v1/events") { received in
                 guard let event = HTTPTestClient.event("limit.reached", in: received) else {
                     if received.contains("from now on"), !received.contains("limit.") {
-                        for _ in 0..<3 { _ = try await door.client.send("POST", "/v1/limits/catalog/take", "{}") }
+                        for _ in 0..<3 { _ = try await api.client.send("POST", "/v1/limits/catalog/take", "{}") }
                     }
                     return false
                 }
                 #expect(event.integer("v") == 1)
                 #expect(event.text("type") == "limit.reached")
-                #expect(event.text("origin") == door.coordinator.id)
+                #expect(event.text("origin") == api.coordinator.id)
                 #expect(event.integer("db") == 0)
                 #expect(event.text("service") == "catalog")
                 #expect(event.text("limit") == "10s")
@@ -32,9 +32,9 @@ struct EventStreamTests {
 
     @Test("types that this version does not know are passed on under their names")
     func unknownTypes() async throws {
-        try await HTTPTestDoor.with { door in
-            try await door.isSubscribed()
-            try await Self.following(door) { publish in
+        try await HTTPTestAPI.with { api in
+            try await api.isSubscribed()
+            try await Self.following(api) { publish in
                 try await publish(#"{"v":1,"type":"weather.changed","origin":"x","db":0,"at_ms":1}"#)
             } until: { received in
                 HTTPTestClient.event("weather.changed", in: received) != nil
@@ -47,10 +47,10 @@ struct EventStreamTests {
         // More than the kernel buffers for a connection, so the listener has to wait for its client.
         let padding = String(repeating: "x", count: 32 << 10)
         let count = 900
-        try await HTTPTestDoor.with { door in
-            try await door.isSubscribed()
-            let witness = door.coordinator.events.json.subscribe()
-            try await Self.following(door) { publish in
+        try await HTTPTestAPI.with { api in
+            try await api.isSubscribed()
+            let witness = api.coordinator.events.json.subscribe()
+            try await Self.following(api) { publish in
                 for number in 1...count {
                     try await publish(
                         #"{"v":1,"type":"test.\#(number)","origin":"x","db":0,"at_ms":1,"padding":"\#(padding)"}"#)
@@ -70,14 +70,14 @@ struct EventStreamTests {
 
     /// Follows the events and, once the stream has begun, lets `body` publish messages while nothing is read.
     private static func following(
-        _ door: HTTPTestDoor, body: @Sendable (_ publish: (String) async throws -> Void) async throws -> Void,
+        _ api: HTTPTestAPI, body: @Sendable (_ publish: (String) async throws -> Void) async throws -> Void,
         until isEnough: @Sendable (_ received: String) -> Bool, then check: @Sendable (_ received: String) -> Void = { _ in }
     ) async throws {
-        let redis = RedisClient(configuration: door.redis.configuration)
+        let redis = RedisClient(configuration: api.redis.configuration)
         try await redis.connect()
-        let channel = door.coordinator.keys.events
+        let channel = api.coordinator.keys.events
         let hasBegun = NIOLockedValueBox(false)
-        try await door.client.follow("GET", "/v1/events") { received in
+        try await api.client.follow("GET", "/v1/events") { received in
             if !hasBegun.withLockedValue({ $0 }), received.contains("from now on") {
                 hasBegun.withLockedValue { $0 = true }
                 try await body { json in _ = try await redis.send(AnyCommand(["PUBLISH", channel, json])) }

@@ -18,8 +18,8 @@ struct HTTP2Tests {
 
     @Test("requests on one connection are answered each on its stream, the slow after the quick")
     func streams() async throws {
-        try await HTTPTestDoor.with { door in
-            try await Client.with(port: door.client.port) { client in
+        try await HTTPTestAPI.with { api in
+            try await Client.with(port: api.client.port) { client in
                 let wait = #"{"ttl_ms":30000,"wait_ms":20000}"#
                 try await client.send(
                     Client.head("POST", "/v1/locks/a", stream: 1, ends: false), Client.data(wait, stream: 1, ends: true))
@@ -44,8 +44,8 @@ struct HTTP2Tests {
 
     @Test("who resets a stream gives its wait up, and what was linked to it; the connection goes on")
     func reset() async throws {
-        try await HTTPTestDoor.with { door in
-            try await Client.with(port: door.client.port) { client in
+        try await HTTPTestAPI.with { api in
+            try await Client.with(port: api.client.port) { client in
                 try await client.send(
                     Client.head("POST", "/v1/locks/a", stream: 1, ends: false),
                     Client.data(#"{"ttl_ms":30000,"linked":true}"#, stream: 1, ends: true))
@@ -58,7 +58,7 @@ struct HTTP2Tests {
                 try await client.send(
                     Client.head("POST", "/v1/locks/a", stream: 5, ends: false),
                     Client.data(#"{"ttl_ms":30000,"wait_ms":20000}"#, stream: 5, ends: true), Client.reset(5))
-                let coordinator = door.coordinator
+                let coordinator = api.coordinator
                 try await eventually("nobody waits") { await coordinator.status.locksWaiting == 0 }
                 try await client.send(Client.head("GET", "/healthz", stream: 7))
                 #expect(try await client.answer(7).status == "200")
@@ -104,7 +104,7 @@ struct HTTP2Tests {
     }
 
     private func refused(_ frame: HTTP2TestClient.Frame) async throws {
-        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK") }) { proxy in
+        try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
                 // The listener may close the connection before it has read a frame that is too large.
                 try? await client.send(frame)
@@ -116,7 +116,7 @@ struct HTTP2Tests {
                 }
             }
             #expect(proxy.upstream.received == [])
-            try await proxy.door.expect(200, "GET", "/healthz")
+            try await proxy.api.expect(200, "GET", "/healthz")
         }
     }
 
@@ -131,8 +131,8 @@ struct HTTP2Tests {
     func hostField(fields: [(String, String)]) async throws {
         let pseudo = fields.filter { $0.0.hasPrefix(":") }
         let others = fields.filter { !$0.0.hasPrefix(":") }
-        try await HTTPTestDoor.with(hosts: ["sidecar.internal"]) { door in
-            try await Client.with(port: door.client.port) { client in
+        try await HTTPTestAPI.with(hosts: ["sidecar.internal"]) { api in
+            try await Client.with(port: api.client.port) { client in
                 let head = [(":method", "GET"), (":scheme", "http"), (":path", "/healthz")] + pseudo + others
                 try await client.send(Client.block(head, stream: 1, ends: true))
                 #expect(try await client.answer(1).status == "200")
@@ -156,7 +156,7 @@ struct HTTP2Tests {
 
     @Test("a client that opens streams only to reset them is sent away, and every call of its is settled")
     func rapidReset() async throws {
-        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK") }) { proxy in
+        try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
                 for first in stride(from: UInt32(1), to: 20_001, by: 1000) {
                     let frames = stride(from: first, to: first + 1000, by: 2).flatMap { stream in
@@ -170,14 +170,14 @@ struct HTTP2Tests {
             }
             try await proxy.isSettled()
             #expect(proxy.upstream.received.count < 20_000)
-            try await proxy.door.expect(200, "GET", "/healthz")
+            try await proxy.api.expect(200, "GET", "/healthz")
         }
     }
 
     @Test("a head that goes on in frames without end ends the connection")
     func continuation() async throws {
-        try await HTTPTestDoor.with { door in
-            try await Client.with(port: door.client.port) { client in
+        try await HTTPTestAPI.with { api in
+            try await Client.with(port: api.client.port) { client in
                 var head = Client.head("GET", "/healthz", stream: 1)
                 head.flags = Client.Frame.endStream
                 let more = Client.Frame(kind: .continuation, stream: 1, payload: ByteBuffer(repeating: 0, count: 10))
@@ -186,7 +186,7 @@ struct HTTP2Tests {
                 let code = try await client.end()
                 #expect(code ?? Code.enhanceYourCalm > 0)
             }
-            try await door.expect(200, "GET", "/healthz")
+            try await api.expect(200, "GET", "/healthz")
         }
     }
 
@@ -194,8 +194,8 @@ struct HTTP2Tests {
         "a flood of frames that ask for an answer ends the connection, or is answered in slices and holds up no request",
         arguments: [HTTP2TestClient.Frame.Kind.ping, .settings])
     func upkeep(kind: HTTP2TestClient.Frame.Kind) async throws {
-        try await HTTPTestDoor.with(firstRequestTimeout: .seconds(60)) { door in
-            try await Client.with(port: door.client.port) { client in
+        try await HTTPTestAPI.with(firstRequestTimeout: .seconds(60)) { api in
+            try await Client.with(port: api.client.port) { client in
                 let payload = kind == .ping ? ByteBuffer(repeating: 1, count: 8) : ByteBuffer()
                 // Twice the number allowed per second; on a slow machine, slices let fewer than the limit through.
                 let flood = Array(repeating: Client.Frame(kind: kind, payload: payload), count: 20_000)
@@ -207,7 +207,7 @@ struct HTTP2Tests {
                     #expect(client.goAway?.errorCode ?? Code.enhanceYourCalm == Code.enhanceYourCalm)
                 }
             }
-            try await door.expect(200, "GET", "/healthz")
+            try await api.expect(200, "GET", "/healthz")
         }
     }
 
@@ -216,7 +216,7 @@ struct HTTP2Tests {
     @Test("an answer comes as far as the client's window is open, and goes on when it is opened further")
     func window() async throws {
         let body = String(repeating: "0123456789", count: 1000)
-        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK", [], body) }) { proxy in
+        try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK", [], body) }) { proxy in
             try await Client.with(port: proxy.client.port, settings: [(4, 10)]) { client in
                 try await client.send(Client.head("GET", "/proxy/shop/a", stream: 1))
                 var answer = try await client.answer(1) { !$0.body.isEmpty }
@@ -236,7 +236,7 @@ struct HTTP2Tests {
     @Test("an answer that comes before the request's end is whole, however late its window opens, and then the stream ends")
     func early() async throws {
         let body = String(repeating: "0123456789", count: 100)
-        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK", [], body) }) { proxy in
+        try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK", [], body) }) { proxy in
             try await Client.with(port: proxy.client.port, settings: [(4, 10)]) { client in
                 try await client.send(
                     Client.head("POST", "/proxy/shop/a", stream: 1, ends: false), Client.data("x", stream: 1, ends: false))
@@ -256,8 +256,8 @@ struct HTTP2Tests {
 
     @Test("a stream whose body nobody wants is answered, and reset without an error when too much of it has come")
     func unwantedBody() async throws {
-        try await HTTPTestDoor.with { door in
-            try await Client.with(port: door.client.port) { client in
+        try await HTTPTestAPI.with { api in
+            try await Client.with(port: api.client.port) { client in
                 let part = String(repeating: "x", count: 10_000)
                 try await client.send(Client.head("POST", "/nowhere", stream: 1, ends: false))
                 #expect(try await client.answer(1).status == "404")
@@ -289,7 +289,7 @@ struct HTTP2Tests {
 
     @Test("streams that are given up by the hundred take no other with them")
     func givenUp() async throws {
-        try await ProxyTestDoor.with(
+        try await ProxyTestAPI.with(
             configure: { $0.upstream?.retries.attempts = 0 },
             upstream: { call in
                 if call.request.hasSuffix("/last") { return try await call.answer("200 OK", [], "x") }
@@ -317,7 +317,7 @@ struct HTTP2Tests {
             $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60))]
             $0.onLimit = LimitPolicy(action: .wait, patience: .seconds(60))
         }
-        try await ProxyTestDoor.with(configure: configure, upstream: { try await $0.answer("200 OK") }) { proxy in
+        try await ProxyTestAPI.with(configure: configure, upstream: { try await $0.answer("200 OK") }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
                 try await client.send(Client.head("GET", "/proxy/shop/a", stream: 1))
                 #expect(try await client.answer(1).status == "200")
@@ -338,8 +338,8 @@ struct HTTP2Tests {
 
     @Test("a window that would overflow, or opens by nothing, is refused", arguments: [UInt32(0x7FFF_FFFF), 0])
     func windowOverflow(increment: UInt32) async throws {
-        try await HTTPTestDoor.with { door in
-            try await Client.with(port: door.client.port) { client in
+        try await HTTPTestAPI.with { api in
+            try await Client.with(port: api.client.port) { client in
                 try await client.send(Client.windowUpdate(0, by: increment))
                 let code = try await client.end()
                 #expect(code ?? Code.protocolError > 0)
@@ -350,7 +350,7 @@ struct HTTP2Tests {
     @Test("what an upstream still sends to a client that reads nothing waits; the call ends with timeouts.total")
     func slowReader() async throws {
         let configure: (inout ServiceDefinition) -> Void = { $0.upstream?.totalTimeout = .milliseconds(300) }
-        try await ProxyTestDoor.with(
+        try await ProxyTestAPI.with(
             configure: configure,
             upstream: { call in
                 try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -372,7 +372,7 @@ struct HTTP2Tests {
 
     @Test("trailers pass from an upstream of HTTP/1.1, and a body streams to it as it comes")
     func trailers() async throws {
-        try await ProxyTestDoor.with(
+        try await ProxyTestAPI.with(
             upstream: { call in
                 try await call.send("HTTP/1.1 200 OK\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n")
                 var received = ""
@@ -400,7 +400,7 @@ struct HTTP2Tests {
 
     @Test("a request without a body is one, whatever its method", arguments: ["GET", "HEAD", "POST", "DELETE"])
     func bodiless(method: String) async throws {
-        try await ProxyTestDoor.with(
+        try await ProxyTestAPI.with(
             upstream: { call in try await call.send("HTTP/1.1 200 OK\r\nContent-Length: \(method == "HEAD" ? 9 : 0)\r\n\r\n") }
         ) { proxy in
             try await Client.with(port: proxy.client.port) { client in
@@ -417,7 +417,7 @@ struct HTTP2Tests {
 
     @Test("an answer that breaks off resets its stream")
     func brokenOff() async throws {
-        try await ProxyTestDoor.with(
+        try await ProxyTestAPI.with(
             upstream: { call in
                 try await call.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
                 throw TestUpstream.Close()
@@ -435,7 +435,7 @@ struct HTTP2Tests {
 
     @Test("a client that leaves ends its calls, and their permits are given back")
     func departure() async throws {
-        try await ProxyTestDoor.with(upstream: { call in while try await call.more() != nil {} }) { proxy in
+        try await ProxyTestAPI.with(upstream: { call in while try await call.more() != nil {} }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
                 try await client.send(
                     Client.head("GET", "/proxy/shop/a", stream: 1), Client.head("GET", "/proxy/shop/b", stream: 3))
@@ -448,7 +448,7 @@ struct HTTP2Tests {
 
     @Test("the path of a request that names its service is the upstream's own, and a name that is none is refused")
     func named() async throws {
-        try await ProxyTestDoor.with(path: "", upstream: { try await $0.answer("200 OK", [], "x") }) { proxy in
+        try await ProxyTestAPI.with(path: "", upstream: { try await $0.answer("200 OK", [], "x") }) { proxy in
             try await Client.with(port: proxy.client.port) { client in
                 try await client.send(
                     Client.head("GET", "/v1/locks/a?b=c", [("interlock-service", "shop")], stream: 1),
@@ -468,18 +468,18 @@ struct HTTP2Tests {
 
     @Test("a connection that carries nothing is told so and closed; one that says nothing is closed")
     func idle() async throws {
-        try await HTTPTestDoor.with(firstRequestTimeout: .milliseconds(100)) { door in
-            try await Client.with(port: door.client.port) { client in
+        try await HTTPTestAPI.with(firstRequestTimeout: .milliseconds(100)) { api in
+            try await Client.with(port: api.client.port) { client in
                 let code = try await client.end()
                 // On a slow machine, the deadline may pass before the client has sent its preface.
                 #expect(code ?? Code.none == Code.none)
             }
-            let half = try await RawConnection.exchange(port: door.client.port, String(Client.preface.prefix(10)))
+            let half = try await RawConnection.exchange(port: api.client.port, String(Client.preface.prefix(10)))
             #expect(half.isEmpty)
         }
         // The timeout allows a slow machine to send the first request.
-        try await HTTPTestDoor.with(firstRequestTimeout: .seconds(20), idleTimeout: .milliseconds(100)) { door in
-            try await Client.with(port: door.client.port) { client in
+        try await HTTPTestAPI.with(firstRequestTimeout: .seconds(20), idleTimeout: .milliseconds(100)) { api in
+            try await Client.with(port: api.client.port) { client in
                 try await client.send(Client.head("GET", "/healthz", stream: 1))
                 #expect(try await client.answer(1).status == "200")
                 #expect(try await client.end() == Code.none)
@@ -490,7 +490,7 @@ struct HTTP2Tests {
 
     @Test("when the sidecar goes down, what is under way is answered, and nothing further is taken")
     func shutdown() async throws {
-        try await ProxyTestDoor.with(
+        try await ProxyTestAPI.with(
             upstream: { call in
                 _ = try await call.more()
                 try await call.answer("200 OK", [], "late")
@@ -499,7 +499,7 @@ struct HTTP2Tests {
             try await Client.with(port: proxy.client.port) { client in
                 try await client.send(Client.head("POST", "/proxy/shop/a", stream: 1, ends: false))
                 try await proxy.isBegun()
-                await proxy.door.shutDown()
+                await proxy.api.shutDown()
                 while client.goAway == nil { _ = try await client.frame() }
                 try await client.send(Client.data("x", stream: 1, ends: true), Client.head("GET", "/healthz", stream: 3))
                 #expect(try await client.answer(1).body == "late")
@@ -510,8 +510,8 @@ struct HTTP2Tests {
 
     @Test("of all streams together there are as many as of connections, and those beyond tell how the sidecar is")
     func manyStreams() async throws {
-        try await HTTPTestDoor.with(maximumConnections: 2) { door in
-            try await Client.with(port: door.client.port) { client in
+        try await HTTPTestAPI.with(maximumConnections: 2) { api in
+            try await Client.with(port: api.client.port) { client in
                 for stream: UInt32 in [1, 3] {
                     try await client.send(Client.head("POST", "/v1/locks/a", stream: stream, ends: false))
                 }
@@ -527,11 +527,11 @@ struct HTTP2Tests {
 
     @Test("a full door tells how the sidecar is, once, and nothing else")
     func full() async throws {
-        try await HTTPTestDoor.with(maximumConnections: 1) { door in
-            try await Client.with(port: door.client.port) { first in
+        try await HTTPTestAPI.with(maximumConnections: 1) { api in
+            try await Client.with(port: api.client.port) { first in
                 try await first.send(Client.head("GET", "/healthz", stream: 1))
                 #expect(try await first.answer(1).status == "200")
-                try await Client.with(port: door.client.port) { second in
+                try await Client.with(port: api.client.port) { second in
                     try await second.send(
                         Client.head("GET", "/healthz", stream: 1), Client.head("POST", "/v1/locks/a", stream: 3))
                     #expect(try await second.answer(1).status == "200")

@@ -11,14 +11,14 @@ struct HTTP2UpstreamTests {
 
     private static func with(
         _ reply: @escaping PlayedHTTP2Server.Reply, configure: (inout ServiceDefinition) -> Void = { _ in },
-        _ body: (HTTPTestDoor, _ connections: NIOLockedValueBox<Int>) async throws -> Void
+        _ body: (HTTPTestAPI, _ connections: NIOLockedValueBox<Int>) async throws -> Void
     ) async throws {
         try await PlayedHTTP2Server.with(reply) { server in
             var service = ServiceDefinition(
                 name: "shop", upstream: UpstreamSettings(url: "http://127.0.0.1:\(server.port)"))
             service.upstream?.speaksHTTP2 = true
             configure(&service)
-            try await HTTPTestDoor.with(services: [service]) { door in try await body(door, server.connections) }
+            try await HTTPTestAPI.with(services: [service]) { api in try await body(api, server.connections) }
         }
     }
 
@@ -28,8 +28,8 @@ struct HTTP2UpstreamTests {
 
     @Test("calls share one connection, and more than the server takes at a time wait or have another")
     func shared() async throws {
-        try await Self.with({ _, frame in frame.kind == .headers ? [Self.answer(frame.stream)] : [] }) { door, connections in
-            for _ in 0..<5 { try await door.expect(200, "GET", "/proxy/shop/a") }
+        try await Self.with({ _, frame in frame.kind == .headers ? [Self.answer(frame.stream)] : [] }) { api, connections in
+            for _ in 0..<5 { try await api.expect(200, "GET", "/proxy/shop/a") }
             #expect(connections.withLockedValue(\.self) == 1)
         }
     }
@@ -44,10 +44,10 @@ struct HTTP2UpstreamTests {
             // The first connection goes silent after its first answer.
             frame.kind == .headers && (number > 1 || frame.stream == 1) ? [Self.answer(frame.stream)] : []
         }
-        try await Self.with(reply, configure: configure) { door, connections in
-            try await door.expect(200, "GET", "/proxy/shop/a")
-            try await door.expect(504, "GET", "/proxy/shop/a")
-            let client = door.client
+        try await Self.with(reply, configure: configure) { api, connections in
+            try await api.expect(200, "GET", "/proxy/shop/a")
+            try await api.expect(504, "GET", "/proxy/shop/a")
+            let client = api.client
             try await eventually("a call is answered again") { try await client.send("GET", "/proxy/shop/a").status == 200 }
             #expect(connections.withLockedValue(\.self) == 2)
         }
@@ -60,14 +60,14 @@ struct HTTP2UpstreamTests {
             $0.upstream?.retries.attempts = 0
             $0.upstream?.connectTimeout = .seconds(20)
         }
-        try await ProxyTestDoor.with(
+        try await ProxyTestAPI.with(
             configure: configure,
             upstream: { call in
                 try await call.send("HTTP/1.1 400 Bad Request\r\n\r\n")
                 throw TestUpstream.Close()
             }
         ) { proxy in
-            for _ in 0..<3 { try await proxy.door.expect(502, "GET", "/proxy/shop/a") }
+            for _ in 0..<3 { try await proxy.api.expect(502, "GET", "/proxy/shop/a") }
             #expect(proxy.upstream.connectionCount == 3)
         }
     }
@@ -79,8 +79,8 @@ struct HTTP2UpstreamTests {
             let farewell = Frame(kind: .goAway, payload: ByteBuffer(bytes: [0, 0, 0, 1, 0, 0, 0, 0]))
             return number == 1 ? [farewell, Self.answer(frame.stream)] : [Self.answer(frame.stream)]
         }
-        try await Self.with(reply) { door, connections in
-            for _ in 0..<3 { try await door.expect(200, "GET", "/proxy/shop/a") }
+        try await Self.with(reply) { api, connections in
+            for _ in 0..<3 { try await api.expect(200, "GET", "/proxy/shop/a") }
             #expect(connections.withLockedValue(\.self) == 2)
         }
     }
@@ -91,9 +91,9 @@ struct HTTP2UpstreamTests {
         service.breaker = BreakerSettings(minimumCalls: 1)
     }
 
-    private static func isBlameless(_ door: HTTPTestDoor) async throws {
-        let coordinator = door.coordinator
-        try await eventually("every outcome is reported") { await coordinator.status.permitsUnderWay == 0 }
+    private static func isBlameless(_ api: HTTPTestAPI) async throws {
+        let coordinator = api.coordinator
+        try await eventually("every outcome is reported") { await coordinator.status.permitsInFlight == 0 }
         #expect(try await coordinator.breaker(service: "shop").fleet.trips == 0)
         #expect(try await coordinator.breaker(service: "shop").state == .closed)
     }
@@ -111,9 +111,9 @@ struct HTTP2UpstreamTests {
             }
             return [isRefused ? HTTP2TestClient.reset(frame.stream, code: 7) : Self.answer(frame.stream)]
         }
-        try await Self.with(reply, configure: Self.touchy) { door, _ in
-            try await door.expect(200, method, "/proxy/shop/a", body)
-            try await Self.isBlameless(door)
+        try await Self.with(reply, configure: Self.touchy) { api, _ in
+            try await api.expect(200, method, "/proxy/shop/a", body)
+            try await Self.isBlameless(api)
         }
     }
 
@@ -125,10 +125,10 @@ struct HTTP2UpstreamTests {
             asked.withLockedValue { $0 += 1 }
             return [HTTP2TestClient.reset(frame.stream, code: 7)]
         }
-        try await Self.with(reply, configure: Self.touchy) { door, _ in
-            try await door.expect(502, "POST", "/proxy/shop/a", "body")
+        try await Self.with(reply, configure: Self.touchy) { api, _ in
+            try await api.expect(502, "POST", "/proxy/shop/a", "body")
             #expect(asked.withLockedValue(\.self) == 2)
-            try await Self.isBlameless(door)
+            try await Self.isBlameless(api)
         }
     }
 
@@ -140,10 +140,10 @@ struct HTTP2UpstreamTests {
             let farewell = Frame(kind: .goAway, payload: ByteBuffer(bytes: [0, 0, 0, 0, 0, 0, 0, 0]))
             return number == 1 ? [farewell] : [Self.answer(frame.stream)]
         }
-        try await Self.with(reply, configure: Self.touchy) { door, connections in
-            try await door.expect(200, "POST", "/proxy/shop/a", "body")
+        try await Self.with(reply, configure: Self.touchy) { api, connections in
+            try await api.expect(200, "POST", "/proxy/shop/a", "body")
             #expect(connections.withLockedValue(\.self) == 2)
-            try await Self.isBlameless(door)
+            try await Self.isBlameless(api)
         }
     }
 
@@ -152,9 +152,9 @@ struct HTTP2UpstreamTests {
         let reply: PlayedHTTP2Server.Reply = { _, frame in
             frame.endsStream ? [HTTP2TestClient.reset(frame.stream, code: 2)] : []
         }
-        try await Self.with(reply, configure: Self.touchy) { door, _ in
-            try await door.expect(502, "POST", "/proxy/shop/a", "body")
-            let coordinator = door.coordinator
+        try await Self.with(reply, configure: Self.touchy) { api, _ in
+            try await api.expect(502, "POST", "/proxy/shop/a", "body")
+            let coordinator = api.coordinator
             try await eventually("it counts") { try await coordinator.breaker(service: "shop").state == .open }
         }
     }
@@ -164,9 +164,9 @@ struct HTTP2UpstreamTests {
         arguments: ["99", "099", "0", "1000", "+200", "20", "abc", "101"])
     func noStatus(status: String) async throws {
         let reply: PlayedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, status)] : [] }
-        try await Self.with(reply, configure: Self.touchy) { door, _ in
-            try await door.expect(502, "GET", "/proxy/shop/a")
-            let coordinator = door.coordinator
+        try await Self.with(reply, configure: Self.touchy) { api, _ in
+            try await api.expect(502, "GET", "/proxy/shop/a")
+            let coordinator = api.coordinator
             try await eventually("it counts") { try await coordinator.breaker(service: "shop").state == .open }
         }
     }
@@ -174,16 +174,16 @@ struct HTTP2UpstreamTests {
     @Test("an answer whose status is a negative number fails the call, and not the sidecar")
     func negativeStatus() async throws {
         let reply: PlayedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, "-1")] : [] }
-        try await Self.with(reply, configure: Self.touchy) { door, _ in
-            try await door.expect(502, "GET", "/proxy/shop/a")
+        try await Self.with(reply, configure: Self.touchy) { api, _ in
+            try await api.expect(502, "GET", "/proxy/shop/a")
         }
     }
 
     @Test("an answer that ends with an informational head fails the call")
     func endsInformational() async throws {
         let reply: PlayedHTTP2Server.Reply = { _, frame in frame.kind == .headers ? [Self.answer(frame.stream, "103")] : [] }
-        try await Self.with(reply, configure: Self.touchy) { door, _ in
-            try await door.expect(502, "GET", "/proxy/shop/a")
+        try await Self.with(reply, configure: Self.touchy) { api, _ in
+            try await api.expect(502, "GET", "/proxy/shop/a")
         }
     }
 
@@ -198,9 +198,9 @@ struct HTTP2UpstreamTests {
             default: return [HTTP2TestClient.block([("status", "200")], stream: frame.stream, ends: true)]
             }
         }
-        try await Self.with(reply, configure: { $0.upstream?.retries.attempts = 0 }) { door, _ in
-            try await door.expect(502, "GET", "/proxy/shop/a")
-            try await door.expect(200, "GET", "/proxy/shop/a")
+        try await Self.with(reply, configure: { $0.upstream?.retries.attempts = 0 }) { api, _ in
+            try await api.expect(502, "GET", "/proxy/shop/a")
+            try await api.expect(200, "GET", "/proxy/shop/a")
         }
     }
 }

@@ -18,38 +18,38 @@ struct HTTPCheckTests {
 
     @Test("a call passes until the limit is reached, and is told what is left")
     func limits() async throws {
-        try await HTTPTestDoor.with(services: [Self.service()]) { door in
-            let first = try await door.client.send("GET", Self.path)
+        try await HTTPTestAPI.with(services: [Self.service()]) { api in
+            let first = try await api.client.send("GET", Self.path)
             #expect(first.status == 200)
             #expect(first.headers["ratelimit"] == #""hour";r=2;t=3600"#)
             #expect(first.headers["ratelimit-policy"] == #""hour";q=3;w=3600"#)
-            #expect(try await door.client.send("GET", Self.path + "?cost=2").headers["ratelimit"] == #""hour";r=0;t=3600"#)
-            let refused = try await door.client.send("GET", Self.path)
+            #expect(try await api.client.send("GET", Self.path + "?cost=2").headers["ratelimit"] == #""hour";r=0;t=3600"#)
+            let refused = try await api.client.send("GET", Self.path)
             #expect(refused.status == 429)
             #expect(refused.headers["retry-after"] == "3600")
             #expect(refused.body.contains(#""code":"limited""#))
             #expect(!refused.body.contains("wait_ms"))
             // A cost above the capacity can never be granted.
-            try await door.expect(400, "GET", Self.path + "?cost=4")
+            try await api.expect(400, "GET", Self.path + "?cost=4")
         }
     }
 
     @Test("subject and cost are said as a field or in the query, and not as both")
     func fields() async throws {
-        try await HTTPTestDoor.with(services: [Self.service(perSubject: true)]) { door in
-            try await door.expect(200, "GET", Self.path, headers: ["Interlock-Subject": "a", "Interlock-Cost": "3"])
-            try await door.expect(429, "GET", Self.path + "?subject=a")
-            try await door.expect(200, "GET", Self.path + "?subject=10.0.0.7&cost=3")
-            try await door.expect(405, "HEAD", Self.path, headers: ["Interlock-Subject": "10.0.0.7"])
-            try await door.expect(400, "GET", Self.path + "?subject=b", headers: ["Interlock-Subject": "a"])
-            try await door.expect(400, "GET", Self.path + "?cost=1", headers: ["Interlock-Cost": "1"])
+        try await HTTPTestAPI.with(services: [Self.service(perSubject: true)]) { api in
+            try await api.expect(200, "GET", Self.path, headers: ["Interlock-Subject": "a", "Interlock-Cost": "3"])
+            try await api.expect(429, "GET", Self.path + "?subject=a")
+            try await api.expect(200, "GET", Self.path + "?subject=10.0.0.7&cost=3")
+            try await api.expect(405, "HEAD", Self.path, headers: ["Interlock-Subject": "10.0.0.7"])
+            try await api.expect(400, "GET", Self.path + "?subject=b", headers: ["Interlock-Subject": "a"])
+            try await api.expect(400, "GET", Self.path + "?cost=1", headers: ["Interlock-Cost": "1"])
             for cost in ["0", "-1", "x", "1e3", "99999999999999999999", ""] {
-                try await door.expect(400, "GET", Self.path + "?cost=\(cost)")
+                try await api.expect(400, "GET", Self.path + "?cost=\(cost)")
             }
-            try await door.expect(400, "GET", Self.path + "?subject=")
-            try await door.expect(400, "GET", Self.path + "?tenant=a")
-            try await door.expect(404, "GET", "/v1/check/nobody")
-            try await door.expect(405, "POST", Self.path)
+            try await api.expect(400, "GET", Self.path + "?subject=")
+            try await api.expect(400, "GET", Self.path + "?tenant=a")
+            try await api.expect(404, "GET", "/v1/check/nobody")
+            try await api.expect(405, "POST", Self.path)
         }
     }
 
@@ -59,51 +59,51 @@ struct HTTPCheckTests {
         service.limits = []
         service.breaker.consecutiveFailures = 1
         service.breaker.openFor = .milliseconds(100) ... .milliseconds(100)
-        try await HTTPTestDoor.with(services: [service]) { door in
-            guard case .granted(let permit, _) = try await door.coordinator.acquirePermit(service: "catalog") else {
+        try await HTTPTestAPI.with(services: [service]) { api in
+            guard case .granted(let permit, _) = try await api.coordinator.acquirePermit(service: "catalog") else {
                 throw InterlockError(.other, "the permit was refused")
             }
-            _ = try await door.coordinator.reportPermit(
+            _ = try await api.coordinator.reportPermit(
                 service: "catalog", permit: permit, OutcomeReport(outcome: .error))
             try await eventually("it is half-open") {
-                try await door.coordinator.breaker(service: "catalog").fleet.state == .halfOpen
+                try await api.coordinator.breaker(service: "catalog").fleet.state == .halfOpen
             }
             // Other callers use up all half-open permits.
-            while case .granted = try await door.coordinator.acquirePermit(service: "catalog") {}
-            for _ in 0..<20 { try await door.expect(200, "GET", Self.path) }
-            #expect(try await door.coordinator.breaker(service: "catalog").fleet.state == .halfOpen)
+            while case .granted = try await api.coordinator.acquirePermit(service: "catalog") {}
+            for _ in 0..<20 { try await api.expect(200, "GET", Self.path) }
+            #expect(try await api.coordinator.breaker(service: "catalog").fleet.state == .halfOpen)
         }
     }
 
     @Test("an open breaker refuses without taking anything")
     func breaker() async throws {
-        try await HTTPTestDoor.with(services: [Self.service()]) { door in
-            _ = try await door.coordinator.forceBreaker(
+        try await HTTPTestAPI.with(services: [Self.service()]) { api in
+            _ = try await api.coordinator.forceBreaker(
                 service: "catalog", to: .open, forMilliseconds: 60_000, reason: "", by: "test")
-            let refused = try await door.client.send("GET", Self.path)
+            let refused = try await api.client.send("GET", Self.path)
             #expect(refused.status == 503)
             #expect(refused.body.contains(#""code":"open""#))
             #expect(refused.body.contains(#""cause":"forced""#))
             #expect(Int(refused.headers["retry-after"] ?? "") ?? 0 > 50)
-            _ = try await door.coordinator.forceBreaker(service: "catalog", to: nil, reason: "", by: "test")
-            #expect(try await door.client.send("GET", Self.path).headers["ratelimit"] == #""hour";r=2;t=3600"#)
+            _ = try await api.coordinator.forceBreaker(service: "catalog", to: nil, reason: "", by: "test")
+            #expect(try await api.client.send("GET", Self.path).headers["ratelimit"] == #""hour";r=2;t=3600"#)
         }
     }
 
     @Test("without Redis a service that denies then answers 503")
-    func redisAway() async throws {
-        try await HTTPTestDoor.with(services: [Self.service(whenDown: .deny)]) { door in
-            await door.redis.kill()
-            try await eventually("it denies") { try await door.client.send("GET", Self.path).status == 503 }
-            #expect(try await door.client.send("GET", Self.path).headers["retry-after"] == "1")
+    func redisUnreachable() async throws {
+        try await HTTPTestAPI.with(services: [Self.service(whenDown: .deny)]) { api in
+            await api.redis.kill()
+            try await eventually("it denies") { try await api.client.send("GET", Self.path).status == 503 }
+            #expect(try await api.client.send("GET", Self.path).headers["retry-after"] == "1")
         }
     }
 
     @Test("with keys the check needs one")
     func keys() async throws {
-        try await HTTPTestDoor.with(keys: [HTTPTestDoor.web], services: [Self.service()]) { door in
-            try await door.expect(401, "GET", Self.path)
-            try await door.expect(200, "GET", Self.path, headers: ["X-Api-Key": HTTPTestDoor.web.secret])
+        try await HTTPTestAPI.with(keys: [HTTPTestAPI.web], services: [Self.service()]) { api in
+            try await api.expect(401, "GET", Self.path)
+            try await api.expect(200, "GET", Self.path, headers: ["X-Api-Key": HTTPTestAPI.web.secret])
         }
     }
 }

@@ -23,14 +23,14 @@ struct HTTPConnectionTests {
     }
 
     /// Returns an open connection that has received an answer and therefore occupies a slot.
-    private static func placed(at door: HTTPTestDoor) async throws -> any Channel {
+    private static func placed(at api: HTTPTestAPI) async throws -> any Channel {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let haveCome = loop.makePromise(of: Void.self)
         let channel = try await ClientBootstrap(group: loop)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(FirstBytes(haveCome)) }
             }
-            .connect(host: "127.0.0.1", port: door.client.port).get()
+            .connect(host: "127.0.0.1", port: api.client.port).get()
         try await channel.writeAndFlush(ByteBuffer(string: "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
         try await haveCome.futureResult.get()
         return channel
@@ -38,11 +38,11 @@ struct HTTPConnectionTests {
 
     @Test("D7: a connection that brings no request is closed", arguments: ["", "GET /healthz HTTP/1.1\r\nHost: local"])
     func noRequest(bytes: String) async throws {
-        try await HTTPTestDoor.with(firstRequestTimeout: .milliseconds(100)) { door in
+        try await HTTPTestAPI.with(firstRequestTimeout: .milliseconds(100)) { api in
             // The call returns when the listener closes the connection.
-            let answer = try await RawConnection.exchange(port: door.client.port, bytes)
+            let answer = try await RawConnection.exchange(port: api.client.port, bytes)
             #expect(answer.isEmpty)
-            try await door.expect(200, "GET", "/healthz")
+            try await api.expect(200, "GET", "/healthz")
         }
     }
 
@@ -53,12 +53,12 @@ struct HTTPConnectionTests {
             "POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
         ])
     func noProgress(bytes: String) async throws {
-        try await HTTPTestDoor.with(idleTimeout: .milliseconds(500)) { door in
+        try await HTTPTestAPI.with(idleTimeout: .milliseconds(500)) { api in
             // The call returns when the listener closes the connection.
             let answer = try await RawConnection.exchange(
-                port: door.client.port, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + bytes)
+                port: api.client.port, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + bytes)
             #expect(answer.hasPrefix("HTTP/1.1 200 "))
-            try await door.expect(200, "GET", "/healthz")
+            try await api.expect(200, "GET", "/healthz")
         }
     }
 
@@ -66,12 +66,12 @@ struct HTTPConnectionTests {
         "a request of more or longer fields than a sidecar reads is refused, and others are answered",
         arguments: [(101, 10), (1, 8 * 1024 + 1), (10, 4 * 1024)])
     func fields(count: Int, length: Int) async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             let fields = (0..<count).map { "X-\($0): " + String(repeating: "x", count: length) + "\r\n" }.joined()
             let answer = try await RawConnection.exchange(
-                port: door.client.port, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\(fields)\r\n")
+                port: api.client.port, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\(fields)\r\n")
             #expect(answer.isEmpty || answer.hasPrefix("HTTP/1.1 431 "), "\(answer)")
-            try await door.expect(200, "GET", "/healthz")
+            try await api.expect(200, "GET", "/healthz")
         }
     }
 
@@ -82,10 +82,10 @@ struct HTTPConnectionTests {
             "connection: UPGRADE\r\nupgrade: websocket",
         ])
     func upgrade(fields: String) async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
             let answer = try await RawConnection.exchange(
-                port: door.client.port, "\(request)\(fields)\r\n\r\n\(request)\r\n\(String(repeating: "x", count: 100_000))")
+                port: api.client.port, "\(request)\(fields)\r\n\r\n\(request)\r\n\(String(repeating: "x", count: 100_000))")
             #expect(answer.ranges(of: "HTTP/1.1 200 ").count == 1, "\(answer)")
             #expect(answer.lowercased().contains("connection: close"))
         }
@@ -97,20 +97,21 @@ struct HTTPConnectionTests {
         defer { folder.remove() }
         let certificate = try await TestCertificate.selfSigned(in: folder.path)
         let settings = TLSSettings(certificate: certificate.certificatePath, key: certificate.keyPath)
-        try await HTTPTestDoor.with(firstRequestTimeout: .milliseconds(100), certificate: try DoorCertificate(settings)) { door in
-            let answer = try await RawConnection.exchange(port: door.client.port, "\u{16}\u{03}\u{01}\u{02}")
+        try await HTTPTestAPI.with(firstRequestTimeout: .milliseconds(100), certificate: try ListenerCertificate(settings)) {
+            api in
+            let answer = try await RawConnection.exchange(port: api.client.port, "\u{16}\u{03}\u{01}\u{02}")
             #expect(answer.isEmpty)
         }
     }
 
     @Test("D7: when all places are taken, those beyond are told of the sidecar's health and nothing else")
     func full() async throws {
-        try await HTTPTestDoor.with(maximumConnections: 2) { door in
+        try await HTTPTestAPI.with(maximumConnections: 2) { api in
             var taken: [any Channel] = []
-            for _ in 0..<2 { taken.append(try await Self.placed(at: door)) }
+            for _ in 0..<2 { taken.append(try await Self.placed(at: api)) }
             func get(_ path: String) async throws -> String {
                 // The call returns when the listener closes the connection.
-                try await RawConnection.exchange(port: door.client.port, "GET \(path) HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                try await RawConnection.exchange(port: api.client.port, "GET \(path) HTTP/1.1\r\nHost: localhost\r\n\r\n")
             }
             for path in ["/healthz", "/readyz", "/metrics"] {
                 let answer = try await get(path)
@@ -122,7 +123,7 @@ struct HTTPConnectionTests {
             #expect(refused.contains("listen.max_connections"))
             // Silent clients keep the last reserve slots for at most a second.
             let silent = try await withThrowingTaskGroup(of: String.self) { group in
-                for _ in 0..<16 { group.addTask { try await RawConnection.exchange(port: door.client.port, "GET /") } }
+                for _ in 0..<16 { group.addTask { try await RawConnection.exchange(port: api.client.port, "GET /") } }
                 let answer = try await get("/healthz")
                 #expect(answer.hasPrefix("HTTP/1.1 200 "))
                 return try await group.reduce("", +)
@@ -140,10 +141,10 @@ struct HTTPConnectionTests {
     @Test(
         "D18: HTTP/1.0 is answered without chunks, and its connection is closed", arguments: ["/healthz", "/metrics", "/nowhere"])
     func former(path: String) async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             // The call returns when the listener closes the connection.
             let answer = try await RawConnection.exchange(
-                port: door.client.port, "GET \(path) HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n")
+                port: api.client.port, "GET \(path) HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n")
             #expect(answer.hasPrefix("HTTP/1.0 "))
             #expect(answer.lowercased().contains("\r\nconnection: close\r\n"))
             #expect(!answer.lowercased().contains("transfer-encoding"))
@@ -152,19 +153,19 @@ struct HTTPConnectionTests {
 
     @Test("D18: who speaks HTTP/1.0 and is refused before its body was read is told so")
     func formerBody() async throws {
-        try await HTTPTestDoor.with(keys: [HTTPTestDoor.web]) { door in
+        try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
             let head = "POST /v1/locks/a HTTP/1.0\r\nHost: localhost\r\nContent-Length: 300000\r\nExpect: 100-continue\r\n\r\n"
             let answer = try await RawConnection.exchange(
-                port: door.client.port, head + String(repeating: "x", count: 300_000), enough: "unauthenticated")
+                port: api.client.port, head + String(repeating: "x", count: 300_000), enough: "unauthenticated")
             #expect(answer.hasPrefix("HTTP/1.0 401 "))
         }
     }
 
     @Test("D18: nor is what has no known end sent to it in chunks")
     func formerStream() async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             let answer = try await RawConnection.exchange(
-                port: door.client.port, "GET /v1/events HTTP/1.0\r\nHost: localhost\r\n\r\n", enough: "from now on")
+                port: api.client.port, "GET /v1/events HTTP/1.0\r\nHost: localhost\r\n\r\n", enough: "from now on")
             #expect(!answer.lowercased().contains("transfer-encoding"))
             #expect(answer.contains("\r\n\r\n: the events"))
         }

@@ -31,11 +31,11 @@ struct HTTPContractTests {
 
     @Test("every route is in the contract, and every operation of the contract is a route")
     func complete() async throws {
-        try await HTTPTestDoor.with { door in
-            let eventLoop = door.coordinator.eventLoop
-            let live = try await LiveHub.begun(for: door.coordinator)
+        try await HTTPTestAPI.with { api in
+            let eventLoop = api.coordinator.eventLoop
+            let live = try await LiveHub.begun(for: api.coordinator)
             let setup = ListenerSetup(
-                coordinator: door.coordinator, access: AccessControl(keys: []), certificate: nil, listen: ListenSettings(),
+                coordinator: api.coordinator, access: AccessControl(keys: []), certificate: nil, listen: ListenSettings(),
                 metrics: PrometheusRegistry(), logger: .init(label: "test"), liveView: live.source)
             let routes = try await eventLoop.submit {
                 Set(
@@ -49,8 +49,8 @@ struct HTTPContractTests {
 
     @Test("every operation of the contract answers")
     func answers() async throws {
-        try await HTTPTestDoor.with { door in
-            let contract = try await door.client.send("GET", "/openapi.yaml")
+        try await HTTPTestAPI.with { api in
+            let contract = try await api.client.send("GET", "/openapi.yaml")
             #expect(contract.status == 200)
             #expect(contract.headers["content-type"] == "application/yaml")
             let operations = Self.documented(contract.body)
@@ -59,7 +59,7 @@ struct HTTPContractTests {
                 let words = operation.split(separator: " ")
                 let path = words[1].replacing("{name}", with: "a").replacing("{service}", with: "catalog")
                     .replacing("{id}", with: "x").replacing("{path}", with: "x")
-                let reply = try await door.client.send(String(words[0]), String(path), words[0] == "GET" ? nil : "{}")
+                let reply = try await api.client.send(String(words[0]), String(path), words[0] == "GET" ? nil : "{}")
                 #expect(reply.status != 405, "\(operation)")
                 #expect(reply.text("code") != "unknown_path", "\(operation)")
                 #expect(reply.status < 500, "\(operation)")

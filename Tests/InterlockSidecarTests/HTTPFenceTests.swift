@@ -5,49 +5,49 @@ import Testing
 struct HTTPFenceTests {
     @Test("a late release or renewal of an earlier lease leaves the owner's next lease alone")
     func late() async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             let body = #"{"ttl_ms": 60000, "owner": "me"}"#
-            let taken = try await door.client.send("POST", "/v1/locks/a", body)
+            let taken = try await api.client.send("POST", "/v1/locks/a", body)
             let first = try #require(taken.integer("fence"))
-            try await door.expect(204, "DELETE", "/v1/locks/a", headers: ["Lease-Token": "me", "Lease-Fence": "\(first)"])
-            let second = try #require(try await door.client.send("POST", "/v1/locks/a", body).integer("fence"))
-            let late = try await door.client.send(
+            try await api.expect(204, "DELETE", "/v1/locks/a", headers: ["Lease-Token": "me", "Lease-Fence": "\(first)"])
+            let second = try #require(try await api.client.send("POST", "/v1/locks/a", body).integer("fence"))
+            let late = try await api.client.send(
                 "DELETE", "/v1/locks/a", headers: ["Lease-Token": "me", "Lease-Fence": "\(first)"])
             #expect(late.status == 410)
             #expect(late.text("code") == "lost")
             let renewal = #"{"token": "me", "ttl_ms": 600000, "fence": \#(first)}"#
-            try await door.expect(410, "POST", "/v1/locks/a/renew", renewal)
-            #expect(try #require(try await door.client.send("GET", "/v1/locks/a").integer("ttl_ms")) <= 60_000)
-            try await door.expect(200, "POST", "/v1/locks/a/renew", #"{"token": "me", "ttl_ms": 60000, "fence": \#(second)}"#)
-            try await door.expect(400, "DELETE", "/v1/locks/a", headers: ["Lease-Token": "me", "Lease-Fence": "x"])
-            try await door.expect(400, "POST", "/v1/locks/a/renew", #"{"token": "me", "ttl_ms": 60000, "fence": 0}"#)
-            try await door.expect(204, "DELETE", "/v1/locks/a", headers: ["Lease-Token": "me", "Lease-Fence": "\(second)"])
+            try await api.expect(410, "POST", "/v1/locks/a/renew", renewal)
+            #expect(try #require(try await api.client.send("GET", "/v1/locks/a").integer("ttl_ms")) <= 60_000)
+            try await api.expect(200, "POST", "/v1/locks/a/renew", #"{"token": "me", "ttl_ms": 60000, "fence": \#(second)}"#)
+            try await api.expect(400, "DELETE", "/v1/locks/a", headers: ["Lease-Token": "me", "Lease-Fence": "x"])
+            try await api.expect(400, "POST", "/v1/locks/a/renew", #"{"token": "me", "ttl_ms": 60000, "fence": 0}"#)
+            try await api.expect(204, "DELETE", "/v1/locks/a", headers: ["Lease-Token": "me", "Lease-Fence": "\(second)"])
         }
     }
 
     @Test("a late DELETE /lock of an earlier lease leaves the same key's next lease alone")
     func smallest() async throws {
         let web = ["X-Api-Key": "web-secret"]
-        try await HTTPTestDoor.with(keys: [HTTPTestDoor.web]) { door in
-            let first = try #require(try await door.client.send("GET", "/lock?hash=a", headers: web).integer("fence"))
-            try await door.expect(204, "DELETE", "/lock?hash=a&fence=\(first)", headers: web)
-            let second = try #require(try await door.client.send("GET", "/lock?hash=a", headers: web).integer("fence"))
-            try await door.expect(410, "DELETE", "/lock?hash=a&fence=\(first)", headers: web)
-            try await door.expect(409, "GET", "/lock?hash=a", headers: web)
-            try await door.expect(400, "DELETE", "/lock?hash=a&fence=x", headers: web)
-            try await door.expect(204, "DELETE", "/lock?hash=a&fence=\(second)", headers: web)
+        try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
+            let first = try #require(try await api.client.send("GET", "/lock?hash=a", headers: web).integer("fence"))
+            try await api.expect(204, "DELETE", "/lock?hash=a&fence=\(first)", headers: web)
+            let second = try #require(try await api.client.send("GET", "/lock?hash=a", headers: web).integer("fence"))
+            try await api.expect(410, "DELETE", "/lock?hash=a&fence=\(first)", headers: web)
+            try await api.expect(409, "GET", "/lock?hash=a", headers: web)
+            try await api.expect(400, "DELETE", "/lock?hash=a&fence=x", headers: web)
+            try await api.expect(204, "DELETE", "/lock?hash=a&fence=\(second)", headers: web)
         }
     }
 
     @Test("a client that joins a semaphore with another number of permits gets the actual number")
     func semaphoreSize() async throws {
-        try await HTTPTestDoor.with { door in
-            let first = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "permits": 3}"#)
+        try await HTTPTestAPI.with { api in
+            let first = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "permits": 3}"#)
             #expect(first.integer("permits") == 3)
-            let joined = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "permits": 1}"#)
+            let joined = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "permits": 1}"#)
             #expect(joined.status == 201)
             #expect(joined.integer("permits") == 3, "\(joined.body)")
-            let alone = try await door.client.send("POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
+            let alone = try await api.client.send("POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
             #expect(!alone.body.contains("permits"))
         }
     }

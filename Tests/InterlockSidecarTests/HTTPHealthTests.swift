@@ -8,13 +8,13 @@ import Testing
 @Suite("HTTP door: health and metrics")
 struct HTTPHealthTests {
     @Test("without Redis the sidecar is alive, not ready, and says unavailable")
-    func redisIsAway() async throws {
-        try await HTTPTestDoor.with { door in
-            try await door.expect(200, "GET", "/readyz")
-            await door.redis.kill()
-            try await eventually("it is not ready") { try await door.client.send("GET", "/readyz").status == 503 }
-            try await door.expect(200, "GET", "/healthz")
-            let refused = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#)
+    func redisIsUnreachable() async throws {
+        try await HTTPTestAPI.with { api in
+            try await api.expect(200, "GET", "/readyz")
+            await api.redis.kill()
+            try await eventually("it is not ready") { try await api.client.send("GET", "/readyz").status == 503 }
+            try await api.expect(200, "GET", "/healthz")
+            let refused = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#)
             #expect(refused.status == 503)
             #expect(refused.text("code") == "unavailable")
             #expect(refused.headers["retry-after"] == "1")
@@ -24,11 +24,11 @@ struct HTTPHealthTests {
 
     @Test("a request that waits is answered when the sidecar goes down")
     func shutdownAnswersWaiters() async throws {
-        try await HTTPTestDoor.with { door in
-            try await door.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 60000}"#)
-            async let waiter = door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 60000, "wait_ms": 60000}"#)
-            try await eventually("somebody waits") { try await door.coordinator.inspectLock(ResourceName("a"))?.waiters == 1 }
-            await door.shutDown()
+        try await HTTPTestAPI.with { api in
+            try await api.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 60000}"#)
+            async let waiter = api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 60000, "wait_ms": 60000}"#)
+            try await eventually("somebody waits") { try await api.coordinator.inspectLock(ResourceName("a"))?.waiters == 1 }
+            await api.shutDown()
             let answer = try await waiter
             #expect(answer.status == 503)
             #expect(answer.text("code") == "unavailable")
@@ -37,9 +37,9 @@ struct HTTPHealthTests {
 
     @Test("requests are counted by route")
     func metrics() async throws {
-        try await HTTPTestDoor.with { door in
-            _ = try await door.client.send("GET", "/v1/locks/a%2Fb")
-            let metrics = try await door.client.send("GET", "/metrics")
+        try await HTTPTestAPI.with { api in
+            _ = try await api.client.send("GET", "/v1/locks/a%2Fb")
+            let metrics = try await api.client.send("GET", "/metrics")
             #expect(metrics.status == 200)
             #expect(metrics.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8")
             let line = #"interlock_http_requests_total{method="GET",route="/v1/locks/{name}",status="4xx"} 1"#
@@ -49,11 +49,11 @@ struct HTTPHealthTests {
 
     @Test("a connection serves many requests, and pipelined ones in order")
     func keepAlive() async throws {
-        try await HTTPTestDoor.with { door in
-            let port = door.client.port
+        try await HTTPTestAPI.with { api in
+            let port = api.client.port
             let first = HTTPTestClient.request("GET", "/healthz", nil, headers: [:], port: port, closing: false)
             let second = HTTPTestClient.request("GET", "/nothing", nil, headers: [:], port: port, closing: true)
-            let text = try await door.client.exchange(first + second)
+            let text = try await api.client.exchange(first + second)
             let statuses = text.split(separator: "HTTP/1.1 ").map { $0.prefix(3) }
             #expect(statuses == ["200", "404"])
         }

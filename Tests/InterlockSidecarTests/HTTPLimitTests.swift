@@ -8,8 +8,8 @@ import Testing
 struct HTTPLimitTests {
     @Test("calls within the limit are taken, the next is refused and says when to come again")
     func takeUntilRefused() async throws {
-        try await HTTPTestDoor.with { door in
-            let first = try await door.client.send("POST", "/v1/limits/catalog/take")
+        try await HTTPTestAPI.with { api in
+            let first = try await api.client.send("POST", "/v1/limits/catalog/take")
             #expect(first.status == 200)
             #expect(first.json["limited"] == .flag(false))
             #expect(first.integer("remaining") == 1)
@@ -18,7 +18,7 @@ struct HTTPLimitTests {
             #expect(first.headers["ratelimit-policy"] == #""10s";q=2;w=10"#)
             #expect(first.headers["ratelimit"] == #""10s";r=1;t=10"#)
 
-            let overview = try await door.client.send("GET", "/v1/limits/catalog")
+            let overview = try await api.client.send("GET", "/v1/limits/catalog")
             #expect(overview.integer("remaining") == 1)
             guard case .list(let limits) = overview.json["limits"], case .object(let limit) = limits.first else {
                 return #expect(Bool(false), "no limits in \(overview.body)")
@@ -27,9 +27,9 @@ struct HTTPLimitTests {
             #expect(limit["name"] == .text("10s"))
             #expect(limit["algorithm"] == .text("fixed"))
             #expect(limit["remaining"] == .integer(1))
-            try await door.expect(200, "POST", "/v1/limits/catalog/take", "{}")
+            try await api.expect(200, "POST", "/v1/limits/catalog/take", "{}")
 
-            let refused = try await door.client.send("POST", "/v1/limits/catalog/take", #"{"cost": 1}"#)
+            let refused = try await api.client.send("POST", "/v1/limits/catalog/take", #"{"cost": 1}"#)
             #expect(refused.status == 429)
             #expect(refused.text("code") == "limited")
             #expect(refused.json["limited"] == .flag(true))
@@ -42,15 +42,15 @@ struct HTTPLimitTests {
 
     @Test("a call that costs more than the limit is invalid, and told why")
     func tooDear() async throws {
-        try await HTTPTestDoor.with { door in
-            let refused = try await door.client.send("POST", "/v1/limits/catalog/take", #"{"cost": 3}"#)
+        try await HTTPTestAPI.with { api in
+            let refused = try await api.client.send("POST", "/v1/limits/catalog/take", #"{"cost": 3}"#)
             #expect(refused.status == 400)
             #expect(refused.text("code") == "invalid")
             #expect(
                 refused.text("detail")
                     == #"a call of cost 3 can never be granted: the limit 10s of the service "catalog" is 2"#)
             #expect(refused.headers["retry-after"] == nil)
-            let permit = try await door.client.send("POST", "/v1/services/catalog/permits", #"{"cost": 3}"#)
+            let permit = try await api.client.send("POST", "/v1/services/catalog/permits", #"{"cost": 3}"#)
             #expect(permit.status == 400)
             #expect(permit.text("code") == "invalid")
         }
@@ -63,16 +63,16 @@ struct HTTPLimitTests {
         let services = [
             ServiceDefinition(name: "tried", limits: [shadow]), ServiceDefinition(name: "both", limits: [shadow, real]),
         ]
-        try await HTTPTestDoor.with(services: services) { door in
+        try await HTTPTestAPI.with(services: services) { api in
             for _ in 0..<2 {
-                let taken = try await door.client.send("POST", "/v1/limits/tried/take")
+                let taken = try await api.client.send("POST", "/v1/limits/tried/take")
                 #expect(taken.status == 200 && taken.text("name") == "shadow")
                 #expect(taken.headers["ratelimit"] == nil && taken.headers["ratelimit-policy"] == nil)
             }
-            let first = try await door.client.send("POST", "/v1/limits/both/take")
+            let first = try await api.client.send("POST", "/v1/limits/both/take")
             #expect(first.headers["ratelimit"] == #""real";r=0;t=1"#)
             #expect(first.headers["ratelimit-policy"] == #""real";q=1;w=1"#)
-            let second = try await door.client.send("POST", "/v1/limits/both/take")
+            let second = try await api.client.send("POST", "/v1/limits/both/take")
             // On a busy machine, the window of one second may be over.
             guard second.status == 429 else { return }
             #expect(second.headers["retry-after"] == "1")
@@ -84,9 +84,9 @@ struct HTTPLimitTests {
     func waiting() async throws {
         let service = ServiceDefinition(
             name: "fast", limits: [LimitDefinition(name: "100ms", limit: 1, window: .milliseconds(100))])
-        try await HTTPTestDoor.with(services: [service]) { door in
+        try await HTTPTestAPI.with(services: [service]) { api in
             for _ in 0..<3 {
-                let taken = try await door.client.send("POST", "/v1/limits/fast/take", #"{"wait_ms": 20000}"#)
+                let taken = try await api.client.send("POST", "/v1/limits/fast/take", #"{"wait_ms": 20000}"#)
                 #expect(taken.status == 200)
             }
         }
@@ -94,9 +94,9 @@ struct HTTPLimitTests {
 
     @Test("an unknown service is not found")
     func unknownService() async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             for (method, path) in [("POST", "/v1/limits/x/take"), ("GET", "/v1/limits/x"), ("GET", "/v1/services/x")] {
-                let missing = try await door.client.send(method, path)
+                let missing = try await api.client.send(method, path)
                 #expect(missing.status == 404)
                 #expect(missing.text("code") == "unknown_service")
             }

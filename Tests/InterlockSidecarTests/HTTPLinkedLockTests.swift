@@ -10,11 +10,11 @@ struct HTTPLinkedLockTests {
 
     @Test("the stream begins with the lease, which outlives its length while the stream is open")
     func extended() async throws {
-        try await HTTPTestDoor.with { door in
-            let coordinator = door.coordinator
+        try await HTTPTestAPI.with { api in
+            let coordinator = api.coordinator
             let name = try ResourceName("a")
             let clock = ContinuousClock()
-            try await door.client.follow("POST", "/v1/locks/a", #"{"ttl_ms": 1000, "linked": true}"#) { received in
+            try await api.client.follow("POST", "/v1/locks/a", #"{"ttl_ms": 1000, "linked": true}"#) { received in
                 guard let lease = HTTPTestClient.event("lease", in: received) else { return false }
                 #expect(received.hasPrefix("HTTP/1.1 201"))
                 #expect(received.lowercased().contains("content-type: text/event-stream"))
@@ -32,11 +32,11 @@ struct HTTPLinkedLockTests {
 
     @Test("the leases are released when their client closes the stream")
     func closed() async throws {
-        try await HTTPTestDoor.with { door in
-            let coordinator = door.coordinator
+        try await HTTPTestAPI.with { api in
+            let coordinator = api.coordinator
             let names = [try ResourceName("a"), try ResourceName("b")]
             let body = #"{"ttl_ms": 60000, "linked": true, "also": ["b"]}"#
-            try await door.client.follow("POST", "/v1/locks/a", body) { received in
+            try await api.client.follow("POST", "/v1/locks/a", body) { received in
                 guard let granted = HTTPTestClient.event("lease", in: received) else { return false }
                 #expect(granted.leases.map { $0.text("name") } == ["a", "b"])
                 for name in names {
@@ -53,13 +53,13 @@ struct HTTPLinkedLockTests {
 
     @Test("a lease that an operator breaks is told as lost, and the stream ends")
     func broken() async throws {
-        try await HTTPTestDoor.with { door in
-            try await door.isSubscribed()
-            let client = door.client
+        try await HTTPTestAPI.with { api in
+            try await api.isSubscribed()
+            let client = api.client
             let everything = try await client.exchange(Self.request(Self.body, on: client)) { received in
                 guard HTTPTestClient.event("lease", in: received) != nil, HTTPTestClient.event("lost", in: received) == nil
                 else { return }
-                try await door.redis.untilItTracks(1)
+                try await api.redis.waitUntilTracking(1)
                 _ = try await client.send("POST", "/v1/locks/a/break")
             }
             let lease = try #require(HTTPTestClient.event("lease", in: everything))
@@ -73,9 +73,9 @@ struct HTTPLinkedLockTests {
 
     @Test("the stream goes on until the last of several leases is lost or released")
     func several() async throws {
-        try await HTTPTestDoor.with { door in
-            try await door.isSubscribed()
-            let client = door.client
+        try await HTTPTestAPI.with { api in
+            try await api.isSubscribed()
+            let client = api.client
             let body = #"{"ttl_ms": 60000, "linked": true, "also": ["b"]}"#
             let everything = try await client.exchange(Self.request(body, on: client)) { received in
                 guard let granted = HTTPTestClient.event("lease", in: received) else { return }
@@ -95,16 +95,16 @@ struct HTTPLinkedLockTests {
 
     @Test("when the sidecar goes down the client is told, and the lease lapses in its own time")
     func shutdown() async throws {
-        try await HTTPTestDoor.with { door in
-            let client = door.client
-            let shutDown = door.shutDown
+        try await HTTPTestAPI.with { api in
+            let client = api.client
+            let shutDown = api.shutDown
             let everything = try await client.exchange(Self.request(Self.body, on: client)) { received in
                 if HTTPTestClient.event("lease", in: received) != nil { await shutDown() }
             }
             #expect(HTTPTestClient.event("lost", in: everything)?.text("reason") == "shutdown")
             #expect(everything.split(separator: "event: lost").count == 2, "it is told once")
             #expect(everything.hasSuffix("0\r\n\r\n"))
-            let redis = RedisClient(configuration: door.redis.configuration)
+            let redis = RedisClient(configuration: api.redis.configuration)
             try await redis.connect()
             let key = try await redis.send(AnyCommand(["EXISTS", "interlock:lock:{a}"]))
             await redis.close()
@@ -114,9 +114,9 @@ struct HTTPLinkedLockTests {
 
     @Test("a lock that is held is refused as ever")
     func held() async throws {
-        try await HTTPTestDoor.with { door in
-            try await door.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
-            let refused = try await door.client.send("POST", "/v1/locks/a", Self.body)
+        try await HTTPTestAPI.with { api in
+            try await api.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
+            let refused = try await api.client.send("POST", "/v1/locks/a", Self.body)
             #expect(refused.status == 409)
             #expect(refused.headers["content-type"] == "application/problem+json")
         }

@@ -7,46 +7,46 @@ import Testing
 struct HTTPLockModeTests {
     @Test("readers hold a lock together, and a writer is refused until the last has released it")
     func shared() async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             let body = #"{"ttl_ms": 30000, "mode": "shared"}"#
-            let first = try await door.client.send("POST", "/v1/locks/a", body)
-            let second = try await door.client.send("POST", "/v1/locks/a", body)
+            let first = try await api.client.send("POST", "/v1/locks/a", body)
+            let second = try await api.client.send("POST", "/v1/locks/a", body)
             #expect(first.status == 201 && second.status == 201)
             #expect(try #require(second.integer("fence")) > (try #require(first.integer("fence"))))
-            #expect(try await door.client.send("GET", "/v1/locks/a").integer("holders") == 2)
+            #expect(try await api.client.send("GET", "/v1/locks/a").integer("holders") == 2)
 
             for lease in [first, second] {
-                let refused = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
+                let refused = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
                 #expect(refused.status == 409)
                 #expect(refused.text("code") == "held")
                 let token = try #require(lease.text("token"))
-                try await door.expect(204, "DELETE", "/v1/locks/a", headers: ["Lease-Token": token])
+                try await api.expect(204, "DELETE", "/v1/locks/a", headers: ["Lease-Token": token])
             }
-            try await door.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000, "mode": "exclusive"}"#)
+            try await api.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000, "mode": "exclusive"}"#)
         }
     }
 
     @Test("a semaphore has as many holders as places")
     func permits() async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             let body = #"{"ttl_ms": 30000, "permits": 2}"#
-            let first = try await door.client.send("POST", "/v1/locks/a", body)
+            let first = try await api.client.send("POST", "/v1/locks/a", body)
             #expect(first.status == 201)
-            try await door.expect(201, "POST", "/v1/locks/a", body)
-            try await door.expect(409, "POST", "/v1/locks/a", body)
-            #expect(try await door.client.send("GET", "/v1/locks/a").integer("holders") == 2)
+            try await api.expect(201, "POST", "/v1/locks/a", body)
+            try await api.expect(409, "POST", "/v1/locks/a", body)
+            #expect(try await api.client.send("GET", "/v1/locks/a").integer("holders") == 2)
 
             let token = try #require(first.text("token"))
-            try await door.expect(204, "DELETE", "/v1/locks/a", headers: ["Lease-Token": token])
-            try await door.expect(201, "POST", "/v1/locks/a", body)
+            try await api.expect(204, "DELETE", "/v1/locks/a", headers: ["Lease-Token": token])
+            try await api.expect(201, "POST", "/v1/locks/a", body)
         }
     }
 
     @Test("a semaphore is not taken in another way while it is held", arguments: ["exclusive", "shared"])
     func mixed(mode: String) async throws {
-        try await HTTPTestDoor.with { door in
-            try await door.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000, "permits": 2}"#)
-            let refused = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "mode": "\#(mode)"}"#)
+        try await HTTPTestAPI.with { api in
+            try await api.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 30000, "permits": 2}"#)
+            let refused = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "mode": "\#(mode)"}"#)
             #expect(refused.status == 400)
             #expect(refused.text("detail")?.contains("held as a semaphore of 2") == true, "got: \(refused.body)")
         }
@@ -54,8 +54,8 @@ struct HTTPLockModeTests {
 
     @Test("several locks are taken together, and their leases are in the order in which they were asked for")
     func together() async throws {
-        try await HTTPTestDoor.with { door in
-            let taken = try await door.client.send("POST", "/v1/locks/b", #"{"ttl_ms": 30000, "also": ["c", "a"]}"#)
+        try await HTTPTestAPI.with { api in
+            let taken = try await api.client.send("POST", "/v1/locks/b", #"{"ttl_ms": 30000, "also": ["c", "a"]}"#)
             #expect(taken.status == 201)
             #expect(taken.leases.map { $0.text("name") } == ["b", "c", "a"])
             for lease in taken.leases {
@@ -63,21 +63,21 @@ struct HTTPLockModeTests {
                 let token = try #require(lease.text("token"))
                 #expect(lease.integer("fence") != nil)
                 #expect(try #require(lease.integer("valid_ms")) > 0)
-                try await door.expect(204, "DELETE", "/v1/locks/\(name)", headers: ["Lease-Token": token])
+                try await api.expect(204, "DELETE", "/v1/locks/\(name)", headers: ["Lease-Token": token])
             }
         }
     }
 
     @Test("when one of several locks is held, none is taken")
     func allOrNone() async throws {
-        try await HTTPTestDoor.with { door in
-            try await door.expect(201, "POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
-            let refused = try await door.client.send("POST", "/v1/locks/c", #"{"ttl_ms": 30000, "also": ["b", "a"]}"#)
+        try await HTTPTestAPI.with { api in
+            try await api.expect(201, "POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
+            let refused = try await api.client.send("POST", "/v1/locks/c", #"{"ttl_ms": 30000, "also": ["b", "a"]}"#)
             #expect(refused.status == 409)
             #expect(refused.text("code") == "held")
             try await eventually("the others are free") {
-                let first = try await door.client.send("GET", "/v1/locks/a").status
-                let last = try await door.client.send("GET", "/v1/locks/c").status
+                let first = try await api.client.send("GET", "/v1/locks/a").status
+                let last = try await api.client.send("GET", "/v1/locks/c").status
                 return first == 404 && last == 404
             }
         }
@@ -85,11 +85,11 @@ struct HTTPLockModeTests {
 
     @Test("a client that leaves while it waits for the last of several leaves none behind")
     func leavingClient() async throws {
-        try await HTTPTestDoor.with { door in
-            try await door.expect(201, "POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
-            let coordinator = door.coordinator
+        try await HTTPTestAPI.with { api in
+            try await api.expect(201, "POST", "/v1/locks/b", #"{"ttl_ms": 30000}"#)
+            let coordinator = api.coordinator
             let (taken, held) = (try ResourceName("a"), try ResourceName("b"))
-            try await door.client.follow("POST", "/v1/locks/b", #"{"ttl_ms": 30000, "wait_ms": 60000, "also": ["a"]}"#) { _ in
+            try await api.client.follow("POST", "/v1/locks/b", #"{"ttl_ms": 30000, "wait_ms": 60000, "also": ["a"]}"#) { _ in
                 try await eventually("somebody waits") { try await coordinator.inspectLock(held)?.waiters == 1 }
                 #expect(try await coordinator.inspectLock(taken)?.label != nil)
                 return true
@@ -115,8 +115,8 @@ struct HTTPLockModeTests {
             (#""linked": 1"#, "linked: expected true or false, got 1"),
         ])
     func wrong(fields: String, detail: String) async throws {
-        try await HTTPTestDoor.with { door in
-            let refused = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000, \#(fields)}"#)
+        try await HTTPTestAPI.with { api in
+            let refused = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000, \#(fields)}"#)
             #expect(refused.status == 400)
             #expect(refused.text("code") == "invalid")
             #expect(refused.text("detail")?.contains(detail) == true, "got: \(refused.body)")
@@ -125,9 +125,9 @@ struct HTTPLockModeTests {
 
     @Test("at most 31 locks are taken together with the one of the path", arguments: [(31, 201), (32, 400)])
     func most(others: Int, status: Int) async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             let names = (1...others).map { "\"b\($0)\"" }.joined(separator: ", ")
-            try await door.expect(status, "POST", "/v1/locks/a", #"{"ttl_ms": 30000, "also": [\#(names)]}"#)
+            try await api.expect(status, "POST", "/v1/locks/a", #"{"ttl_ms": 30000, "also": [\#(names)]}"#)
         }
     }
 }

@@ -10,49 +10,49 @@ import Testing
 struct HTTPLockTests {
     @Test("a lock is taken, held, renewed, released, and then lost")
     func lifeOfALease() async throws {
-        try await HTTPTestDoor.with { door in
-            let taken = try await door.client.send("POST", "/v1/locks/orders", #"{"ttl_ms": 10000, "label": "worker-1"}"#)
+        try await HTTPTestAPI.with { api in
+            let taken = try await api.client.send("POST", "/v1/locks/orders", #"{"ttl_ms": 10000, "label": "worker-1"}"#)
             #expect(taken.status == 201)
             #expect(taken.text("name") == "orders")
             let token = try #require(taken.text("token"))
             let fence = try #require(taken.integer("fence"))
             #expect(try #require(taken.integer("valid_ms")) <= 10_000)
 
-            let held = try await door.client.send("POST", "/v1/locks/orders", #"{"ttl_ms": 10000}"#)
+            let held = try await api.client.send("POST", "/v1/locks/orders", #"{"ttl_ms": 10000}"#)
             #expect(held.status == 409)
             #expect(held.text("code") == "held")
             #expect(held.headers["content-type"] == "application/problem+json")
 
-            let seen = try await door.client.send("GET", "/v1/locks/orders")
+            let seen = try await api.client.send("GET", "/v1/locks/orders")
             #expect(seen.status == 200)
             #expect(seen.text("label") == "worker-1")
             #expect(seen.integer("fence") == fence)
             #expect(!seen.body.contains(token))
 
-            let renewed = try await door.client.send(
+            let renewed = try await api.client.send(
                 "POST", "/v1/locks/orders/renew", #"{"ttl_ms": 20000, "token": "\#(token)"}"#)
             #expect(renewed.status == 200)
             #expect(try #require(renewed.integer("valid_ms")) > 10_000)
 
-            let released = try await door.client.send("DELETE", "/v1/locks/orders", headers: ["Lease-Token": token])
+            let released = try await api.client.send("DELETE", "/v1/locks/orders", headers: ["Lease-Token": token])
             #expect(released.status == 204)
             #expect(released.body.isEmpty)
-            let lost = try await door.client.send("DELETE", "/v1/locks/orders", headers: ["Lease-Token": token])
+            let lost = try await api.client.send("DELETE", "/v1/locks/orders", headers: ["Lease-Token": token])
             #expect(lost.status == 410)
             #expect(lost.text("code") == "lost")
-            let late = try await door.client.send(
+            let late = try await api.client.send(
                 "POST", "/v1/locks/orders/renew", #"{"ttl_ms": 20000, "token": "\#(token)"}"#)
             #expect(late.status == 410)
-            try await door.expect(404, "GET", "/v1/locks/never")
+            try await api.expect(404, "GET", "/v1/locks/never")
         }
     }
 
     @Test("the same owner gets the same fence again")
     func sameOwner() async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             let body = #"{"ttl_ms": 10000, "owner": "mine"}"#
-            let first = try await door.client.send("POST", "/v1/locks/a", body)
-            let second = try await door.client.send("POST", "/v1/locks/a", body)
+            let first = try await api.client.send("POST", "/v1/locks/a", body)
+            let second = try await api.client.send("POST", "/v1/locks/a", body)
             #expect(first.status == 201 && second.status == 201)
             #expect(first.integer("fence") == second.integer("fence"))
         }
@@ -60,12 +60,12 @@ struct HTTPLockTests {
 
     @Test("a waiting request gets the lock when it is released")
     func waiting() async throws {
-        try await HTTPTestDoor.with { door in
-            let held = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
+        try await HTTPTestAPI.with { api in
+            let held = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
             let token = try #require(held.text("token"))
-            async let waiter = door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "wait_ms": 20000}"#)
-            try await eventually("somebody waits") { try await door.coordinator.inspectLock(ResourceName("a"))?.waiters == 1 }
-            _ = try await door.client.send("DELETE", "/v1/locks/a", headers: ["Lease-Token": token])
+            async let waiter = api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "wait_ms": 20000}"#)
+            try await eventually("somebody waits") { try await api.coordinator.inspectLock(ResourceName("a"))?.waiters == 1 }
+            _ = try await api.client.send("DELETE", "/v1/locks/a", headers: ["Lease-Token": token])
             let granted = try await waiter
             #expect(granted.status == 201)
             #expect(try #require(granted.integer("fence")) > (try #require(held.integer("fence"))))
@@ -74,35 +74,35 @@ struct HTTPLockTests {
 
     @Test("a lock is told of with the sidecars that wait, and the last grants with how they ended")
     func queueAndGrants() async throws {
-        try await HTTPTestDoor.with { door in
-            let held = try await door.client.send("POST", "/v1/locks/a%2Fb", #"{"ttl_ms": 30000, "label": "web-1"}"#)
+        try await HTTPTestAPI.with { api in
+            let held = try await api.client.send("POST", "/v1/locks/a%2Fb", #"{"ttl_ms": 30000, "label": "web-1"}"#)
             let token = try #require(held.text("token"))
-            async let waiter = door.client.send("POST", "/v1/locks/a%2Fb", #"{"ttl_ms": 30000, "wait_ms": 20000}"#)
-            try await eventually("somebody waits") { await door.coordinator.status.locksWaiting == 1 }
-            let seen = try await door.client.send("GET", "/v1/locks/a%2Fb")
-            #expect(seen.body.contains(#""queue":[{"sidecar":"\#(door.coordinator.id)","waiters":1}]"#))
-            _ = try await door.client.send("DELETE", "/v1/locks/a%2Fb", headers: ["Lease-Token": token])
+            async let waiter = api.client.send("POST", "/v1/locks/a%2Fb", #"{"ttl_ms": 30000, "wait_ms": 20000}"#)
+            try await eventually("somebody waits") { await api.coordinator.status.locksWaiting == 1 }
+            let seen = try await api.client.send("GET", "/v1/locks/a%2Fb")
+            #expect(seen.body.contains(#""queue":[{"sidecar":"\#(api.coordinator.id)","waiters":1}]"#))
+            _ = try await api.client.send("DELETE", "/v1/locks/a%2Fb", headers: ["Lease-Token": token])
             let granted = try await waiter
-            let grants = try await door.client.send("GET", "/v1/grants?lock=a%2Fb")
+            let grants = try await api.client.send("GET", "/v1/grants?lock=a%2Fb")
             #expect(grants.status == 200)
             let newest = #"{"grants":[{"end":null,"ended_ms":null,"fence":\#(granted.integer("fence") ?? 0),"#
             #expect(grants.body.hasPrefix(newest))
             #expect(grants.body.contains(#""label":"web-1","mode":"exclusive","name":"a/b","permits":null"#))
             #expect(grants.body.contains(#""end":"released""#))
-            #expect(try await door.client.send("GET", "/v1/grants?lock=other").body == #"{"grants":[]}"#)
-            try await door.expect(400, "GET", "/v1/grants?lock=")
-            try await door.expect(400, "GET", "/v1/grants?name=a")
+            #expect(try await api.client.send("GET", "/v1/grants?lock=other").body == #"{"grants":[]}"#)
+            try await api.expect(400, "GET", "/v1/grants?lock=")
+            try await api.expect(400, "GET", "/v1/grants?name=a")
         }
     }
 
     @Test("a client that leaves while it waits leaves nothing behind")
     func leavingClient() async throws {
-        try await HTTPTestDoor.with { door in
-            let held = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
+        try await HTTPTestAPI.with { api in
+            let held = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 30000}"#)
             let token = try #require(held.text("token"))
             let name = try ResourceName("a")
-            let coordinator = door.coordinator
-            try await door.client.follow("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "wait_ms": 60000}"#) { _ in
+            let coordinator = api.coordinator
+            try await api.client.follow("POST", "/v1/locks/a", #"{"ttl_ms": 30000, "wait_ms": 60000}"#) { _ in
                 try await eventually("somebody waits") { try await coordinator.inspectLock(name)?.waiters == 1 }
                 return true
             }
@@ -116,11 +116,11 @@ struct HTTPLockTests {
         "a name in a path is percent-decoded exactly once",
         arguments: [("orders%2F7", "orders/7"), ("a%252Fb", "a%2Fb"), ("%C3%BCber", "über"), ("a+b", "a+b"), ("x%3Ay", "x:y")])
     func percentEncoding(path: String, name: String) async throws {
-        try await HTTPTestDoor.with { door in
-            let taken = try await door.client.send("POST", "/v1/locks/\(path)", #"{"ttl_ms": 10000}"#)
+        try await HTTPTestAPI.with { api in
+            let taken = try await api.client.send("POST", "/v1/locks/\(path)", #"{"ttl_ms": 10000}"#)
             #expect(taken.status == 201)
             #expect(taken.text("name") == name)
-            let client = RedisClient(configuration: door.redis.configuration)
+            let client = RedisClient(configuration: api.redis.configuration)
             try await client.connect()
             let key = try await client.send(AnyCommand(["EXISTS", "interlock:lock:{\(name)}"]))
             await client.close()
@@ -132,8 +132,8 @@ struct HTTPLockTests {
         "a name that breaks the rule is refused",
         arguments: ["a%20b", "a%7Bb", "a%00b", "%FF", "%zz", "", String(repeating: "x", count: 257)])
     func badNames(path: String) async throws {
-        try await HTTPTestDoor.with { door in
-            let refused = try await door.client.send("POST", "/v1/locks/\(path)", #"{"ttl_ms": 10000}"#)
+        try await HTTPTestAPI.with { api in
+            let refused = try await api.client.send("POST", "/v1/locks/\(path)", #"{"ttl_ms": 10000}"#)
             #expect(refused.status == 400)
             #expect(refused.text("code") == "invalid")
         }
@@ -141,42 +141,42 @@ struct HTTPLockTests {
 
     @Test("the held locks are listed")
     func listing() async throws {
-        try await HTTPTestDoor.with { door in
-            _ = try await door.client.send("POST", "/v1/locks/alpha", #"{"ttl_ms": 10000}"#)
-            _ = try await door.client.send("POST", "/v1/locks/beta", #"{"ttl_ms": 10000}"#)
-            let page = try await door.client.send("GET", "/v1/locks?match=al*&count=1000")
+        try await HTTPTestAPI.with { api in
+            _ = try await api.client.send("POST", "/v1/locks/alpha", #"{"ttl_ms": 10000}"#)
+            _ = try await api.client.send("POST", "/v1/locks/beta", #"{"ttl_ms": 10000}"#)
+            let page = try await api.client.send("GET", "/v1/locks?match=al*&count=1000")
             #expect(page.json["names"] == .list([.text("alpha")]))
             #expect(page.text("cursor") == "0")
-            let detailed = try await door.client.send("GET", "/v1/locks?match=alpha&count=200&details=true")
+            let detailed = try await api.client.send("GET", "/v1/locks?match=alpha&count=200&details=true")
             #expect(detailed.body.contains(#""locks":[{"fence":"#), "\(detailed.body)")
             #expect(detailed.body.contains(#""name":"alpha","permits":null,"queue":[]"#), "\(detailed.body)")
-            try await door.expect(400, "GET", "/v1/locks?count=1000&details=true")
-            try await door.expect(400, "GET", "/v1/locks?details=yes")
-            try await door.expect(400, "GET", "/v1/locks?cursor=x")
-            try await door.expect(400, "GET", "/v1/locks?count=0")
-            try await door.expect(400, "GET", "/v1/locks?cusror=0")
+            try await api.expect(400, "GET", "/v1/locks?count=1000&details=true")
+            try await api.expect(400, "GET", "/v1/locks?details=yes")
+            try await api.expect(400, "GET", "/v1/locks?cursor=x")
+            try await api.expect(400, "GET", "/v1/locks?count=0")
+            try await api.expect(400, "GET", "/v1/locks?cusror=0")
         }
     }
 
     @Test("only an admin breaks a lock, and the next fence is higher")
     func breaking() async throws {
-        try await HTTPTestDoor.with(keys: [HTTPTestDoor.ops, HTTPTestDoor.web]) { door in
+        try await HTTPTestAPI.with(keys: [HTTPTestAPI.ops, HTTPTestAPI.web]) { api in
             let web = ["X-Api-Key": "web-secret"]
             let ops = ["Authorization": "Bearer ops-secret"]
-            let first = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 10000}"#, headers: web)
-            let refused = try await door.client.send("POST", "/v1/locks/a/break", headers: web)
+            let first = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 10000}"#, headers: web)
+            let refused = try await api.client.send("POST", "/v1/locks/a/break", headers: web)
             #expect(refused.status == 403)
-            try await door.expect(204, "POST", "/v1/locks/a/break", headers: ops)
-            try await door.expect(404, "POST", "/v1/locks/a/break", headers: ops)
-            let second = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 10000}"#, headers: web)
+            try await api.expect(204, "POST", "/v1/locks/a/break", headers: ops)
+            try await api.expect(404, "POST", "/v1/locks/a/break", headers: ops)
+            let second = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 10000}"#, headers: web)
             let (old, new) = (try #require(first.integer("fence")), try #require(second.integer("fence")))
             #expect(new > old)
-            let late = try await door.client.send("POST", "/v1/locks/a/break", #"{"fence": \#(old)}"#, headers: ops)
+            let late = try await api.client.send("POST", "/v1/locks/a/break", #"{"fence": \#(old)}"#, headers: ops)
             #expect(late.status == 410)
             #expect(late.text("detail") == "the lock \"a\" is not held under the fence \(old) any more; look who has it now")
-            try await door.expect(400, "POST", "/v1/locks/a/break", #"{"fence": 0}"#, headers: ops)
-            try await door.expect(400, "POST", "/v1/locks/a/break", #"{"fense": 1}"#, headers: ops)
-            try await door.expect(204, "POST", "/v1/locks/a/break", #"{"fence": \#(new)}"#, headers: ops)
+            try await api.expect(400, "POST", "/v1/locks/a/break", #"{"fence": 0}"#, headers: ops)
+            try await api.expect(400, "POST", "/v1/locks/a/break", #"{"fense": 1}"#, headers: ops)
+            try await api.expect(204, "POST", "/v1/locks/a/break", #"{"fence": \#(new)}"#, headers: ops)
         }
     }
 }

@@ -36,8 +36,8 @@ struct HTTPRefusalTests {
             (#"{"ttl_ms": 5000, "tll": 1}"#, "unknown field \"tll\"; the fields are ttl_ms, wait_ms, owner, label"),
         ])
     func badBodies(body: String, detail: String) async throws {
-        try await HTTPTestDoor.with { door in
-            let refused = try await door.client.send("POST", "/v1/locks/a", body)
+        try await HTTPTestAPI.with { api in
+            let refused = try await api.client.send("POST", "/v1/locks/a", body)
             #expect(refused.status == 400)
             #expect(refused.text("code") == "invalid")
             #expect(refused.text("type") == "urn:interlock:error:invalid")
@@ -48,16 +48,16 @@ struct HTTPRefusalTests {
 
     @Test("a body above 64 KiB is refused, one of 64 KiB is read")
     func bodySize() async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             let padding = String(repeating: " ", count: 64 * 1024 - 15)
             let largest = "{\"ttl_ms\": 5000\(padding.dropLast())}"
             #expect(largest.utf8.count == 64 * 1024)
-            try await door.expect(201, "POST", "/v1/locks/a", largest)
-            try await door.expect(413, "POST", "/v1/locks/b", largest + " ")
+            try await api.expect(201, "POST", "/v1/locks/a", largest)
+            try await api.expect(413, "POST", "/v1/locks/b", largest + " ")
 
             let chunk = String(repeating: " ", count: 40_000)
             let chunked = "\(String(chunk.utf8.count, radix: 16))\r\n\(chunk)\r\n"
-            let text = try await door.client.exchange(
+            let text = try await api.client.exchange(
                 """
                 POST /v1/locks/b HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r
                 \r\n\(chunked)\(chunked)0\r\n\r\n
@@ -68,21 +68,21 @@ struct HTTPRefusalTests {
 
     @Test("a body is read as JSON whatever its type is said to be, as curl -d says")
     func mediaType() async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             let form = ["Content-Type": "application/x-www-form-urlencoded"]
-            try await door.expect(201, "POST", "/v1/locks/b", #"{"ttl_ms": 5000}"#, headers: form)
+            try await api.expect(201, "POST", "/v1/locks/b", #"{"ttl_ms": 5000}"#, headers: form)
             let json = ["Content-Type": "application/json; charset=utf-8"]
-            try await door.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#, headers: json)
-            try await door.expect(200, "POST", "/v1/limits/catalog/take", "", headers: form)
+            try await api.expect(201, "POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#, headers: json)
+            try await api.expect(200, "POST", "/v1/limits/catalog/take", "", headers: form)
         }
     }
 
     @Test("a client that asks whether to continue is told to")
     func expectContinue() async throws {
-        try await HTTPTestDoor.with { door in
-            let text = try await door.client.exchange(
+        try await HTTPTestAPI.with { api in
+            let text = try await api.client.exchange(
                 HTTPTestClient.request(
-                    "POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#, headers: ["Expect": "100-continue"], port: door.client.port,
+                    "POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#, headers: ["Expect": "100-continue"], port: api.client.port,
                     closing: true))
             #expect(text.hasPrefix("HTTP/1.1 100 Continue\r\n\r\n"))
             #expect(try HTTPTestClient.parse(text).status == 201)
@@ -91,17 +91,17 @@ struct HTTPRefusalTests {
 
     @Test("an unknown path is not found, a wrong method is told the right ones")
     func routing() async throws {
-        try await HTTPTestDoor.with { door in
+        try await HTTPTestAPI.with { api in
             for path in ["/", "/v2/locks", "/v1/locks/a/b", "/v1/locks/a/renew/", "/v1//locks"] {
-                let missing = try await door.client.send("GET", path)
+                let missing = try await api.client.send("GET", path)
                 #expect(missing.status == 404, "\(path)")
                 #expect(missing.text("code") == "unknown_path")
             }
-            let refused = try await door.client.send("PATCH", "/v1/locks/a")
+            let refused = try await api.client.send("PATCH", "/v1/locks/a")
             #expect(refused.status == 405)
             #expect(refused.headers["allow"] == "POST, GET, HEAD, DELETE")
             #expect(refused.text("code") == "method_not_allowed")
-            let head = try await door.client.send("HEAD", "/healthz")
+            let head = try await api.client.send("HEAD", "/healthz")
             #expect(head.status == 200)
             #expect(head.body.isEmpty)
         }
@@ -109,8 +109,8 @@ struct HTTPRefusalTests {
 
     @Test("a missing lease token is named")
     func missingToken() async throws {
-        try await HTTPTestDoor.with { door in
-            let refused = try await door.client.send("DELETE", "/v1/locks/a")
+        try await HTTPTestAPI.with { api in
+            let refused = try await api.client.send("DELETE", "/v1/locks/a")
             #expect(refused.status == 400)
             #expect(refused.text("detail")?.contains("Lease-Token") == true)
         }
@@ -118,10 +118,10 @@ struct HTTPRefusalTests {
 
     @Test("where keys are configured, only health needs none")
     func keys() async throws {
-        try await HTTPTestDoor.with(keys: [HTTPTestDoor.web]) { door in
+        try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
             for path in ["/v1/services", "/v1/events", "/metrics", "/openapi.yaml", "/v1/locks/a"] {
                 for key in [[:], ["X-Api-Key": "wrong"], ["Authorization": "Basic web-secret"], ["Authorization": "Bearer"]] {
-                    let refused = try await door.client.send("GET", path, headers: key)
+                    let refused = try await api.client.send("GET", path, headers: key)
                     #expect(refused.status == 401)
                     #expect(refused.headers["www-authenticate"] == "Bearer realm=\"interlock\"")
                     #expect(!refused.body.contains("wrong"))
@@ -130,23 +130,23 @@ struct HTTPRefusalTests {
             for key in [
                 ["X-Api-Key": "web-secret"], ["Authorization": "Bearer web-secret"], ["Authorization": "bearer  web-secret"],
             ] {
-                try await door.expect(200, "GET", "/v1/services", headers: key)
+                try await api.expect(200, "GET", "/v1/services", headers: key)
             }
-            try await door.expect(200, "GET", "/healthz")
-            try await door.expect(200, "GET", "/readyz")
+            try await api.expect(200, "GET", "/healthz")
+            try await api.expect(200, "GET", "/readyz")
         }
     }
 
     @Test("with keys, a Host is served that is an address, localhost, this host's name or one of listen.hosts")
     func hosts() async throws {
-        try await HTTPTestDoor.with(keys: [HTTPTestDoor.web], hosts: ["Sidecar.internal"]) { door in
+        try await HTTPTestAPI.with(keys: [HTTPTestAPI.web], hosts: ["Sidecar.internal"]) { api in
             for host in [
                 "127.0.0.1", "10.1.2.3:80", "[::1]:7380", "localhost", "LOCALHOST:1", "localhost.", "sidecar.INTERNAL:9",
             ] {
-                try await door.expect(200, "GET", "/healthz", headers: ["Host": host])
+                try await api.expect(200, "GET", "/healthz", headers: ["Host": host])
             }
             for host in ["evil.example", "localhost.evil.example:7380", "127.0.0.1.nip.io", "", "a:b:c"] {
-                let refused = try await door.client.send("GET", "/healthz", headers: ["Host": host])
+                let refused = try await api.client.send("GET", "/healthz", headers: ["Host": host])
                 #expect(refused.status == 421, "\(host)")
                 #expect(refused.text("code") == "misdirected")
             }
@@ -155,40 +155,40 @@ struct HTTPRefusalTests {
 
     @Test("without keys, a Host is served that is a loopback address or name, or one of listen.hosts, and no other")
     func hostsWithoutKeys() async throws {
-        try await HTTPTestDoor.with(hosts: ["Sidecar.internal", "10.9.8.7"]) { door in
+        try await HTTPTestAPI.with(hosts: ["Sidecar.internal", "10.9.8.7"]) { api in
             for host in [
                 "127.0.0.1", "127.1.2.3:80", "[::1]:7380", "localhost", "LOCALHOST:1", "localhost.", "sidecar.INTERNAL:9",
                 "10.9.8.7:7380",
             ] {
-                try await door.expect(200, "GET", "/healthz", headers: ["Host": host])
+                try await api.expect(200, "GET", "/healthz", headers: ["Host": host])
             }
             let name = InterlockConfiguration.hostName
             for host in [
                 "0.0.0.0:7380", "[::]:7380", "10.1.2.3", "[::ffff:127.0.0.1]", "[fe80::1]", "0", "127.1", name,
                 "\(name):7380", "evil.example",
             ] {
-                let refused = try await door.client.send("GET", "/v1/check/catalog?cost=2", headers: ["Host": host])
+                let refused = try await api.client.send("GET", "/v1/check/catalog?cost=2", headers: ["Host": host])
                 #expect(refused.status == 421, "\(host)")
                 #expect(refused.text("code") == "misdirected")
             }
             // The rejected requests took nothing from the limit.
-            try await door.expect(200, "POST", "/v1/limits/catalog/take", #"{"cost": 2}"#)
+            try await api.expect(200, "POST", "/v1/limits/catalog/take", #"{"cost": 2}"#)
         }
     }
 
     @Test("a web page elsewhere is refused")
     func origins() async throws {
-        try await HTTPTestDoor.with { door in
-            let own = "http://127.0.0.1:\(door.client.port)"
+        try await HTTPTestAPI.with { api in
+            let own = "http://127.0.0.1:\(api.client.port)"
             for headers in [["Origin": own], ["Sec-Fetch-Site": "same-origin"], ["Sec-Fetch-Site": "none"]] {
-                try await door.expect(200, "GET", "/v1/services", headers: headers)
+                try await api.expect(200, "GET", "/v1/services", headers: headers)
             }
             let foreign = [
                 ["Origin": "http://evil.example"], ["Origin": "null"], ["Origin": "http://127.0.0.1:1"],
                 ["Sec-Fetch-Site": "cross-site"], ["Sec-Fetch-Site": "same-site"],
             ]
             for headers in foreign {
-                let refused = try await door.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#, headers: headers)
+                let refused = try await api.client.send("POST", "/v1/locks/a", #"{"ttl_ms": 5000}"#, headers: headers)
                 #expect(refused.status == 403, "\(headers)")
                 #expect(refused.text("code") == "foreign_origin")
             }
@@ -200,10 +200,10 @@ struct HTTPRefusalTests {
         arguments: ["Connection: Close\r\n", "Connection: keep-alive, close\r\n", "Content-Length: 100000000\r\n"])
     func endsConnection(field: String) async throws {
         let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
-        try await HTTPTestDoor.with(keys: keys, idleTimeout: .seconds(600)) { door in
+        try await HTTPTestAPI.with(keys: keys, idleTimeout: .seconds(600)) { api in
             // The call returns when the listener closes the connection.
             let answer = try await RawConnection.exchange(
-                port: door.client.port, "POST /v1/locks/orders HTTP/1.1\r\nHost: localhost\r\n\(field)\r\n")
+                port: api.client.port, "POST /v1/locks/orders HTTP/1.1\r\nHost: localhost\r\n\(field)\r\n")
             #expect(answer.hasPrefix("HTTP/1.1 401 "))
         }
     }
@@ -239,9 +239,9 @@ struct HTTPRefusalTests {
             "POST /v1/locks/a HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: web-secret\r\n",
         ])
     func unwantedBody(head: String) async throws {
-        try await HTTPTestDoor.with(keys: [HTTPTestDoor.web]) { door in
+        try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
             let total = 64 << 20
-            let taken = try await Self.taken(door.client.port, head + "Content-Length: \(total)\r\n\r\n", of: total)
+            let taken = try await Self.taken(api.client.port, head + "Content-Length: \(total)\r\n\r\n", of: total)
             // The limit is 64 KiB, plus the bytes in socket buffers.
             #expect(taken < 12 << 20, "\(taken)")
         }
@@ -249,7 +249,7 @@ struct HTTPRefusalTests {
 
     @Test("little of a body that the upstream rejected is read before the connection closes")
     func unwantedByUpstream() async throws {
-        try await ProxyTestDoor.with(upstream: { call in
+        try await ProxyTestAPI.with(upstream: { call in
             try await call.answer("413 Content Too Large", ["Connection: close"], "no")
             throw TestUpstream.Close()
         }) { proxy in

@@ -9,40 +9,40 @@ import Testing
 struct HTTPServiceTests {
     @Test("a permit is granted, its outcome taken once")
     func permit() async throws {
-        try await HTTPTestDoor.with { door in
-            let granted = try await door.client.send("POST", "/v1/services/catalog/permits", "{}")
+        try await HTTPTestAPI.with { api in
+            let granted = try await api.client.send("POST", "/v1/services/catalog/permits", "{}")
             #expect(granted.status == 201)
             #expect(granted.text("state") == "closed")
             let id = try #require(granted.text("permit"))
             let report = #"{"outcome": "ok", "latency_ms": 12, "status": 200}"#
-            let reported = try await door.client.send("POST", "/v1/services/catalog/permits/\(id)", report)
+            let reported = try await api.client.send("POST", "/v1/services/catalog/permits/\(id)", report)
             #expect(reported.status == 200)
             #expect(reported.text("state") == "closed")
-            try await door.expect(400, "POST", "/v1/services/catalog/permits/\(id)", report)
-            try await door.expect(400, "POST", "/v1/services/catalog/permits/zz", report)
+            try await api.expect(400, "POST", "/v1/services/catalog/permits/\(id)", report)
+            try await api.expect(400, "POST", "/v1/services/catalog/permits/zz", report)
         }
     }
 
     @Test("the fleet is listed, under the same names at both doors")
     func fleet() async throws {
-        try await HTTPTestDoor.with { door in
-            let reply = try await door.client.send("GET", "/v1/fleet")
+        try await HTTPTestAPI.with { api in
+            let reply = try await api.client.send("GET", "/v1/fleet")
             #expect(reply.status == 200)
-            #expect(reply.body.contains(#""id":"\#(door.coordinator.id)""#), "\(reply.body)")
+            #expect(reply.body.contains(#""id":"\#(api.coordinator.id)""#), "\(reply.body)")
             #expect(reply.body.contains(#""host":"test""#) && reply.body.contains(#""started_ms":"#), "\(reply.body)")
         }
-        try await HTTPTestDoor.with { door in
-            let reply = try await door.client.send("GET", "/v1/redis")
+        try await HTTPTestAPI.with { api in
+            let reply = try await api.client.send("GET", "/v1/redis")
             #expect(reply.status == 200)
             #expect(reply.body.contains(#""topology":"single""#) && reply.body.contains(#""primary":null"#), "\(reply.body)")
             #expect(
                 reply.body.contains(#""up":true"#) && reply.body.contains(#""maxmemory_policy":"noeviction""#), "\(reply.body)")
         }
-        try await RESPTestDoor.with { door in
-            let sidecars = try await door.cli("FLEET.LIST").array ?? []
+        try await RESPTestAPI.with { api in
+            let sidecars = try await api.cli("FLEET.LIST").array ?? []
             #expect(sidecars.count == 1)
             let fields = sidecars.first?.array?.map { $0.text ?? "\($0.integer ?? 0)" } ?? []
-            #expect(fields.prefix(4) == ["id", door.coordinator.id, "host", "test"])
+            #expect(fields.prefix(4) == ["id", api.coordinator.id, "host", "test"])
             #expect(Set(fields).isSuperset(of: ["pid", "version", "started_ms", "configuration"]))
         }
     }
@@ -52,37 +52,37 @@ struct HTTPServiceTests {
         let last = ProbeReading.Probe(
             finding: .bad("status \(503), expected 200..399"), atMilliseconds: 1_795_237_271_000, duration: .milliseconds(12))
         let reading = ProbeReading(service: "catalog", prober: .elected, last: last, failures: 3)
-        try await HTTPTestDoor.with(probe: { $0 == "catalog" ? reading : nil }) { door in
+        try await HTTPTestAPI.with(probe: { $0 == "catalog" ? reading : nil }) { api in
             let probe =
                 #""probe":{"at_ms":1795237271000,"duration_ms":12,"failures":3,"finding":"bad","prober":"elected","#
                 + #""reason":"status 503, expected 200..399","successes":0}"#
             for path in ["/v1/services", "/v1/services/catalog"] {
-                let reply = try await door.client.send("GET", path)
+                let reply = try await api.client.send("GET", path)
                 #expect(reply.body.contains(probe), "\(reply.body)")
             }
         }
         let untried = ProbeReading(service: "catalog", prober: .another)
-        try await HTTPTestDoor.with(probe: { _ in untried }) { door in
-            let reply = try await door.client.send("GET", "/v1/services/catalog")
+        try await HTTPTestAPI.with(probe: { _ in untried }) { api in
+            let reply = try await api.client.send("GET", "/v1/services/catalog")
             #expect(reply.body.contains(#""finding":null,"prober":"another","reason":null"#), "\(reply.body)")
         }
-        try await HTTPTestDoor.with { door in
-            let reply = try await door.client.send("GET", "/v1/services/catalog")
+        try await HTTPTestAPI.with { api in
+            let reply = try await api.client.send("GET", "/v1/services/catalog")
             #expect(reply.body.contains(#""probe":null"#), "\(reply.body)")
         }
     }
 
     @Test("a permit beyond the limit is refused with 429, one of an open breaker with 503")
     func refusals() async throws {
-        try await HTTPTestDoor.with { door in
-            for _ in 0..<2 { _ = try await door.client.send("POST", "/v1/services/catalog/permits") }
-            let limited = try await door.client.send("POST", "/v1/services/catalog/permits")
+        try await HTTPTestAPI.with { api in
+            for _ in 0..<2 { _ = try await api.client.send("POST", "/v1/services/catalog/permits") }
+            let limited = try await api.client.send("POST", "/v1/services/catalog/permits")
             #expect(limited.status == 429)
             #expect(limited.text("reason") == "limited")
             #expect(limited.headers["retry-after"] != nil)
 
-            try await door.expect(200, "PUT", "/v1/services/catalog/override", #"{"state": "open"}"#)
-            let open = try await door.client.send("POST", "/v1/services/catalog/permits")
+            try await api.expect(200, "PUT", "/v1/services/catalog/override", #"{"state": "open"}"#)
+            let open = try await api.client.send("POST", "/v1/services/catalog/permits")
             #expect(open.status == 503)
             #expect(open.text("code") == "open")
             #expect(open.text("state") == "open")
@@ -91,29 +91,29 @@ struct HTTPServiceTests {
 
     @Test("an override is seen in the service, and taken back")
     func override() async throws {
-        try await HTTPTestDoor.with(keys: [HTTPTestDoor.ops, HTTPTestDoor.web]) { door in
+        try await HTTPTestAPI.with(keys: [HTTPTestAPI.ops, HTTPTestAPI.web]) { api in
             let ops = ["X-Api-Key": "ops-secret"]
             let path = "/v1/services/catalog/override"
-            try await door.expect(403, "PUT", path, #"{"state": "open"}"#, headers: ["X-Api-Key": "web-secret"])
-            let open = try await door.client.send("PUT", path, #"{"state": "open"}"#, headers: ops)
+            try await api.expect(403, "PUT", path, #"{"state": "open"}"#, headers: ["X-Api-Key": "web-secret"])
+            let open = try await api.client.send("PUT", path, #"{"state": "open"}"#, headers: ops)
             #expect(open.text("state") == "open")
             #expect(open.text("forced") == "open")
-            let shown = try await door.client.send("GET", "/v1/services/catalog", headers: ops)
+            let shown = try await api.client.send("GET", "/v1/services/catalog", headers: ops)
             #expect(shown.json == open.json)
-            let list = try await door.client.send("GET", "/v1/services", headers: ops)
+            let list = try await api.client.send("GET", "/v1/services", headers: ops)
             #expect(list.json["services"] == .list([.object(shown.json)]))
-            let auto = try await door.client.send("PUT", path, #"{"state": "auto"}"#, headers: ops)
+            let auto = try await api.client.send("PUT", path, #"{"state": "auto"}"#, headers: ops)
             #expect(auto.text("state") == "closed")
             #expect(auto.json["forced"] == .null)
-            try await door.expect(400, "PUT", path, #"{"state": "OPEN"}"#, headers: ops)
+            try await api.expect(400, "PUT", path, #"{"state": "OPEN"}"#, headers: ops)
         }
     }
 
     @Test("the event stream tells of an override")
     func events() async throws {
-        try await HTTPTestDoor.with { door in
-            try await door.isSubscribed()
-            let client = door.client
+        try await HTTPTestAPI.with { api in
+            try await api.isSubscribed()
+            let client = api.client
             try await client.follow("GET", "/v1/events") { received in
                 if received.contains("event: breaker\ndata: {") {
                     #expect(received.lowercased().contains("content-type: text/event-stream"))
@@ -131,9 +131,9 @@ struct HTTPServiceTests {
 
     @Test("an event stream ends when the sidecar goes down")
     func shutdownEndsStreams() async throws {
-        try await HTTPTestDoor.with { door in
-            let client = door.client
-            let shutDown = door.shutDown
+        try await HTTPTestAPI.with { api in
+            let client = api.client
+            let shutDown = api.shutDown
             let request = HTTPTestClient.request("GET", "/v1/events", nil, headers: [:], port: client.port, closing: false)
             let everything = try await client.exchange(request) { received in
                 if received.contains("from now on") { await shutDown() }

@@ -10,8 +10,8 @@ import Testing
 struct HTTPSliceTests {
     private static let get = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
-    private static func with(_ body: (HTTPTestDoor) async throws -> Void) async throws {
-        try await HTTPTestDoor.with(
+    private static func with(_ body: (HTTPTestAPI) async throws -> Void) async throws {
+        try await HTTPTestAPI.with(
             clock: {
                 var now: Int64 = 0
                 return {
@@ -46,9 +46,9 @@ struct HTTPSliceTests {
 
     @Test("each slice takes one request at least, whatever the tick has spent")
     func progress() async throws {
-        try await Self.with { door in
+        try await Self.with { api in
             let answers = try await RawConnection.exchange(
-                port: door.client.port, ByteBuffer(string: String(repeating: Self.get, count: 5))
+                port: api.client.port, ByteBuffer(string: String(repeating: Self.get, count: 5))
             ) {
                 Self.count(200, in: $0) == 5
             }
@@ -58,27 +58,27 @@ struct HTTPSliceTests {
 
     @Test("requests whose client sends nothing more are answered")
     func halfClose() async throws {
-        try await Self.with { door in
+        try await Self.with { api in
             let answers = try await Self.halfClosed(
-                port: door.client.port, ByteBuffer(string: String(repeating: Self.get, count: 20)))
+                port: api.client.port, ByteBuffer(string: String(repeating: Self.get, count: 20)))
             #expect(Self.count(200, in: answers) == 20)
         }
     }
 
     @Test("requests before one that cannot be read are answered, and then it is refused")
     func malformed() async throws {
-        try await Self.with { door in
+        try await Self.with { api in
             let requests = String(repeating: Self.get, count: 5) + "nonsense\r\n\r\n"
-            let answers = try await RawConnection.exchange(port: door.client.port, requests)
+            let answers = try await RawConnection.exchange(port: api.client.port, requests)
             #expect(Self.count(200, in: answers) == 5 && Self.count(400, in: answers) == 1, "\(answers)")
         }
     }
 
     @Test("requests on streams are carried out, although their client has left right behind them")
     func streamsOfWhoHasLeft() async throws {
-        try await Self.with { door in
+        try await Self.with { api in
             let lease = try #require(
-                try await door.coordinator.acquireLock(try LockRequest(name: ResourceName("orders"), ttl: 60_000)))
+                try await api.coordinator.acquireLock(try LockRequest(name: ResourceName("orders"), ttl: 60_000)))
             var bytes = ByteBuffer(string: HTTP2TestClient.preface)
             HTTP2TestClient.Frame(kind: .settings).write(into: &bytes)
             for stream in stride(from: UInt32(1), to: 21, by: 2) {
@@ -86,9 +86,9 @@ struct HTTPSliceTests {
             }
             let release = HTTP2TestClient.head("DELETE", "/v1/locks/orders", [("lease-token", lease.token)], stream: 21)
             release.write(into: &bytes)
-            _ = try await Self.halfClosed(port: door.client.port, bytes)
+            _ = try await Self.halfClosed(port: api.client.port, bytes)
             try await eventually("the lock is released") {
-                try await door.coordinator.inspectLock(ResourceName("orders")) == nil
+                try await api.coordinator.inspectLock(ResourceName("orders")) == nil
             }
         }
     }

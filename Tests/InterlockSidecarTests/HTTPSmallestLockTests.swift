@@ -7,31 +7,31 @@ struct HTTPSmallestLockTests {
 
     @Test("without a configured key nobody takes a lock by URL alone")
     func needsKeys() async throws {
-        try await HTTPTestDoor.with { door in
-            let refused = try await door.client.send("GET", "/lock?hash=a")
+        try await HTTPTestAPI.with { api in
+            let refused = try await api.client.send("GET", "/lock?hash=a")
             #expect(refused.status == 401)
             #expect(refused.headers["www-authenticate"] == "Bearer realm=\"interlock\"")
-            try await door.expect(401, "DELETE", "/lock?hash=a", headers: web)
+            try await api.expect(401, "DELETE", "/lock?hash=a", headers: web)
         }
     }
 
     @Test("it is held against the same key as well, and freed by that key alone")
     func takeAndFree() async throws {
-        try await HTTPTestDoor.with(keys: [HTTPTestDoor.ops, HTTPTestDoor.web]) { door in
-            try await door.expect(200, "GET", "/lock?hash=a%2Fb&ttl=20", headers: web)
-            try await door.expect(409, "GET", "/lock?hash=a%2Fb", headers: web)
-            #expect(try await door.client.send("GET", "/v1/locks/a%2Fb", headers: ops).text("label") == "web")
-            try await door.expect(410, "DELETE", "/lock?hash=a%2Fb", headers: ops)
-            try await door.expect(204, "DELETE", "/lock?hash=a%2Fb", headers: web)
-            try await door.expect(410, "DELETE", "/lock?hash=a%2Fb", headers: web)
-            try await door.expect(200, "GET", "/lock?hash=a%2Fb", headers: ops)
+        try await HTTPTestAPI.with(keys: [HTTPTestAPI.ops, HTTPTestAPI.web]) { api in
+            try await api.expect(200, "GET", "/lock?hash=a%2Fb&ttl=20", headers: web)
+            try await api.expect(409, "GET", "/lock?hash=a%2Fb", headers: web)
+            #expect(try await api.client.send("GET", "/v1/locks/a%2Fb", headers: ops).text("label") == "web")
+            try await api.expect(410, "DELETE", "/lock?hash=a%2Fb", headers: ops)
+            try await api.expect(204, "DELETE", "/lock?hash=a%2Fb", headers: web)
+            try await api.expect(410, "DELETE", "/lock?hash=a%2Fb", headers: web)
+            try await api.expect(200, "GET", "/lock?hash=a%2Fb", headers: ops)
         }
     }
 
     @Test("looking does not take", arguments: ["HEAD", "OPTIONS", "POST"])
     func otherMethods(method: String) async throws {
-        try await HTTPTestDoor.with(keys: [HTTPTestDoor.web]) { door in
-            let refused = try await door.client.send(method, "/lock?hash=a", headers: web)
+        try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
+            let refused = try await api.client.send(method, "/lock?hash=a", headers: web)
             #expect(refused.status == 405)
             #expect(refused.headers["allow"] == "GET, DELETE")
         }
@@ -41,8 +41,8 @@ struct HTTPSmallestLockTests {
         "a query that is wrong is refused",
         arguments: ["", "?hash=", "?hash=a&ttl=0", "?hash=a&ttl=x", "?hash=a&hash=b", "?hash=a&x=1"])
     func badQueries(query: String) async throws {
-        try await HTTPTestDoor.with(keys: [HTTPTestDoor.web]) { door in
-            try await door.expect(400, "GET", "/lock\(query)", headers: web)
+        try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
+            try await api.expect(400, "GET", "/lock\(query)", headers: web)
         }
     }
 }

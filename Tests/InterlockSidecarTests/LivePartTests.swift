@@ -117,7 +117,7 @@ struct LivePartTests {
         #expect(Self.text(events) == #"{"events":[],"last":0}"#)
         for number in 1...150 {
             let (message, event) = try Self.change(number.isMultiple(of: 2) ? "search" : "foreign", generation: Int64(number))
-            events.heard(message, event) { $0 == "search" }
+            events.received(message, event) { $0 == "search" }
         }
         #expect(events.last == 150)
         #expect(Self.text(events).components(of: "\"generation\"") == EventHistory.capacity)
@@ -134,7 +134,7 @@ struct LivePartTests {
         let events = EventHistory()
         func hear(_ members: String) throws {
             let received = try #require(ReceivedEvent(Array((#"{"v":1,"origin":"a","db":0,"# + members + "}").utf8)))
-            events.heard(received.message, received.event) { _ in true }
+            events.received(received.message, received.event) { _ in true }
         }
         try hear(#""type":"lock.broken","lock":"orders","by":"me","at_ms":1"#)
         try hear(#""type":"breaker","service":"search","state":"open","generation":7,"at_ms":2"#)
@@ -161,7 +161,7 @@ struct LivePartTests {
         for end in [#","n":"good"}"#, ",}", #","n":01}"#, #","x":"\q"}"#, #","x":"# + String(repeating: "[", count: 300)] {
             // The channel's reader already drops text that is not JSON.
             guard let received = ReceivedEvent(Array((start + end).utf8)) else { continue }
-            events.heard(received.message, received.event) { _ in false }
+            events.received(received.message, received.event) { _ in false }
         }
         let text = Self.text(events)
         #expect(text.contains(#""n":"good""#))
@@ -170,8 +170,8 @@ struct LivePartTests {
         let deep = start + #","x":"# + String(repeating: "[", count: 20) + String(repeating: "]", count: 20) + "}"
         for number in 1...60 {
             let (message, event) = try Self.change("search", generation: Int64(number))
-            events.heard(message, event) { _ in false }
-            events.heard(EventMessage(type: "x.new", json: deep), nil) { _ in false }
+            events.received(message, event) { _ in false }
+            events.received(EventMessage(type: "x.new", json: deep), nil) { _ in false }
         }
         let all = Self.text(events)
         #expect(all.contains(#""n":"good""#))
@@ -333,7 +333,7 @@ struct LivePartTests {
         for (looking, rate) in [(1, 5), (64, 25)] {
             for cost in [1, 3, 32] {
                 let budget = ReadBudget()
-                budget.looking = looking
+                budget.followers = looking
                 var sent = 0
                 for tick in 0..<600 {
                     // All reads begin before any has ended.
@@ -354,20 +354,20 @@ struct LivePartTests {
         at count: Int, cost: Int, ticks: Int, readingTicks: Int = 1
     ) throws -> (sent: [Int], reads: [LivePart: [Int]]) {
         let budget = ReadBudget()
-        budget.looking = count
+        budget.followers = count
         var now = Instant(nanoseconds: 3_000_000_000)
         let topics = try (0..<count).map { LiveTopic(.lock(try ResourceName("lock-\($0)")), now: now) }
         var sent: [Int] = []
         var reads: [LivePart: [Int]] = [:]
-        var underWay: [(tick: Int, done: () -> Void)] = []
+        var inFlight: [(tick: Int, done: () -> Void)] = []
         for tick in 0..<ticks {
-            for reading in underWay where reading.tick == tick { reading.done() }
+            for reading in inFlight where reading.tick == tick { reading.done() }
             var begun = 0
             for topic in LiveTopic.inTurn(topics) {
                 topic.readIfDue(now: now, wall: { 1 }, budget: budget, most: cost) { done in
                     begun += cost
                     reads[topic.part, default: []].append(tick)
-                    underWay.append((tick + readingTicks, { done(.success([:]), 500, cost) }))
+                    inFlight.append((tick + readingTicks, { done(.success([:]), 500, cost) }))
                 }
             }
             sent.append(begun)

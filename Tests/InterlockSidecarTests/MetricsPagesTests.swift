@@ -23,9 +23,9 @@ struct MetricsPagesTests {
                 if number == 1 { for await _ in firstMayEnd { break } }
                 return "\(number)"
             }
-            for party in ["first"] + Array(repeating: "gone", count: 9) + Array(repeating: "busy", count: 9) + ["late"] {
-                pages.request(.prometheus, of: party, isGone: { party == "gone" }) { page in
-                    read.withLockedValue { $0[party, default: []].append(String(buffer: page)) }
+            for clientKey in ["first"] + Array(repeating: "gone", count: 9) + Array(repeating: "busy", count: 9) + ["late"] {
+                pages.request(.prometheus, of: clientKey, isGone: { clientKey == "gone" }) { page in
+                    read.withLockedValue { $0[clientKey, default: []].append(String(buffer: page)) }
                 }
             }
         }.get()

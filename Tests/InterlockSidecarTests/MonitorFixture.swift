@@ -43,7 +43,7 @@ final class ToldBreakers: Sendable {
                 }
                 return finding == .up ? .closed : .open
             },
-            standing: { service in
+            effect: { service in
                 // A suspicion counts as confirmed immediately.
                 if case .suspected? = self.findings(of: service).last { .openByOutage } else { .undecided }
             })

@@ -177,7 +177,7 @@ struct OutageMonitorTests {
     // MARK: Shutdown
 
     @Test("a monitor that goes down waits for no probe, and makes nothing of those under way")
-    func goingDown() async throws {
+    func shuttingDown() async throws {
         try await ProbedServer.with { server, port in
             server.answer(ProbedServer.silence)
             let breakers = ToldBreakers()

@@ -36,7 +36,7 @@ struct ProxyBytesTests {
         let request = head + Self.lines("X-Head") + Array("Connection: close\r\n\r\n5\r\nh\u{c}llo\r\n0\r\n".utf8)
         let trailers = Self.lines("X-Tail") + Array("\r\n".utf8)
         let heard = NIOLockedValueBox<[UInt8]>([])
-        try await ProxyTestDoor.with(upstream: { call in
+        try await ProxyTestAPI.with(upstream: { call in
             var received = call.rawHead
             while received.suffix(4) != Array("\r\n\r\n".utf8) || received.firstRange(of: Array("\r\n0\r\n".utf8)) == nil,
                 let more = try await call.more()
@@ -75,7 +75,7 @@ struct ProxyBytesTests {
     @Test("over HTTP/2 UTF-8 passes unchanged, and the bytes of other values do not: HPACK's decoder has text")
     func http2() async throws {
         let heard = NIOLockedValueBox<[UInt8]>([])
-        try await ProxyTestDoor.with(upstream: { call in
+        try await ProxyTestAPI.with(upstream: { call in
             heard.withLockedValue { $0 = call.rawHead }
             let head = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Text: é😀\r\nX-Back: caf"
             try await call.send(ByteBuffer(bytes: Array(head.utf8) + [0xE9] + Array("\r\n\r\n".utf8)))
@@ -96,7 +96,7 @@ struct ProxyBytesTests {
 
     @Test("over HTTP/2 a client whose table the library counts as larger than it is loses its connection")
     func http2Table() async throws {
-        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK") }) { proxy in
+        try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             try await HTTP2TestClient.with(port: proxy.client.port) { client in
                 var first = HTTP2TestClient.head("GET", "/proxy/shop/a", stream: 1)
                 // The client's table has room for 29 of these indexed fields, the library's for 12.
@@ -117,9 +117,9 @@ struct ProxyBytesTests {
         let perSubject: (inout ServiceDefinition) -> Void = {
             $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60), isPerSubject: true)]
         }
-        try await ProxyTestDoor.with(configure: perSubject, upstream: { try await $0.answer("200 OK") }) { proxy in
-            try await proxy.door.expect(200, "GET", "/v1/check/shop?subject=m%C3%BCller")
-            try await proxy.door.expect(429, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": "müller"])
+        try await ProxyTestAPI.with(configure: perSubject, upstream: { try await $0.answer("200 OK") }) { proxy in
+            try await proxy.api.expect(200, "GET", "/v1/check/shop?subject=m%C3%BCller")
+            try await proxy.api.expect(429, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": "müller"])
         }
     }
 }

@@ -13,13 +13,13 @@ struct ProxyFallbackTests {
         $0.upstream?.fallback = .lastGood(maximumAge: .seconds(300))
     }
 
-    private static func open(_ proxy: ProxyTestDoor) async throws {
-        _ = try await proxy.door.coordinator.forceBreaker(service: "shop", to: .open, by: "test")
+    private static func open(_ proxy: ProxyTestAPI) async throws {
+        _ = try await proxy.api.coordinator.forceBreaker(service: "shop", to: .open, by: "test")
     }
 
     @Test("a refused call gets the fixed answer, which says that it is one")
     func refused() async throws {
-        try await ProxyTestDoor.with(configure: Self.fixed, upstream: { try await $0.answer("200 OK", [], "ok") }) { proxy in
+        try await ProxyTestAPI.with(configure: Self.fixed, upstream: { try await $0.answer("200 OK", [], "ok") }) { proxy in
             let real = try await proxy.client.send("GET", "/proxy/shop/a")
             #expect(real.body == "ok")
             #expect(real.headers["interlock-fallback"] == nil)
@@ -42,8 +42,8 @@ struct ProxyFallbackTests {
             guard call.request.hasSuffix("/error") else { throw TestUpstream.Close() }
             try await call.answer("500 Internal Server Error", [], "broken")
         }
-        try await ProxyTestDoor.with(configure: Self.fixed, upstream: upstream) { proxy in
-            try await proxy.door.expect(203, "POST", "/proxy/shop/a")
+        try await ProxyTestAPI.with(configure: Self.fixed, upstream: upstream) { proxy in
+            try await proxy.api.expect(203, "POST", "/proxy/shop/a")
             #expect(try await proxy.client.send("GET", "/proxy/shop/error").body == "broken")
         }
     }
@@ -55,7 +55,7 @@ struct ProxyFallbackTests {
             if isDown.withLockedValue({ $0 }) { throw TestUpstream.Close() }
             try await call.answer("200 OK", ["Content-Type: text/x", "X-A: 1"], "good of \(call.request)")
         }
-        try await ProxyTestDoor.with(configure: Self.lastGood, upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(configure: Self.lastGood, upstream: upstream) { proxy in
             let good = try await proxy.client.send("GET", "/proxy/shop/a?b=1")
             isDown.withLockedValue { $0 = true }
             let kept = try await proxy.client.send("GET", "/proxy/shop/a?b=1")
@@ -66,9 +66,9 @@ struct ProxyFallbackTests {
             #expect(kept.headers["interlock-fallback"]?.hasPrefix("last-good; age=") == true)
             #expect(kept.headers["age"].flatMap { Int($0) } != nil)
             #expect(kept.headers["content-length"] == "\(good.body.utf8.count)")
-            try await proxy.door.expect(502, "GET", "/proxy/shop/a?b=2")
-            try await proxy.door.expect(502, "POST", "/proxy/shop/a?b=1")
-            try await proxy.door.expect(502, "GET", "/proxy/shop/a?b=1", headers: ["Authorization": "Bearer x"])
+            try await proxy.api.expect(502, "GET", "/proxy/shop/a?b=2")
+            try await proxy.api.expect(502, "POST", "/proxy/shop/a?b=1")
+            try await proxy.api.expect(502, "GET", "/proxy/shop/a?b=1", headers: ["Authorization": "Bearer x"])
         }
     }
 
@@ -81,25 +81,25 @@ struct ProxyFallbackTests {
                 Self.lastGood(&service)
                 return service
             }
-            try await HTTPTestDoor.with(services: services) { door in
-                try await door.expect(200, "GET", "/proxy/cart/0")
-                for number in 0...256 { try await door.expect(200, "GET", "/proxy/shop/\(number)") }
+            try await HTTPTestAPI.with(services: services) { api in
+                try await api.expect(200, "GET", "/proxy/cart/0")
+                for number in 0...256 { try await api.expect(200, "GET", "/proxy/shop/\(number)") }
                 for service in services {
-                    _ = try await door.coordinator.forceBreaker(service: service.name, to: .open, by: "test")
+                    _ = try await api.coordinator.forceBreaker(service: service.name, to: .open, by: "test")
                 }
-                try await door.expect(200, "GET", "/proxy/cart/0")
-                try await door.expect(503, "GET", "/proxy/shop/0")
-                for number in 1...256 { try await door.expect(200, "GET", "/proxy/shop/\(number)") }
+                try await api.expect(200, "GET", "/proxy/cart/0")
+                try await api.expect(503, "GET", "/proxy/shop/0")
+                for number in 1...256 { try await api.expect(200, "GET", "/proxy/shop/\(number)") }
             }
         }
     }
 
     @Test("what was answered to one caller is not given to others")
     func personal() async throws {
-        try await ProxyTestDoor.with(configure: Self.lastGood, upstream: { try await $0.answer("200 OK", [], "mine") }) { proxy in
-            try await proxy.door.expect(200, "GET", "/proxy/shop/a", headers: ["Cookie": "session=1"])
+        try await ProxyTestAPI.with(configure: Self.lastGood, upstream: { try await $0.answer("200 OK", [], "mine") }) { proxy in
+            try await proxy.api.expect(200, "GET", "/proxy/shop/a", headers: ["Cookie": "session=1"])
             try await Self.open(proxy)
-            try await proxy.door.expect(503, "GET", "/proxy/shop/a")
+            try await proxy.api.expect(503, "GET", "/proxy/shop/a")
         }
     }
 
@@ -110,8 +110,8 @@ struct ProxyFallbackTests {
             for _ in 0..<(size / 1000) { try await call.send("3e8\r\n" + String(repeating: "x", count: 1000) + "\r\n") }
             try await call.send("0\r\n\r\n")
         }
-        try await ProxyTestDoor.with(configure: Self.lastGood, upstream: upstream) { proxy in
-            try await proxy.door.expect(200, "GET", "/proxy/shop/a")
+        try await ProxyTestAPI.with(configure: Self.lastGood, upstream: upstream) { proxy in
+            try await proxy.api.expect(200, "GET", "/proxy/shop/a")
             try await Self.open(proxy)
             let kept = try await proxy.client.send("GET", "/proxy/shop/a")
             #expect(kept.status == status)

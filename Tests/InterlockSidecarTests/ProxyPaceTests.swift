@@ -81,10 +81,10 @@ struct ProxyPaceTests {
         var largest = 0
         var ended = 0
         while ended < 1000 {
-            let underWay = loop.begun.count - ended
-            largest = max(largest, underWay)
-            loop.end(min(underWay, 8))
-            ended += min(underWay, 8)
+            let inFlight = loop.begun.count - ended
+            largest = max(largest, inFlight)
+            loop.end(min(inFlight, 8))
+            ended += min(inFlight, 8)
             loop.pass(.microseconds(250))
         }
         #expect(loop.begun == Array(0..<1000))

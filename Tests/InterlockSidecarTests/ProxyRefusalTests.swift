@@ -18,8 +18,8 @@ struct ProxyRefusalTests {
 
     @Test("beyond the limit a call is refused, and told why and when to come again")
     func limit() async throws {
-        try await ProxyTestDoor.with(configure: Self.limited(1, per: .seconds(60)), upstream: Self.ok) { proxy in
-            try await proxy.door.expect(200, "GET", "/proxy/shop/a")
+        try await ProxyTestAPI.with(configure: Self.limited(1, per: .seconds(60)), upstream: Self.ok) { proxy in
+            try await proxy.api.expect(200, "GET", "/proxy/shop/a")
             let refused = try await proxy.client.send("GET", "/proxy/shop/a")
             #expect(refused.status == 429)
             #expect(refused.headers["content-type"] == "application/problem+json")
@@ -42,19 +42,19 @@ struct ProxyRefusalTests {
         let perSubject: (inout ServiceDefinition) -> Void = {
             $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60), isPerSubject: true)]
         }
-        try await ProxyTestDoor.with(configure: perSubject, upstream: Self.ok) { proxy in
+        try await ProxyTestAPI.with(configure: perSubject, upstream: Self.ok) { proxy in
             for subject in ["alice", "bob"] {
-                try await proxy.door.expect(200, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": subject])
-                try await proxy.door.expect(429, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": subject])
+                try await proxy.api.expect(200, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": subject])
+                try await proxy.api.expect(429, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": subject])
             }
-            try await proxy.door.expect(400, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": "a b"])
+            try await proxy.api.expect(400, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": "a b"])
         }
     }
 
     @Test("an open breaker refuses, and says what opened it")
     func open() async throws {
-        try await ProxyTestDoor.with(upstream: Self.ok) { proxy in
-            _ = try await proxy.door.coordinator.forceBreaker(service: "shop", to: .open, by: "test")
+        try await ProxyTestAPI.with(upstream: Self.ok) { proxy in
+            _ = try await proxy.api.coordinator.forceBreaker(service: "shop", to: .open, by: "test")
             let refused = try await proxy.client.send("GET", "/proxy/shop/a")
             #expect(refused.status == 503)
             #expect(refused.text("code") == "open")
@@ -69,7 +69,7 @@ struct ProxyRefusalTests {
     @Test("where the service waits its turn, a call does, and says how long it has")
     func waits() async throws {
         let policy = LimitPolicy(action: .wait, patience: .seconds(30))
-        try await ProxyTestDoor.with(configure: Self.limited(1, per: .milliseconds(200), policy), upstream: Self.ok) { proxy in
+        try await ProxyTestAPI.with(configure: Self.limited(1, per: .milliseconds(200), policy), upstream: Self.ok) { proxy in
             var waited: [Int] = []
             for _ in 0..<4 {
                 let reply = try await proxy.client.send("GET", "/proxy/shop/a")
@@ -83,9 +83,9 @@ struct ProxyRefusalTests {
     @Test("a call whose turn does not come within the patience is refused")
     func patience() async throws {
         let policy = LimitPolicy(action: .wait, patience: .milliseconds(50))
-        try await ProxyTestDoor.with(configure: Self.limited(1, per: .seconds(60), policy), upstream: Self.ok) { proxy in
-            try await proxy.door.expect(200, "GET", "/proxy/shop/a")
-            try await proxy.door.expect(429, "GET", "/proxy/shop/a")
+        try await ProxyTestAPI.with(configure: Self.limited(1, per: .seconds(60), policy), upstream: Self.ok) { proxy in
+            try await proxy.api.expect(200, "GET", "/proxy/shop/a")
+            try await proxy.api.expect(429, "GET", "/proxy/shop/a")
         }
     }
 
@@ -93,13 +93,13 @@ struct ProxyRefusalTests {
     func reload() async throws {
         try await TestUpstream.with({ try await $0.answer("200 OK", [], "new") }) { other in
             let url = "http://127.0.0.1:\(other.port)"
-            try await ProxyTestDoor.with(upstream: Self.ok) { proxy in
+            try await ProxyTestAPI.with(upstream: Self.ok) { proxy in
                 #expect(try await proxy.client.send("GET", "/proxy/shop/a").body == "ok")
                 let moved = ServiceDefinition(name: "shop", upstream: UpstreamSettings(url: url))
-                try await proxy.door.coordinator.reload(services: [moved])
+                try await proxy.api.coordinator.reload(services: [moved])
                 #expect(try await proxy.client.send("GET", "/proxy/shop/a").body == "new")
-                try await proxy.door.coordinator.reload(services: [])
-                try await proxy.door.expect(404, "GET", "/proxy/shop/a")
+                try await proxy.api.coordinator.reload(services: [])
+                try await proxy.api.expect(404, "GET", "/proxy/shop/a")
             }
         }
     }
@@ -109,10 +109,10 @@ struct ProxyRefusalTests {
         arguments: [[], [ServiceDefinition(name: "shop")]])
     func unconfigured(services: [ServiceDefinition]) async throws {
         let series = #"interlock_proxy_request_seconds_count{service="shop"}"#
-        try await ProxyTestDoor.with(upstream: Self.ok) { proxy in
-            try await proxy.door.expect(200, "GET", "/proxy/shop/a")
+        try await ProxyTestAPI.with(upstream: Self.ok) { proxy in
+            try await proxy.api.expect(200, "GET", "/proxy/shop/a")
             #expect(try await proxy.client.send("GET", "/metrics").body.contains(series))
-            try await proxy.door.coordinator.reload(services: services)
+            try await proxy.api.coordinator.reload(services: services)
             #expect(try await !proxy.client.send("GET", "/metrics").body.contains(series))
         }
     }

@@ -41,8 +41,8 @@ struct ProxyRetryTests {
         "an idempotent call that was broken off before an answer is made again",
         arguments: ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
     func closed(method: String) async throws {
-        try await ProxyTestDoor.with(configure: Self.retries(1), upstream: Self.failing(1, by: Self.close)) { proxy in
-            try await proxy.door.expect(200, method, "/proxy/shop/a")
+        try await ProxyTestAPI.with(configure: Self.retries(1), upstream: Self.failing(1, by: Self.close)) { proxy in
+            try await proxy.api.expect(200, method, "/proxy/shop/a")
             #expect(proxy.upstream.received.count == 2)
             try await proxy.isSettled()
         }
@@ -52,7 +52,7 @@ struct ProxyRetryTests {
         "a call that may have had an effect, or has a body, is made once",
         arguments: [("POST", ""), ("PATCH", ""), ("PUT", "body"), ("GET", "body")])
     func once(method: String, body: String) async throws {
-        try await ProxyTestDoor.with(configure: Self.retries(3), upstream: Self.failing(1, by: Self.close)) { proxy in
+        try await ProxyTestAPI.with(configure: Self.retries(3), upstream: Self.failing(1, by: Self.close)) { proxy in
             let failed = try await proxy.client.send(method, "/proxy/shop/a", body)
             #expect(failed.status == 502)
             #expect(failed.text("code") == "upstream_failed")
@@ -64,17 +64,17 @@ struct ProxyRetryTests {
 
     @Test("at most so many tries are made")
     func attempts() async throws {
-        try await ProxyTestDoor.with(configure: Self.retries(2), upstream: Self.failing(9, by: Self.close)) { proxy in
-            try await proxy.door.expect(502, "GET", "/proxy/shop/a")
+        try await ProxyTestAPI.with(configure: Self.retries(2), upstream: Self.failing(9, by: Self.close)) { proxy in
+            try await proxy.api.expect(502, "GET", "/proxy/shop/a")
             #expect(proxy.upstream.received.count == 3)
         }
     }
 
     @Test("without a budget there is no retry")
     func budget() async throws {
-        try await ProxyTestDoor.with(configure: Self.retries(3, perSecond: 0), upstream: Self.failing(1, by: Self.close)) {
+        try await ProxyTestAPI.with(configure: Self.retries(3, perSecond: 0), upstream: Self.failing(1, by: Self.close)) {
             proxy in
-            try await proxy.door.expect(502, "GET", "/proxy/shop/a")
+            try await proxy.api.expect(502, "GET", "/proxy/shop/a")
             #expect(proxy.upstream.received.count == 1)
         }
     }
@@ -85,8 +85,8 @@ struct ProxyRetryTests {
             Self.retries(1)(&$0)
             $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60))]
         }
-        try await ProxyTestDoor.with(configure: configure, upstream: Self.failing(1, by: Self.close)) { proxy in
-            try await proxy.door.expect(502, "GET", "/proxy/shop/a")
+        try await ProxyTestAPI.with(configure: configure, upstream: Self.failing(1, by: Self.close)) { proxy in
+            try await proxy.api.expect(502, "GET", "/proxy/shop/a")
             #expect(proxy.upstream.received.count == 1)
             try await proxy.isSettled()
         }
@@ -97,7 +97,7 @@ struct ProxyRetryTests {
         arguments: ["502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"])
     func statuses(status: String) async throws {
         let upstream = Self.failing(1) { try await $0.answer(status, [], "not now") }
-        try await ProxyTestDoor.with(configure: Self.retries(1), upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(configure: Self.retries(1), upstream: upstream) { proxy in
             #expect(try await proxy.client.send("GET", "/proxy/shop/a").body == "ok")
             #expect(proxy.upstream.received.count == 2)
             try await proxy.isSettled()
@@ -111,7 +111,7 @@ struct ProxyRetryTests {
             $0.limits = [LimitDefinition(name: "w", limit: 1, window: .seconds(60))]
         }
         let upstream = Self.failing(1) { try await $0.answer("503 Service Unavailable", [], "not now") }
-        try await ProxyTestDoor.with(configure: configure, upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(configure: configure, upstream: upstream) { proxy in
             let reply = try await proxy.client.send("GET", "/proxy/shop/a")
             #expect(reply.status == 503)
             #expect(reply.body == "not now")
@@ -131,7 +131,7 @@ struct ProxyRetryTests {
             while try await call.more() != nil {}
             throw TestUpstream.Close()
         }
-        try await ProxyTestDoor.with(configure: configure, upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(configure: configure, upstream: upstream) { proxy in
             try await proxy.client.follow("GET", "/proxy/shop/a") { $0.contains("hello") }
             try await eventually("the upstream is left") { isClosed.withLockedValue { $0 } }
         }
@@ -142,7 +142,7 @@ struct ProxyRetryTests {
         arguments: ["429 Too Many Requests", "503 Service Unavailable"])
     func retryAfter(status: String) async throws {
         let upstream = Self.failing(1) { try await $0.answer(status, ["Retry-After: 7"], "later") }
-        try await ProxyTestDoor.with(configure: Self.retries(3), upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(configure: Self.retries(3), upstream: upstream) { proxy in
             let reply = try await proxy.client.send("GET", "/proxy/shop/a")
             #expect(status.hasPrefix("\(reply.status)"))
             #expect(reply.headers["retry-after"] == "7")
@@ -154,7 +154,7 @@ struct ProxyRetryTests {
     @Test("where nobody listens, no connection can be made")
     func refusedConnection() async throws {
         let nowhere: (inout ServiceDefinition) -> Void = { $0.upstream?.url = "http://127.0.0.1:1" }
-        try await ProxyTestDoor.with(configure: nowhere, upstream: { _ in }) { proxy in
+        try await ProxyTestAPI.with(configure: nowhere, upstream: { _ in }) { proxy in
             let failed = try await proxy.client.send("POST", "/proxy/shop/a")
             #expect(failed.status == 502)
             #expect(failed.text("cause") == "connect")
@@ -171,7 +171,7 @@ struct ProxyRetryTests {
             service.upstream = service.upstream.map { UpstreamSettings(url: $0.url.replacing("http://", with: "https://")) }
         }
         let upstream: TestUpstream.Handler = { try await $0.answer("200 OK") }
-        try await ProxyTestDoor.with(configure: secure, upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(configure: secure, upstream: upstream) { proxy in
             let failed = try await proxy.client.send("GET", "/proxy/shop/a", headers: ["Authorization": "secret"])
             #expect([502, 504].contains(failed.status))
             #expect(proxy.upstream.received.isEmpty)
@@ -187,7 +187,7 @@ struct ProxyRetryTests {
             throw TestUpstream.Close()
         }
         let hasty: (inout ServiceDefinition) -> Void = { $0.upstream?.firstByteTimeout = .milliseconds(100) }
-        try await ProxyTestDoor.with(configure: hasty, upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(configure: hasty, upstream: upstream) { proxy in
             let failed = try await proxy.client.send("GET", "/proxy/shop/a", body)
             #expect(failed.status == 504)
             #expect(failed.text("code") == "upstream_timeout")
@@ -209,7 +209,7 @@ struct ProxyRetryTests {
             throw TestUpstream.Close()
         }
         let hasty: (inout ServiceDefinition) -> Void = { $0.upstream?.totalTimeout = .seconds(2) }
-        try await ProxyTestDoor.with(configure: hasty, upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(configure: hasty, upstream: upstream) { proxy in
             let silent = try await proxy.client.send("GET", "/proxy/shop/silent")
             #expect(silent.status == 504)
             #expect(silent.text("cause") == "total_timeout")
@@ -234,13 +234,13 @@ struct ProxyRetryTests {
             $0.onLimit = LimitPolicy(action: .wait)
             $0.breaker = BreakerSettings(minimumCalls: 1)
         }
-        try await ProxyTestDoor.with(configure: configure, upstream: upstream) { proxy in
-            try await proxy.door.expect(200, "GET", "/proxy/shop/ok")
+        try await ProxyTestAPI.with(configure: configure, upstream: upstream) { proxy in
+            try await proxy.api.expect(200, "GET", "/proxy/shop/ok")
             let silent = try await proxy.client.send("GET", "/proxy/shop/silent")
             #expect(silent.status == 504)
             #expect(silent.text("cause") == "total_timeout")
             try await proxy.isSettled()
-            try await proxy.door.expect(200, "GET", "/proxy/shop/ok")
+            try await proxy.api.expect(200, "GET", "/proxy/shop/ok")
         }
     }
 }

@@ -23,9 +23,9 @@ struct ProxySmugglingTests {
         try await TestUpstream.with(handler) { upstream in
             let service = ServiceDefinition(
                 name: "shop", upstream: UpstreamSettings(url: "http://127.0.0.1:\(upstream.port)"))
-            try await HTTPTestDoor.with(services: [service], idleTimeout: .milliseconds(300)) { door in
-                answer = try await RawConnection.exchange(port: door.client.port, bytes)
-                try await door.expect(200, "GET", "/healthz")
+            try await HTTPTestAPI.with(services: [service], idleTimeout: .milliseconds(300)) { api in
+                answer = try await RawConnection.exchange(port: api.client.port, bytes)
+                try await api.expect(200, "GET", "/healthz")
             }
             asked = upstream.received.map { String($0.prefix { $0 != "\r\n" }) }
         }
@@ -223,9 +223,9 @@ struct ProxySmugglingTests {
             settings.connectTimeout = .milliseconds(100)
             settings.retries.attempts = 0
             let service = ServiceDefinition(name: "shop", upstream: settings, concurrency: 1)
-            try await HTTPTestDoor.with(services: [service]) { door in
+            try await HTTPTestAPI.with(services: [service]) { api in
                 for number in 1...3 {
-                    try await door.expect(504, "GET", "/proxy/shop/a")
+                    try await api.expect(504, "GET", "/proxy/shop/a")
                     try await eventually("the upstream has accepted it") { upstream.connectionCount == number }
                 }
             }

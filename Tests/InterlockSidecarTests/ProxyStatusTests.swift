@@ -18,10 +18,10 @@ struct ProxyStatusTests {
 
     @Test("a status below 100 is none: the call fails at once, and the service is to blame", arguments: ["099", "000", "042"])
     func noStatus(status: String) async throws {
-        try await ProxyTestDoor.with(configure: Self.touchy, upstream: { try await $0.answer("\(status) Odd", [], "x") }) {
+        try await ProxyTestAPI.with(configure: Self.touchy, upstream: { try await $0.answer("\(status) Odd", [], "x") }) {
             proxy in
-            try await proxy.door.expect(502, "GET", "/proxy/shop/a")
-            let coordinator = proxy.door.coordinator
+            try await proxy.api.expect(502, "GET", "/proxy/shop/a")
+            let coordinator = proxy.api.coordinator
             try await eventually("it counts") { try await coordinator.breaker(service: "shop").state == .open }
         }
     }
@@ -30,7 +30,7 @@ struct ProxyStatusTests {
         "an answer in a transfer coding that is not known here fails the call",
         arguments: ["gzip, chunked", "gzip,\tchunked", "gzip\r\nTransfer-Encoding: chunked", "Gzip, Chunked", "deflate"])
     func codedAnswer(coding: String) async throws {
-        try await ProxyTestDoor.with(
+        try await ProxyTestAPI.with(
             configure: Self.touchy,
             upstream: { call in
                 try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: \(coding)\r\n\r\n1\r\nx\r\n0\r\n\r\n")
@@ -46,7 +46,7 @@ struct ProxyStatusTests {
         "a request in a transfer coding that is not known here is refused with 501, and comes to no upstream",
         arguments: ["gzip, chunked", "gzip,\tchunked", "gzip\r\nTransfer-Encoding: chunked", "GZIP, Chunked"])
     func codedRequest(coding: String) async throws {
-        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK") }) { proxy in
+        try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             for path in ["/proxy/shop/a", "/v1/locks/a"] {
                 let answer = try await RawConnection.exchange(
                     port: proxy.client.port,
@@ -59,7 +59,7 @@ struct ProxyStatusTests {
 
     @Test("an informational answer reaches the client before the answer")
     func earlyHints() async throws {
-        try await ProxyTestDoor.with(upstream: { call in
+        try await ProxyTestAPI.with(upstream: { call in
             try await call.send("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
             try await call.answer("200 OK", [], "whole")
         }) { proxy in
@@ -72,7 +72,7 @@ struct ProxyStatusTests {
 
     @Test("an answer without a Date gets one, and one with a Date keeps it")
     func date() async throws {
-        try await ProxyTestDoor.with(upstream: { call in
+        try await ProxyTestAPI.with(upstream: { call in
             try await call.answer("200 OK", call.request.hasSuffix("/dated") ? ["Date: Sun, 06 Nov 1994 08:49:37 GMT"] : [])
         }) { proxy in
             let undated = try await proxy.client.send("GET", "/proxy/shop/a").headers["date"]
@@ -83,7 +83,7 @@ struct ProxyStatusTests {
 
     @Test("space around a field's value is not part of it", arguments: [" ", "\t", " \t "])
     func space(space: String) async throws {
-        try await ProxyTestDoor.with(
+        try await ProxyTestAPI.with(
             configure: { $0.breaker = BreakerSettings(openFor: .seconds(30) ... .seconds(30)) },
             upstream: { call in
                 #expect(call.values("x-a") == ["b"])
@@ -95,7 +95,7 @@ struct ProxyStatusTests {
             let answer = try await RawConnection.exchange(
                 port: proxy.client.port, "GET /proxy/shop/a HTTP/1.1\r\n\(fields)\r\n\r\n")
             #expect(answer.hasPrefix("HTTP/1.1 503 "), "\(answer)")
-            let coordinator = proxy.door.coordinator
+            let coordinator = proxy.api.coordinator
             try await eventually("the breaker opens") {
                 try await coordinator.breaker(service: "shop").fleet.cause == "retry_after"
             }
@@ -104,7 +104,7 @@ struct ProxyStatusTests {
 
     @Test("CONNECT is not passed on")
     func connect() async throws {
-        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK") }) { proxy in
+        try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             let answer = try await RawConnection.exchange(
                 port: proxy.client.port, "CONNECT /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\r\n")
             #expect(answer.hasPrefix("HTTP/1.1 4"), "\(answer)")
@@ -114,7 +114,7 @@ struct ProxyStatusTests {
 
     @Test("fields that are larger than the sidecar reads are refused as that")
     func largeFields() async throws {
-        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK") }) { proxy in
+        try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
             let field = "X: " + String(repeating: "x", count: 300_000)
             let answer = try await RawConnection.exchange(
                 port: proxy.client.port, "GET /proxy/shop/a HTTP/1.1\r\nHost: localhost\r\n\(field)\r\n\r\n", enough: "\r\n\r\n")

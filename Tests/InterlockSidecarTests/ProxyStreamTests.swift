@@ -59,7 +59,7 @@ struct ProxyStreamTests {
     @Test("large bodies flow both ways at once, and nothing of them is lost")
     func large() async throws {
         let bytes = Self.pattern(8 * 1024 * 1024)
-        try await ProxyTestDoor.with(upstream: Self.echo) { proxy in
+        try await ProxyTestAPI.with(upstream: Self.echo) { proxy in
             let answer = try await ProxyTestClient.exchange(
                 port: proxy.client.port, head: Self.head("POST", ["Content-Length": "\(bytes.readableBytes)"], proxy.client),
                 body: bytes)
@@ -77,7 +77,7 @@ struct ProxyStreamTests {
     @Test("D1: what its clients break is no fault of the service", arguments: Misdeed.allCases)
     func clientsFault(misdeed: Misdeed) async throws {
         let large = Self.pattern(8 * 1024 * 1024)
-        try await ProxyTestDoor.with(
+        try await ProxyTestAPI.with(
             configure: { service in
                 // The timeout lets a busy machine connect; a failure to connect would count against the service.
                 service.upstream?.totalTimeout = misdeed == .slowUpload ? .seconds(20) : .seconds(2)
@@ -125,7 +125,7 @@ struct ProxyStreamTests {
                 }
                 try await proxy.isSettled()
             }
-            let breaker = try await proxy.door.coordinator.breaker(service: "shop")
+            let breaker = try await proxy.api.coordinator.breaker(service: "shop")
             #expect(breaker.state == .closed)
             #expect(breaker.fleet.trips == 0)
         }
@@ -145,7 +145,7 @@ struct ProxyStreamTests {
             body.writeImmutableBuffer(Self.chunk(slice))
         }
         body.writeString("0\r\n\r\n")
-        try await ProxyTestDoor.with(upstream: Self.echo) { [body] proxy in
+        try await ProxyTestAPI.with(upstream: Self.echo) { [body] proxy in
             let answer = try await ProxyTestClient.exchange(
                 port: proxy.client.port, head: Self.head("PUT", ["Transfer-Encoding": "chunked"], proxy.client), body: body)
             #expect(answer.isWhole)
@@ -165,7 +165,7 @@ struct ProxyStreamTests {
                 sent.withLockedValue { $0 += 1 }
             }
         }
-        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(upstream: upstream) { proxy in
             let head = Self.head("GET", [:], proxy.client)
             try await proxy.client.whileConnected(sending: head) {
                 var looks = (count: -1, times: 0)
@@ -188,7 +188,7 @@ struct ProxyStreamTests {
             while true { try await call.send(Self.chunk(megabyte)) }
         }
         let brief: (inout ServiceDefinition) -> Void = { $0.upstream?.totalTimeout = .milliseconds(500) }
-        try await ProxyTestDoor.with(configure: brief, upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(configure: brief, upstream: upstream) { proxy in
             let head = Self.head("GET", [:], proxy.client)
             try await proxy.client.whileConnected(sending: head) {
                 try await eventually("the upstream is asked") { !proxy.upstream.received.isEmpty }
@@ -206,7 +206,7 @@ struct ProxyStreamTests {
             throw TestUpstream.Close()
         }
         let trigger: (inout ServiceDefinition) -> Void = { $0.breaker.minimumCalls = 1 }
-        try await ProxyTestDoor.with(configure: trigger, upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(configure: trigger, upstream: upstream) { proxy in
             let upstream = proxy.upstream
             try await proxy.client.whileConnected(sending: Self.head("GET", [:], proxy.client)) {
                 try await eventually("the upstream is asked") { !upstream.received.isEmpty }
@@ -214,7 +214,7 @@ struct ProxyStreamTests {
             try await eventually("the upstream is left") { isClosed.withLockedValue { $0 } }
             try await proxy.isSettled()
             // A client that leaves says nothing about the service.
-            let state = try await proxy.door.coordinator.breaker(service: "shop").state
+            let state = try await proxy.api.coordinator.breaker(service: "shop").state
             #expect(state == .closed)
         }
     }
@@ -228,7 +228,7 @@ struct ProxyStreamTests {
             try await call.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             while true { try await call.send(Self.chunk(megabyte)) }
         }
-        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(upstream: upstream) { proxy in
             try await proxy.client.follow("GET", "/proxy/shop/a") { $0.utf8.count > 1000 }
             try await eventually("the upstream is left") { isClosed.withLockedValue { $0 } }
             try await proxy.isSettled()
@@ -246,14 +246,14 @@ struct ProxyStreamTests {
             throw TestUpstream.Close()
         }
         let trigger: (inout ServiceDefinition) -> Void = { $0.breaker.minimumCalls = 1 }
-        try await ProxyTestDoor.with(configure: trigger, upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(configure: trigger, upstream: upstream) { proxy in
             let text = try await proxy.client.exchange(Self.head("GET", [:], proxy.client)) { received in
                 if received.contains("0123456789") { isAwaited.withLockedValue { $0 = false } }
             }
             #expect(text.hasPrefix("HTTP/1.1 200 OK"))
             #expect(!text.hasSuffix("0\r\n\r\n"))
             #expect(text.contains("0123456789"))
-            let coordinator = proxy.door.coordinator
+            let coordinator = proxy.api.coordinator
             try await eventually("the breaker trips") { try await coordinator.breaker(service: "shop").state == .open }
         }
     }
@@ -269,9 +269,9 @@ struct ProxyStreamTests {
             for _ in 0..<100 { try await call.send("1\r\n.\r\n") }
             try await call.send("5\r\nworld\r\n0\r\n\r\n")
         }
-        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(upstream: upstream) { proxy in
             let client = proxy.client
-            let coordinator = proxy.door.coordinator
+            let coordinator = proxy.api.coordinator
             let moved = UpstreamSettings(url: "http://127.0.0.1:\(proxy.upstream.port)/v2")
             let text = try await client.exchange(Self.head("GET", [:], client)) { received in
                 guard received.contains("hello"), !isMoved.withLockedValue({ $0 }) else { return }
@@ -294,7 +294,7 @@ struct ProxyStreamTests {
             while try await call.more() != nil {}
             throw TestUpstream.Close()
         }
-        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(upstream: upstream) { proxy in
             let answer = try await ProxyTestClient.exchange(
                 port: proxy.client.port, head: Self.head("POST", ["Content-Length": "\(bytes.readableBytes)"], proxy.client),
                 body: bytes)
@@ -314,7 +314,7 @@ struct ProxyStreamTests {
             while let more = try await call.more() { received.withLockedValue { $0 += String(buffer: more) } }
             throw TestUpstream.Close()
         }
-        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(upstream: upstream) { proxy in
             let head = Self.head("POST", ["Transfer-Encoding": "chunked"], proxy.client)
             try await proxy.client.whileConnected(sending: head + "5\r\nhello\r\n") {
                 try await eventually("the beginning has arrived") { received.withLockedValue { $0.contains("hello") } }
@@ -327,7 +327,7 @@ struct ProxyStreamTests {
 
     @Test("one connection carries body after body")
     func severalBodies() async throws {
-        try await ProxyTestDoor.with(upstream: Self.echo) { proxy in
+        try await ProxyTestAPI.with(upstream: Self.echo) { proxy in
             let port = proxy.client.port
             let requests = (0..<4).map { number in
                 HTTPTestClient.request("POST", "/proxy/shop/a", "body \(number)", headers: [:], port: port, closing: number == 3)
@@ -342,7 +342,7 @@ struct ProxyStreamTests {
         let limit: (inout ServiceDefinition) -> Void = {
             $0.limits = [LimitDefinition(name: "minute", limit: 1, window: .seconds(60))]
         }
-        try await ProxyTestDoor.with(configure: limit, upstream: Self.echo) { proxy in
+        try await ProxyTestAPI.with(configure: limit, upstream: Self.echo) { proxy in
             let fields = ["Expect": "100-continue"]
             let port = proxy.client.port
             let first = HTTPTestClient.request("POST", "/proxy/shop/a", "hello", headers: fields, port: port, closing: true)

@@ -13,8 +13,8 @@ struct ProxyTests {
             ("OPTIONS", "/proxy/shop?x", "OPTIONS /v1?x"), ("PATCH", "/proxy/sho%70/x", "PATCH /v1/x"),
         ])
     func targets(method: String, path: String, expected: String) async throws {
-        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK") }) { proxy in
-            try await proxy.door.expect(200, method, path)
+        try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
+            try await proxy.api.expect(200, method, path)
             let head = try #require(proxy.upstream.received.first)
             #expect(head.hasPrefix(expected + " HTTP/1.1\r\n"))
         }
@@ -25,7 +25,7 @@ struct ProxyTests {
         let upstream: TestUpstream.Handler = {
             try await $0.answer("404 Gone Fishing", ["Content-Type: text/x", "Cache-Control: max-age=9", "X-A: 1"], "fish")
         }
-        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(upstream: upstream) { proxy in
             let text = try await proxy.client.exchange(
                 HTTPTestClient.request("GET", "/proxy/shop/a", nil, headers: [:], port: proxy.client.port, closing: true))
             #expect(text.hasPrefix("HTTP/1.1 404 Gone Fishing\r\n") || text.hasPrefix("HTTP/1.1 404 Not Found\r\n"))
@@ -46,17 +46,17 @@ struct ProxyTests {
 
     @Test("the sidecar's key stays here; the upstream's credentials pass, and open no door")
     func credentials() async throws {
-        try await ProxyTestDoor.with(keys: [HTTPTestDoor.web], upstream: { try await $0.answer("200 OK") }) { proxy in
+        try await ProxyTestAPI.with(keys: [HTTPTestAPI.web], upstream: { try await $0.answer("200 OK") }) { proxy in
             let ours = ["X-Api-Key": "web-secret", "Authorization": "Bearer theirs", "Interlock-Subject": "alice"]
-            try await proxy.door.expect(200, "GET", "/proxy/shop/a", headers: ours)
+            try await proxy.api.expect(200, "GET", "/proxy/shop/a", headers: ours)
             let head = try #require(proxy.upstream.received.first).lowercased()
             #expect(head.contains("authorization: bearer theirs"))
             #expect(!head.contains("web-secret"))
             #expect(!head.contains("interlock-subject"))
             #expect(head.contains("\r\nhost: 127.0.0.1:\(proxy.upstream.port)\r\n"))
             #expect(head.contains("forwarded: for=127.0.0.1;host=\"127.0.0.1:\(proxy.client.port)\";proto=http"))
-            try await proxy.door.expect(401, "GET", "/proxy/shop/a", headers: ["Authorization": "Bearer web-secret"])
-            try await proxy.door.expect(401, "GET", "/proxy/shop/a", headers: ["X-Api-Key": "wrong"])
+            try await proxy.api.expect(401, "GET", "/proxy/shop/a", headers: ["Authorization": "Bearer web-secret"])
+            try await proxy.api.expect(401, "GET", "/proxy/shop/a", headers: ["X-Api-Key": "wrong"])
             #expect(proxy.upstream.received.count == 1)
         }
     }
@@ -64,7 +64,7 @@ struct ProxyTests {
     @Test("redirects are passed through and not followed")
     func redirects() async throws {
         let upstream: TestUpstream.Handler = { try await $0.answer("302 Found", ["Location: http://127.0.0.1:1/elsewhere"]) }
-        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(upstream: upstream) { proxy in
             let reply = try await proxy.client.send("GET", "/proxy/shop/a")
             #expect(reply.status == 302)
             #expect(reply.headers["location"] == "http://127.0.0.1:1/elsewhere")
@@ -74,21 +74,21 @@ struct ProxyTests {
 
     @Test("only configured services with a url are called, and nothing outside of their base path")
     func noOpenProxy() async throws {
-        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK") }) { proxy in
-            try await proxy.door.expect(404, "GET", "/proxy/other/a")
-            try await proxy.door.expect(404, "GET", "/proxy/http:%2F%2F127.0.0.1:\(proxy.upstream.port)/a")
+        try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK") }) { proxy in
+            try await proxy.api.expect(404, "GET", "/proxy/other/a")
+            try await proxy.api.expect(404, "GET", "/proxy/http:%2F%2F127.0.0.1:\(proxy.upstream.port)/a")
             for path in ["../admin", "%2e%2e/admin", "..%2fadmin", "%ff"] {
-                try await proxy.door.expect(400, "GET", "/proxy/shop/\(path)")
+                try await proxy.api.expect(400, "GET", "/proxy/shop/\(path)")
             }
-            let climbing = try await proxy.door.client.send("GET", "/proxy/shop/%2e%2e/admin")
+            let climbing = try await proxy.api.client.send("GET", "/proxy/shop/%2e%2e/admin")
             #expect(climbing.text("code") == "invalid")
             #expect(climbing.text("detail") == "the path contains a segment that is . or .. once it is decoded")
-            try await proxy.door.expect(421, "GET", "/proxy/shop/a", headers: ["Host": "evil.example"])
-            try await proxy.door.expect(403, "GET", "/proxy/shop/a", headers: ["Origin": "http://evil.example"])
+            try await proxy.api.expect(421, "GET", "/proxy/shop/a", headers: ["Host": "evil.example"])
+            try await proxy.api.expect(403, "GET", "/proxy/shop/a", headers: ["Origin": "http://evil.example"])
             #expect(proxy.upstream.received.isEmpty)
         }
-        try await HTTPTestDoor.with { door in
-            let refused = try await door.client.send("GET", "/proxy/catalog/a")
+        try await HTTPTestAPI.with { api in
+            let refused = try await api.client.send("GET", "/proxy/catalog/a")
             #expect(refused.status == 404)
             #expect(refused.text("code") == "unknown_service")
         }
@@ -106,7 +106,7 @@ struct ProxyTests {
             if call.request.hasSuffix("/last") { return try await call.answer("200 OK", [], "last") }
             try await call.send("HTTP/1.1 \(status)\r\n\(fields.map { $0 + "\r\n" }.joined())\r\n")
         }
-        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(upstream: upstream) { proxy in
             let port = proxy.client.port
             let both =
                 HTTPTestClient.request(method, "/proxy/shop/first", nil, headers: [:], port: port, closing: false)
@@ -124,7 +124,7 @@ struct ProxyTests {
     @Test("an answer to HEAD that does not say how long the body is ends with its head")
     func headWithoutLength() async throws {
         let upstream: TestUpstream.Handler = { try await $0.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n") }
-        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(upstream: upstream) { proxy in
             let text = try await proxy.client.exchange(
                 HTTPTestClient.request("HEAD", "/proxy/shop/a", nil, headers: [:], port: proxy.client.port, closing: false))
             #expect(text.hasPrefix("HTTP/1.1 200 OK\r\n"))
@@ -143,7 +143,7 @@ struct ProxyTests {
             try await call.send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: \(bytes.count)\r\n\r\n")
             try await call.send(ByteBuffer(bytes: bytes))
         }
-        try await ProxyTestDoor.with(upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(upstream: upstream) { proxy in
             let request = HTTPTestClient.request(
                 "GET", "/proxy/shop/a", nil, headers: ["Accept-Encoding": "gzip"], port: proxy.client.port, closing: true)
             let received = try await ProxyTestClient.exchange(port: proxy.client.port, head: request, body: ByteBuffer())
@@ -154,8 +154,8 @@ struct ProxyTests {
 
     @Test("connections to the upstream are kept and used again")
     func keepAlive() async throws {
-        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK", [], "x") }) { proxy in
-            for _ in 0..<10 { try await proxy.door.expect(200, "GET", "/proxy/shop/a") }
+        try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK", [], "x") }) { proxy in
+            for _ in 0..<10 { try await proxy.api.expect(200, "GET", "/proxy/shop/a") }
             #expect(proxy.upstream.connectionCount < 10)
         }
     }

@@ -31,20 +31,20 @@ struct ProxyTimerTests {
         }
     }
 
-    private static func get(_ proxy: ProxyTestDoor) -> String {
+    private static func get(_ proxy: ProxyTestAPI) -> String {
         HTTPTestClient.request("GET", "/proxy/shop/a", nil, headers: [:], port: proxy.client.port, closing: true)
     }
 
     @Test("a stream that goes on when timeouts.total ends it is no failure of its service")
     func healthyStream() async throws {
         let configure = try Self.configured("timeouts: { total: 300ms }", Self.touchy)
-        try await ProxyTestDoor.with(configure: configure, upstream: Self.stream) { proxy in
+        try await ProxyTestAPI.with(configure: configure, upstream: Self.stream) { proxy in
             for _ in 0..<3 {
                 let answer = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
                 #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("0\r\n\r\n"))
             }
             try await proxy.isSettled()
-            #expect(try await proxy.door.coordinator.breaker(service: "shop").fleet.trips == 0)
+            #expect(try await proxy.api.coordinator.breaker(service: "shop").fleet.trips == 0)
         }
     }
 
@@ -56,10 +56,10 @@ struct ProxyTimerTests {
             while try await call.more() != nil {}
             throw TestUpstream.Close()
         }
-        try await ProxyTestDoor.with(configure: configure, upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(configure: configure, upstream: upstream) { proxy in
             _ = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
             try await proxy.isSettled()
-            #expect(try await proxy.door.coordinator.breaker(service: "shop").fleet.trips == 0)
+            #expect(try await proxy.api.coordinator.breaker(service: "shop").fleet.trips == 0)
         }
     }
 
@@ -75,9 +75,9 @@ struct ProxyTimerTests {
         arguments: ["timeouts: { first_byte: 100ms, total: 500ms }", "timeouts: { idle: 200ms, total: none }"])
     func stalledAnswer(yaml: String) async throws {
         let configure = try Self.configured(yaml, Self.touchy)
-        try await ProxyTestDoor.with(configure: configure, upstream: Self.stalled) { proxy in
+        try await ProxyTestAPI.with(configure: configure, upstream: Self.stalled) { proxy in
             _ = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
-            let coordinator = proxy.door.coordinator
+            let coordinator = proxy.api.coordinator
             try await eventually("it counts") { try await coordinator.breaker(service: "shop").state == .open }
         }
     }
@@ -90,18 +90,18 @@ struct ProxyTimerTests {
             while try await call.more() != nil {}
             throw TestUpstream.Close()
         }
-        try await ProxyTestDoor.with(configure: configure, upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(configure: configure, upstream: upstream) { proxy in
             let answer = try await RawConnection.exchange(port: proxy.client.port, Self.get(proxy))
             #expect(answer.hasPrefix("HTTP/1.1 200 ") && !answer.hasSuffix("0\r\n\r\n"))
             try await proxy.isSettled()
-            #expect(try await proxy.door.coordinator.breaker(service: "shop").fleet.trips == 0)
+            #expect(try await proxy.api.coordinator.breaker(service: "shop").fleet.trips == 0)
         }
     }
 
     @Test("with total: none a stream goes on for as long as something passes")
     func endless() async throws {
         let configure = try Self.configured("timeouts: { idle: 5s, total: none }", Self.touchy)
-        try await ProxyTestDoor.with(configure: configure, upstream: Self.stream) { proxy in
+        try await ProxyTestAPI.with(configure: configure, upstream: Self.stream) { proxy in
             try await proxy.client.follow("GET", "/proxy/shop/a") { $0.ranges(of: "data: x").count > 50 }
             try await proxy.isSettled()
         }
@@ -115,7 +115,7 @@ struct ProxyTimerTests {
             while try await call.more() != nil {}
             throw TestUpstream.Close()
         }
-        try await ProxyTestDoor.with(configure: { $0.breaker = slow }, upstream: upstream) { proxy in
+        try await ProxyTestAPI.with(configure: { $0.breaker = slow }, upstream: upstream) { proxy in
             for number in 1...3 {
                 try await proxy.client.whileConnected(sending: Self.get(proxy)) {
                     try await eventually("the upstream is asked") { proxy.upstream.received.count == number }
@@ -124,7 +124,7 @@ struct ProxyTimerTests {
                 }
                 try await proxy.isSettled()
             }
-            let coordinator = proxy.door.coordinator
+            let coordinator = proxy.api.coordinator
             try await eventually("the breaker opens") { try await coordinator.breaker(service: "shop").state == .open }
             #expect(try await coordinator.breaker(service: "shop").fleet.cause == "slow")
         }
@@ -141,9 +141,9 @@ struct ProxyTimerTests {
             isWell.withLockedValue { $0 = false }
             throw TestUpstream.Close()
         }
-        try await ProxyTestDoor.with(configure: { $0.breaker = settings }, upstream: upstream) { proxy in
-            try await proxy.door.expect(500, "GET", "/proxy/shop/bad")
-            let coordinator = proxy.door.coordinator
+        try await ProxyTestAPI.with(configure: { $0.breaker = settings }, upstream: upstream) { proxy in
+            try await proxy.api.expect(500, "GET", "/proxy/shop/bad")
+            let coordinator = proxy.api.coordinator
             try await eventually("a trial is made, and its caller leaves") {
                 let asked = proxy.upstream.received.count
                 // If the call is refused, the listener closes the connection first.

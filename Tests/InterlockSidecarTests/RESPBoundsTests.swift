@@ -13,9 +13,9 @@ import Testing
 @Suite("RESP door: bounds of one connection", .timeLimit(.minutes(2)))
 struct RESPBoundsTests {
     /// Acquires and releases a lock as another client.
-    private static func expectServed(by door: RESPTestDoor) async throws {
-        let token = try #require(try await door.cli("LOCK.ACQUIRE", "of-another", "60000").array?.first?.text)
-        #expect(try await door.cli("LOCK.RELEASE", "of-another", token) == .integer(1))
+    private static func expectServed(by api: RESPTestAPI) async throws {
+        let token = try #require(try await api.cli("LOCK.ACQUIRE", "of-another", "60000").array?.first?.text)
+        #expect(try await api.cli("LOCK.RELEASE", "of-another", token) == .integer(1))
     }
 
     /// Returns `count` commands that each acquire a lock.
@@ -50,7 +50,7 @@ struct RESPBoundsTests {
     }
 
     /// Sends `commands` on a connection that stays open, and returns the connection and the answers.
-    private static func linger(at door: RESPTestDoor, _ commands: String) async throws -> (any Channel, String) {
+    private static func linger(at api: RESPTestAPI, _ commands: String) async throws -> (any Channel, String) {
         let loop = MultiThreadedEventLoopGroup.singleton.next()
         let answers = loop.makePromise(of: String.self)
         let channel = try await ClientBootstrap(group: loop)
@@ -59,24 +59,24 @@ struct RESPBoundsTests {
                     try channel.pipeline.syncOperations.addHandler(Answers(until: "$4\r\ndone\r\n", answers))
                 }
             }
-            .connect(host: "127.0.0.1", port: door.port).get()
+            .connect(host: "127.0.0.1", port: api.port).get()
         try await channel.writeAndFlush(ByteBuffer(string: commands + "ECHO done\r\n"))
         return (channel, try await answers.futureResult.get())
     }
 
     @Test("1,024 commands are under way, and no more are begun until some are answered")
-    func underWay() async throws {
-        try await RESPTestDoor.with { door in
-            let token = try await door.cli("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
-            let redis = RedisClient(configuration: door.redis.configuration)
+    func inFlight() async throws {
+        try await RESPTestAPI.with { api in
+            let token = try await api.cli("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
+            let redis = RedisClient(configuration: api.redis.configuration)
             try await redis.connect()
             let count = AnyCommand(["EVAL", "return #redis.call('KEYS', 'interlock:lock:{mine-*')", "0"])
-            async let answer = door.exchange(
+            async let answer = api.exchange(
                 "LOCK.ACQUIRE orders 30000 WAIT 50000\r\n" + Self.acquires(3000, "mine") + "QUIT\r\n")
             try await eventually("1,023 beside the one that waits are had") { try await redis.send(count) == .integer(1023) }
-            for _ in 0..<20 { try await Self.expectServed(by: door) }
+            for _ in 0..<20 { try await Self.expectServed(by: api) }
             #expect(try await redis.send(count) == .integer(1023))
-            #expect(try await door.cli("LOCK.RELEASE", "orders", token) == .integer(1))
+            #expect(try await api.cli("LOCK.RELEASE", "orders", token) == .integer(1))
             let granted = Self.count("*3\r\n", in: try await answer)
             #expect(granted == 3001)
             await redis.close()
@@ -85,20 +85,20 @@ struct RESPBoundsTests {
 
     @Test("while Redis is busy 16 commands of a connection are under way and one more each millisecond, and others are answered")
     func share() async throws {
-        try await RESPTestDoor.with(redisTimeout: .seconds(30)) { door in
-            let before = await door.coordinator.status.redisCommands
-            func sent() async -> Int64 { await door.coordinator.status.redisCommands - before }
-            await door.redis.pause()
+        try await RESPTestAPI.with(redisTimeout: .seconds(30)) { api in
+            let before = await api.coordinator.status.redisCommands
+            func sent() async -> Int64 { await api.coordinator.status.redisCommands - before }
+            await api.redis.pause()
             let began = ContinuousClock.now
-            async let first = door.exchange(Self.acquires(500, "first") + "QUIT\r\n")
+            async let first = api.exchange(Self.acquires(500, "first") + "QUIT\r\n")
             try await eventually("Redis is busy") { await sent() >= 64 }
-            async let second = door.exchange(Self.acquires(500, "second") + "QUIT\r\n")
+            async let second = api.exchange(Self.acquires(500, "second") + "QUIT\r\n")
             try await eventually("the second has its share") { await sent() >= 64 + 16 }
-            for _ in 0..<20 { #expect(try await door.cli("PING").text == "PONG") }
+            for _ in 0..<20 { #expect(try await api.cli("PING").text == "PONG") }
             let all = await sent()
             // The total includes the sidecar's heartbeats.
             #expect(Double(all) < 64 + 16 + 10 + 2 * ((ContinuousClock.now - began) / .milliseconds(1)))
-            await door.redis.resume()
+            await api.redis.resume()
             for text in [try await first, try await second] {
                 #expect(Self.count("*3\r\n", in: text) + Self.count("-UNAVAILABLE", in: text) == 500)
             }
@@ -110,17 +110,17 @@ struct RESPBoundsTests {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let path = "\(folder.path)/resp.sock"
-        try await RESPTestDoor.with(unix: path, stallTimeout: .milliseconds(200)) { door in
+        try await RESPTestAPI.with(unix: path, stallTimeout: .milliseconds(200)) { api in
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                 .channelOption(.autoRead, value: false)
                 .connect(unixDomainSocketPath: path).get()
             // More than the socket buffers hold, but less than the listener may buffer.
             let echo = "*2\r\n$4\r\nECHO\r\n$60000\r\n" + String(repeating: "x", count: 60_000) + "\r\n"
             channel.writeAndFlush(ByteBuffer(string: String(repeating: echo, count: 40)), promise: nil)
-            try await eventually("both are there") { try await door.connections() == 2 }
+            try await eventually("both are there") { try await api.connections() == 2 }
             try await eventually("it is closed") {
-                try await Self.expectServed(by: door)
-                return try await door.connections() == 1
+                try await Self.expectServed(by: api)
+                return try await api.connections() == 1
             }
             try? await channel.close()
         }
@@ -128,12 +128,12 @@ struct RESPBoundsTests {
 
     @Test("what is sent behind a protocol error is not taken, and keeps nobody waiting")
     func behindAnError() async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             let ghosts = String(repeating: "LOCK.ACQUIRE ghost 60000\r\n", count: 100_000)
-            async let answer = door.exchange("*1\r\n:1\r\n" + ghosts)
-            for _ in 0..<20 { try await Self.expectServed(by: door) }
+            async let answer = api.exchange("*1\r\n:1\r\n" + ghosts)
+            for _ in 0..<20 { try await Self.expectServed(by: api) }
             #expect(try await answer.hasPrefix("-ERR Protocol error"))
-            #expect(try await door.cli("LOCK.INFO", "ghost") == .null)
+            #expect(try await api.cli("LOCK.INFO", "ghost") == .null)
         }
     }
 
@@ -146,13 +146,13 @@ struct RESPBoundsTests {
 
     @Test("commands that came before their client left are carried out, also those that wait for a slice")
     func leftWhileWaiting() async throws {
-        try await RESPTestDoor.with { door in
-            let token = try #require(try await door.cli("LOCK.ACQUIRE", "orders", "600000").array?.first?.text)
+        try await RESPTestAPI.with { api in
+            let token = try #require(try await api.cli("LOCK.ACQUIRE", "orders", "600000").array?.first?.text)
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                 .channelInitializer { channel in
                     channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(Leaver()) }
                 }
-                .connect(host: "127.0.0.1", port: door.port).get()
+                .connect(host: "127.0.0.1", port: api.port).get()
             // With a linger time of 0 seconds, the client closes with an immediate reset.
             let options = try #require(channel as? any SocketOptionProvider)
             try await options.setSoLinger(Glibc.linger(l_onoff: 1, l_linger: 0)).get()
@@ -160,26 +160,26 @@ struct RESPBoundsTests {
             let commands = String(repeating: "INFO\r\n", count: 40) + "LOCK.RELEASE orders \(token)\r\n"
             try await channel.writeAndFlush(ByteBuffer(string: commands))
             try await channel.closeFuture.get()
-            try await eventually("the client has left") { try await door.connections() == 1 }
+            try await eventually("the client has left") { try await api.connections() == 1 }
             try await eventually(within: .seconds(5), "the lock is released") {
-                try await door.cli("LOCK.INFO", "orders") == .null
+                try await api.cli("LOCK.INFO", "orders") == .null
             }
         }
     }
 
     @Test("the leases of a client that has left are released, however much Redis has to do")
     func leftWhileRedisIsBusy() async throws {
-        try await RESPTestDoor.with(redisTimeout: .seconds(30)) { door in
-            let (channel, _) = try await Self.linger(at: door, Self.acquires(40, "mine", " LINKED"))
-            await door.redis.pause()
-            func sent() async -> Int64 { await door.coordinator.status.redisCommands }
+        try await RESPTestAPI.with(redisTimeout: .seconds(30)) { api in
+            let (channel, _) = try await Self.linger(at: api, Self.acquires(40, "mine", " LINKED"))
+            await api.redis.pause()
+            func sent() async -> Int64 { await api.coordinator.status.redisCommands }
             let before = await sent()
-            async let others = door.exchange(Self.acquires(64, "other") + "QUIT\r\n")
+            async let others = api.exchange(Self.acquires(64, "other") + "QUIT\r\n")
             try await eventually("Redis is busy") { await sent() >= before + 64 }
             let sentToOthers = await sent()
             try await channel.close()
             try await eventually(within: .seconds(5), "the releases are sent") { await sent() >= sentToOthers + 40 }
-            await door.redis.resume()
+            await api.redis.resume()
             _ = try await others
         }
     }
@@ -188,26 +188,26 @@ struct RESPBoundsTests {
         "100,000 leases are linked in one sidecar, or only watched, and neither takes the other's places",
         arguments: [true, false])
     func followedLeases(areLinked: Bool) async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             var channels: [any Channel] = []
             for connection in 0..<10 {
                 let isTold = "HELLO 3\r\nCLIENT LOSSES ON\r\n"
-                let commands = Self.acquires(RESPConnection.mostFollowed, "lock-\(connection)", areLinked ? " LINKED" : "")
-                let (channel, text) = try await Self.linger(at: door, areLinked ? commands : isTold + commands)
-                #expect(Self.count("*3\r\n", in: text) == RESPConnection.mostFollowed)
+                let commands = Self.acquires(RESPConnection.maximumFollowed, "lock-\(connection)", areLinked ? " LINKED" : "")
+                let (channel, text) = try await Self.linger(at: api, areLinked ? commands : isTold + commands)
+                #expect(Self.count("*3\r\n", in: text) == RESPConnection.maximumFollowed)
                 channels.append(channel)
             }
             for isLinked in [true, false] {
                 let name = "one-more-\(isLinked)"
                 let request = try LockRequest(name: ResourceName(name), ttl: 60_000)
-                let lease = try #require(try await door.coordinator.acquireLock(request))
-                let followed = try? await door.coordinator.followLease(lease, isLinked: isLinked)
+                let lease = try #require(try await api.coordinator.acquireLock(request))
+                let followed = try? await api.coordinator.followLease(lease, isLinked: isLinked)
                 #expect((followed != nil) == (isLinked != areLinked))
             }
             if areLinked {
-                #expect(try await door.errorWord("LOCK.ACQUIRE", "one-more", "60000", "LINKED") == "UNAVAILABLE")
+                #expect(try await api.errorWord("LOCK.ACQUIRE", "one-more", "60000", "LINKED") == "UNAVAILABLE")
             }
-            try await Self.expectServed(by: door)
+            try await Self.expectServed(by: api)
             for channel in channels { try await channel.close() }
         }
     }

@@ -8,65 +8,65 @@ import Testing
 struct RESPFenceTests {
     private static let modes = [[], ["SHARED"], ["PERMITS", "2"]]
 
-    private static func acquire(_ options: [String] = [], at door: RESPTestDoor) async throws -> Int64 {
-        let granted = try await door.cli(["LOCK.ACQUIRE", "orders", "60000", "OWNER", "me"] + options).array
+    private static func acquire(_ options: [String] = [], at api: RESPTestAPI) async throws -> Int64 {
+        let granted = try await api.cli(["LOCK.ACQUIRE", "orders", "60000", "OWNER", "me"] + options).array
         return try #require(granted?[1].integer)
     }
 
     /// Returns the remaining time of the owner's lease, in milliseconds.
-    private static func timeLeft(at door: RESPTestDoor) async throws -> Int64 {
-        let lock = try await door.coordinator.inspectLock(try ResourceName("orders"))
+    private static func timeLeft(at api: RESPTestAPI) async throws -> Int64 {
+        let lock = try await api.coordinator.inspectLock(try ResourceName("orders"))
         return try #require(lock?.leases.first?.remaining?.wholeMilliseconds)
     }
 
     @Test("a late release of an earlier lease leaves the owner's next lease alone", arguments: modes)
     func lateRelease(options: [String]) async throws {
-        try await RESPTestDoor.with { door in
-            let first = try await Self.acquire(options, at: door)
-            #expect(try await door.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(1))
-            let second = try await Self.acquire(options, at: door)
-            #expect(try await door.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(0))
-            #expect(try await door.coordinator.inspectLock(try ResourceName("orders"))?.holders == 1)
-            #expect(await door.coordinator.status.locksHeld == 1)
-            #expect(try await door.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(second)") == .integer(1))
-            #expect(try await door.coordinator.inspectLock(try ResourceName("orders")) == nil)
+        try await RESPTestAPI.with { api in
+            let first = try await Self.acquire(options, at: api)
+            #expect(try await api.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(1))
+            let second = try await Self.acquire(options, at: api)
+            #expect(try await api.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(0))
+            #expect(try await api.coordinator.inspectLock(try ResourceName("orders"))?.holders == 1)
+            #expect(await api.coordinator.status.locksHeld == 1)
+            #expect(try await api.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(second)") == .integer(1))
+            #expect(try await api.coordinator.inspectLock(try ResourceName("orders")) == nil)
         }
     }
 
     @Test("a late renewal of an earlier lease does not extend the owner's next lease", arguments: modes)
     func lateRenewal(options: [String]) async throws {
-        try await RESPTestDoor.with { door in
-            let first = try await Self.acquire(options, at: door)
-            #expect(try await door.cli("LOCK.RENEW", "orders", "me", "60000", "FENCE", "\(first)").integer ?? 0 > 0)
-            #expect(try await door.cli("LOCK.RELEASE", "orders", "me") == .integer(1))
-            let second = try await Self.acquire(options, at: door)
-            #expect(try await door.cli("LOCK.RENEW", "orders", "me", "600000", "FENCE", "\(first)") == .null)
-            #expect(try await Self.timeLeft(at: door) <= 60_000)
-            #expect(await door.coordinator.status.locksHeld == 1)
-            #expect(try await door.cli("LOCK.RENEW", "orders", "me", "600000", "FENCE", "\(second)").integer ?? 0 > 60_000)
-            #expect(try await Self.timeLeft(at: door) > 60_000)
+        try await RESPTestAPI.with { api in
+            let first = try await Self.acquire(options, at: api)
+            #expect(try await api.cli("LOCK.RENEW", "orders", "me", "60000", "FENCE", "\(first)").integer ?? 0 > 0)
+            #expect(try await api.cli("LOCK.RELEASE", "orders", "me") == .integer(1))
+            let second = try await Self.acquire(options, at: api)
+            #expect(try await api.cli("LOCK.RENEW", "orders", "me", "600000", "FENCE", "\(first)") == .null)
+            #expect(try await Self.timeLeft(at: api) <= 60_000)
+            #expect(await api.coordinator.status.locksHeld == 1)
+            #expect(try await api.cli("LOCK.RENEW", "orders", "me", "600000", "FENCE", "\(second)").integer ?? 0 > 60_000)
+            #expect(try await Self.timeLeft(at: api) > 60_000)
         }
     }
 
     @Test("a late release of an earlier lease does not end the link of the owner's next lease")
     func linked() async throws {
-        try await RESPTestDoor.with { door in
-            let first = try await Self.acquire(at: door)
-            #expect(try await door.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(1))
+        try await RESPTestAPI.with { api in
+            let first = try await Self.acquire(at: api)
+            #expect(try await api.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(1))
             let began = ContinuousClock.now
-            let granted = try await door.cli("LOCK.ACQUIRE", "orders", "600", "OWNER", "me", "LINKED").array
+            let granted = try await api.cli("LOCK.ACQUIRE", "orders", "600", "OWNER", "me", "LINKED").array
             #expect(granted?.count == 3)
-            #expect(try await door.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(0))
+            #expect(try await api.cli("LOCK.RELEASE", "orders", "me", "FENCE", "\(first)") == .integer(0))
             try await eventually("three lengths have passed") { ContinuousClock.now - began > .milliseconds(1800) }
-            #expect(try await door.coordinator.inspectLock(try ResourceName("orders"))?.holders == 1)
+            #expect(try await api.coordinator.inspectLock(try ResourceName("orders"))?.holders == 1)
         }
     }
 
     @Test("a fence that is no fence, and other options, are refused")
     func refused() async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             for words in [["FENCE", "0"], ["FENCE", "x"], ["FENCE"], ["FENSE", "1"]] {
-                guard case .error(let release) = try await door.cli(["LOCK.RELEASE", "orders", "me"] + words) else {
+                guard case .error(let release) = try await api.cli(["LOCK.RELEASE", "orders", "me"] + words) else {
                     #expect(Bool(false), "\(words)")
                     continue
                 }
@@ -77,8 +77,8 @@ struct RESPFenceTests {
 
     @Test("ALSO says how many names it takes")
     func also() async throws {
-        try await RESPTestDoor.with { door in
-            guard case .error(let error) = try await door.cli("LOCK.ACQUIRE", "a", "1000", "ALSO", "0", "b") else {
+        try await RESPTestAPI.with { api in
+            guard case .error(let error) = try await api.cli("LOCK.ACQUIRE", "a", "1000", "ALSO", "0", "b") else {
                 return #expect(Bool(false))
             }
             #expect(error.message == "INVALID ALSO: expected a whole number from 1 to 31, got \"0\"")

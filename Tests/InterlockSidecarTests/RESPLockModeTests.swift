@@ -11,60 +11,60 @@ struct RESPLockModeTests {
 
     @Test("a linked lease outlives its length while its client is connected")
     func extended() async throws {
-        try await RESPTestDoor.with { door in
-            let holder = try await RESPTestDoor.anotherClient(of: door)
+        try await RESPTestAPI.with { api in
+            let holder = try await RESPTestAPI.anotherClient(of: api)
             let granted = try await holder.send(AnyCommand(["LOCK.ACQUIRE", "orders", "600", "LINKED"])).array
             #expect(granted?.count == 3)
             let began = ContinuousClock.now
             try await eventually("three lengths have passed") {
-                let refused = try await door.cli("LOCK.ACQUIRE", "orders", "600")
+                let refused = try await api.cli("LOCK.ACQUIRE", "orders", "600")
                 #expect(refused == .null)
                 return ContinuousClock.now - began >= .milliseconds(3 * 600)
             }
             await holder.close()
-            try await Self.untilFree("orders", at: door)
+            try await Self.untilFree("orders", at: api)
         }
     }
 
     @Test("linked leases are released when their client leaves, politely or not; others stay", arguments: ["", "QUIT\r\n"])
     func released(farewell: String) async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             let commands =
                 "LOCK.ACQUIRE plain 600000\r\nLOCK.ACQUIRE orders 600000 LINKED\r\n"
                 + "LOCK.ACQUIRE a 600000 LINKED ALSO 1 b\r\nECHO taken\r\n"
-            let answer = try await door.exchange(commands + farewell, enough: farewell.isEmpty ? "taken\r\n" : nil)
+            let answer = try await api.exchange(commands + farewell, enough: farewell.isEmpty ? "taken\r\n" : nil)
             #expect(farewell.isEmpty || answer.hasSuffix("+OK\r\n"))
-            for name in ["orders", "a", "b"] { try await Self.untilFree(name, at: door) }
-            let holders = try await Self.information("holders", of: "plain", at: door)
+            for name in ["orders", "a", "b"] { try await Self.untilFree(name, at: api) }
+            let holders = try await Self.information("holders", of: "plain", at: api)
             #expect(holders?.integer == 1)
         }
     }
 
     @Test("a linked lease is not released when the sidecar goes down; its client is told, and it lapses")
-    func sidecarGoesDown() async throws {
-        try await RESPTestDoor.with { door in
-            async let answer = door.exchange("HELLO 3\r\nLOCK.ACQUIRE orders 5000 OWNER me LINKED\r\n")
-            try await Self.untilHeld("orders", at: door)
-            await door.shutDown()
+    func sidecarShutsDown() async throws {
+        try await RESPTestAPI.with { api in
+            async let answer = api.exchange("HELLO 3\r\nLOCK.ACQUIRE orders 5000 OWNER me LINKED\r\n")
+            try await Self.untilHeld("orders", at: api)
+            await api.shutDown()
             let told = try await answer
             #expect(told.hasSuffix(Self.push("orders", "shutdown")))
-            let isStillHeld = try await Self.redis(of: door, "EXISTS", "interlock:lock:{orders}")
+            let isStillHeld = try await Self.redis(of: api, "EXISTS", "interlock:lock:{orders}")
             #expect(isStillHeld == .integer(1))
             try await eventually("it has lapsed") {
-                try await Self.redis(of: door, "EXISTS", "interlock:lock:{orders}") == .integer(0)
+                try await Self.redis(of: api, "EXISTS", "interlock:lock:{orders}") == .integer(0)
             }
         }
     }
 
     @Test("a linked lease is not released when the sidecar closes the connection: its client may still be at work")
     func sidecarCloses() async throws {
-        try await RESPTestDoor.with { door in
-            let answer = try await door.exchange("LOCK.ACQUIRE orders 3000 OWNER me LINKED\r\n*1\r\n+x\r\n")
+        try await RESPTestAPI.with { api in
+            let answer = try await api.exchange("LOCK.ACQUIRE orders 3000 OWNER me LINKED\r\n*1\r\n+x\r\n")
             #expect(answer.hasPrefix("*3\r\n$2\r\nme\r\n"))
             #expect(answer.contains("-ERR Protocol error"))
-            let holders = try await Self.information("holders", of: "orders", at: door)
+            let holders = try await Self.information("holders", of: "orders", at: api)
             #expect(holders?.integer == 1)
-            try await Self.untilFree("orders", at: door)
+            try await Self.untilFree("orders", at: api)
         }
     }
 
@@ -72,12 +72,12 @@ struct RESPLockModeTests {
 
     @Test("with RESP3 a client is told on its connection that an operator broke its lock", arguments: ["", " LINKED", " SHARED"])
     func broken(options: String) async throws {
-        try await RESPTestDoor.with { door in
-            try await Self.untilSubscribed(door)
+        try await RESPTestAPI.with { api in
+            try await Self.untilSubscribed(api)
             async let answer = Self.untilPush(
-                port: door.port, "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 600000 OWNER me\(options)\r\n")
-            try await door.redis.untilItTracks(1)
-            let isBroken = try await door.cli("LOCK.BREAK", "orders")
+                port: api.port, "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 600000 OWNER me\(options)\r\n")
+            try await api.redis.waitUntilTracking(1)
+            let isBroken = try await api.cli("LOCK.BREAK", "orders")
             #expect(isBroken == .integer(1))
             let told = try await answer
             #expect(told.hasSuffix(Self.push("orders", "broken")))
@@ -86,11 +86,11 @@ struct RESPLockModeTests {
 
     @Test("with RESP3 a client is told which of its locks was deleted by hand", arguments: ["", " LINKED"])
     func deleted(options: String) async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             let commands = "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE other 600000 OWNER me\(options) ALSO 1 orders\r\n"
-            async let answer = Self.untilPush(port: door.port, commands)
-            try await Self.untilHeld("orders", at: door)
-            _ = try await Self.redis(of: door, "DEL", "interlock:lock:{orders}")
+            async let answer = Self.untilPush(port: api.port, commands)
+            try await Self.untilHeld("orders", at: api)
+            _ = try await Self.redis(of: api, "DEL", "interlock:lock:{orders}")
             let told = try await answer
             #expect(told.hasSuffix(Self.push("orders", "deleted")))
         }
@@ -98,9 +98,9 @@ struct RESPLockModeTests {
 
     @Test("with RESP3 a client is told when its lease is over")
     func expired() async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             let told = try await Self.untilPush(
-                port: door.port, "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 500 OWNER me\r\n")
+                port: api.port, "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 500 OWNER me\r\n")
             #expect(told.hasSuffix(Self.push("orders", "expired")))
         }
     }
@@ -109,14 +109,14 @@ struct RESPLockModeTests {
         "D2: with RESP3 nobody is sent what it did not ask for, and LINKED is an asking",
         arguments: ["", " SHARED", " ALSO 1 other"])
     func toldWhenAsked(options: String) async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             let opening = "HELLO 3\r\nLOCK.ACQUIRE orders 600000 OWNER me\(options)\r\n"
-            try await Self.untilSubscribed(door)
-            let everything = try await Self.converse(port: door.port, opening) { received, say in
+            try await Self.untilSubscribed(api)
+            let everything = try await Self.converse(port: api.port, opening) { received, say in
                 if received.contains("\nme\r\n") || received.contains("$2\r\nme\r\n"), !received.contains("+PONG") {
-                    _ = try await door.cli("LOCK.BREAK", "orders")
+                    _ = try await api.cli("LOCK.BREAK", "orders")
                     // A push for the first break would have arrived by the second.
-                    _ = try await door.cli("LOCK.BREAK", "orders")
+                    _ = try await api.cli("LOCK.BREAK", "orders")
                     try await say.write(ByteBuffer(string: "PING\r\n"))
                 }
                 return received.contains("+PONG")
@@ -127,11 +127,11 @@ struct RESPLockModeTests {
 
     @Test("L13: a RESP2 client that loses a linked lease loses its connection")
     func closedWhenLost() async throws {
-        try await RESPTestDoor.with { door in
-            try await Self.untilSubscribed(door)
-            async let closed = door.exchange("LOCK.ACQUIRE orders 600000 OWNER me LINKED\r\n")
-            try await Self.untilHeld("orders", at: door)
-            _ = try await door.cli("LOCK.BREAK", "orders")
+        try await RESPTestAPI.with { api in
+            try await Self.untilSubscribed(api)
+            async let closed = api.exchange("LOCK.ACQUIRE orders 600000 OWNER me LINKED\r\n")
+            try await Self.untilHeld("orders", at: api)
+            _ = try await api.cli("LOCK.BREAK", "orders")
             // The call returns when the listener closes the connection.
             let answer = try await closed
             #expect(answer.hasPrefix("*3\r\n$2\r\nme\r\n"))
@@ -140,8 +140,8 @@ struct RESPLockModeTests {
 
     @Test("L19: who wants to be told of losses asks for it, in RESP3")
     func losses() async throws {
-        try await RESPTestDoor.with { door in
-            let answer = try await door.exchange(
+        try await RESPTestAPI.with { api in
+            let answer = try await api.exchange(
                 "CLIENT LOSSES ON\r\nHELLO 3\r\nCLIENT LOSSES ON\r\nCLIENT LOSSES OFF\r\nCLIENT LOSSES\r\nQUIT\r\n")
             #expect(answer.hasPrefix("-INVALID RESP2"))
             #expect(answer.contains("+OK\r\n+OK\r\n-ERR unknown CLIENT subcommand"))
@@ -150,9 +150,9 @@ struct RESPLockModeTests {
 
     @Test("with RESP3 a client is told nothing of a lease that it has released", arguments: ["", " LINKED"])
     func toldNothing(options: String) async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             let opening = "HELLO 3\r\nCLIENT LOSSES ON\r\nLOCK.ACQUIRE orders 500 OWNER me\(options)\r\n"
-            let everything = try await Self.converse(port: door.port, opening) { received, say in
+            let everything = try await Self.converse(port: api.port, opening) { received, say in
                 if received.contains("over\r\n") { return true }
                 if received.contains("released\r\n") {
                     try await Self.untilPassed(.seconds(1))
@@ -169,11 +169,11 @@ struct RESPLockModeTests {
 
     @Test("with RESP2 a client is told only what it asks", arguments: ["", " SHARED"])
     func resp2(options: String) async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             let opening = "LOCK.ACQUIRE orders 500 OWNER me\(options)\r\n"
-            let everything = try await Self.converse(port: door.port, opening) { received, say in
+            let everything = try await Self.converse(port: api.port, opening) { received, say in
                 if received.contains("over\r\n") { return true }
-                _ = try await door.cli("LOCK.BREAK", "orders")
+                _ = try await api.cli("LOCK.BREAK", "orders")
                 try await Self.untilPassed(.seconds(1))
                 try await say.write(ByteBuffer(string: "LOCK.RENEW orders me 500\r\nECHO over\r\n"))
                 return false
@@ -189,58 +189,58 @@ struct RESPLockModeTests {
 
     @Test("readers hold a lock together, and a writer gets nil until the last has released it")
     func shared() async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             var tokens: [String] = []
             var fences: [Int64] = []
             for _ in 0..<2 {
-                let granted = try await door.cli("LOCK.ACQUIRE", "orders", "30000", "SHARED").array ?? []
+                let granted = try await api.cli("LOCK.ACQUIRE", "orders", "30000", "SHARED").array ?? []
                 #expect(granted.count == 3)
                 tokens.append(granted.first?.text ?? "")
                 fences.append(granted.dropFirst().first?.integer ?? 0)
             }
             #expect(Set(tokens).count == 2)
             #expect(fences[0] < fences[1])
-            let label = try await Self.information("label", of: "orders", at: door)
+            let label = try await Self.information("label", of: "orders", at: api)
             #expect(label?.text == "shared")
-            let holders = try await Self.information("holders", of: "orders", at: door)
+            let holders = try await Self.information("holders", of: "orders", at: api)
             #expect(holders?.integer == 2)
             for token in tokens {
-                let refused = try await door.cli("LOCK.ACQUIRE", "orders", "30000")
+                let refused = try await api.cli("LOCK.ACQUIRE", "orders", "30000")
                 #expect(refused == .null)
-                let valid = try await door.cli("LOCK.RENEW", "orders", token, "60000").integer ?? 0
+                let valid = try await api.cli("LOCK.RENEW", "orders", token, "60000").integer ?? 0
                 #expect(valid > 50_000)
-                let released = try await door.cli("LOCK.RELEASE", "orders", token)
+                let released = try await api.cli("LOCK.RELEASE", "orders", token)
                 #expect(released == .integer(1))
             }
-            let granted = try await door.cli("LOCK.ACQUIRE", "orders", "30000").array
+            let granted = try await api.cli("LOCK.ACQUIRE", "orders", "30000").array
             #expect(granted?.count == 3)
         }
     }
 
     @Test("a semaphore has as many holders as places, and goes together with nothing else")
     func permits() async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             for _ in 0..<2 {
-                let granted = try await door.cli("LOCK.ACQUIRE", "orders", "30000", "PERMITS", "2").array
+                let granted = try await api.cli("LOCK.ACQUIRE", "orders", "30000", "PERMITS", "2").array
                 #expect(granted?.count == 3)
             }
-            let refused = try await door.cli("LOCK.ACQUIRE", "orders", "30000", "PERMITS", "2")
+            let refused = try await api.cli("LOCK.ACQUIRE", "orders", "30000", "PERMITS", "2")
             #expect(refused == .null)
-            let label = try await Self.information("label", of: "orders", at: door)
+            let label = try await Self.information("label", of: "orders", at: api)
             #expect(label?.text == "permits-2")
-            let holders = try await Self.information("holders", of: "orders", at: door)
+            let holders = try await Self.information("holders", of: "orders", at: api)
             #expect(holders?.integer == 2)
-            let alone = try await door.errorWord("LOCK.ACQUIRE", "orders", "30000")
+            let alone = try await api.errorWord("LOCK.ACQUIRE", "orders", "30000")
             #expect(alone == "INVALID")
-            let reader = try await door.errorWord("LOCK.ACQUIRE", "orders", "30000", "SHARED")
+            let reader = try await api.errorWord("LOCK.ACQUIRE", "orders", "30000", "SHARED")
             #expect(reader == "INVALID")
         }
     }
 
     @Test("several locks are taken together: name, token, fence and validity of each, in the order of the question")
     func also() async throws {
-        try await RESPTestDoor.with { door in
-            let leases = try await door.cli("LOCK.ACQUIRE", "b", "30000", "ALSO", "2", "c", "a").array ?? []
+        try await RESPTestAPI.with { api in
+            let leases = try await api.cli("LOCK.ACQUIRE", "b", "30000", "ALSO", "2", "c", "a").array ?? []
             #expect(leases.map { $0.array?.first?.text } == ["b", "c", "a"])
             for lease in leases {
                 let parts = try #require(lease.array)
@@ -249,7 +249,7 @@ struct RESPLockModeTests {
                 #expect(token.hasPrefix("test/"))
                 #expect(parts[2].integer ?? 0 > 0)
                 #expect((1...30_000).contains(parts[3].integer ?? 0))
-                let released = try await door.cli("LOCK.RELEASE", name, token)
+                let released = try await api.cli("LOCK.RELEASE", name, token)
                 #expect(released == .integer(1))
             }
         }
@@ -257,19 +257,19 @@ struct RESPLockModeTests {
 
     @Test("when one of several locks is held none is taken, and the answer is nil")
     func allOrNone() async throws {
-        try await RESPTestDoor.with { door in
-            _ = try await door.cli("LOCK.ACQUIRE", "b", "30000")
-            let refused = try await door.cli("LOCK.ACQUIRE", "c", "30000", "ALSO", "2", "b", "a")
+        try await RESPTestAPI.with { api in
+            _ = try await api.cli("LOCK.ACQUIRE", "b", "30000")
+            let refused = try await api.cli("LOCK.ACQUIRE", "c", "30000", "ALSO", "2", "b", "a")
             #expect(refused == .null)
-            for name in ["a", "c"] { try await Self.untilFree(name, at: door) }
+            for name in ["a", "c"] { try await Self.untilFree(name, at: api) }
         }
     }
 
     @Test("LOCK.INFO is a map with a map for each holder")
     func information() async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             let commands = "HELLO 3\r\nLOCK.ACQUIRE orders 30000 PERMITS 3\r\nLOCK.INFO orders\r\nQUIT\r\n"
-            let answer = try await door.exchange(commands)
+            let answer = try await api.exchange(commands)
             #expect(answer.contains("%9\r\n$5\r\nlabel\r\n$9\r\npermits-3\r\n$5\r\nfence\r\n:"))
             #expect(answer.contains("$7\r\nholders\r\n:1\r\n$7\r\nwaiters\r\n:0\r\n$4\r\nmode\r\n$7\r\npermits\r\n"))
             #expect(answer.contains("$7\r\npermits\r\n:3\r\n$6\r\nleases\r\n*1\r\n%3\r\n$5\r\nlabel\r\n"))
@@ -279,21 +279,21 @@ struct RESPLockModeTests {
 
     @Test("LOCK.INFO tells which sidecars are waited in, and LOCK.GRANTS what became of the last grants")
     func queueAndGrants() async throws {
-        try await RESPTestDoor.with { door in
-            let held = try #require(try await door.cli("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array?[0].text)
+        try await RESPTestAPI.with { api in
+            let held = try #require(try await api.cli("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array?[0].text)
             let waiting = Task {
-                try await door.coordinator.acquireLock(
+                try await api.coordinator.acquireLock(
                     LockRequest(name: try ResourceName("orders"), ttl: 30_000, wait: 60_000, label: "b"))
             }
-            try await eventually("it waits") { await door.coordinator.status.locksWaiting == 1 }
-            let queue = try #require(try await door.cli("LOCK.INFO", "orders").array?.last?.array)
+            try await eventually("it waits") { await api.coordinator.status.locksWaiting == 1 }
+            let queue = try #require(try await api.cli("LOCK.INFO", "orders").array?.last?.array)
             #expect(
                 queue.map { $0.array?.map { $0.text ?? "\($0.integer ?? -1)" } } == [
-                    ["sidecar", door.coordinator.id, "waiters", "1"]
+                    ["sidecar", api.coordinator.id, "waiters", "1"]
                 ])
-            _ = try await door.cli("LOCK.RELEASE", "orders", held)
+            _ = try await api.cli("LOCK.RELEASE", "orders", held)
             let granted = try await waiting.value
-            let grants = try #require(try await door.cli("LOCK.GRANTS", "orders").array)
+            let grants = try #require(try await api.cli("LOCK.GRANTS", "orders").array)
             let fields = grants.map { $0.array?.map { $0.text ?? $0.integer.map { "\($0)" } ?? "nil" } ?? [] }
             #expect(
                 fields.map { $0.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element) }
@@ -304,17 +304,17 @@ struct RESPLockModeTests {
             #expect(fields[0][9] == "\(granted?.fence ?? 0)")
             #expect(fields[0].suffix(3) == ["nil", "end", "nil"])
             #expect(fields[1].suffix(2) == ["end", "released"])
-            #expect(try await door.cli("LOCK.GRANTS", "nobody").array?.isEmpty == true)
+            #expect(try await api.cli("LOCK.GRANTS", "nobody").array?.isEmpty == true)
         }
     }
 
     @Test("each holder of a semaphore is told of by label, fence and time, and a reader's mode too")
     func holders() async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             for owner in ["a", "b"] {
-                _ = try await door.cli("LOCK.ACQUIRE", "places", owner == "a" ? "60000" : "30000", "PERMITS", "3", "LABEL", owner)
+                _ = try await api.cli("LOCK.ACQUIRE", "places", owner == "a" ? "60000" : "30000", "PERMITS", "3", "LABEL", owner)
             }
-            let information = try #require(try await door.coordinator.inspectLock(try ResourceName("places")))
+            let information = try #require(try await api.coordinator.inspectLock(try ResourceName("places")))
             #expect(information.mode == .permits(3))
             #expect(information.holders == 2)
             // Leases are sorted by the end of their lifetime.
@@ -323,11 +323,11 @@ struct RESPLockModeTests {
             #expect(fences.count == 2 && fences[0] > fences[1])
             #expect(fences.max() == information.fence)
             #expect(information.leases.allSatisfy { $0.remaining ?? .zero > .seconds(20) })
-            _ = try await door.cli("LOCK.ACQUIRE", "read", "30000", "SHARED")
-            #expect(try await Self.information("mode", of: "read", at: door)?.text == "shared")
-            #expect(try await Self.information("permits", of: "read", at: door) == .null)
-            _ = try await door.cli("LOCK.ACQUIRE", "alone", "30000", "LABEL", "web-1")
-            let alone = try #require(try await door.coordinator.inspectLock(try ResourceName("alone")))
+            _ = try await api.cli("LOCK.ACQUIRE", "read", "30000", "SHARED")
+            #expect(try await Self.information("mode", of: "read", at: api)?.text == "shared")
+            #expect(try await Self.information("permits", of: "read", at: api) == .null)
+            _ = try await api.cli("LOCK.ACQUIRE", "alone", "30000", "LABEL", "web-1")
+            let alone = try #require(try await api.coordinator.inspectLock(try ResourceName("alone")))
             #expect(alone.mode == .exclusive)
             #expect(alone.leases.map(\.label) == ["web-1"])
             #expect(alone.leases.map(\.fence) == [alone.fence])
@@ -369,8 +369,8 @@ extension RESPLockModeTests {
     }
 
     /// Returns the answer of the listener's Redis to a command.
-    private static func redis(of door: RESPTestDoor, _ words: String...) async throws -> RedisReply {
-        let client = RedisClient(configuration: door.redis.configuration)
+    private static func redis(of api: RESPTestAPI, _ words: String...) async throws -> RedisReply {
+        let client = RedisClient(configuration: api.redis.configuration)
         try await client.connect()
         let reply = try await client.send(AnyCommand(words))
         await client.close()
@@ -378,26 +378,26 @@ extension RESPLockModeTests {
     }
 
     /// Waits until the coordinator receives the fleet's events, which may be slightly after it is ready.
-    private static func untilSubscribed(_ door: RESPTestDoor) async throws {
+    private static func untilSubscribed(_ api: RESPTestAPI) async throws {
         try await eventually("the coordinator has subscribed") {
-            try await redis(of: door, "PUBSUB", "NUMSUB", door.coordinator.keys.events).array?.last?.integer == 1
+            try await redis(of: api, "PUBSUB", "NUMSUB", api.coordinator.keys.events).array?.last?.integer == 1
         }
     }
 
     /// Returns a field of the `LOCK.INFO` reply; `nil` if the lock has no such field.
-    private static func information(_ field: String, of lock: String, at door: RESPTestDoor) async throws -> RedisReply? {
-        guard let parts = try await door.cli("LOCK.INFO", lock).array,
+    private static func information(_ field: String, of lock: String, at api: RESPTestAPI) async throws -> RedisReply? {
+        guard let parts = try await api.cli("LOCK.INFO", lock).array,
             let index = parts.firstIndex(where: { $0.text == field }), index + 1 < parts.count
         else { return nil }
         return parts[index + 1]
     }
 
-    private static func untilHeld(_ lock: String, at door: RESPTestDoor) async throws {
-        try await eventually("\(lock) is held") { try await information("holders", of: lock, at: door)?.integer == 1 }
+    private static func untilHeld(_ lock: String, at api: RESPTestAPI) async throws {
+        try await eventually("\(lock) is held") { try await information("holders", of: lock, at: api)?.integer == 1 }
     }
 
-    private static func untilFree(_ lock: String, at door: RESPTestDoor) async throws {
-        try await eventually("\(lock) is free") { try await door.cli("LOCK.INFO", lock) == .null }
+    private static func untilFree(_ lock: String, at api: RESPTestAPI) async throws {
+        try await eventually("\(lock) is free") { try await api.cli("LOCK.INFO", lock) == .null }
     }
 
     private static func untilPassed(_ duration: Duration) async throws {

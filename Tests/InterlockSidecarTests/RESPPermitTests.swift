@@ -9,18 +9,18 @@ struct RESPPermitTests {
     private static let service = ServiceDefinition(
         name: "catalog", limits: [LimitDefinition(name: "1m", limit: 10, window: .seconds(60))], concurrency: 1)
 
-    private static func waiting(_ expected: Int, at door: RESPTestDoor) async throws {
+    private static func waiting(_ expected: Int, at api: RESPTestAPI) async throws {
         try await eventually(within: .seconds(10), "\(expected) calls wait for a place") {
-            try await door.cli("INFO").text?.contains("permits_waiting:\(expected)\r\n") == true
+            try await api.cli("INFO").text?.contains("permits_waiting:\(expected)\r\n") == true
         }
     }
 
     @Test("without a free place the answer is busy, with a time to try again")
     func busy() async throws {
-        try await RESPTestDoor.with(services: [Self.service]) { door in
-            let permit = try await door.cli("PERMIT.ACQUIRE", "catalog").array ?? []
+        try await RESPTestAPI.with(services: [Self.service]) { api in
+            let permit = try await api.cli("PERMIT.ACQUIRE", "catalog").array ?? []
             #expect(permit.first?.integer == 1)
-            let refusal = try await door.cli("PERMIT.ACQUIRE", "catalog").array ?? []
+            let refusal = try await api.cli("PERMIT.ACQUIRE", "catalog").array ?? []
             #expect(refusal.first?.integer == 0)
             #expect(refusal.dropFirst().first?.text == "busy")
             #expect(refusal.last?.integer.map { $0 > 0 } == true)
@@ -29,17 +29,17 @@ struct RESPPermitTests {
 
     @Test("a client that leaves gives up its wait for a place")
     func clientLeaves() async throws {
-        try await RESPTestDoor.with(services: [Self.service]) { door in
-            _ = try await door.cli("PERMIT.ACQUIRE", "catalog")
-            var address = RedisConfiguration(address: .host("127.0.0.1", port: door.port))
+        try await RESPTestAPI.with(services: [Self.service]) { api in
+            _ = try await api.cli("PERMIT.ACQUIRE", "catalog")
+            var address = RedisConfiguration(address: .host("127.0.0.1", port: api.port))
             address.commandTimeout = .seconds(60)
             let client = RedisClient(configuration: address)
             try await client.connect()
             let waiter = Task { try? await client.send(AnyCommand(["PERMIT.ACQUIRE", "catalog", "WAIT", "50000"])) }
-            try await Self.waiting(1, at: door)
+            try await Self.waiting(1, at: api)
             await client.close()
             _ = await waiter.value
-            try await Self.waiting(0, at: door)
+            try await Self.waiting(0, at: api)
         }
     }
 }

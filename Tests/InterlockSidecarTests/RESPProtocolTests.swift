@@ -14,10 +14,10 @@ import Testing
 struct RESPProtocolTests {
     @Test("ECHO and PING give bytes back as they came, also those that are no text (D4)")
     func bytes() async throws {
-        try await RESPTestDoor.with { door async throws in
+        try await RESPTestAPI.with { api async throws in
             let bytes: [UInt8] = [0xFF, 0x00, 0xC3, 0x28, 0x0D, 0x0A]
-            #expect(try await door.client.send(ByteCommand(name: "ECHO", argument: bytes)) == .bulk(bytes))
-            #expect(try await door.client.send(ByteCommand(name: "PING", argument: bytes)) == .bulk(bytes))
+            #expect(try await api.client.send(ByteCommand(name: "ECHO", argument: bytes)) == .bulk(bytes))
+            #expect(try await api.client.send(ByteCommand(name: "PING", argument: bytes)) == .bulk(bytes))
         }
     }
 
@@ -25,9 +25,9 @@ struct RESPProtocolTests {
         "the refusal of a command with which libraries take locks in Redis names LOCK.ACQUIRE",
         arguments: [["SET", "orders", "x", "NX", "PX", "30000"], ["set", "a", "b"], ["SETNX", "a", "b"]])
     func locksOfRedis(words: [String]) async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             let text = "ERR unknown command '\(words[0])'; to take a lock, use LOCK.ACQUIRE; COMMAND lists those there are"
-            guard case .error(let error) = try await door.cli(words) else {
+            guard case .error(let error) = try await api.cli(words) else {
                 Issue.record("it is no error")
                 return
             }
@@ -37,19 +37,19 @@ struct RESPProtocolTests {
 
     @Test("COMMAND answers what it was asked for, in the shape of Redis 7 (D4)")
     func commands() async throws {
-        try await RESPTestDoor.with { door in
-            let all = try await door.cli("COMMAND").array ?? []
+        try await RESPTestAPI.with { api in
+            let all = try await api.cli("COMMAND").array ?? []
             #expect(all.allSatisfy { $0.array?.count == 10 })
-            #expect(try await door.cli("COMMAND", "COUNT").integer == Int64(all.count))
-            #expect(try await door.cli("COMMAND", "LIST").array?.compactMap(\.text) == all.map { $0.array?[0].text ?? "" })
-            let some = try await door.cli("COMMAND", "INFO", "lock.acquire", "get").array ?? []
+            #expect(try await api.cli("COMMAND", "COUNT").integer == Int64(all.count))
+            #expect(try await api.cli("COMMAND", "LIST").array?.compactMap(\.text) == all.map { $0.array?[0].text ?? "" })
+            let some = try await api.cli("COMMAND", "INFO", "lock.acquire", "get").array ?? []
             #expect(some.count == 2)
             #expect(some.first?.array?.first?.text == "lock.acquire")
             #expect(some.last == .null)
-            let documents = try await door.cli("COMMAND", "DOCS", "ping", "get").array ?? []
+            let documents = try await api.cli("COMMAND", "DOCS", "ping", "get").array ?? []
             #expect(documents.count == 2)
             #expect(documents.first?.text == "ping")
-            #expect(try await door.errorWord("COMMAND", "GETKEYS", "ping") == "ERR")
+            #expect(try await api.errorWord("COMMAND", "GETKEYS", "ping") == "ERR")
         }
     }
 
@@ -57,25 +57,25 @@ struct RESPProtocolTests {
         "what comes between MULTI and EXEC is not run, and each is told so as Redis tells it (D9)",
         arguments: ["EXEC", "DISCARD"])
     func transaction(end: String) async throws {
-        try await RESPTestDoor.with { door async throws in
-            #expect(try await door.cli("MULTI").text == "OK")
-            #expect(try await door.errorWord("MULTI") == "ERR")
-            #expect(try await door.errorWord("LOCK.ACQUIRE", "orders", "30000") == "ERR")
-            #expect(try await door.errorWord(end) == (end == "EXEC" ? "EXECABORT" : nil))
-            #expect(try await door.cli("LOCK.INFO", "orders") == .null)
-            #expect(try await door.cli("LOCK.ACQUIRE", "orders", "30000").array?.count == 3)
-            #expect(try await door.errorWord("EXEC") == "ERR")
+        try await RESPTestAPI.with { api async throws in
+            #expect(try await api.cli("MULTI").text == "OK")
+            #expect(try await api.errorWord("MULTI") == "ERR")
+            #expect(try await api.errorWord("LOCK.ACQUIRE", "orders", "30000") == "ERR")
+            #expect(try await api.errorWord(end) == (end == "EXEC" ? "EXECABORT" : nil))
+            #expect(try await api.cli("LOCK.INFO", "orders") == .null)
+            #expect(try await api.cli("LOCK.ACQUIRE", "orders", "30000").array?.count == 3)
+            #expect(try await api.errorWord("EXEC") == "ERR")
         }
     }
 
     @Test("D16: a subscriber that does not read is dropped, and keeps no more than 4 MiB here")
     func subscriberThatDoesNotRead() async throws {
         // The client must be dropped for the amount of unread data, not for the time since its last read.
-        try await RESPTestDoor.with(stallTimeout: .seconds(600)) { door in
+        try await RESPTestAPI.with(stallTimeout: .seconds(600)) { api in
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                 .channelOption(.autoRead, value: false)
                 .channelOption(.socketOption(.so_rcvbuf), value: 4096)
-                .connect(host: "127.0.0.1", port: door.port).get()
+                .connect(host: "127.0.0.1", port: api.port).get()
             try await channel.writeAndFlush(ByteBuffer(string: "SUBSCRIBE interlock:events\r\n")).get()
             // Every subscriber receives each change.
             let reason = String(repeating: "x", count: 200)
@@ -85,10 +85,10 @@ struct RESPProtocolTests {
                     pipeline.writeString("BREAKER.FORCE catalog \(round % 2 == 0 ? "open" : "closed") REASON \(reason)\r\n")
                 }
                 pipeline.writeString("ECHO done\r\n")
-                _ = try await RawConnection.exchange(port: door.port, pipeline) { $0.contains("$4\r\ndone\r\n") }
-                if await door.coordinator.status.redisCommands > 0, try await door.connections() == 1 { break }
+                _ = try await RawConnection.exchange(port: api.port, pipeline) { $0.contains("$4\r\ndone\r\n") }
+                if await api.coordinator.status.redisCommands > 0, try await api.connections() == 1 { break }
             }
-            let count = try await door.connections()
+            let count = try await api.connections()
             #expect(count == 1)
             try? await channel.close()
         }
@@ -96,8 +96,8 @@ struct RESPProtocolTests {
 
     @Test("UNSUBSCRIBE from another channel, as some clients send it for a sign of life, ends no subscription")
     func unsubscribeFromAnother() async throws {
-        try await RESPTestDoor.with { door in
-            let answer = try await door.exchange(
+        try await RESPTestAPI.with { api in
+            let answer = try await api.exchange(
                 "HELLO 3\r\nSUBSCRIBE interlock:events\r\nUNSUBSCRIBE other\r\nUNSUBSCRIBE\r\nQUIT\r\n")
             #expect(answer.contains(">3\r\n$11\r\nunsubscribe\r\n$5\r\nother\r\n:1\r\n"))
             #expect(answer.contains("$16\r\ninterlock:events\r\n:0\r\n"))
@@ -106,28 +106,28 @@ struct RESPProtocolTests {
 
     @Test("a connection that is reset is in no transaction any more (D9)")
     func reset() async throws {
-        try await RESPTestDoor.with { door async throws in
-            #expect(try await door.cli("MULTI").text == "OK")
-            #expect(try await door.cli("RESET").text == "RESET")
-            #expect(try await door.cli("PING").text == "PONG")
+        try await RESPTestAPI.with { api async throws in
+            #expect(try await api.cli("MULTI").text == "OK")
+            #expect(try await api.cli("RESET").text == "RESET")
+            #expect(try await api.cli("PING").text == "PONG")
         }
     }
 
     @Test("AUTH takes the user name \"default\" for none, as HELLO does (D15)")
     func defaultUser() async throws {
         let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
-        try await RESPTestDoor.with(keys: keys) { door in
+        try await RESPTestAPI.with(keys: keys) { api in
             let bytes =
                 "AUTH default correct-horse-battery-staple\r\nAUTH default wrong\r\nAUTH nobody correct-horse-battery-staple\r\nQUIT\r\n"
-            let replies = try await door.exchange(bytes).split(separator: "\r\n")
+            let replies = try await api.exchange(bytes).split(separator: "\r\n")
             #expect(replies.map { $0.prefix { $0 != " " } } == ["+OK", "-WRONGPASS", "-WRONGPASS", "+OK"])
         }
     }
 
     @Test("INFO has the role of a primary, which clients such as valkey-glide ask for before anything else (C4)")
     func role() async throws {
-        try await RESPTestDoor.with { door in
-            let report = try await door.cli("INFO", "REPLICATION").text ?? ""
+        try await RESPTestAPI.with { api in
+            let report = try await api.cli("INFO", "REPLICATION").text ?? ""
             #expect(report.split(separator: "\r\n").contains("role:master"))
         }
     }
@@ -135,11 +135,11 @@ struct RESPProtocolTests {
     @Test("inline commands take quoted words, as Redis does: eredis sends AUTH so (C5)")
     func quotedWords() async throws {
         let keys = [APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)]
-        try await RESPTestDoor.with(keys: keys) { door in
+        try await RESPTestAPI.with(keys: keys) { api in
             let bytes =
                 "AUTH \"correct-horse-battery-staple\"\r\nECHO 'two words'\r\nECHO \"\\x41\\r\\\"\"\r\n"
                 + "ECHO 'it\\'s'\r\nPING a\"b c\"\r\nECHO \"\"\r\nECHO \"open\r\nPING\r\n"
-            let replies = try await door.exchange(bytes)
+            let replies = try await api.exchange(bytes)
             #expect(
                 replies == "+OK\r\n$9\r\ntwo words\r\n$3\r\nA\r\"\r\n$4\r\nit's\r\n$4\r\nab c\r\n$0\r\n\r\n"
                     + "-ERR Protocol error: unbalanced quotes in request\r\n")
@@ -150,9 +150,9 @@ struct RESPProtocolTests {
     func oldTLS(version: TLSVersion, isServed: Bool) async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
-        try await RESPTestDoor.with(tls: try await TestCertificate.selfSigned(in: folder.path)) { door in
-            var address = RedisConfiguration(address: .host("127.0.0.1", port: door.port))
-            address.tls = RESPTestDoor.trusting(upTo: version)
+        try await RESPTestAPI.with(tls: try await TestCertificate.selfSigned(in: folder.path)) { api in
+            var address = RedisConfiguration(address: .host("127.0.0.1", port: api.port))
+            address.tls = RESPTestAPI.trusting(upTo: version)
             let client = RedisClient(configuration: address)
             var isConnected = true
             do { try await client.connect() } catch { isConnected = false }
@@ -163,10 +163,10 @@ struct RESPProtocolTests {
 
     @Test("what waits when a connection is closed is written once, also when the socket takes it all at once")
     func lastReplies() async throws {
-        try await RESPTestDoor.with { door in
-            try await door.cli("LOCK.ACQUIRE", "orders", "30000")
+        try await RESPTestAPI.with { api in
+            try await api.cli("LOCK.ACQUIRE", "orders", "30000")
             let echo = "*2\r\n$4\r\nECHO\r\n$60000\r\n" + String(repeating: "x", count: 60_000) + "\r\n"
-            let replies = try await door.exchange("LOCK.ACQUIRE orders 1000 WAIT 50\r\n" + echo + echo + "QUIT\r\n")
+            let replies = try await api.exchange("LOCK.ACQUIRE orders 1000 WAIT 50\r\n" + echo + echo + "QUIT\r\n")
             let expected = "$-1\r\n".utf8.count + 2 * ("$60000\r\n\r\n".utf8.count + 60_000) + "+OK\r\n".utf8.count
             #expect(replies.utf8.count == expected)
         }
@@ -176,25 +176,25 @@ struct RESPProtocolTests {
 
     @Test("who shows no key has ten arguments and 16 KiB (D7)")
     func smallBeforeLogin() async throws {
-        try await RESPTestDoor.with(keys: Self.keys) { door async throws in
+        try await RESPTestAPI.with(keys: Self.keys) { api async throws in
             let many = "*11\r\n" + String(repeating: "$1\r\nx\r\n", count: 11)
-            #expect(try await door.exchange(many).hasPrefix("-ERR Protocol error"))
+            #expect(try await api.exchange(many).hasPrefix("-ERR Protocol error"))
             let large = "*2\r\n$4\r\nAUTH\r\n$20000\r\n"
-            #expect(try await door.exchange(large).hasPrefix("-ERR Protocol error"))
+            #expect(try await api.exchange(large).hasPrefix("-ERR Protocol error"))
             let line = String(repeating: "x", count: 16 * 1024 + 1) + "\r\n"
-            #expect(try await door.exchange(line).hasPrefix("-ERR Protocol error: an inline command is longer than 16384"))
-            #expect(try await door.cli("PING").text == "PONG")
+            #expect(try await api.exchange(line).hasPrefix("-ERR Protocol error: an inline command is longer than 16384"))
+            #expect(try await api.cli("PING").text == "PONG")
             // An authenticated client may send the same request.
             let login = "AUTH correct-horse-battery-staple\r\n"
-            #expect(try await door.exchange(login + many + "QUIT\r\n").contains("unknown command"))
+            #expect(try await api.exchange(login + many + "QUIT\r\n").contains("unknown command"))
         }
     }
 
     @Test("who shows no key in time is told so and leaves, who has shown one stays (D7)")
     func lateLogin() async throws {
-        try await RESPTestDoor.with(keys: Self.keys, loginTimeout: .milliseconds(100)) { door async throws in
-            #expect(try await door.exchange("").hasPrefix("-NOAUTH"))
-            #expect(try await door.cli("PING").text == "PONG")
+        try await RESPTestAPI.with(keys: Self.keys, loginTimeout: .milliseconds(100)) { api async throws in
+            #expect(try await api.exchange("").hasPrefix("-NOAUTH"))
+            #expect(try await api.cli("PING").text == "PONG")
         }
     }
 
@@ -203,32 +203,32 @@ struct RESPProtocolTests {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let certificate = try await TestCertificate.selfSigned(in: folder.path)
-        try await RESPTestDoor.with(tls: certificate, loginTimeout: .seconds(1)) { door async throws in
-            #expect(try await door.exchange("\u{16}").isEmpty)
-            #expect(try await door.cli("PING").text == "PONG")
+        try await RESPTestAPI.with(tls: certificate, loginTimeout: .seconds(1)) { api async throws in
+            #expect(try await api.exchange("\u{16}").isEmpty)
+            #expect(try await api.cli("PING").text == "PONG")
         }
     }
 
     @Test("when all places are taken the Unix socket still has some (D7)")
-    func places() async throws {
+    func slots() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let path = "\(folder.path)/resp.sock"
-        try await RESPTestDoor.with(unix: path, maximumConnections: 1) { door async throws in
-            #expect(try await door.exchange("PING\r\n").hasPrefix("-ERR max number of clients"))
+        try await RESPTestAPI.with(unix: path, maximumConnections: 1) { api async throws in
+            #expect(try await api.exchange("PING\r\n").hasPrefix("-ERR max number of clients"))
             let local = RedisClient(configuration: RedisConfiguration(address: .unixSocket(path: path)))
             try await local.connect()
             #expect(try await local.send(AnyCommand(["PING"])) == .status("PONG"))
             await local.close()
             // The client that occupies the only slot is unaffected.
-            #expect(try await door.cli("PING").text == "PONG")
+            #expect(try await api.cli("PING").text == "PONG")
         }
     }
 
     @Test("while replies wait for an earlier one no more is read than is kept for them (D3)")
     func waitingReplies() async throws {
-        try await RESPTestDoor.with { door in
-            try await door.cli("LOCK.ACQUIRE", "orders", "30000")
+        try await RESPTestAPI.with { api in
+            try await api.cli("LOCK.ACQUIRE", "orders", "30000")
             let echo = "*2\r\n$4\r\nECHO\r\n$60000\r\n" + String(repeating: "x", count: 60_000) + "\r\n"
             // More than all buffers on the way hold, so it can be read completely only if the replies need not be kept.
             let bytes = "LOCK.ACQUIRE orders 1000 WAIT 2000\r\n" + String(repeating: echo, count: 600) + "QUIT\r\n"
@@ -239,9 +239,9 @@ struct RESPProtocolTests {
                         try channel.pipeline.syncOperations.addHandler(FirstBytes(order: order))
                     }
                 }
-                .connect(host: "127.0.0.1", port: door.port).get()
+                .connect(host: "127.0.0.1", port: api.port).get()
             channel.writeAndFlush(ByteBuffer(string: bytes)).whenSuccess { order.note("all was read") }
-            #expect(try await door.cli("PING").text == "PONG")
+            #expect(try await api.cli("PING").text == "PONG")
             try await channel.closeFuture.get()
             #expect(order.noted == ["an answer", "all was read"])
         }

@@ -8,9 +8,9 @@ struct RESPRetryTests {
         "L20: an owner may ask again for its lock on the same connection",
         arguments: ["", " LINKED", " SHARED", " PERMITS 2", " WAIT 100", " SHARED LINKED"], ["", "HELLO 3\r\n"])
     func ownerAsksAgain(options: String, greeting: String) async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             let acquire = "LOCK.ACQUIRE orders 30000 OWNER me\(options)\r\n"
-            let answer = try await door.exchange(greeting + acquire + acquire + acquire + "ECHO done\r\n", enough: "done\r\n")
+            let answer = try await api.exchange(greeting + acquire + acquire + acquire + "ECHO done\r\n", enough: "done\r\n")
             // Each reply contains the token, not nil.
             #expect(answer.split(separator: "$2\r\nme\r\n", omittingEmptySubsequences: false).count == 4, "\(answer)")
             #expect(answer.contains("$4\r\ndone\r\n"))
@@ -36,9 +36,9 @@ struct RESPRetryTests {
 
     @Test("L20: every command may be sent twice on one connection, alone and in a pipeline", arguments: [2, 3])
     func everyCommandTwice(version: Int) async throws {
-        try await RESPTestDoor.with { door in
+        try await RESPTestAPI.with { api in
             for call in Self.calls {
-                let answer = try await door.exchange(
+                let answer = try await api.exchange(
                     "HELLO \(version)\r\n\(call)\r\n\(call)\r\nECHO done\r\n", enough: "$4\r\ndone\r\n")
                 // Over RESP3, pushes about leases may arrive at any time.
                 #expect(answer.contains("$4\r\ndone\r\n"), "\(call): \(answer)")
@@ -48,10 +48,10 @@ struct RESPRetryTests {
                 !$0.hasPrefix("HELLO") && $0 != "RESET" && (version == 3 || $0 != "LOCK.BREAK three")
             }
             let twice = all.map { "\($0)\r\n\($0)\r\n" }.joined()
-            let answer = try await door.exchange(
+            let answer = try await api.exchange(
                 "HELLO \(version)\r\n\(twice)ECHO done\r\n", enough: "$4\r\ndone\r\n")
             #expect(answer.contains("$4\r\ndone\r\n"))
-            #expect(try await door.cli("PING").text == "PONG")
+            #expect(try await api.cli("PING").text == "PONG")
         }
     }
 

@@ -53,7 +53,7 @@ struct RESPServerStateMachineTests {
     func keptReplies() {
         var machine = Machine(.plain)
         let tags = Self.take(2, &machine)
-        machine.replies.keep(Self.reply(Machine.mostWaiting), for: tags[1])
+        machine.replies.keep(Self.reply(Machine.maximumWaiting), for: tags[1])
         #expect(machine.nextCommand(isRedisBusy: false) == .none)
         #expect(machine.readRequested(input: 0, isRedisBusy: false) == .none)
         machine.replies.removeFirst()
@@ -84,9 +84,9 @@ struct RESPServerStateMachineTests {
         #expect(machine.awaitSlice() == .awaitSlice)
         #expect(machine.awaitSlice() == .none)
         #expect(machine.bytesReceived() == .none)
-        #expect(machine.readRequested(input: ClientTurn.readAhead - 1, isRedisBusy: false) == .read)
-        #expect(machine.readRequested(input: ClientTurn.readAhead, isRedisBusy: false) == .none)
-        #expect(machine.resume(input: ClientTurn.readAhead, isRedisBusy: false) == .none)
+        #expect(machine.readRequested(input: ConnectionSlices.readAhead - 1, isRedisBusy: false) == .read)
+        #expect(machine.readRequested(input: ConnectionSlices.readAhead, isRedisBusy: false) == .none)
+        #expect(machine.resume(input: ConnectionSlices.readAhead, isRedisBusy: false) == .none)
         #expect(machine.sliceGranted() == .take)
         Self.take(1, &machine)
         #expect(machine.sliceUsed() == .write)
@@ -164,7 +164,7 @@ struct RESPServerStateMachineTests {
     }
 
     @Test("a sidecar that goes down closes behind the replies, once the socket takes them")
-    func goesDown() {
+    func shutsDown() {
         var machine = Machine(.plain)
         Self.take(2, &machine)
         #expect(machine.closeAfterReplies(endedBy: .sidecar) == .planFlush)

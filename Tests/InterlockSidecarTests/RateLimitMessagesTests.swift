@@ -62,7 +62,7 @@ struct RateLimitMessagesTests {
         #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) != nil)
         request.descriptors[0].entries.append(.init())
         #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) == nil)
-        request.descriptors = Array(repeating: .init(), count: RateLimitService.mostDescriptors)
+        request.descriptors = Array(repeating: .init(), count: RateLimitService.maximumDescriptors)
         #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) != nil)
         request.descriptors.append(.init())
         #expect(try RateLimitQuestion(plain: ByteBuffer(bytes: request.serializedBytes() as [UInt8])) == nil)

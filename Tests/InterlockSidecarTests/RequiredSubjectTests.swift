@@ -20,19 +20,19 @@ struct RequiredSubjectTests {
 
     @Test("takes and permits without one are refused as invalid at the RESP door, and with one they pass")
     func resp() async throws {
-        try await RESPTestDoor.with(services: [Self.service]) { door in
+        try await RESPTestAPI.with(services: [Self.service]) { api in
             for words in [
                 ["LIMIT.TAKE", "partner"], ["LIMIT.TAKE", "partner", "WAIT", "1000"], ["PERMIT.ACQUIRE", "partner"],
                 ["PERMIT.ACQUIRE", "partner", "WAIT", "1000"],
             ] {
-                let message = Self.message(try await door.cli(words))
+                let message = Self.message(try await api.cli(words))
                 #expect(message?.hasPrefix("INVALID ") == true, "\(words)")
                 #expect(Self.isExplained(message), "\(message ?? "")")
             }
-            #expect(try await door.errorWord("LIMIT.TAKE", "partner", "SUBJECT", "tenant-7") == nil)
-            #expect(try await door.errorWord("PERMIT.ACQUIRE", "partner", "SUBJECT", "tenant-7") == nil)
+            #expect(try await api.errorWord("LIMIT.TAKE", "partner", "SUBJECT", "tenant-7") == nil)
+            #expect(try await api.errorWord("PERMIT.ACQUIRE", "partner", "SUBJECT", "tenant-7") == nil)
             // Calls that arrive together are batched, and each is answered.
-            let replies = try await door.exchange(
+            let replies = try await api.exchange(
                 String(repeating: "LIMIT.TAKE partner\r\n", count: 3) + "PING\r\n", enough: "+PONG\r\n")
             let refused = replies.split(separator: "\r\n").filter { $0.hasPrefix("-INVALID ") }
             #expect(refused.count == 3, "\(replies)")
@@ -41,21 +41,21 @@ struct RequiredSubjectTests {
 
     @Test("over HTTP such a call is a bad request, also when the breaker is open")
     func http() async throws {
-        try await HTTPTestDoor.with(services: [Self.service]) { door in
-            _ = try await door.coordinator.forceBreaker(service: "partner", to: .open, by: "test")
+        try await HTTPTestAPI.with(services: [Self.service]) { api in
+            _ = try await api.coordinator.forceBreaker(service: "partner", to: .open, by: "test")
             for path in ["/v1/limits/partner/take", "/v1/services/partner/permits"] {
-                let refused = try await door.client.send("POST", path)
+                let refused = try await api.client.send("POST", path)
                 #expect(refused.status == 400)
                 #expect(refused.text("code") == "invalid")
                 #expect(Self.isExplained(refused.text("detail")), "\(refused.body)")
             }
-            try await door.expect(200, "POST", "/v1/limits/partner/take", #"{"subject": "tenant-7"}"#)
+            try await api.expect(200, "POST", "/v1/limits/partner/take", #"{"subject": "tenant-7"}"#)
         }
     }
 
     @Test("through the proxy a call without the header is a bad request that no fallback hides")
     func proxy() async throws {
-        try await ProxyTestDoor.with(
+        try await ProxyTestAPI.with(
             configure: {
                 $0.limits = [Self.limit]
                 $0.upstream?.fallback = .fixed(status: 203, body: "{}", mediaType: "application/json")
@@ -66,7 +66,7 @@ struct RequiredSubjectTests {
             #expect(refused.text("code") == "invalid")
             #expect(refused.text("detail")?.contains("the header Interlock-Subject") == true)
             #expect(proxy.upstream.received.isEmpty)
-            try await proxy.door.expect(200, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": "tenant-7"])
+            try await proxy.api.expect(200, "GET", "/proxy/shop/a", headers: ["Interlock-Subject": "tenant-7"])
         }
     }
 
@@ -74,11 +74,11 @@ struct RequiredSubjectTests {
     func reload() async throws {
         let lenient = ServiceDefinition(
             name: "partner", limits: [LimitDefinition(name: "tenant", limit: 100, window: .seconds(60), isPerSubject: true)])
-        try await RESPTestDoor.with(services: [lenient]) { door in
-            let before = try await door.errorWord("PERMIT.ACQUIRE", "partner")
+        try await RESPTestAPI.with(services: [lenient]) { api in
+            let before = try await api.errorWord("PERMIT.ACQUIRE", "partner")
             #expect(before == nil)
-            try await door.coordinator.reload(services: [Self.service])
-            let after = try await door.errorWord("PERMIT.ACQUIRE", "partner")
+            try await api.coordinator.reload(services: [Self.service])
+            let after = try await api.errorWord("PERMIT.ACQUIRE", "partner")
             #expect(after == "INVALID")
         }
     }

@@ -40,16 +40,16 @@ struct ResetClientTests {
         let preface = ByteBuffer(string: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         let channel = EmbeddedChannel(handler: Reset(unread: ByteBuffer(repeating: 0, count: 9)), loop: eventLoop)
         channel.connect(to: try SocketAddress(unixDomainSocketPath: "/client"), promise: nil)
-        let door = HTTPDoorContext(
+        let api = HTTPListenerContext(
             router: HTTPRouter(routes: [], metrics: PrometheusRegistry()),
             gate: HTTPGate(access: AccessControl(keys: []), hosts: ["a"]), isTLS: false, maximumConnections: 4,
             firstRequestTimeout: .seconds(10), idleTimeout: .seconds(60),
-            turns: ClientTurns(eventLoop: eventLoop) { 0 }, logger: Self.logger)
-        try door.serve(channel)
+            scheduler: SliceScheduler(eventLoop: eventLoop) { 0 }, logger: Self.logger)
+        try api.serve(channel)
         try channel.writeInbound(preface)
         eventLoop.run()
         #expect(!channel.isActive)
-        #expect(door.connectionCount == 0)
+        #expect(api.connectionCount == 0)
     }
 
     @Test("with commands of RESP: each is carried out once, and the connection ends")
@@ -59,19 +59,19 @@ struct ResetClientTests {
         try await channel.connect(to: SocketAddress(unixDomainSocketPath: "/client")).get()
         let configuration = InterlockConfiguration(redis: .init(address: .host("127.0.0.1", port: 1)), host: "test")
         let coordinator = Coordinator(configuration: configuration, eventLoop: eventLoop, logger: Self.logger)
-        let door = try await eventLoop.executeInContext {
-            let door = RESPDoorContext(
+        let api = try await eventLoop.executeInContext {
+            let api = RESPListenerContext(
                 commands: RESPCommands(coordinator: coordinator, liveView: { _, _ in }), access: AccessControl(keys: []),
                 maximumConnections: 4,
-                stallTimeout: .seconds(10), turns: ClientTurns(eventLoop: eventLoop) { 0 }, logger: Self.logger)
+                stallTimeout: .seconds(10), scheduler: SliceScheduler(eventLoop: eventLoop) { 0 }, logger: Self.logger)
             try channel.pipeline.syncOperations.addHandler(Reset(unread: ByteBuffer(string: "PING\r\n")))
-            try door.serve(channel)
-            return NIOLoopBound(door, eventLoop: eventLoop)
+            try api.serve(channel)
+            return NIOLoopBound(api, eventLoop: eventLoop)
         }
         // The replies exceed what is buffered until the end of the tick.
         try await channel.writeInbound(ByteBuffer(string: String(repeating: "COMMAND DOCS\r\n", count: 100)))
         await eventLoop.run()
         #expect(!channel.isActive)
-        #expect(try await eventLoop.executeInContext { door.value.connectionCount } == 0)
+        #expect(try await eventLoop.executeInContext { api.value.connectionCount } == 0)
     }
 }

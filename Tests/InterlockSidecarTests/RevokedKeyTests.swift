@@ -11,20 +11,20 @@ import Testing
 /// Removing an API key, as a reload does, ends everything that outlives one answer to its caller.
 @Suite("A removed API key", .timeLimit(.minutes(2)))
 struct RevokedKeyTests {
-    private static let keys = [HTTPTestDoor.ops, HTTPTestDoor.web]
-    private static let web = ["X-Api-Key": HTTPTestDoor.web.secret]
+    private static let keys = [HTTPTestAPI.ops, HTTPTestAPI.web]
+    private static let web = ["X-Api-Key": HTTPTestAPI.web.secret]
 
-    private static func remove(_ access: AccessControl) { access.replace(keys: [HTTPTestDoor.ops]) }
+    private static func remove(_ access: AccessControl) { access.replace(keys: [HTTPTestAPI.ops]) }
 
     /// Sends a request that stays open, removes the key once `isOpen` returns `true`, and reads to the end.
     private static func end(
-        _ door: HTTPTestDoor, _ method: String, _ path: String, _ body: String? = nil, fields: [String: String] = [:],
+        _ api: HTTPTestAPI, _ method: String, _ path: String, _ body: String? = nil, fields: [String: String] = [:],
         whenOpen isOpen: @escaping @Sendable () async throws -> Bool = { true },
         then after: @escaping @Sendable () async throws -> Void = {}
     ) async throws -> String {
         let request = HTTPTestClient.request(
-            method, path, body, headers: web.merging(fields) { $1 }, port: door.client.port, closing: false)
-        let (client, access) = (door.client, door.access)
+            method, path, body, headers: web.merging(fields) { $1 }, port: api.client.port, closing: false)
+        let (client, access) = (api.client, api.access)
         return try await withThrowingTaskGroup(of: String?.self) { group in
             group.addTask { try await client.exchange(request) }
             group.addTask {
@@ -41,12 +41,12 @@ struct RevokedKeyTests {
 
     @Test("ends a wait for a lock with 401, and the lock is not granted")
     func lockWait() async throws {
-        try await HTTPTestDoor.with(keys: Self.keys, idleTimeout: .seconds(5)) { door in
-            let coordinator = door.coordinator
+        try await HTTPTestAPI.with(keys: Self.keys, idleTimeout: .seconds(5)) { api in
+            let coordinator = api.coordinator
             let name = try ResourceName("orders")
             let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
             let answer = try await Self.end(
-                door, "POST", "/v1/locks/orders", #"{"ttl_ms":30000,"wait_ms":50000}"#,
+                api, "POST", "/v1/locks/orders", #"{"ttl_ms":30000,"wait_ms":50000}"#,
                 whenOpen: { await coordinator.status.locksWaiting == 1 },
                 then: { _ = try await coordinator.releaseLock(name, token: held.token) })
             #expect(answer.hasPrefix("HTTP/1.1 401 "), "\(answer)")
@@ -62,11 +62,11 @@ struct RevokedKeyTests {
     func limitWait(path: String) async throws {
         let service = ServiceDefinition(
             name: "catalog", limits: [LimitDefinition(name: "20s", limit: 1, window: .seconds(20))])
-        try await HTTPTestDoor.with(keys: Self.keys, services: [service], idleTimeout: .seconds(5)) { door in
-            let coordinator = door.coordinator
-            try await door.expect(200, "POST", "/v1/limits/catalog/take", "{}", headers: Self.web)
+        try await HTTPTestAPI.with(keys: Self.keys, services: [service], idleTimeout: .seconds(5)) { api in
+            let coordinator = api.coordinator
+            try await api.expect(200, "POST", "/v1/limits/catalog/take", "{}", headers: Self.web)
             let answer = try await Self.end(
-                door, "POST", "/v1/\(path)", #"{"wait_ms":50000}"#,
+                api, "POST", "/v1/\(path)", #"{"wait_ms":50000}"#,
                 whenOpen: {
                     try await coordinator.eventLoop.submit {
                         coordinator.callsOnEventLoop().activity(ofService: "catalog")?.waiting == 1
@@ -78,12 +78,12 @@ struct RevokedKeyTests {
 
     @Test("closes a connection that is kept for further requests")
     func keptConnection() async throws {
-        try await HTTPTestDoor.with(keys: Self.keys, idleTimeout: .seconds(20)) { door in
-            let access = door.access
+        try await HTTPTestAPI.with(keys: Self.keys, idleTimeout: .seconds(20)) { api in
+            let access = api.access
             let began = ContinuousClock.now
             let request = HTTPTestClient.request(
-                "GET", "/v1/services", nil, headers: Self.web, port: door.client.port, closing: false)
-            let answer = try await door.client.exchange(request) { received in
+                "GET", "/v1/services", nil, headers: Self.web, port: api.client.port, closing: false)
+            let answer = try await api.client.exchange(request) { received in
                 if received.contains("\r\n\r\n") { Self.remove(access) }
             }
             #expect(answer.hasPrefix("HTTP/1.1 200 "))
@@ -104,8 +104,8 @@ struct RevokedKeyTests {
             while try await call.more() != nil {}
             throw TestUpstream.Close()
         }
-        try await ProxyTestDoor.with(keys: Self.keys, upstream: upstream) { proxy in
-            let access = proxy.door.access
+        try await ProxyTestAPI.with(keys: Self.keys, upstream: upstream) { proxy in
+            let access = proxy.api.access
             let request = """
                 GET /proxy/shop/room HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nX-Api-Key: web-secret\r\n\r\n
@@ -128,8 +128,8 @@ struct RevokedKeyTests {
             while try await call.more() != nil {}
             throw TestUpstream.Close()
         }
-        try await ProxyTestDoor.with(keys: Self.keys, upstream: upstream) { proxy in
-            let access = proxy.door.access
+        try await ProxyTestAPI.with(keys: Self.keys, upstream: upstream) { proxy in
+            let access = proxy.api.access
             let request = "GET /proxy/shop/events HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: web-secret\r\n\r\n"
             let answer = try await RawConnection.exchange(port: proxy.client.port, ByteBuffer(string: request)) { received in
                 if received.contains("data: 1") { Self.remove(access) }
@@ -143,14 +143,14 @@ struct RevokedKeyTests {
 
     @Test("ends a linked lease's stream and its extension, and does not release the lock under a holder at work")
     func linkedLease() async throws {
-        try await HTTPTestDoor.with(keys: Self.keys) { door in
-            let coordinator = door.coordinator
-            let access = door.access
+        try await HTTPTestAPI.with(keys: Self.keys) { api in
+            let coordinator = api.coordinator
+            let access = api.access
             let name = try ResourceName("orders")
             let request = HTTPTestClient.request(
-                "POST", "/v1/locks/orders", #"{"ttl_ms":3000,"linked":true}"#, headers: Self.web, port: door.client.port,
+                "POST", "/v1/locks/orders", #"{"ttl_ms":3000,"linked":true}"#, headers: Self.web, port: api.client.port,
                 closing: false)
-            _ = try await door.client.exchange(request) { received in
+            _ = try await api.client.exchange(request) { received in
                 if HTTPTestClient.event("lease", in: received) != nil { Self.remove(access) }
             }
             #expect(try await coordinator.inspectLock(name)?.holders == 1)
@@ -160,13 +160,13 @@ struct RevokedKeyTests {
 
     @Test("ends event streams and console streams", arguments: ["/v1/events", "/v1/live"])
     func streams(path: String) async throws {
-        try await HTTPTestDoor.with(keys: Self.keys) { door in
-            let access = door.access
+        try await HTTPTestAPI.with(keys: Self.keys) { api in
+            let access = api.access
             let request = HTTPTestClient.request(
-                "GET", path, nil, headers: Self.web.merging(["Accept": "text/event-stream"]) { $1 }, port: door.client.port,
+                "GET", path, nil, headers: Self.web.merging(["Accept": "text/event-stream"]) { $1 }, port: api.client.port,
                 closing: false)
             let began = ContinuousClock.now
-            let answer = try await door.client.exchange(request) { received in
+            let answer = try await api.client.exchange(request) { received in
                 if received.contains("\r\n\r\n") { Self.remove(access) }
             }
             #expect(answer.hasPrefix("HTTP/1.1 200 "))
@@ -176,21 +176,21 @@ struct RevokedKeyTests {
 
     @Test("ends a stream that nobody reads")
     func unreadStream() async throws {
-        try await HTTPTestDoor.with(keys: Self.keys) { door in
+        try await HTTPTestAPI.with(keys: Self.keys) { api in
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                 .channelOption(.autoRead, value: false)
                 .channelOption(.socketOption(.so_rcvbuf), value: 4096)
-                .connect(host: "127.0.0.1", port: door.client.port).get()
+                .connect(host: "127.0.0.1", port: api.client.port).get()
             try await channel.writeAndFlush(
                 ByteBuffer(
                     string: """
                         POST /v1/locks/orders HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: web-secret\r\nContent-Length: 31\r\n\r\n\
                         {"ttl_ms":3000,  "linked":true}
                         """))
-            let coordinator = door.coordinator
+            let coordinator = api.coordinator
             let name = try ResourceName("orders")
             try await eventually("the lease is granted") { try await coordinator.inspectLock(name)?.holders == 1 }
-            Self.remove(door.access)
+            Self.remove(api.access)
             try await eventually("the lease has lapsed") { try await coordinator.inspectLock(name)?.label == nil }
             try? await channel.close()
         }
@@ -198,17 +198,17 @@ struct RevokedKeyTests {
 
     @Test("ends the streams of HTTP/2 with 401, and the connection with a farewell")
     func http2() async throws {
-        try await HTTPTestDoor.with(keys: Self.keys) { door in
-            let coordinator = door.coordinator
+        try await HTTPTestAPI.with(keys: Self.keys) { api in
+            let coordinator = api.coordinator
             let name = try ResourceName("orders")
             let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
-            try await HTTP2TestClient.with(port: door.client.port) { client in
+            try await HTTP2TestClient.with(port: api.client.port) { client in
                 try await client.send(
                     HTTP2TestClient.head(
                         "POST", "/v1/locks/orders", [("x-api-key", "web-secret")], stream: 1, ends: false),
                     HTTP2TestClient.data(#"{"ttl_ms":30000,"wait_ms":20000}"#, stream: 1, ends: true))
                 try await eventually("it waits") { await coordinator.status.locksWaiting == 1 }
-                Self.remove(door.access)
+                Self.remove(api.access)
                 _ = try await coordinator.releaseLock(name, token: held.token)
                 #expect(try await client.answer(1).status == "401")
                 #expect(try await client.end() == 0)
@@ -219,19 +219,19 @@ struct RevokedKeyTests {
 
     @Test("ends the calls of gRPC with UNAUTHENTICATED, and the connection with a farewell")
     func grpc() async throws {
-        try await GRPCTestDoor.with(keys: Self.keys) { door in
-            try await HTTP2TestClient.with(port: door.port) { client in
-                let watch = GRPCTestDoor.call("/grpc.health.v1.Health/Watch", key: "web-secret", stream: 5)
-                let quotas = GRPCTestDoor.call(
+        try await GRPCTestAPI.with(keys: Self.keys) { api in
+            try await HTTP2TestClient.with(port: api.port) { client in
+                let watch = GRPCTestAPI.call("/grpc.health.v1.Health/Watch", key: "web-secret", stream: 5)
+                let quotas = GRPCTestAPI.call(
                     "/envoy.service.rate_limit_quota.v3.RateLimitQuotaService/StreamRateLimitQuotas", [0x0A, 1, 0x64],
                     key: "web-secret", stream: 1, ends: false)
-                let logs = GRPCTestDoor.call(
+                let logs = GRPCTestAPI.call(
                     "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs", key: "web-secret", stream: 3, ends: false)
                 // The last call is answered, so all calls have begun.
                 try await client.send(quotas + logs + watch)
                 _ = try await client.answer(5) { !$0.body.isEmpty }
                 let began = ContinuousClock.now
-                Self.remove(door.access)
+                Self.remove(api.access)
                 for stream: UInt32 in [1, 3, 5] {
                     let answer = try await client.answer(stream)
                     let fields = answer.trailers + answer.fields
@@ -245,12 +245,12 @@ struct RevokedKeyTests {
 
     @Test("ends a wait at the RESP listener, and the lock is not granted")
     func resp() async throws {
-        try await RESPTestDoor.with(keys: Self.keys) { door in
-            let coordinator = door.coordinator
-            let access = door.access
+        try await RESPTestAPI.with(keys: Self.keys) { api in
+            let coordinator = api.coordinator
+            let access = api.access
             let name = try ResourceName("orders")
             let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
-            async let answer = door.exchange("AUTH web-secret\r\nLOCK.ACQUIRE orders 30000 WAIT 50000\r\n")
+            async let answer = api.exchange("AUTH web-secret\r\nLOCK.ACQUIRE orders 30000 WAIT 50000\r\n")
             try await eventually("it waits") { await coordinator.status.locksWaiting == 1 }
             Self.remove(access)
             try await eventually("it waits no more") { await coordinator.status.locksWaiting == 0 }
@@ -265,8 +265,8 @@ struct RevokedKeyTests {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let path = "\(folder.path)/resp.sock"
-        try await RESPTestDoor.with(keys: Self.keys, unix: path, stallTimeout: .seconds(90)) { door in
-            let coordinator = door.coordinator
+        try await RESPTestAPI.with(keys: Self.keys, unix: path, stallTimeout: .seconds(90)) { api in
+            let coordinator = api.coordinator
             let name = try ResourceName("orders")
             let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 600_000)))
             let channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
@@ -279,10 +279,10 @@ struct RevokedKeyTests {
             let events = coordinator.events.locks.subscribe()
             let others = (0..<2500).map { "\(String(repeating: "x", count: 200))-\($0)" } + ["last"]
             let breaks = others.map { "LOCK.ACQUIRE \($0) 60000\r\nLOCK.BREAK \($0)\r\n" }.joined()
-            _ = try await door.exchange("AUTH ops-secret\r\n\(breaks)QUIT\r\n")
+            _ = try await api.exchange("AUTH ops-secret\r\n\(breaks)QUIT\r\n")
             _ = await events.first { $0.lock == "last" }
             #expect(await coordinator.status.locksWaiting == 1)
-            Self.remove(door.access)
+            Self.remove(api.access)
             try await eventually(within: .seconds(10), "it waits no more") { await coordinator.status.locksWaiting == 0 }
             _ = try await coordinator.releaseLock(name, token: held.token)
             #expect(try await coordinator.inspectLock(name)?.label == nil)
@@ -292,12 +292,12 @@ struct RevokedKeyTests {
 
     @Test("leaves the callers of other keys alone")
     func others() async throws {
-        try await HTTPTestDoor.with(keys: Self.keys) { door in
-            let coordinator = door.coordinator
-            let access = door.access
+        try await HTTPTestAPI.with(keys: Self.keys) { api in
+            let coordinator = api.coordinator
+            let access = api.access
             let name = try ResourceName("orders")
             let held = try #require(try await coordinator.acquireLock(LockRequest(name: name, ttl: 60_000)))
-            async let answer = door.client.send(
+            async let answer = api.client.send(
                 "POST", "/v1/locks/orders", #"{"ttl_ms":30000,"wait_ms":50000}"#, headers: ["X-Api-Key": "ops-secret"])
             try await eventually("it waits") { await coordinator.status.locksWaiting == 1 }
             Self.remove(access)

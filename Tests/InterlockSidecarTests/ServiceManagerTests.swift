@@ -44,27 +44,27 @@ struct ServiceManagerTests {
     @Test("is told of readiness once, of reloads, and of the end")
     func life() {
         var report = ServiceReport()
-        #expect(report.looked(.isAway(nil)) == [.alive])
-        #expect(report.doorsOpened() == [.ready, .status("Serving without Redis")])
-        #expect(report.doorsOpened().isEmpty)
+        #expect(report.checked(.isUnreachable(nil)) == [.alive])
+        #expect(report.listenersOpened() == [.ready, .status("Serving without Redis")])
+        #expect(report.listenersOpened().isEmpty)
         #expect(report.redisConnected() == [.status("Serving; Redis is connected")])
-        #expect(report.looked(.isUp) == [.alive])
-        #expect(report.looked(.isAway("closed")) == [.alive, .status("Serving without Redis: closed")])
+        #expect(report.checked(.isUp) == [.alive])
+        #expect(report.checked(.isUnreachable("closed")) == [.alive, .status("Serving without Redis: closed")])
         #expect(report.reloadBegan(at: 42) == [.reloading(at: 42)])
         #expect(report.reloadEnded(failure: nil) == [.ready])
         #expect(report.stopped() == [.stopping, .status("Going down")])
-        #expect(report.looked(.isAway("closed")) == [.alive])
+        #expect(report.checked(.isUnreachable("closed")) == [.alive])
         #expect(report.stopped().isEmpty)
     }
 
     @Test("is told why a reload failed until one succeeds")
     func failedReload() {
         var report = ServiceReport()
-        _ = report.looked(.isUp)
-        _ = report.doorsOpened()
+        _ = report.checked(.isUp)
+        _ = report.listenersOpened()
         let failed = ". The last reload failed, the old configuration stays: no such file"
         #expect(report.reloadEnded(failure: "no such file") == [.ready, .status("Serving; Redis is connected" + failed)])
-        #expect(report.looked(.isAway("gone")) == [.alive, .status("Serving without Redis: gone" + failed)])
+        #expect(report.checked(.isUnreachable("gone")) == [.alive, .status("Serving without Redis: gone" + failed)])
         #expect(report.reloadEnded(failure: nil) == [.ready, .status("Serving without Redis: gone")])
     }
 
@@ -73,11 +73,11 @@ struct ServiceManagerTests {
         var report = ServiceReport()
         #expect(report.reloadBegan(at: 1).isEmpty)
         #expect(report.reloadEnded(failure: nil).isEmpty)
-        _ = report.doorsOpened()
+        _ = report.listenersOpened()
         _ = report.stopped()
         #expect(report.reloadBegan(at: 2).isEmpty)
         #expect(report.reloadEnded(failure: nil).isEmpty)
-        #expect(report.doorsOpened().isEmpty)
+        #expect(report.listenersOpened().isEmpty)
     }
 
     @Test("is sent one assignment a line")

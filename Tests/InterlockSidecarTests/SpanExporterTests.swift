@@ -23,7 +23,7 @@ struct SpanExporterTests {
     ) async throws {
         let queue = SpanQueue()
         var all = settings
-        all.share = 1
+        all.samplingRate = 1
         let tracer = Tracer(all, queue: queue)
         let exporter = try exporter(settings, queue)
         let running = Task { try await exporter.run() }
@@ -83,7 +83,7 @@ struct SpanExporterTests {
             let queue = SpanQueue()
             let settings = TracingSettings(endpoint: "http://127.0.0.1:\(collector.port)")
             var all = settings
-            all.share = 1
+            all.samplingRate = 1
             let tracer = Tracer(all, queue: queue)
             let exporter = try Self.exporter(settings, queue)
             let running = Task { try await exporter.run() }

@@ -41,7 +41,7 @@ struct SpanMessagesTests {
         let bodies = queue.take().batches.map(messages.request)
         #expect(bodies.count > 5)
         // The last span may have five texts of the greatest length.
-        #expect(bodies.allSatisfy { $0.count < SpanBatch.mostBytes + 5 * 600 })
+        #expect(bodies.allSatisfy { $0.count < SpanBatch.maximumBytes + 5 * 600 })
         let seen = try bodies.flatMap { try Request(serializedBytes: $0).resourceSpans[0].scopeSpans[0].spans }
         #expect(seen == spans.map(Self.span))
     }

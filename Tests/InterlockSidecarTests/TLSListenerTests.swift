@@ -13,11 +13,11 @@ import Testing
 /// Handshakes: the protocols that each listener offers, and clients that begin a handshake but never complete it.
 @Suite("Listeners with TLS", .timeLimit(.minutes(1)))
 struct TLSListenerTests {
-    private static func withCertificate(_ body: (TestCertificate, DoorCertificate) async throws -> Void) async throws {
+    private static func withCertificate(_ body: (TestCertificate, ListenerCertificate) async throws -> Void) async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let files = try await TestCertificate.selfSigned(in: folder.path)
-        let certificate = try DoorCertificate(TLSSettings(certificate: files.certificatePath, key: files.keyPath))
+        let certificate = try ListenerCertificate(TLSSettings(certificate: files.certificatePath, key: files.keyPath))
         try await body(files, certificate)
     }
 
@@ -66,8 +66,8 @@ struct TLSListenerTests {
     @Test("the HTTP API agrees on HTTP/2 and on HTTP/1.1, and answers over either")
     func http() async throws {
         try await Self.withCertificate { _, certificate in
-            try await HTTPTestDoor.with(certificate: certificate) { door in
-                let port = door.client.port
+            try await HTTPTestAPI.with(certificate: certificate) { api in
+                let port = api.client.port
                 #expect(try await Self.agreed(port: port, offering: ["h2", "http/1.1"]) == "h2")
                 #expect(try await Self.agreed(port: port, offering: ["http/1.1"]) == "http/1.1")
                 #expect(try await Self.agreed(port: port, offering: []) == nil)
@@ -82,11 +82,11 @@ struct TLSListenerTests {
     @Test("the RESP listener offers no protocol, the gRPC listener HTTP/2 alone")
     func others() async throws {
         try await Self.withCertificate { files, certificate in
-            try await RESPTestDoor.with(tls: files) { door async throws in
-                #expect(try await Self.agreed(port: door.port, offering: ["http/1.1"]) == nil)
+            try await RESPTestAPI.with(tls: files) { api async throws in
+                #expect(try await Self.agreed(port: api.port, offering: ["http/1.1"]) == nil)
             }
-            try await GRPCTestDoor.with(certificate: certificate) { door async throws in
-                #expect(try await Self.agreed(port: door.port, offering: ["h2", "http/1.1"]) == "h2")
+            try await GRPCTestAPI.with(certificate: certificate) { api async throws in
+                #expect(try await Self.agreed(port: api.port, offering: ["h2", "http/1.1"]) == "h2")
             }
         }
     }
@@ -96,9 +96,9 @@ struct TLSListenerTests {
         arguments: ["", "\u{16}\u{03}\u{01}\u{02}"])
     func silent(bytes: String) async throws {
         try await Self.withCertificate { _, certificate in
-            try await GRPCTestDoor.with(certificate: certificate, firstRequestTimeout: .milliseconds(300)) { door in
+            try await GRPCTestAPI.with(certificate: certificate, firstRequestTimeout: .milliseconds(300)) { api in
                 let began = ContinuousClock.now
-                let answer = try await RawConnection.exchange(port: door.port, bytes)
+                let answer = try await RawConnection.exchange(port: api.port, bytes)
                 #expect(answer.isEmpty)
                 #expect(ContinuousClock.now - began < .seconds(10))
             }
@@ -109,7 +109,7 @@ struct TLSListenerTests {
         "silent clients do not keep others from a full listener: the oldest of them makes room",
         arguments: ["grpc", "resp", "http"])
     func crowded(listener: String) async throws {
-        let keys = [HTTPTestDoor.web]
+        let keys = [HTTPTestAPI.web]
         try await Self.withCertificate { files, certificate in
             func fill(_ port: Int) async throws -> [any Channel] {
                 var silent: [any Channel] = []
@@ -125,27 +125,27 @@ struct TLSListenerTests {
             let tls = try Self.client(offering: ["h2"])
             switch listener {
             case "grpc":
-                try await GRPCTestDoor.with(keys: keys, certificate: certificate, maximumConnections: 10) { door in
-                    let silent = try await fill(door.port)
-                    try await HTTP2TestClient.with(port: door.port, tls: tls) { client in
+                try await GRPCTestAPI.with(keys: keys, certificate: certificate, maximumConnections: 10) { api in
+                    let silent = try await fill(api.port)
+                    try await HTTP2TestClient.with(port: api.port, tls: tls) { client in
                         try await client.send(
-                            GRPCTestDoor.call("/grpc.health.v1.Health/Check", key: "web-secret", stream: 1))
+                            GRPCTestAPI.call("/grpc.health.v1.Health/Check", key: "web-secret", stream: 1))
                         #expect(try await client.answer(1).trailers.contains { $0 == ("grpc-status", "0") })
                     }
                     for channel in silent { try? await channel.close() }
                 }
             case "resp":
-                try await RESPTestDoor.with(keys: keys, tls: files, maximumConnections: 10) { door in
-                    let silent = try await fill(door.port)
-                    #expect(try await Self.agreed(port: door.port, offering: []) == nil)
+                try await RESPTestAPI.with(keys: keys, tls: files, maximumConnections: 10) { api in
+                    let silent = try await fill(api.port)
+                    #expect(try await Self.agreed(port: api.port, offering: []) == nil)
                     // The client that has authenticated keeps its slot.
-                    #expect(try await door.cli("PING").text == "PONG")
+                    #expect(try await api.cli("PING").text == "PONG")
                     for channel in silent { try? await channel.close() }
                 }
             default:
-                try await HTTPTestDoor.with(keys: keys, maximumConnections: 10, certificate: certificate) { door in
-                    let silent = try await fill(door.client.port)
-                    try await HTTP2TestClient.with(port: door.client.port, tls: tls) { client in
+                try await HTTPTestAPI.with(keys: keys, maximumConnections: 10, certificate: certificate) { api in
+                    let silent = try await fill(api.client.port)
+                    try await HTTP2TestClient.with(port: api.client.port, tls: tls) { client in
                         try await client.send(
                             HTTP2TestClient.head("GET", "/v1/services", [("x-api-key", "web-secret")], stream: 1))
                         #expect(try await client.answer(1).status == "200")
@@ -159,12 +159,12 @@ struct TLSListenerTests {
     @Test("of clients that do not end their handshakes only so many are kept at a time, the newest")
     func bounded() async throws {
         try await Self.withCertificate { _, certificate in
-            try await GRPCTestDoor.with(certificate: certificate) { door in
+            try await GRPCTestAPI.with(certificate: certificate) { api in
                 var silent: [any Channel] = []
                 for _ in 0..<400 {
                     silent.append(
                         try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-                            .connect(host: "127.0.0.1", port: door.port).get())
+                            .connect(host: "127.0.0.1", port: api.port).get())
                 }
                 let all = silent
                 try await eventually(within: .seconds(8), "the oldest are closed") { all.count(where: \.isActive) <= 256 }

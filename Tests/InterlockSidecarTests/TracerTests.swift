@@ -13,7 +13,7 @@ import Testing
 struct TracerTests {
     private static func tracer(_ share: Double, follows: Bool = true, queue: SpanQueue = SpanQueue(), now: Int64 = 5) -> Tracer {
         var settings = TracingSettings(endpoint: "http://127.0.0.1:4318")
-        settings.share = share
+        settings.samplingRate = share
         settings.followsParents = follows
         return Tracer(settings, queue: queue, seed: 7, now: { now })
     }
@@ -107,7 +107,7 @@ struct TracerTests {
         }
         #expect(try load("") == nil)
         let whole = try load("tracing: { endpoint: 'http://127.0.0.1:4318', sample: 0.1%, follow_parents: false }")
-        #expect(whole?.share == 0.001)
+        #expect(whole?.samplingRate == 0.001)
         #expect(whole?.followsParents == false)
         for (yaml, word) in [
             ("tracing: { sample: 1% }", "endpoint"), ("tracing: { endpoint: 'ftp://a' }", "http://"),

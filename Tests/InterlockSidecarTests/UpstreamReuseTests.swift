@@ -14,9 +14,9 @@ struct UpstreamReuseTests {
         try #require(configuration("services:\n  a:\n    url: http://h\n    \(yaml)").services.first?.upstream)
     }
 
-    private static func isBlameless(_ proxy: ProxyTestDoor) async throws {
+    private static func isBlameless(_ proxy: ProxyTestAPI) async throws {
         try await proxy.isSettled()
-        let breaker = try await proxy.door.coordinator.breaker(service: "shop")
+        let breaker = try await proxy.api.coordinator.breaker(service: "shop")
         #expect(breaker.state == .closed && breaker.fleet.trips == 0)
     }
 
@@ -46,8 +46,8 @@ struct UpstreamReuseTests {
         "an idempotent call on a kept connection that ends without a byte is sent once more on another one",
         arguments: [("GET", nil), ("PUT", "body"), ("DELETE", nil)] as [(String, String?)])
     func again(method: String, body: String?) async throws {
-        try await ProxyTestDoor.with(configure: Self.touchy, upstream: Self.closing()) { proxy in
-            try await proxy.door.expect(200, "GET", "/proxy/shop/a")
+        try await ProxyTestAPI.with(configure: Self.touchy, upstream: Self.closing()) { proxy in
+            try await proxy.api.expect(200, "GET", "/proxy/shop/a")
             let second = try await proxy.client.send(method, "/proxy/shop/a", body)
             #expect(second.status == 200 && second.body == "3", "\(second)")
             #expect(proxy.upstream.connectionCount == 2)
@@ -57,9 +57,9 @@ struct UpstreamReuseTests {
 
     @Test("a call that may have had an effect is not sent again, and its kept connection's end is no failure of the service")
     func once() async throws {
-        try await ProxyTestDoor.with(configure: Self.touchy, upstream: Self.closing()) { proxy in
-            try await proxy.door.expect(200, "GET", "/proxy/shop/a")
-            try await proxy.door.expect(502, "POST", "/proxy/shop/a", "body")
+        try await ProxyTestAPI.with(configure: Self.touchy, upstream: Self.closing()) { proxy in
+            try await proxy.api.expect(200, "GET", "/proxy/shop/a")
+            try await proxy.api.expect(502, "POST", "/proxy/shop/a", "body")
             #expect(proxy.upstream.received.count == 2)
             try await Self.isBlameless(proxy)
         }
@@ -67,9 +67,9 @@ struct UpstreamReuseTests {
 
     @Test("a new connection that ends without a byte is a failure of the service")
     func fresh() async throws {
-        try await ProxyTestDoor.with(configure: Self.touchy, upstream: Self.closing(at: [1])) { proxy in
-            try await proxy.door.expect(502, "GET", "/proxy/shop/a")
-            let coordinator = proxy.door.coordinator
+        try await ProxyTestAPI.with(configure: Self.touchy, upstream: Self.closing(at: [1])) { proxy in
+            try await proxy.api.expect(502, "GET", "/proxy/shop/a")
+            let coordinator = proxy.api.coordinator
             try await eventually("it counts") { try await coordinator.breaker(service: "shop").state == .open }
             #expect(proxy.upstream.received.count == 1)
         }
@@ -77,8 +77,8 @@ struct UpstreamReuseTests {
 
     @Test("a server that keeps connections for no time at all gets a new one for each request")
     func keepAlive() async throws {
-        try await ProxyTestDoor.with(upstream: { try await $0.answer("200 OK", ["Keep-Alive: max=5, Timeout = 0"]) }) { proxy in
-            for _ in 0..<3 { try await proxy.door.expect(200, "GET", "/proxy/shop/a") }
+        try await ProxyTestAPI.with(upstream: { try await $0.answer("200 OK", ["Keep-Alive: max=5, Timeout = 0"]) }) { proxy in
+            for _ in 0..<3 { try await proxy.api.expect(200, "GET", "/proxy/shop/a") }
             #expect(proxy.upstream.connectionCount == 3)
         }
     }
@@ -87,7 +87,7 @@ struct UpstreamReuseTests {
     func idle() async throws {
         let idle = try Self.settings("connections: { idle: 50ms }")
         let isClosed = NIOLockedValueBox(false)
-        try await ProxyTestDoor.with(
+        try await ProxyTestAPI.with(
             configure: { service in
                 let url = service.upstream?.url ?? ""
                 service.upstream = idle
@@ -101,7 +101,7 @@ struct UpstreamReuseTests {
                 throw TestUpstream.Close()
             }
         ) { proxy in
-            try await proxy.door.expect(200, "GET", "/proxy/shop/a")
+            try await proxy.api.expect(200, "GET", "/proxy/shop/a")
             try await eventually(within: .seconds(3), "the connection is closed") { isClosed.withLockedValue { $0 } }
         }
     }
@@ -109,7 +109,7 @@ struct UpstreamReuseTests {
     @Test("under steady traffic no connection is kept beyond its greatest age")
     func age() async throws {
         let aged = try Self.settings("connections: { max_age: 20ms }")
-        try await ProxyTestDoor.with(
+        try await ProxyTestAPI.with(
             configure: { service in
                 let url = service.upstream?.url ?? ""
                 service.upstream = aged
@@ -118,7 +118,7 @@ struct UpstreamReuseTests {
             upstream: { try await $0.answer("200 OK") }
         ) { proxy in
             try await eventually("another connection is made") {
-                try await proxy.door.expect(200, "GET", "/proxy/shop/a")
+                try await proxy.api.expect(200, "GET", "/proxy/shop/a")
                 return proxy.upstream.connectionCount > 2
             }
         }
@@ -134,9 +134,9 @@ struct UpstreamReuseTests {
         try await PlayedHTTP2Server.with(reply) { [aged] server in
             var service = ServiceDefinition(name: "shop", upstream: aged)
             service.upstream?.url = "http://127.0.0.1:\(server.port)"
-            try await HTTPTestDoor.with(services: [service]) { door in
+            try await HTTPTestAPI.with(services: [service]) { api in
                 try await eventually("another connection is made") {
-                    try await door.expect(200, "GET", "/proxy/shop/a")
+                    try await api.expect(200, "GET", "/proxy/shop/a")
                     return server.connections.withLockedValue { $0 > 2 }
                 }
             }

@@ -26,7 +26,7 @@ struct WebSocketTests {
 
     @Test("the change is asked for and passed on, and what stands right behind either head is not lost")
     func opened() async throws {
-        try await ProxyTestDoor.with(upstream: Self.echo("welcome")) { proxy in
+        try await ProxyTestAPI.with(upstream: Self.echo("welcome")) { proxy in
             let bytes = ByteBuffer(string: Self.request + "\u{1}hello")
             let answer = try await RawConnection.exchange(port: proxy.client.port, bytes) { $0.hasSuffix("hello") }
             #expect(answer.hasPrefix("HTTP/1.1 101 Switching Protocols\r\n"))
@@ -48,7 +48,7 @@ struct WebSocketTests {
     @Test("megabytes pass either way without loss")
     func large() async throws {
         let message = String(repeating: "0123456789abcdef", count: 1 << 18)
-        try await ProxyTestDoor.with(upstream: { call in
+        try await ProxyTestAPI.with(upstream: { call in
             try await call.send(Self.change)
             var heard = 0
             while heard < message.utf8.count, let more = try await call.more() { heard += more.readableBytes }
@@ -64,14 +64,14 @@ struct WebSocketTests {
     @Test("when the client leaves, the upstream's connection is closed; when the upstream does, the client's is")
     func ends() async throws {
         let (departures, left) = AsyncStream.makeStream(of: Void.self)
-        try await ProxyTestDoor.with(upstream: { call in
+        try await ProxyTestAPI.with(upstream: { call in
             defer { left.yield() }
             try await Self.echo()(&call)
         }) { proxy in
             _ = try await RawConnection.exchange(port: proxy.client.port, Self.request, enough: "\r\n\r\n")
             for await _ in departures { break }
         }
-        try await ProxyTestDoor.with(upstream: { call in
+        try await ProxyTestAPI.with(upstream: { call in
             try await call.send("HTTP/1.1 103 Early Hints\r\n\r\n" + Self.change + "bye")
             throw TestUpstream.Close()
         }) { proxy in
@@ -82,8 +82,8 @@ struct WebSocketTests {
 
     @Test("when the sidecar goes down, its tunnels close")
     func shutdown() async throws {
-        try await ProxyTestDoor.with(upstream: Self.echo()) { proxy in
-            let shutDown = proxy.door.shutDown
+        try await ProxyTestAPI.with(upstream: Self.echo()) { proxy in
+            let shutDown = proxy.api.shutDown
             let answer = try await RawConnection.exchange(port: proxy.client.port, ByteBuffer(string: Self.request)) { received in
                 if received.contains("\r\n\r\n") { Task { await shutDown() } }
                 return false
@@ -94,7 +94,7 @@ struct WebSocketTests {
 
     @Test("an upstream that stays with HTTP is answered for as any other, and the connection ends with that")
     func declined() async throws {
-        try await ProxyTestDoor.with(upstream: { try await $0.answer("426 Upgrade Required", [], "no") }) { proxy in
+        try await ProxyTestAPI.with(upstream: { try await $0.answer("426 Upgrade Required", [], "no") }) { proxy in
             let answer = try await RawConnection.exchange(port: proxy.client.port, Self.request)
             #expect(answer.hasPrefix("HTTP/1.1 426 ") && answer.contains("Connection: close") && answer.hasSuffix("no"))
         }
@@ -113,7 +113,7 @@ struct WebSocketTests {
             (Self.request.replacing("Upgrade: websocket", with: "Upgrade: websocket\r\nContent-Length: 2") + "{}", Self.change),
         ])
     func unasked(request: String, answer: String) async throws {
-        try await ProxyTestDoor.with(
+        try await ProxyTestAPI.with(
             configure: { $0.upstream?.retries.attempts = 0 },
             upstream: { call in
                 try await call.send(answer)
@@ -128,7 +128,7 @@ struct WebSocketTests {
 
     @Test("a page of another origin opens none")
     func foreign() async throws {
-        try await ProxyTestDoor.with(upstream: Self.echo()) { proxy in
+        try await ProxyTestAPI.with(upstream: Self.echo()) { proxy in
             let foreign = Self.request.replacing("\r\n\r\n", with: "\r\nOrigin: https://elsewhere.example\r\n\r\n")
             let answer = try await RawConnection.exchange(port: proxy.client.port, foreign)
             #expect(answer.hasPrefix("HTTP/1.1 403 "))
@@ -138,7 +138,7 @@ struct WebSocketTests {
 
     @Test("a service of HTTP/2 has none, and says so")
     func overHTTP2() async throws {
-        try await ProxyTestDoor.with(configure: { $0.upstream?.speaksHTTP2 = true }, upstream: Self.echo()) { proxy in
+        try await ProxyTestAPI.with(configure: { $0.upstream?.speaksHTTP2 = true }, upstream: Self.echo()) { proxy in
             let answer = try await RawConnection.exchange(port: proxy.client.port, Self.request)
             #expect(answer.hasPrefix("HTTP/1.1 400 ") && answer.contains("http2"))
         }

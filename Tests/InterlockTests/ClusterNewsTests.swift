@@ -24,7 +24,7 @@ struct ClusterNewsTests {
                     names.append(name.text)
                     let lease = try #require(try await ClusterTests.acquire(name, coordinators[0]))
                     let followed = try await coordinators[0].followLease(lease, isLinked: true)
-                    try await member.server.untilItTracks(1)
+                    try await member.server.waitUntilTracking(1)
                     _ = try await member.server.ask(["DEL", "interlock:lock:{\(name)}"])
                     let began = ContinuousClock.now
                     #expect(await followed.losses.first { _ in true } == .deleted)

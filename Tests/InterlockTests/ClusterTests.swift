@@ -34,7 +34,7 @@ struct ClusterTests {
         do {
             for coordinator in coordinators {
                 await coordinator.start()
-                try await Self.untilWhole(coordinator)
+                try await Self.waitUntilHealthy(coordinator)
             }
             try await body(coordinators)
             result = .success(())
@@ -45,7 +45,7 @@ struct ClusterTests {
         try result.get()
     }
 
-    static func untilWhole(_ coordinator: Coordinator) async throws {
+    static func waitUntilHealthy(_ coordinator: Coordinator) async throws {
         try await eventually(within: .seconds(30), "the coordinator is connected to the whole cluster") {
             guard let cluster = await coordinator.status.cluster else { return false }
             return cluster.slotsCovered == HashSlot.count && cluster.primaries.allSatisfy(\.isConnected)

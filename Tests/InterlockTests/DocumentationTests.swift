@@ -66,7 +66,7 @@ struct DocumentationTests {
     }
 
     @Test("a coordinator whose Redis is still away after five seconds runs its body all the same")
-    func redisAway() async throws {
+    func redisUnreachable() async throws {
         // No Redis listens at this path.
         let code = try await withCoordinator(redis: "unix:///nonexistent/redis.sock") { coordinator in
             let isReady = await coordinator.isReady
@@ -101,7 +101,7 @@ struct DocumentationTests {
     @Test("guarded calls and ordered work give their values, or say why not")
     func services() async throws {
         let examples = DocumentedServiceExamples()
-        try await Fleet.run(services: [PermitTests.service(places: 4, limits: [])]) { fleet in
+        try await Fleet.run(services: [PermitTests.service(slots: 4, limits: [])]) { fleet in
             let sidecar = fleet.sidecars[0]
             let called = try await examples.call(sidecar)
             let judged = try await examples.judged(sidecar)
@@ -214,7 +214,7 @@ struct DocumentationTests {
         try await Fleet.run(of: 2) { fleet in
             let sidecar = fleet.sidecars[0]
             async let loss = DocumentedExamples.follow(sidecar)
-            try await fleet.server.untilItTracks(1)
+            try await fleet.server.waitUntilTracking(1)
             let isBroken = try await fleet.sidecars[1].breakLock(try ResourceName("orders"), by: "test")
             #expect(isBroken)
             let reason = try await loss

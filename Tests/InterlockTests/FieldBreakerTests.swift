@@ -181,7 +181,7 @@ struct FieldBreakerTests {
     }
 
     @Test("field 8: while Redis is away no call waits for it, and a service that fails is left alone by this sidecar")
-    func redisIsAway() async throws {
+    func redisIsUnreachable() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             let sidecar = fleet.sidecars[0]
             await fleet.server.kill()

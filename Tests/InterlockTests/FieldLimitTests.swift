@@ -39,7 +39,7 @@ struct FieldLimitTests {
     }
 
     /// Returns the largest number of grants that certainly fell into one window.
-    private func mostInOneWindow(_ grants: [Grant], _ window: Duration) -> Int {
+    private func maximumInOneWindow(_ grants: [Grant], _ window: Duration) -> Int {
         grants.map { first in
             grants.count { $0.from >= first.from && $0.to <= first.from + window }
         }.max() ?? 0
@@ -54,7 +54,7 @@ struct FieldLimitTests {
         try await Fleet.run(of: 2, services: [Algorithms.service(limit)]) { fleet in
             let grants = try await hammer(fleet, for: .milliseconds(1500))
             #expect(grants.count >= 5)
-            #expect(mostInOneWindow(grants, window) <= most)
+            #expect(maximumInOneWindow(grants, window) <= most)
         }
     }
 

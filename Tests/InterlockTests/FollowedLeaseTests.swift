@@ -135,7 +135,7 @@ struct FollowedLeaseTests {
         try await Fleet.run(of: 2) { fleet in
             let request = try LockRequest("orders", ttl: 600_000)
             let (_, followed) = try await Self.follow(request, through: fleet.sidecars[0], isLinked: isLinked)
-            try await fleet.server.untilItTracks(1)
+            try await fleet.server.waitUntilTracking(1)
             let isBroken = try await fleet.sidecars[1].breakLock(try ResourceName("orders"), by: "ops")
             #expect(isBroken)
             let loss = await Self.loss(of: followed)
@@ -166,7 +166,7 @@ struct FollowedLeaseTests {
             request.mode = mode
             var holders: [FollowedLease] = []
             for sidecar in fleet.sidecars { holders.append(try await Self.follow(request, through: sidecar).followed) }
-            try await fleet.server.untilItTracks(2)
+            try await fleet.server.waitUntilTracking(2)
             let isBroken = try await fleet.sidecars[0].breakLock(try ResourceName("orders"), by: "ops")
             #expect(isBroken)
             for holder in holders {

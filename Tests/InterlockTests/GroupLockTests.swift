@@ -207,8 +207,8 @@ struct GroupLockTests {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             var holders: [Lease] = []
-            for places in [2, 5] {
-                holders.append(try #require(try await fleet.sidecars[0].acquireLock(try Self.request(.permits(places)))))
+            for slots in [2, 5] {
+                holders.append(try #require(try await fleet.sidecars[0].acquireLock(try Self.request(.permits(slots)))))
             }
             let refused = try await fleet.sidecars[1].acquireLock(try Self.request(.permits(5)))
             #expect(refused == nil)
@@ -225,8 +225,8 @@ struct GroupLockTests {
     func otherSize() async throws {
         let log = LineLog()
         try await Fleet.run(logger: Logger(label: "test") { _ in log }) { fleet in
-            for places in [5, 2, 2, 5, 7] {
-                let lease = try await fleet.sidecars[0].acquireLock(try Self.request(.permits(places)))
+            for slots in [5, 2, 2, 5, 7] {
+                let lease = try await fleet.sidecars[0].acquireLock(try Self.request(.permits(slots)))
                 #expect(lease?.permits == 5)
             }
             let lines = log.lines.filter { $0.contains("event=lock.permits_differ") }
@@ -294,7 +294,7 @@ struct GroupLockTests {
                 }
                 try await group.waitForAll()
             }
-            #expect((2...3).contains(inside.mostReaders))
+            #expect((2...3).contains(inside.maximumReaders))
             try await Self.untilNothingIsLeft(in: fleet)
         }
     }
@@ -323,7 +323,7 @@ struct GroupLockTests {
                 try await group.waitForAll()
             }
             #expect(inside.conflicts == 0)
-            #expect(inside.mostReaders > 1)
+            #expect(inside.maximumReaders > 1)
             try await Self.untilNothingIsLeft(in: fleet)
         }
     }
@@ -377,20 +377,20 @@ extension GroupLockTests {
         private struct State {
             var readers = 0
             var writers = 0
-            var mostReaders = 0
+            var maximumReaders = 0
             var conflicts = 0
         }
 
         private let state = NIOLockedValueBox(State())
 
-        var mostReaders: Int { state.withLockedValue { $0.mostReaders } }
+        var maximumReaders: Int { state.withLockedValue { $0.maximumReaders } }
         /// The number of times that a writer was inside with another holder.
         var conflicts: Int { state.withLockedValue { $0.conflicts } }
 
         func enter(isWriter: Bool) {
             state.withLockedValue { state in
                 if isWriter { state.writers += 1 } else { state.readers += 1 }
-                state.mostReaders = max(state.mostReaders, state.readers)
+                state.maximumReaders = max(state.maximumReaders, state.readers)
                 if state.writers > 1 || (state.writers == 1 && state.readers > 0) { state.conflicts += 1 }
             }
         }

@@ -77,7 +77,7 @@ struct HandOverTests {
                 last = sidecar
                 stillWaiting[sidecar] -= 1
                 // The limit applies only while callers of the other sidecar still wait.
-                if stillWaiting[1 - sidecar] > 0 { #expect(run <= LockQueue.longestTurn) }
+                if stillWaiting[1 - sidecar] > 0 { #expect(run <= LockQueue.longestTick) }
             }
         }
     }
@@ -309,7 +309,7 @@ extension HandOverTests {
     private static func upkeep(since start: ContinuousClock.Instant) -> Int64 {
         let elapsed = ContinuousClock.now - start
         let rounds = Int64(elapsed / Duration.seconds(5)) + 2
-        let looks = Int64(elapsed / Duration.milliseconds(LockQueue.lookMilliseconds)) + 1
+        let looks = Int64(elapsed / Duration.milliseconds(LockQueue.checkMilliseconds)) + 1
         return 8 * rounds + looks
     }
 }

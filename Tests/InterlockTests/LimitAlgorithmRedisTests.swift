@@ -235,7 +235,7 @@ struct LimitAlgorithmRedisTests {
     }
 
     @Test("without Redis each algorithm grants this sidecar's share", arguments: [.sliding, .gcra(burst: 9)] as [LimitAlgorithm])
-    func redisAway(algorithm: LimitAlgorithm) async throws {
+    func redisUnreachable(algorithm: LimitAlgorithm) async throws {
         let limit = LimitDefinition(name: "1h", limit: 10, window: .seconds(3600), algorithm: algorithm)
         try await Fleet.run(services: [Self.service(limit)]) { fleet in
             let sidecar = fleet.sidecars[0]

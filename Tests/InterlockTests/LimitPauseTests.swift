@@ -157,7 +157,7 @@ struct LimitPauseTests {
     }
 
     @Test("those who wait when the sidecar goes down are told")
-    func goesDown() async throws {
+    func shutsDown() async throws {
         try await Fleet.run(services: [Self.long]) { fleet in
             let sidecar = fleet.sidecars[0]
             try await Self.reachLimit(sidecar)

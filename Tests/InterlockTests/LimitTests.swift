@@ -300,7 +300,7 @@ struct LimitTests {
     }
 
     @Test("a share that is given back goes to whoever waits")
-    func givenBackToWaiter() async throws {
+    func refundedToWaiter() async throws {
         let limit = LimitDefinition(name: "long", limit: 2, window: .seconds(30))
         let service = ServiceDefinition(name: "catalog", limits: [limit])
         try await Fleet.run(services: [service]) { fleet in
@@ -321,7 +321,7 @@ struct LimitTests {
     }
 
     @Test("without Redis each policy does what it says", arguments: OutagePolicy.allCases)
-    func redisAway(policy: OutagePolicy) async throws {
+    func redisUnreachable(policy: OutagePolicy) async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute], whenRedisIsDown: policy)]) { fleet in
             let sidecar = fleet.sidecars[0]
             await fleet.server.kill()

@@ -239,7 +239,7 @@ struct LockTests {
     @Test(
         "a counter that somebody else has set to what no fence can be begins anew",
         arguments: ["inf", "nan", "1e300", "9223372036854775806", "9223372036854775807", "9007199254740993", "-3", "x"])
-    func foreignCounter(value: String) async throws {
+    func counterOfOtherSoftware(value: String) async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             // The sidecar knows Redis' clock only after a while, and passes the time to the scripts from then on.

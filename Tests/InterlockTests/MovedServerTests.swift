@@ -174,7 +174,7 @@ struct MovedServerTests {
             try await stage.untilAllMoved(to: second)
             let lease = try #require(try await stage.coordinator.acquireLock(try LockRequest("job", ttl: 600_000)))
             let followed = try await stage.coordinator.followLease(lease, isLinked: false)
-            try await second.untilItTracks(1)
+            try await second.waitUntilTracking(1)
             _ = try await second.ask(["DEL", stage.coordinator.keys.lock("job")])
             var loss: LeaseLoss?
             for await found in followed.losses {

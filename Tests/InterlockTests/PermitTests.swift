@@ -10,11 +10,11 @@ struct PermitTests {
     static let tenPerMinute = LimitDefinition(name: "1m", limit: 10, window: .seconds(60))
 
     static func service(
-        places: Int? = nil, limits: [LimitDefinition] = [tenPerMinute], onLimit: LimitPolicy = LimitPolicy(),
+        slots: Int? = nil, limits: [LimitDefinition] = [tenPerMinute], onLimit: LimitPolicy = LimitPolicy(),
         lifetime: Duration = .seconds(60), breaker: BreakerSettings = BreakerSettings()
     ) -> ServiceDefinition {
         ServiceDefinition(
-            name: "catalog", limits: limits, onLimit: onLimit, concurrency: places, breaker: breaker, permitLifetime: lifetime)
+            name: "catalog", limits: limits, onLimit: onLimit, concurrency: slots, breaker: breaker, permitLifetime: lifetime)
     }
 
     /// Acquires a permit, which must be granted.
@@ -54,7 +54,7 @@ struct PermitTests {
 
     @Test("a long line for a slot is answered in its order when the breaker opens")
     func longLine() async throws {
-        var service = Self.service(places: 1, limits: [])
+        var service = Self.service(slots: 1, limits: [])
         service.onLimit.maximumWaiting = 2000
         try await Fleet.run(services: [service]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -84,7 +84,7 @@ struct PermitTests {
 
     @Test("there are as many permits as places; another call is busy at once, and takes nothing from the limit")
     func busy() async throws {
-        try await Fleet.run(services: [Self.service(places: 2)]) { fleet in
+        try await Fleet.run(services: [Self.service(slots: 2)]) { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)
             _ = try await Self.permit(sidecar)
@@ -98,7 +98,7 @@ struct PermitTests {
 
     @Test("a service without limits has places too")
     func placesWithoutLimits() async throws {
-        try await Fleet.run(services: [Self.service(places: 1, limits: [])]) { fleet in
+        try await Fleet.run(services: [Self.service(slots: 1, limits: [])]) { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
             let refusal = try await Self.refusal(sidecar)
@@ -110,7 +110,7 @@ struct PermitTests {
 
     @Test("places that calls of one tick compete for are given once, and the losers give back what they took")
     func competition() async throws {
-        try await Fleet.run(services: [Self.service(places: 3)]) { fleet in
+        try await Fleet.run(services: [Self.service(slots: 3)]) { fleet in
             let sidecar = fleet.sidecars[0]
             let granted = try await withThrowingTaskGroup(of: Bool.self) { group in
                 for _ in 0..<8 { group.addTask { try await Self.refusal(sidecar) == nil } }
@@ -123,7 +123,7 @@ struct PermitTests {
 
     @Test("those who wait for a place get it in the order in which they came, one for each report")
     func inOrder() async throws {
-        try await Fleet.run(services: [Self.service(places: 1)]) { fleet in
+        try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             var current = try await Self.permit(sidecar)
             var waiting: [Task<PermitID, any Error>] = []
@@ -142,7 +142,7 @@ struct PermitTests {
 
     @Test("a wait for a place that was no use is refused as busy, and takes nothing from the limit")
     func waitIsOver() async throws {
-        try await Fleet.run(services: [Self.service(places: 1)]) { fleet in
+        try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)
             let refusal = try await Self.refusal(sidecar, wait: 100)
@@ -153,7 +153,7 @@ struct PermitTests {
 
     @Test("a permit that nobody reports frees its place for whoever waits")
     func lapses() async throws {
-        try await Fleet.run(services: [Self.service(places: 1, lifetime: .milliseconds(300))]) { fleet in
+        try await Fleet.run(services: [Self.service(slots: 1, lifetime: .milliseconds(300))]) { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
             // The wait is shorter than the interval between two full checks.
@@ -164,19 +164,19 @@ struct PermitTests {
 
     @Test("more places are given to those who wait for them")
     func reload() async throws {
-        try await Fleet.run(services: [Self.service(places: 1)]) { fleet in
+        try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)
             let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
             try await Self.waiting(1, in: sidecar)
-            try await sidecar.reload(services: [Self.service(places: 2)])
+            try await sidecar.reload(services: [Self.service(slots: 2)])
             _ = try await waiter.value
         }
     }
 
     @Test("a line for places is bounded")
     func boundedLine() async throws {
-        try await Fleet.run(services: [Self.service(places: 1, onLimit: LimitPolicy(maximumWaiting: 1))]) { fleet in
+        try await Fleet.run(services: [Self.service(slots: 1, onLimit: LimitPolicy(maximumWaiting: 1))]) { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
             let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
@@ -191,7 +191,7 @@ struct PermitTests {
 
     @Test("when the breaker opens while a call waits for a place, it is refused, and takes nothing from the limit")
     func breakerOpensMeanwhile() async throws {
-        try await Fleet.run(services: [Self.service(places: 1)]) { fleet in
+        try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
             let waiter = Task { try await Self.refusal(sidecar, wait: 30_000)?.reason }
@@ -229,7 +229,7 @@ struct PermitTests {
 
     @Test("whoever gives up its wait for a place leaves its turn to the next")
     func givesUpPlace() async throws {
-        try await Fleet.run(services: [Self.service(places: 1)]) { fleet in
+        try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
             let leaver = Task { try await Self.permit(sidecar, wait: 30_000) }
@@ -245,7 +245,7 @@ struct PermitTests {
 
     @Test("whoever gives up while the limits are asked gives back what was taken")
     func givesUpLimits() async throws {
-        try await Fleet.run(services: [Self.service(places: 1)]) { fleet in
+        try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             let before = await sidecar.status.redisCommands
             await fleet.server.pause()
@@ -281,8 +281,8 @@ struct PermitTests {
     }
 
     @Test("whoever waits when the sidecar goes down is told")
-    func goesDown() async throws {
-        try await Fleet.run(of: 2, services: [Self.service(places: 1)]) { fleet in
+    func shutsDown() async throws {
+        try await Fleet.run(of: 2, services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)
             let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
@@ -296,7 +296,7 @@ struct PermitTests {
 
     @Test("whoever waits for a service that is taken out of the configuration is told")
     func unconfigured() async throws {
-        try await Fleet.run(services: [Self.service(places: 1)]) { fleet in
+        try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await Self.permit(sidecar)
             let waiter = Task { try await Self.permit(sidecar, wait: 30_000) }
@@ -304,8 +304,8 @@ struct PermitTests {
             try await sidecar.reload(services: [])
             let error = await #expect(throws: InterlockError.self) { try await waiter.value }
             #expect(error?.code == .unknownService)
-            let underWay = await sidecar.status.permitsUnderWay
-            #expect(underWay == 0)
+            let inFlight = await sidecar.status.permitsInFlight
+            #expect(inFlight == 0)
         }
     }
 }

@@ -148,7 +148,7 @@ struct ProgramTracingTests {
 
     @Test("a call whose task is cancelled is given up, while it waits and while it is made")
     func cancelledCall() async throws {
-        let spans = try await Self.traced(services: [PermitTests.service(places: 1, limits: [])]) { fleet in
+        let spans = try await Self.traced(services: [PermitTests.service(slots: 1, limits: [])]) { fleet in
             let services = fleet.sidecars[0].services
             let (started, start) = AsyncStream.makeStream(of: Void.self)
             let making = Task {

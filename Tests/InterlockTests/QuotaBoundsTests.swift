@@ -62,7 +62,7 @@ struct QuotaBoundsTests {
         #expect(sessions == [true, false, true, false])
         #expect(Self.take(1, 2, 3, from: &budget) == [true, true, false])
         #expect(Self.take(4, 5, of: "b", from: &budget) == [true, false])
-        budget.giveBack(Self.bucket(1), bytes: 10, of: "a", until: Self.now, now: Self.now)
+        budget.returnBucket(Self.bucket(1), bytes: 10, of: "a", until: Self.now, now: Self.now)
         #expect(Self.take(6, bytes: 81, from: &budget) == [false])
         #expect(Self.take(6, bytes: 80, from: &budget) == [true])
     }
@@ -72,7 +72,7 @@ struct QuotaBoundsTests {
         var budget = Self.newBudget()
         #expect(Self.take(1, 2, from: &budget) == [true, true])
         for digest in 1...2 {
-            budget.giveBack(Self.bucket(digest), bytes: 10, of: "a", until: Self.later, now: Self.now)
+            budget.returnBucket(Self.bucket(digest), bytes: 10, of: "a", until: Self.later, now: Self.now)
         }
         let before = Self.later.advanced(byMilliseconds: -1)
         #expect(Self.take(3, 1, 2, 3, at: before, from: &budget) == [false, true, true, false])
@@ -85,7 +85,7 @@ struct QuotaBoundsTests {
     func keepsItsTime() {
         var budget = Self.newBudget()
         #expect(budget.take(Self.bucket(1), bytes: 10, of: "a", now: Self.now) == Self.now)
-        budget.giveBack(Self.bucket(1), bytes: 10, of: "a", until: Self.later, now: Self.now)
+        budget.returnBucket(Self.bucket(1), bytes: 10, of: "a", until: Self.later, now: Self.now)
         let before = Self.later.advanced(byMilliseconds: -1)
         #expect(budget.take(Self.bucket(1), bytes: 10, of: "a", now: before) == Self.later)
     }
@@ -96,7 +96,7 @@ struct QuotaBoundsTests {
         for number in 0..<100 {
             let now = Self.now.advanced(byMilliseconds: Int64(number) * 10_000)
             #expect(Self.take(number, at: now, from: &budget) == [true], "\(number)")
-            budget.giveBack(Self.bucket(number), bytes: 10, of: "a", until: now.advanced(byMilliseconds: 15_000), now: now)
+            budget.returnBucket(Self.bucket(number), bytes: 10, of: "a", until: now.advanced(byMilliseconds: 15_000), now: now)
         }
         #expect(budget.buckets <= 2)
     }

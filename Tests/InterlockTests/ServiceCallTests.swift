@@ -8,11 +8,11 @@ struct ServiceCallTests {
     private struct Trouble: Error {}
 
     private static func service(
-        places: Int? = nil, limit: Int64 = 1000, onLimit: LimitPolicy = LimitPolicy(), window: Duration = .seconds(60),
+        slots: Int? = nil, limit: Int64 = 1000, onLimit: LimitPolicy = LimitPolicy(), window: Duration = .seconds(60),
         whenRedisIsDown: OutagePolicy = .local
     ) -> ServiceDefinition {
         var service = PermitTests.service(
-            places: places, limits: [LimitDefinition(name: "own", limit: limit, window: window)], onLimit: onLimit,
+            slots: slots, limits: [LimitDefinition(name: "own", limit: limit, window: window)], onLimit: onLimit,
             breaker: BreakerSettings(slowCall: .seconds(5), minimumCalls: 4, openFor: .seconds(30) ... .seconds(30)))
         service.whenRedisIsDown = whenRedisIsDown
         return service
@@ -43,7 +43,7 @@ struct ServiceCallTests {
 
     @Test("a call returns what its operation returns, and frees its place")
     func success() async throws {
-        try await Self.run(Self.service(places: 1)) { services, _ in
+        try await Self.run(Self.service(slots: 1)) { services, _ in
             for turn in 0..<3 {
                 let value = try await services.call("catalog") { turn }
                 #expect(value == turn)
@@ -108,7 +108,7 @@ struct ServiceCallTests {
 
     @Test("a call that is cancelled frees its place, and says nothing of the service")
     func cancelled() async throws {
-        try await Self.run(Self.service(places: 1)) { services, fleet in
+        try await Self.run(Self.service(slots: 1)) { services, fleet in
             for _ in 0..<6 {
                 let (begun, begins) = AsyncStream.makeStream(of: Void.self)
                 let caller = Task {
@@ -124,8 +124,8 @@ struct ServiceCallTests {
             }
             let state = try await fleet.sidecars[0].breaker(service: "catalog").state
             #expect(state == .closed)
-            let underWay = await fleet.sidecars[0].status.permitsUnderWay
-            #expect(underWay == 0)
+            let inFlight = await fleet.sidecars[0].status.permitsInFlight
+            #expect(inFlight == 0)
         }
     }
 
@@ -166,7 +166,7 @@ struct ServiceCallTests {
 
     @Test("with all places taken a call is busy, unless it has patience")
     func busy() async throws {
-        try await Self.run(Self.service(places: 1)) { services, _ in
+        try await Self.run(Self.service(slots: 1)) { services, _ in
             try await services.call("catalog") {
                 let refusal = try await Self.refusal(services)
                 #expect(refusal.code == .busy)
@@ -191,7 +191,7 @@ struct ServiceCallTests {
     }
 
     @Test("without Redis a service that denies is unavailable, another is called")
-    func redisIsAway() async throws {
+    func redisIsUnreachable() async throws {
         for policy in [OutagePolicy.deny, .allow] {
             try await Self.run(Self.service(whenRedisIsDown: policy)) { services, fleet in
                 await fleet.server.kill()

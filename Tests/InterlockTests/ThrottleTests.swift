@@ -91,7 +91,7 @@ struct ThrottleTests {
     }
 
     @Test("without Redis it is unavailable")
-    func redisAway() async throws {
+    func redisUnreachable() async throws {
         try await Fleet.run { fleet in
             await fleet.server.kill()
             let request = try #require(ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 4, count: 1, period: 60))

@@ -114,7 +114,7 @@ struct WaitingSidecarsTests {
             let first = try await Self.wait(1, in: waiting, tickets: 1, of: fleet)
             let clock = ContinuousClock()
             let start = clock.now
-            let before = try await Self.toldCounts(fleet)
+            let before = try await Self.reportedCounts(fleet)
             for _ in 0..<100 {
                 let more = Task { try await waiting.acquireLock(try LockRequest(Self.name, wait: 60_000)) }
                 try await eventually("it waits") { await waiting.status.locksWaiting == 2 }
@@ -125,7 +125,7 @@ struct WaitingSidecarsTests {
             try await eventually("the last number is told") {
                 try await Self.queue(at: asking) == [WaitingSidecar(id: waiting.id, waiters: 1)]
             }
-            let told = try await Self.toldCounts(fleet) - before
+            let told = try await Self.reportedCounts(fleet) - before
             #expect(told > 1)
             let elapsed = clock.now - start
             // Each sidecar also publishes itself every five seconds.
@@ -135,7 +135,7 @@ struct WaitingSidecarsTests {
     }
 
     @Test("whoever looks while the sidecar goes down is answered")
-    func goingDown() async throws {
+    func shuttingDown() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             #expect(try await sidecar.acquireLock(try LockRequest(Self.name)) != nil)
@@ -147,7 +147,7 @@ struct WaitingSidecarsTests {
     }
 
     /// Returns the number of hash writes: waiter counts and the sidecars' own entries.
-    private static func toldCounts(_ fleet: Fleet) async throws -> Int64 {
+    private static func reportedCounts(_ fleet: Fleet) async throws -> Int64 {
         let statistics = try await fleet.redis.send(Info(section: "commandstats"))["cmdstat_hset"] ?? ""
         let calls = try #require(statistics.firstRange(of: "calls="))
         return Int64(statistics[calls.upperBound...].prefix { $0 != "," }) ?? 0

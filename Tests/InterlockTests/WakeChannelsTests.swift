@@ -13,12 +13,12 @@ struct WakeChannelsTests {
         var onMessage: ((String, [UInt8]) -> Void)?
         var onInvalidated: (([String]?) -> Void)?
         var onSubscribed: (() -> Void)?
-        var onHearingInvalidations: ((Int64, RedisConfiguration.Address) -> Void)?
+        var onReceivingInvalidations: ((Int64, RedisConfiguration.Address) -> Void)?
         var onDown: ((RedisError, RedisConfiguration.Address) -> Void)?
 
         func start() {}
         func close() -> EventLoopFuture<Void> { MultiThreadedEventLoopGroup.singleton.next().makeSucceededVoidFuture() }
-        func hear(shardChannel channel: String, _ isHeard: Bool) {
+        func subscribe(shardChannel channel: String, _ isHeard: Bool) {
             if isHeard { heard.insert(channel) } else { heard.remove(channel) }
         }
     }

@@ -84,8 +84,8 @@ struct WithLockTests {
             #expect(ttl == .invalid)
             let wait = await Self.code { try await locks.withLock("orders", wait: .seconds(-1)) { _ in } }
             #expect(wait == .invalid)
-            let places = await Self.code { try await locks.withLock("orders", mode: .permits(0)) { _ in } }
-            #expect(places == .invalid)
+            let slots = await Self.code { try await locks.withLock("orders", mode: .permits(0)) { _ in } }
+            #expect(slots == .invalid)
             try await Self.expectFree(in: fleet)
         }
     }
@@ -198,7 +198,7 @@ struct WithLockTests {
                 }
             }
             // A lock that is lost before Redis tracks its key is reported only as deleted.
-            try await fleet.server.untilItTracks(1)
+            try await fleet.server.waitUntilTracking(1)
             let isBroken = try await fleet.sidecars[1].breakLock(try ResourceName("orders"), by: "ops")
             #expect(isBroken)
             let (code, loss) = await Self.failure { try await caller.value }

@@ -160,7 +160,7 @@ struct WorkQueueTests {
 
     @Test("a refused call fails the work of its service, and unguarded work goes on")
     func refusedCall() async throws {
-        try await Fleet.run(services: [PermitTests.service(places: 1)]) { fleet in
+        try await Fleet.run(services: [PermitTests.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             let value = try await sidecar.services.withWork { work in
                 try await work.add("catalog", service: "catalog") { 1 }.value
@@ -178,7 +178,7 @@ struct WorkQueueTests {
 
     @Test("work waits for its permit as ready, and executes when its operation begins")
     func readyUntilPermitted() async throws {
-        try await Fleet.run(services: [PermitTests.service(places: 1)]) { fleet in
+        try await Fleet.run(services: [PermitTests.service(slots: 1)]) { fleet in
             try await fleet.sidecars[0].services.withWork { work in
                 let gate = Gate()
                 let first = try work.add("first", service: "catalog") { try await gate.pass() }

@@ -69,7 +69,7 @@ struct ServerAgreementTests {
             }
         }
         #expect(agreement.isGivenUp)
-        #expect(moves <= 3 * ServerAgreement.mostRounds)
+        #expect(moves <= 3 * ServerAgreement.maximumRounds)
         // All members are at one server, so they are compared again.
         for member in 1...3 {
             _ = agreement.lost(member, isDemoted: false, runID: nil)

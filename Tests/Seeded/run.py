@@ -70,7 +70,7 @@ def say(line: str) -> None:
 # ---- The lists of bugs, checked against the sources
 
 
-def places(name: str, root: pathlib.Path) -> list[pathlib.Path]:
+def slots(name: str, root: pathlib.Path) -> list[pathlib.Path]:
     """The product's files of this name, in whichever folders they are."""
     return sorted(path for path in (root / PRODUCT).rglob(name) if path.is_file())
 
@@ -83,11 +83,11 @@ def promise_names(text: str) -> set[str]:
 def problems(bugs: Sequence[Bug], root: pathlib.Path = ROOT) -> list[str]:
     """What is wrong with the lists, one line for each mistake."""
     found = []
-    promises = {name for path in places(PROMISES, root) for name in promise_names(path.read_text())}
+    promises = {name for path in slots(PROMISES, root) for name in promise_names(path.read_text())}
     names = [bug.name for bug in bugs]
     found += [f"{name}: two bugs have this name" for name in sorted({name for name in names if names.count(name) > 1})]
     for bug in bugs:
-        paths = places(bug.file, root)
+        paths = slots(bug.file, root)
         if len(paths) != 1:
             found.append(f"{bug.name}: {PRODUCT} has {len(paths) or 'no'} files named {bug.file}, not one")
             continue
@@ -138,7 +138,7 @@ def copy_tree() -> str:
 @contextlib.contextmanager
 def planted(bug: Bug) -> Iterator[None]:
     """Keeps the bug in the copy for as long as the context lasts."""
-    (path,) = places(bug.file, TREE)
+    (path,) = slots(bug.file, TREE)
     before = path.read_text()
     path.write_text(before.replace(bug.old, bug.new))
     try:

@@ -90,7 +90,7 @@ BUGS = [
     Bug(
         "wait-ends-while-its-turn-comes",
         "LockCoordinator.swift",
-        "queue.isAnythingUnderWay(for: [waiter] + queue.copies(of: waiter))",
+        "queue.isAnythingInFlight(for: [waiter] + queue.copies(of: waiter))",
         "waiter.mayHold, queue.decisions.isAttempting(waiter.id)",
         ("free-locks",),
     ),
@@ -98,7 +98,7 @@ BUGS = [
     Bug(
         "split-vote-is-held",
         "QuorumLocks.swift",
-        "guard case .contended = outcome, mayTryAgain, tries < QuorumRetry.mostTries else {",
+        "guard case .contended = outcome, mayTryAgain, tries < QuorumRetry.maximumTries else {",
         "guard case .contended = outcome, mayTryAgain, tries < 0 else {",
         ("free-locks",),
         story="SimulationTests.QuorumFaultTests/splitVote\\(",
@@ -138,7 +138,7 @@ BUGS = [
     Bug(
         "joint-acquisition-keeps-what-it-took",
         "JointAcquisition.swift",
-        "        giveBack()\n        completion(answer)\n",
+        "        releaseAll()\n        completion(answer)\n",
         "        completion(answer)\n",
         ("free-locks",),
     ),
@@ -165,7 +165,7 @@ BUGS = [
     # A sidecar that was alone keeps its whole share.
     Bug(
         "share-kept-as-it-was",
-        "LocalShare.swift",
+        "LocalQuota.swift",
         "guard new != known || sidecars != self.sidecars else { return self }",
         "guard new != known else { return self }",
         ("limits",),
@@ -198,7 +198,7 @@ BUGS = [
     ),
     Bug(
         "share-not-divided",
-        "LocalShare.swift",
+        "LocalQuota.swift",
         "        let sidecars = Int64(max(1, sidecars))\n",
         "        let sidecars = Int64(1)\n",
         ("limits",),
@@ -206,7 +206,7 @@ BUGS = [
     Bug(
         "local-grants-not-counted",
         "LocalCounters.swift",
-        "            shares[index]?.take(cost, now: now)\n",
+        "            quotas[index]?.take(cost, now: now)\n",
         "",
         ("limits",),
     ),
@@ -220,10 +220,10 @@ BUGS = [
     ),
     # A granted permit's share of the limit is given back.
     Bug(
-        "granted-permit-given-back",
+        "granted-permit-refunded",
         "ServiceExecutor+Limits.swift",
-        "            return decided(permit, of: service, settlement.answer, shares: shares) ? 1 : 0\n",
-        "            _ = decided(permit, of: service, settlement.answer, shares: shares)\n            return 0\n",
+        "            return decided(permit, of: service, settlement.answer, charges: charges) ? 1 : 0\n",
+        "            _ = decided(permit, of: service, settlement.answer, charges: charges)\n            return 0\n",
         ("limits",),
     ),
     Bug(
@@ -323,8 +323,8 @@ BUGS = [
     Bug(
         "ended-slice-forgets-its-client",
         "RESPConnection.swift",
-        "        case .awaitSlice: turn.later { [self] in goOn() }\n",
-        "        case .awaitSlice: if !turn.isRunning { turn.later { [self] in goOn() } }\n",
+        "        case .awaitSlice: slices.later { [self] in goOn() }\n",
+        "        case .awaitSlice: if !slices.isRunning { slices.later { [self] in goOn() } }\n",
         ("answers",),
     ),
     Bug(
@@ -336,7 +336,7 @@ BUGS = [
     ),
     Bug(
         "slice-of-frames-forgets-its-client",
-        "TurnGate.swift",
+        "SliceGate.swift",
         "    private func goOnLater() {\n",
         "    private func goOnLater() {\n        if turn.isRunning { return }\n",
         ("answers",),
@@ -346,7 +346,7 @@ BUGS = [
     Bug(
         "fences-go-on-after-a-takeover",
         "RedisExchange.swift",
-        "?? true { knownFrom = now + delay + Self.longestLook }",
+        "?? true { knownFrom = now + delay + Self.longestRead }",
         "?? true { knownFrom = now }",
         ("rising-fences",),
         story="SimulationTests.FenceStoryTests/takenOverAtOnce\\(",
@@ -372,7 +372,7 @@ BUGS = [
         "siblings-stay-with-a-demoted-server",
         "ServerAgreement.swift",
         "        guard isDemoted, place != nil || runID != nil else { return [] }\n",
-        "        guard isDemoted, place != nil || runID != nil, places.isEmpty else { return [] }\n",
+        "        guard isDemoted, place != nil || runID != nil, slots.isEmpty else { return [] }\n",
         ("kept-leases", "free-locks"),
         story="SimulationTests.MovedServerStoryTests/siblings\\(",
     ),
@@ -396,8 +396,8 @@ BUGS = [
     Bug(
         "linked-lease-outlives-its-connection",
         "RESPConnection.swift",
-        "        door.unfollow(followed.sorted { $0.key < $1.key }.map { ($0.key, $0.value && machine.endedBy == .client) })\n",
-        "        door.unfollow(followed.filter { !$0.value }.map { ($0.key, false) })\n",
+        "        listener.unfollow(followed.sorted { $0.key < $1.key }.map { ($0.key, $0.value && machine.endedBy == .client) })\n",
+        "        listener.unfollow(followed.filter { !$0.value }.map { ($0.key, false) })\n",
         ("free-locks",),
     ),
     # ---- The proxy
@@ -431,7 +431,7 @@ BUGS = [
 #     held;
 #   - what KeyWatch is told: everything that it reports is also found another way, within the promised time;
 #   - the order of replies: a client has one call at a time;
-#   - how many places a bulkhead has, and whether they come back: no promise is about `busy`;
+#   - how many slots a bulkhead has, and whether they come back: no promise is about `busy`;
 #   - outcomes that are counted twice or not at all: a breaker that opens too early or too late breaks no promise;
 #   - events that are not published: the checkers then know less and find less;
 #   - how a sidecar is drained: no fault drains one.

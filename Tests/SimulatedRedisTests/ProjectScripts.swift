@@ -23,7 +23,7 @@ struct ProjectScripts {
             locks.acquire, locks.release, locks.breakLock, locks.leave, locks.inspect, locks.share, locks.shareRenew,
             locks.shareRelease, locks.renew, locks.standing, locks.quorumAcquire, locks.quorumFence, locks.quorumRenew,
             QuorumReleaseScript.source, QuorumBreakScript.source, QuorumInspectScript.source, TakeScript.source,
-            GiveBackScript.source, PeekScript.source, ThrottleScript.source, PublishScript.source, FleetScript.source,
+            RefundScript.source, PeekScript.source, ThrottleScript.source, PublishScript.source, FleetScript.source,
             locks.fencedRenew, locks.fencedRelease, locks.fencedShareRenew, locks.fencedShareRelease,
         ]
         let breakers = ["sync", "report", "vote", "trip", "half-open", "trial", "outcome", "close", "down", "up", "force"]
@@ -84,10 +84,10 @@ struct ProjectScripts {
         case 9: return call("share-renew", lockKeys(name, 5), [token(), ttl()] + (chance(50) ? ["watch"] : []))
         case 10: return call("share-release", lockKeys(name, 5), [token(), "wake:", pick(Self.sidecars)])
         default:
-            let places = pick(["0", "0", "2", "3"])
-            let group = (places == "0" ? "shared" : "permits-\(places)") + "/00112233445566778899aabbccddeef" + pick(["0", "1"])
+            let slots = pick(["0", "0", "2", "3"])
+            let group = (slots == "0" ? "shared" : "permits-\(slots)") + "/00112233445566778899aabbccddeef" + pick(["0", "1"])
             let waits = chance(50) ? [ticket(), "400", pick(["0", "400"])] : ["", "", ""]
-            return call("share", lockKeys(name, 5), [token(), ttl(), "wake:", mode()] + waits + [places, group])
+            return call("share", lockKeys(name, 5), [token(), ttl(), "wake:", mode()] + waits + [slots, group])
         }
     }
 

@@ -112,7 +112,7 @@ struct BreakerFaultTests {
         _ = stage.result(of: stage.take("api"))
         _ = stage.result(of: stage.report(second, of: "api", OutcomeReport(outcome: .ok)))
         #expect(try #require(stage.result(of: late)).permit == nil)
-        #expect(stage.status()?.permitsUnderWay == 0)
+        #expect(stage.status()?.permitsInFlight == 0)
     }
 
     @Test("a call that gets a place while a limit is used up waits at the limit and passes the place on")
@@ -238,13 +238,14 @@ struct BreakerFaultTests {
     @Test(
         "a breaker that a sidecar opens for itself tries one call at a time and stays open longer each time",
         arguments: [false, true])
-    func alone(isRedisAway: Bool) throws {
+    func alone(isRedisUnreachable: Bool) throws {
         let service = ServiceDefinition(
             name: "api",
             breaker: BreakerSettings(
-                minimumCalls: 10, reporters: isRedisAway ? 1 : 2, openFor: .seconds(1) ... .seconds(8), halfOpenPermits: 1))
+                minimumCalls: 10, reporters: isRedisUnreachable ? 1 : 2, openFor: .seconds(1) ... .seconds(8), halfOpenPermits: 1)
+        )
         let stage = Stage(services: [service])
-        if isRedisAway {
+        if isRedisUnreachable {
             stage.path(of: 0).isBlackHole = true
             stage.run(milliseconds: 2000)
         }

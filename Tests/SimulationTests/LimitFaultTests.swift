@@ -63,7 +63,7 @@ struct LimitFaultTests {
     @Test(
         "a thousand calls of a client that left are given back together",
         arguments: [.fixed, .sliding, .gcra(burst: 1999)] as [LimitAlgorithm])
-    func givenBackTogether(algorithm: LimitAlgorithm) throws {
+    func refundedTogether(algorithm: LimitAlgorithm) throws {
         let stage = Stage(services: [Self.service(algorithm, limit: 2000)], redisMilliseconds: 5)
         let before = stage.status()?.redisCommands ?? 0
         let client = stage.connect(to: 0)

@@ -429,7 +429,7 @@ struct LockFaultTests {
     @Test(
         "a coordinator that its program drops without stopping it, with work under way, ends nothing else",
         arguments: (0..<20).map { Int64($0) * 60 }, [true, false])
-    func abandoned(after milliseconds: Int64, isRedisAway: Bool) throws {
+    func abandoned(after milliseconds: Int64, isRedisUnreachable: Bool) throws {
         let limits = [LimitDefinition(name: "1s", limit: 1, window: .seconds(1))]
         let stage = Stage(sidecars: 2, services: [ServiceDefinition(name: "api", limits: limits)])
         let lease = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
@@ -440,13 +440,13 @@ struct LockFaultTests {
         _ = stage.take("api")
         _ = stage.take("api", wait: 10_000)
         stage.run(milliseconds: 9_900)
-        if isRedisAway { stage.redis.stop() }
+        if isRedisUnreachable { stage.redis.stop() }
         _ = stage.permit("api", wait: 5_000)
         _ = stage.acquire(try Self.request("others", wait: 5_000))
         stage.run(milliseconds: milliseconds)
         stage.sidecars[0].abandon()
         stage.run(milliseconds: 60_000)
-        if isRedisAway { stage.redis.resume() }
+        if isRedisUnreachable { stage.redis.resume() }
         stage.run(milliseconds: 60_000)
         #expect(stage.result(of: stage.acquire(try Self.request("orders", wait: 5_000), through: 1))?.lease != nil)
     }

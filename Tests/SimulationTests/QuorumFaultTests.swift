@@ -76,14 +76,14 @@ struct QuorumFaultTests {
     }
 
     @Test("one of several concurrent calls without a wait gets a free lock", arguments: [false, true])
-    func splitVote(isOneAway: Bool) throws {
+    func splitVote(isOneUnreachable: Bool) throws {
         var rounds = 0
         var unavailable = 0
         for round in 0..<40 {
-            let stage = Stage(sidecars: isOneAway ? 2 : 3, quorum: 3, seed: UInt64(round + 1))
+            let stage = Stage(sidecars: isOneUnreachable ? 2 : 3, quorum: 3, seed: UInt64(round + 1))
             // Each sidecar is closest to a different server.
             for sidecar in stage.sidecars.indices { Self.putNear(sidecar, to: sidecar, on: stage) }
-            if isOneAway {
+            if isOneUnreachable {
                 stage.quorum[2].crash()
                 stage.run(milliseconds: 1000)
             }

@@ -10,9 +10,9 @@ import Testing
 struct QuorumRestartStoryTests {
     private static let key = "interlock:lock:{orders}"
 
-    private static func restartEmpty(_ server: Int, on stage: Stage, awayMilliseconds: Int64 = 300) {
+    private static func restartEmpty(_ server: Int, on stage: Stage, unreachableMilliseconds: Int64 = 300) {
         stage.quorum[server].crash()
-        stage.run(milliseconds: awayMilliseconds)
+        stage.run(milliseconds: unreachableMilliseconds)
         stage.quorum[server].start(with: .none)
         // Wait until the sidecars have reconnected.
         stage.run(milliseconds: 800)

@@ -30,7 +30,7 @@ private final class DataPlane {
     /// The number of requests that may pass per second.
     var share: Int64 {
         guard let last, last.until > stage.milliseconds else { return 0 }
-        return if case .share(let share, _) = last.action { share } else { 0 }
+        return if case .quota(let share, _) = last.action { share } else { 0 }
     }
 
     func report(_ requests: Int64) {
@@ -185,7 +185,7 @@ struct QuotaTests {
         stage.run(milliseconds: 10_000)
         #expect(plane.share == 0)
         #expect(
-            plane.last?.action == action ?? .share(10, of: QuotaRate(LimitDefinition(name: "1s", limit: 10, window: .seconds(1))))
+            plane.last?.action == action ?? .quota(10, of: QuotaRate(LimitDefinition(name: "1s", limit: 10, window: .seconds(1))))
         )
     }
 

@@ -33,9 +33,9 @@ final class LinkedClient {
         connection.close()
     }
 
-    func lookForLeases() {
+    func findLeases() {
         (sent, answered) = (0, 0)
-        lookForMore()
+        findMore()
     }
 
     private func acquireMore() {
@@ -54,7 +54,7 @@ final class LinkedClient {
         }
     }
 
-    private func lookForMore() {
+    private func findMore() {
         while sent < locks.count, sent - answered < Self.window {
             let call = LockCalls.Renew(name: locks[sent], token: tokens[sent], ttl: run.plan.ttl)
             sent += 1
@@ -64,7 +64,7 @@ final class LinkedClient {
                 case .success(let validity): if validity == nil { lost += 1 }
                 case .failure(let error): return run.failed(error)
                 }
-                if answered == locks.count { run.clientHasLooked(lost: lost) } else { lookForMore() }
+                if answered == locks.count { run.clientHasLooked(lost: lost) } else { findMore() }
             }
         }
     }

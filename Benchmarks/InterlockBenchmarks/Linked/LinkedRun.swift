@@ -10,7 +10,7 @@ final class LinkedRun {
         var hold: TimeAmount
     }
 
-    private static let mostConnections = 10
+    private static let maximumConnections = 10
 
     let plan: Plan
     private let eventLoop: any EventLoop
@@ -24,7 +24,7 @@ final class LinkedRun {
         _ plan: Plan, sidecar: BenchmarkedSidecar, eventLoop: any EventLoop
     ) -> EventLoopFuture<LinkedFigures> {
         let run = LinkedRun(plan: plan, eventLoop: eventLoop)
-        let connections = min(mostConnections, plan.leases)
+        let connections = min(maximumConnections, plan.leases)
         run.clients = (0..<connections).map { index in
             let locks = stride(from: index, to: plan.leases, by: connections).map { "linked-\($0)" }
             return LinkedClient(locks: locks, run: run, sidecar: sidecar, eventLoop: eventLoop)
@@ -54,7 +54,7 @@ final class LinkedRun {
         }
         clientsReady = 0
         eventLoop.assumeIsolated().scheduleTask(in: plan.hold) { [self] in
-            for client in clients { client.lookForLeases() }
+            for client in clients { client.findLeases() }
         }
     }
 

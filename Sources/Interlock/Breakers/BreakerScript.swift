@@ -160,7 +160,7 @@ extension BreakerSnapshot {
         self.init(
             state: hash["state"].flatMap(State.init) ?? .closed, text: { hash[$0] },
             number: { hash[$0.hasSuffix("_ms") ? String($0.dropLast(3)) : $0].flatMap(Int64.init) },
-            share: { hash[$0].flatMap(Double.init) })
+            rate: { hash[$0].flatMap(Double.init) })
     }
 
     /// The fields of the hash, to restore it.

@@ -36,7 +36,7 @@ final class DomainCoordinator {
     }
 
     /// The maximum number of local counters of a domain; about 10 MB.
-    private static let mostAlone = 50_000
+    private static let maximumAlone = 50_000
 
     private let runtime: CoordinatorRuntime
     /// The longest time to wait for Redis before a request is decided without it.
@@ -150,7 +150,7 @@ final class DomainCoordinator {
         guard let batch = domain.limiter.nextBatch() else { return }
         guard runtime.pipeline.isUp else {
             _ = domain.limiter.end(batch)
-            decideAlone(domain, batch, now: sentAt)
+            decideLocally(domain, batch, now: sentAt)
             return planFlushOfRest(domain)
         }
         runtime.pipeline.send(TakeScript(keys: runtime.keys, scope: .domain(domain.name), batch: batch.limits)) { [self] result in
@@ -160,9 +160,9 @@ final class DomainCoordinator {
             switch result {
             case .success(let verdict):
                 if let counters = domain.localCounters, counters.mayBeForgotten(at: now) { domain.localCounters = nil }
-                if isAwaited { settle(domain, batch, verdict, sentAt: sentAt, now: now) }
+                if isAwaited { apply(domain, batch, verdict, sentAt: sentAt, now: now) }
             case .failure(let error) where isAwaited:
-                if error.isUnavailability { decideAlone(domain, batch, now: now) } else { fail(domain, batch, error) }
+                if error.isUnavailability { decideLocally(domain, batch, now: now) } else { fail(domain, batch, error) }
             case .failure: break
             }
             planFlushOfRest(domain)
@@ -171,16 +171,16 @@ final class DomainCoordinator {
 
     private func planFlushOfRest(_ domain: Domain) { if domain.limiter.hasArrivals { planFlush(of: domain) } }
 
-    private func settle(
+    private func apply(
         _ domain: Domain, _ batch: DescriptorBatch, _ verdict: LimitVerdict, cause: DescriptorAnswer.Cause = .limit,
         sentAt: Instant, now: Instant
     ) {
-        var settled = settlements
+        var results = settlements
         settlements = []
-        domain.limiter.settle(verdict, of: batch, cause: cause, sentAt: sentAt, now: now, into: &settled)
-        for settlement in settled { deliver(domain, settlement.id, settlement.answer) }
-        settled.removeAll(keepingCapacity: true)
-        settlements = settled
+        domain.limiter.apply(verdict, of: batch, cause: cause, sentAt: sentAt, now: now, into: &results)
+        for settlement in results { deliver(domain, settlement.id, settlement.answer) }
+        results.removeAll(keepingCapacity: true)
+        settlements = results
     }
 
     private func deliver(_ domain: Domain, _ id: Int, _ answer: DescriptorAnswer) {
@@ -199,17 +199,17 @@ final class DomainCoordinator {
 
     // MARK: Redis is unreachable or late
 
-    private func decideAlone(_ domain: Domain, _ batch: DescriptorBatch, now: Instant) {
+    private func decideLocally(_ domain: Domain, _ batch: DescriptorBatch, now: Instant) {
         domain.metrics.alone.increment(by: batch.requests.count)
         switch domain.limiter.domain.whenRedisIsDown {
-        case .allow: settle(domain, batch, .allGranted(batch.limits), sentAt: now, now: now)
-        case .deny: settle(domain, batch, .noneGranted(batch.limits), cause: .redis, sentAt: now, now: now)
+        case .allow: apply(domain, batch, .allGranted(batch.limits), sentAt: now, now: now)
+        case .deny: apply(domain, batch, .noneGranted(batch.limits), cause: .redis, sentAt: now, now: now)
         case .local:
             var counters =
-                domain.localCounters ?? LocalCounters(capacity: min(domain.limiter.domain.maximumCounters, Self.mostAlone))
+                domain.localCounters ?? LocalCounters(capacity: min(domain.limiter.domain.maximumCounters, Self.maximumAlone))
             let verdict = counters.judge(batch.limits, sidecars: runtime.sidecars, now: now)
             domain.localCounters = counters
-            settle(domain, batch, verdict, cause: .local, sentAt: now, now: now)
+            apply(domain, batch, verdict, cause: .local, sentAt: now, now: now)
         }
     }
 
@@ -221,7 +221,7 @@ final class DomainCoordinator {
             domain.isAlarmSet = false
             let now = runtime.time.now()
             for batch in domain.limiter.removeOverdue(until: now.advanced(byMilliseconds: -timeoutMilliseconds)) {
-                decideAlone(domain, batch, now: now)
+                decideLocally(domain, batch, now: now)
             }
             setAlarm(domain, now: now)
         }

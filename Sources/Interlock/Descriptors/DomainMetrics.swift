@@ -6,7 +6,7 @@ internal import InterlockCore
 final class DomainMetrics {
     /// The maximum number of values, over all rules of a domain, that are counted separately. The rest are counted as
     /// `other`.
-    private static let mostValues = 1000
+    private static let maximumValues = 1000
 
     private final class Decisions {
         private let ok: Counter
@@ -89,7 +89,7 @@ final class DomainMetrics {
 
     private func decisions(ofValue value: String) -> Decisions {
         if let known = values[value] { return known }
-        let name = values.count < Self.mostValues ? value : "other"
+        let name = values.count < Self.maximumValues ? value : "other"
         if let known = values[name] { return known }
         let new = Decisions(domain: domain, rule: name)
         values[name] = new

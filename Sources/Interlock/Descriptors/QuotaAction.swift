@@ -3,7 +3,7 @@ package import InterlockCore
 /// The assignment of a bucket to a data plane.
 package enum QuotaAction: Sendable, Hashable {
     /// The data plane passes as many requests as a token bucket of this size grants.
-    case share(Int64, of: QuotaRate)
+    case quota(Int64, of: QuotaRate)
     case allow
     case deny
     /// The data plane stops reporting the bucket.

@@ -11,7 +11,7 @@ final class QuotaCoordinator {
     static let delayMilliseconds: Int64 = 5000
     static var keptMilliseconds: Int64 { QuotaRate.lifetimeSeconds * 1000 + delayMilliseconds }
     /// The maximum number of data planes of one bucket.
-    static let mostDataPlanes = 200
+    static let maximumDataPlanes = 200
 
     let runtime: CoordinatorRuntime
     let domains: DomainCoordinator
@@ -33,7 +33,7 @@ final class QuotaCoordinator {
         var address: String
     }
 
-    private static let mostOrigins = 1000
+    private static let maximumOrigins = 1000
 
     init(runtime: CoordinatorRuntime, domains: DomainCoordinator) {
         self.runtime = runtime
@@ -47,12 +47,12 @@ final class QuotaCoordinator {
     ///   - isReturning: whether it had a stream before.
     /// - Returns: `nil` if there are too many sessions.
     func begin(
-        domain: String, address: String, client: String, isReturning: Bool, tell: @escaping ([QuotaAction.Of]) -> Void
+        domain: String, address: String, client: String, isReturning: Bool, send: @escaping ([QuotaAction.Of]) -> Void
     ) -> QuotaSession? {
         guard budget.beginSession(of: client) else { return nil }
         let origin = Origin(domain: domain, address: address)
         let dataPlane = dataPlane(from: origin, isReturning: isReturning)
-        let session = QuotaSession(self, origin, client: client, dataPlane: dataPlane, tell: tell)
+        let session = QuotaSession(self, origin, client: client, dataPlane: dataPlane, send: send)
         sessions[ObjectIdentifier(session)] = session
         sessionsByOrigin[origin, default: 0] += 1
         return session
@@ -64,16 +64,16 @@ final class QuotaCoordinator {
         let now = forgetPast()
         let gone = left.firstIndex { $0.origin == origin }
         let isAlone = sessionsByOrigin[origin] == nil
-        if let gone, isAlone, isReturning, shared[origin] == nil, shared.count < Self.mostOrigins {
+        if let gone, isAlone, isReturning, shared[origin] == nil, shared.count < Self.maximumOrigins {
             return left.remove(at: gone).dataPlane
         }
-        if gone != nil || !isAlone { share(origin, now) }
+        if gone != nil || !isAlone { divide(origin, now) }
         lastNumber += 1
         return "\(runtime.id):\(lastNumber)"
     }
 
-    private func share(_ origin: Origin, _ now: Instant) {
-        if shared[origin] != nil || shared.count < Self.mostOrigins {
+    private func divide(_ origin: Origin, _ now: Instant) {
+        if shared[origin] != nil || shared.count < Self.maximumOrigins {
             shared[origin] = now.advanced(byMilliseconds: 2 * Self.keptMilliseconds)
         }
     }
@@ -95,9 +95,9 @@ final class QuotaCoordinator {
         let others = (sessionsByOrigin[origin] ?? 1) - 1
         sessionsByOrigin[origin] = others > 0 ? others : nil
         // Both may still use their assignments, and the first to return could be either.
-        if others > 0 || left.contains(where: { $0.origin == origin }) { share(origin, now) }
+        if others > 0 || left.contains(where: { $0.origin == origin }) { divide(origin, now) }
         left.append((session.dataPlane, origin, now.advanced(byMilliseconds: Self.keptMilliseconds)))
-        if left.count > Self.mostOrigins { left.removeFirst() }
+        if left.count > Self.maximumOrigins { left.removeFirst() }
     }
 
     func refreshGauges() { buckets.record(sessions.values.reduce(0) { $0 + $1.bucketCount }) }

@@ -20,7 +20,7 @@ struct QuotaScript: ScriptCommand {
     var keys: KeySpace
     var domain: String
     var keptMilliseconds: Int64
-    var mostDataPlanes: Int
+    var maximumDataPlanes: Int
     var buckets: [Bucket]
 
     var script: RedisScript { Self.source }
@@ -31,7 +31,7 @@ struct QuotaScript: ScriptCommand {
         for bucket in buckets { encoder.append(parts: start, bucket.name, bucket.limit) }
         var numbers = PackedNumbers(capacity: 2 + 2 * buckets.count)
         numbers.append(keptMilliseconds)
-        numbers.append(mostDataPlanes)
+        numbers.append(maximumDataPlanes)
         for bucket in buckets {
             numbers.append(bucket.rate.tokens)
             numbers.append(bucket.needs)
@@ -45,14 +45,14 @@ struct QuotaScript: ScriptCommand {
         guard case .bulk(let bytes) = reply, var numbers = PackedNumberReader(bytes) else {
             throw reply.unexpected(for: Self.source.name)
         }
-        var shares: [Int64] = []
+        var quotas: [Int64] = []
         for bucket in buckets {
-            guard let share = numbers.next(), (0...bucket.rate.tokens).contains(share) else {
+            guard let quota = numbers.next(), (0...bucket.rate.tokens).contains(quota) else {
                 throw reply.unexpected(for: Self.source.name)
             }
-            shares.append(share)
+            quotas.append(quota)
         }
         guard numbers.isAtEnd else { throw reply.unexpected(for: Self.source.name) }
-        return shares
+        return quotas
     }
 }

@@ -23,8 +23,8 @@ package final class QuotaSession {
 
     private static let longestBatch = 100
     /// The maximum number of requests in a report, beyond any plausible value.
-    private static let mostRequests: Int64 = 1 << 40
-    private static let mostBatches = 2
+    private static let maximumRequests: Int64 = 1 << 40
+    private static let maximumBatches = 2
     /// The time without requests after which a bucket is forgotten.
     private static let patienceMilliseconds: Int64 = 300_000
 
@@ -32,23 +32,23 @@ package final class QuotaSession {
     let origin: QuotaCoordinator.Origin
     let client: String
     let dataPlane: String
-    private let tell: ([QuotaAction.Of]) -> Void
+    private let send: ([QuotaAction.Of]) -> Void
     private var buckets: [[DescriptorEntry]: Bucket] = [:]
     private var planned: [[DescriptorEntry]] = []
-    private var batchesUnderWay = 0
+    private var batchesInFlight = 0
     private var sweptAt = Instant(nanoseconds: 0)
     private var isFlushPlanned = false
     private var hasEnded = false
 
     init(
         _ coordinator: QuotaCoordinator, _ origin: QuotaCoordinator.Origin, client: String, dataPlane: String,
-        tell: @escaping ([QuotaAction.Of]) -> Void
+        send: @escaping ([QuotaAction.Of]) -> Void
     ) {
         self.coordinator = coordinator
         self.origin = origin
         self.client = client
         self.dataPlane = dataPlane
-        self.tell = tell
+        self.send = send
     }
 
     private var domain: String { origin.domain }
@@ -76,14 +76,14 @@ package final class QuotaSession {
                 continue
             }
             if let before = bucket.reportedAt { bucket.elapsed += now.millisecondsRoundedUp(since: before) }
-            bucket.requests = min(Self.mostRequests, bucket.requests + min(Self.mostRequests, usage.requests))
+            bucket.requests = min(Self.maximumRequests, bucket.requests + min(Self.maximumRequests, usage.requests))
             bucket.reportedAt = now
             if usage.requests > 0 { bucket.busyAt = now }
             if !bucket.isPlanned { planned.append(name) }
             bucket.isPlanned = true
             buckets[name] = bucket
         }
-        if !unlimited.isEmpty { tell(unlimited) }
+        if !unlimited.isEmpty { send(unlimited) }
         planFlush()
     }
 
@@ -99,11 +99,11 @@ package final class QuotaSession {
 
     private func drop(_ name: [DescriptorEntry], now: Instant) {
         guard let bucket = buckets.removeValue(forKey: name) else { return }
-        giveBack(name, bucket, now: now)
+        returnBucket(name, bucket, now: now)
     }
 
-    private func giveBack(_ name: [DescriptorEntry], _ bucket: Bucket, now: Instant) {
-        coordinator.budget.giveBack(counted(name), bytes: bucket.bytes, of: client, until: bucket.keptUntil, now: now)
+    private func returnBucket(_ name: [DescriptorEntry], _ bucket: Bucket, now: Instant) {
+        coordinator.budget.returnBucket(counted(name), bytes: bucket.bytes, of: client, until: bucket.keptUntil, now: now)
     }
 
     private func counted(_ name: [DescriptorEntry]) -> QuotaBudget.Bucket {
@@ -115,14 +115,14 @@ package final class QuotaSession {
         guard !hasEnded else { return }
         hasEnded = true
         let now = coordinator.runtime.time.now()
-        for (name, bucket) in buckets { giveBack(name, bucket, now: now) }
+        for (name, bucket) in buckets { returnBucket(name, bucket, now: now) }
         buckets = [:]
         planned = []
         coordinator.ended(self)
     }
 
     private func planFlush() {
-        guard !isFlushPlanned, !planned.isEmpty, batchesUnderWay < Self.mostBatches else { return }
+        guard !isFlushPlanned, !planned.isEmpty, batchesInFlight < Self.maximumBatches else { return }
         isFlushPlanned = true
         coordinator.runtime.eventLoop.assumeIsolated().execute { [self] in
             isFlushPlanned = false
@@ -146,7 +146,7 @@ package final class QuotaSession {
                 batch.append(ask)
             }
         }
-        if !known.isEmpty { tell(known) }
+        if !known.isEmpty { send(known) }
         if !batch.isEmpty { send(batch, of: asked, at: now) }
         planFlush()
     }
@@ -187,47 +187,47 @@ package final class QuotaSession {
     }
 
     private func send(_ batch: [QuotaScript.Bucket], of names: [[DescriptorEntry]], at sentAt: Instant) {
-        guard coordinator.runtime.pipeline.isUp else { return answerAlone(names) }
-        batchesUnderWay += 1
+        guard coordinator.runtime.pipeline.isUp else { return answerWithoutRedis(names) }
+        batchesInFlight += 1
         let script = QuotaScript(
             keys: coordinator.runtime.keys, domain: domain, keptMilliseconds: QuotaCoordinator.keptMilliseconds,
-            mostDataPlanes: QuotaCoordinator.mostDataPlanes, buckets: batch)
+            maximumDataPlanes: QuotaCoordinator.maximumDataPlanes, buckets: batch)
         coordinator.runtime.pipeline.send(script) { [self] result in
-            batchesUnderWay -= 1
+            batchesInFlight -= 1
             planFlush()
             guard !hasEnded else { return }
             switch result {
-            case .success(let shares):
+            case .success(let quotas):
                 let took = coordinator.runtime.time.now().millisecondsRoundedUp(since: sentAt)
                 // A late quota would be used after Redis has stopped counting it.
-                if took < QuotaCoordinator.delayMilliseconds / 2 { answer(names, batch, shares) } else { leaveUnassigned(names) }
-            case .failure(let error): if error.isUnavailability { answerAlone(names) } else { leaveUnassigned(names) }
+                if took < QuotaCoordinator.delayMilliseconds / 2 { answer(names, batch, quotas) } else { leaveUnassigned(names) }
+            case .failure(let error): if error.isUnavailability { answerWithoutRedis(names) } else { leaveUnassigned(names) }
             }
         }
     }
 
-    private func answer(_ names: [[DescriptorEntry]], _ batch: [QuotaScript.Bucket], _ shares: [Int64]) {
+    private func answer(_ names: [[DescriptorEntry]], _ batch: [QuotaScript.Bucket], _ quotas: [Int64]) {
         var actions: [QuotaAction.Of] = []
-        for (place, name) in names.enumerated() {
+        for (index, name) in names.enumerated() {
             guard let bucket = buckets[name] else { continue }
-            if shares[place] > 0 {
+            if quotas[index] > 0 {
                 buckets[name]?.hasShare = true
-                actions.append((name, .share(shares[place], of: batch[place].rate)))
+                actions.append((name, .quota(quotas[index], of: batch[index].rate)))
             } else {
                 coordinator.unassigned.increment()
                 // An assignment from another stream may still apply until it expires.
                 if bucket.hasShare { actions.append((name, .deny)) }
             }
         }
-        if !actions.isEmpty { tell(actions) }
+        if !actions.isEmpty { send(actions) }
     }
 
     /// Answers by the domain's policy while Redis is unreachable. Earlier assignments last until they expire; the
     /// demand of other data planes is unknown.
-    private func answerAlone(_ names: [[DescriptorEntry]]) {
+    private func answerWithoutRedis(_ names: [[DescriptorEntry]]) {
         switch coordinator.domains.policy(of: domain) {
-        case .allow: tell(names.map { ($0, .allow) })
-        case .deny: tell(names.map { ($0, .deny) })
+        case .allow: send(names.map { ($0, .allow) })
+        case .deny: send(names.map { ($0, .deny) })
         case .local, nil: leaveUnassigned(names)
         }
     }

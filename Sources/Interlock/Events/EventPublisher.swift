@@ -10,11 +10,11 @@ internal import RedisClient
 final class EventPublisher {
     /// The maximum number of messages in progress. Further events are dropped, because windows may be as short as a
     /// millisecond.
-    private static let mostUnderWay = 64
+    private static let maximumInFlight = 64
 
     private let runtime: CoordinatorRuntime
     private let feed: EventFeed
-    private var underWay = 0
+    private var inFlight = 0
 
     init(runtime: CoordinatorRuntime, feed: EventFeed) {
         self.runtime = runtime
@@ -22,8 +22,8 @@ final class EventPublisher {
     }
 
     func publish(_ event: LimitEvent) {
-        guard underWay < Self.mostUnderWay else { return runtime.metrics.eventsDropped.increment() }
-        underWay += 1
+        guard inFlight < Self.maximumInFlight else { return runtime.metrics.eventsDropped.increment() }
+        inFlight += 1
         // Deferred until the decision has been carried out, because a follower may cancel calls that wait for it.
         runtime.eventLoop.assumeIsolated().execute { [self] in send(event) }
     }
@@ -31,7 +31,7 @@ final class EventPublisher {
     private func send(_ event: LimitEvent) {
         let start = event.json(origin: runtime.id, database: runtime.database)
         runtime.pipeline.send(PublishScript(channel: runtime.keys.events, start: start)) { [self] result in
-            underWay -= 1
+            inFlight -= 1
             let time = if case .success(let time) = result { time } else { runtime.wallClock.milliseconds() }
             feed.publish(
                 ReceivedEvent(

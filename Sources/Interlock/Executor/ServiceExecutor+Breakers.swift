@@ -62,7 +62,7 @@ extension ServiceExecutor {
     }
 
     /// Handles a change that another sidecar made.
-    func heard(_ snapshot: BreakerSnapshot, redisTime: Int64, of service: GuardedService) {
+    func received(_ snapshot: BreakerSnapshot, redisTime: Int64, of service: GuardedService) {
         // A message is news only if it has a newer generation, or a later end of the known one.
         let known = service.gate.breaker.snapshot
         guard
@@ -140,14 +140,14 @@ extension ServiceExecutor {
     }
 
     /// Opens the breaker for this sidecar only.
-    func tripAlone(_ service: GuardedService, _ cause: BreakerCause, forMilliseconds milliseconds: Int64) {
-        guard service.gate.breaker.tripAlone(cause, forMilliseconds: milliseconds, now: runtime.time.now()) else { return }
-        trippedAlone(service, cause)
+    func tripLocally(_ service: GuardedService, _ cause: BreakerCause, forMilliseconds milliseconds: Int64) {
+        guard service.gate.breaker.tripLocally(cause, forMilliseconds: milliseconds, now: runtime.time.now()) else { return }
+        trippedLocally(service, cause)
     }
 
-    func trippedAlone(_ service: GuardedService, _ cause: BreakerCause) {
+    func trippedLocally(_ service: GuardedService, _ cause: BreakerCause) {
         service.metrics.trips.increment()
-        runtime.logger.log(.breakerAlone, ["service": service.name, "cause": cause.rawValue])
+        runtime.logger.log(.breakerLocally, ["service": service.name, "cause": cause.rawValue])
         resume(service)
     }
 

@@ -13,7 +13,7 @@ extension ServiceExecutor {
             service.gate.breakerChangeEnded()
             guard case .failure(let error) = result, error.isUnavailability else { return }
             let range = pause.lowerBound.wholeMilliseconds...pause.upperBound.wholeMilliseconds
-            tripAlone(service, .limit, forMilliseconds: .random(in: range, using: &runtime.entropy))
+            tripLocally(service, .limit, forMilliseconds: .random(in: range, using: &runtime.entropy))
         }
     }
 
@@ -93,11 +93,11 @@ extension ServiceExecutor {
                 return
             }
             switch (finding, result) {
-            case (.up, _): service.gate.breaker.recoverAlone(from: .outage)
+            case (.up, _): service.gate.breaker.recoverLocally(from: .outage)
             case (.seconded, _), (_, .success): break
             case (.down, .failure), (.suspected, .failure):
                 if service.gate.breaker.forced(now: runtime.time.now()) == nil {
-                    tripAlone(service, .outage, forMilliseconds: lapse)
+                    tripLocally(service, .outage, forMilliseconds: lapse)
                 }
             }
             completion(.success(actingState(of: service)))

@@ -20,12 +20,12 @@ extension ServiceExecutor {
             noteBacklog(of: service)
             planFlush(of: service)
         case .waiting(let answer):
-            tellIfLimited(service, by: answer, cost: cost)
+            reportLimited(service, by: answer, cost: cost)
             planWakeUp(of: service, now: now)
         case .answered(let answer):
             service.metrics.remembered.increment(by: count)
-            tellIfLimited(service, by: answer, cost: cost)
-            deliverRefusal(service, .init(id: id, answer: answer, place: nil, calls: 0..<count), cost: cost)
+            reportLimited(service, by: answer, cost: cost)
+            deliverRefusal(service, .init(id: id, answer: answer, requestIndex: nil, calls: 0..<count), cost: cost)
         case .unlimited:
             unlimited(service, id: id, count: count, subject: subject)
         }
@@ -55,7 +55,7 @@ extension ServiceExecutor {
         reconsiderLimits(of: service)
     }
 
-    private func tellIfLimited(_ service: GuardedService, by answer: LimitAnswer, cost: Int64) {
+    private func reportLimited(_ service: GuardedService, by answer: LimitAnswer, cost: Int64) {
         guard let retryAfter = answer.retryAfter,
             service.gate.definition.limits.contains(where: { $0.name == answer.limitName && !$0.isPerSubject })
         else { return }
@@ -106,7 +106,7 @@ extension ServiceExecutor {
         guard let batch = next else { return planWakeUp(of: service, now: sentAt) }
         guard runtime.pipeline.isUp else {
             let reason = runtime.pipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected yet")
-            decideAlone(service, batch, reason: reason, now: sentAt)
+            decideLocally(service, batch, reason: reason, now: sentAt)
             return planNextFlush(of: service)
         }
         runtime.pipeline.send(TakeScript(keys: runtime.keys, scope: .service(service.name), batch: batch.limits)) {
@@ -116,14 +116,14 @@ extension ServiceExecutor {
             switch result {
             case .success(let verdict):
                 if let counters = service.localCounters, counters.mayBeForgotten(at: now) { service.localCounters = nil }
-                settle(service, batch, verdict, sentAt: sentAt, now: now)
+                apply(service, batch, verdict, sentAt: sentAt, now: now)
             case .failure(let error):
-                decideAlone(service, batch, reason: error, now: now)
+                decideLocally(service, batch, reason: error, now: now)
                 answerUnlimited(service)
                 // The calls queued behind the batch must not wait for another timeout: their answers are due within
                 // `redis.timeout`.
                 if error.isUnavailability, let next = service.gate.limiter.nextBatch(now: now, sidecars: runtime.sidecars) {
-                    decideAlone(service, next, reason: error, now: now)
+                    decideLocally(service, next, reason: error, now: now)
                 }
             }
             // Calls that are read later in this tick join the next batch.
@@ -138,51 +138,51 @@ extension ServiceExecutor {
         }
     }
 
-    private func settle(
+    private func apply(
         _ service: GuardedService, _ batch: ServiceBatch, _ verdict: LimitVerdict, sentAt: Instant, now: Instant
     ) {
         limitsAskedAt = sentAt
         defer { limitsAskedAt = nil }
-        var settled = settlements
+        var results = settlements
         settlements = []
-        service.gate.limiter.settle(
-            verdict, of: batch, sentAt: sentAt, now: now, sidecars: runtime.sidecars, into: &settled)
+        service.gate.limiter.apply(
+            verdict, of: batch, sentAt: sentAt, now: now, sidecars: runtime.sidecars, into: &results)
         for notice in service.gate.limiter.removeNotices() { publisher.publish(LimitEvent(notice, of: service)) }
         if service.gate.isConfigured { service.metrics.countShadowRefusals(verdict, batch.limits) }
-        tellHowFull(service, batch, verdict)
+        reportUsage(service, batch, verdict)
         var taken = 0
         var limited = 0
-        for settlement in settled {
-            let delivered = deliver(service, settlement, cost: settlement.place.map { batch.requests[$0].cost } ?? 1) {
-                guard let place = settlement.place else { return [] }
-                return batch.shares(
-                    ofRequestAt: place, calls: 1, by: verdict, service: service.name, keys: runtime.keys)
+        for settlement in results {
+            let delivered = deliver(service, settlement, cost: settlement.requestIndex.map { batch.requests[$0].cost } ?? 1) {
+                guard let requestIndex = settlement.requestIndex else { return [] }
+                return batch.charges(
+                    ofRequestAt: requestIndex, calls: 1, by: verdict, service: service.name, keys: runtime.keys)
             }
-            guard settlement.answer.isTaken, let place = settlement.place else {
+            guard settlement.answer.isTaken, let requestIndex = settlement.requestIndex else {
                 limited += settlement.calls.count
                 service.metrics.refused(settlement.calls.count, by: settlement.answer.limitName)
-                if settlement.place == nil { service.metrics.remembered.increment(by: settlement.calls.count) }
+                if settlement.requestIndex == nil { service.metrics.remembered.increment(by: settlement.calls.count) }
                 continue
             }
             taken += settlement.calls.count
             guard delivered < settlement.calls.count else { continue }
-            giveBack(
+            refund(
                 service,
-                batch.shares(
-                    ofRequestAt: place, calls: settlement.calls.count - delivered, by: verdict, service: service.name,
+                batch.charges(
+                    ofRequestAt: requestIndex, calls: settlement.calls.count - delivered, by: verdict, service: service.name,
                     keys: runtime.keys))
         }
         service.metrics.taken.increment(by: taken)
         service.metrics.limited.increment(by: limited)
-        settled.removeAll(keepingCapacity: true)
-        settlements = settled
+        results.removeAll(keepingCapacity: true)
+        settlements = results
         // Calls that were in progress when waiting ended must not start to wait.
         if let end = service.waitingEnd { failWaiting(service, end) }
         planWakeUp(of: service, now: now)
     }
 
     /// Reports to the breaker whether the limits of the whole service had room for the batch.
-    private func tellHowFull(_ service: GuardedService, _ batch: ServiceBatch, _ verdict: LimitVerdict) {
+    private func reportUsage(_ service: GuardedService, _ batch: ServiceBatch, _ verdict: LimitVerdict) {
         var areAllGranted = true
         var limitedFor: Int64?
         var granted: Int64 = 0
@@ -214,7 +214,7 @@ extension ServiceExecutor {
     /// - Returns: the number of calls that accepted the decision. The rest of a grant is refunded.
     private func deliver(
         _ service: GuardedService, _ settlement: ServiceLimiter.Settlement, cost: @autoclosure () -> Int64,
-        shares: () -> [TakenShare] = { [] }
+        charges: () -> [CounterCharge] = { [] }
     ) -> Int {
         let known = settlement.isLast ? service.callers.remove(settlement.id) : service.callers[settlement.id]
         switch known {
@@ -232,7 +232,7 @@ extension ServiceExecutor {
                 : .decidedAlike(settlement.answer, count: count, step: settlement.step)
             return completion(answer, offset: settlement.calls.lowerBound) ? count : 0
         case .permit(let permit):
-            return decided(permit, of: service, settlement.answer, shares: shares) ? 1 : 0
+            return decided(permit, of: service, settlement.answer, charges: charges) ? 1 : 0
         }
     }
 
@@ -269,7 +269,7 @@ extension ServiceExecutor {
 
     // MARK: Without Redis
 
-    private func decideAlone(_ service: GuardedService, _ batch: ServiceBatch, reason: RedisError, now: Instant) {
+    private func decideLocally(_ service: GuardedService, _ batch: ServiceBatch, reason: RedisError, now: Instant) {
         guard reason.isUnavailability, service.gate.definition.whenRedisIsDown != .deny else {
             service.gate.limiter.abandon(batch)
             for request in batch.requests {
@@ -279,12 +279,12 @@ extension ServiceExecutor {
         }
         switch service.gate.definition.whenRedisIsDown {
         case .allow, .deny:
-            settle(service, batch, .allGranted(batch.limits), sentAt: now, now: now)
+            apply(service, batch, .allGranted(batch.limits), sentAt: now, now: now)
         case .local:
             var counters = service.localCounters ?? LocalCounters()
             let verdict = counters.judge(batch.limits, sidecars: runtime.sidecars, now: now)
             service.localCounters = counters
-            settle(service, batch, verdict, sentAt: now, now: now)
+            apply(service, batch, verdict, sentAt: now, now: now)
         }
     }
 
@@ -309,31 +309,31 @@ extension ServiceExecutor {
     // MARK: Refunds
 
     /// The maximum number of refunds in one script, because Redis serves no other client while it runs.
-    private static let mostGivenBackAtOnce = 128
+    private static let maximumRefundsPerScript = 128
 
     /// Refunds unused grants whose window has not ended. The refunds of one tick are sent together, because a client
     /// that disconnects can leave a thousand calls behind.
-    func giveBack(_ service: GuardedService, _ shares: [TakenShare]) {
-        guard !shares.isEmpty else { return }
-        let isPlanned = !service.unwanted.isEmpty
-        for share in shares { service.unwanted.add(share) }
+    func refund(_ service: GuardedService, _ charges: [CounterCharge]) {
+        guard !charges.isEmpty else { return }
+        let isPlanned = !service.pendingRefunds.isEmpty
+        for charge in charges { service.pendingRefunds.add(charge) }
         guard !isPlanned else { return }
         runtime.eventLoop.assumeIsolated().execute { [self] in returnUnwanted(of: service) }
     }
 
     private func returnUnwanted(of service: GuardedService) {
-        var unwanted = service.unwanted[...]
-        service.unwanted = []
-        while !unwanted.isEmpty {
-            returnShares(Array(unwanted.prefix(Self.mostGivenBackAtOnce)), to: service)
-            unwanted = unwanted.dropFirst(Self.mostGivenBackAtOnce)
+        var pendingRefunds = service.pendingRefunds[...]
+        service.pendingRefunds = []
+        while !pendingRefunds.isEmpty {
+            sendRefunds(Array(pendingRefunds.prefix(Self.maximumRefundsPerScript)), to: service)
+            pendingRefunds = pendingRefunds.dropFirst(Self.maximumRefundsPerScript)
         }
     }
 
-    private func returnShares(_ shares: [TakenShare], to service: GuardedService) {
-        runtime.pipeline.send(GiveBackScript(shares: shares)) { [self] result in
+    private func sendRefunds(_ charges: [CounterCharge], to service: GuardedService) {
+        runtime.pipeline.send(RefundScript(charges: charges)) { [self] result in
             guard case .success = result else { return }
-            for share in shares { service.gate.limiter.gaveBack(definition: share.definition, subject: share.subject) }
+            for charge in charges { service.gate.limiter.refunded(definition: charge.definition, subject: charge.subject) }
             planFlush(of: service)
         }
     }
@@ -354,8 +354,8 @@ extension ServiceExecutor {
             switch result {
             case .failure(let error):
                 completion(.failed(error))
-            case .success(let standings):
-                if let binding = LimitStanding.binding(of: standings) {
+            case .success(let states):
+                if let binding = LimitState.binding(of: states) {
                     completion(.decided(binding.answer))
                 } else {
                     completion(.failed(.noLimit(of: service)))
@@ -367,12 +367,12 @@ extension ServiceExecutor {
     /// Reads the state of each limit that applies to a call, in the order of the definition.
     func list(
         _ service: GuardedService, subject: String?,
-        completion: @escaping (Result<[LimitStanding], InterlockError>) -> Void
+        completion: @escaping (Result<[LimitState], InterlockError>) -> Void
     ) {
         let definitions = service.gate.definition.limits
         let applicable = definitions.indices.filter { !definitions[$0].isPerSubject || subject != nil }
         guard !applicable.isEmpty else { return completion(.success([])) }
-        let subject = subject.map(SubjectBook.counted).map { service.subjects.hasPlace(for: $0) ? $0 : SubjectBook.crowd }
+        let subject = subject.map(SubjectBook.counted).map { service.subjects.hasRoom(for: $0) ? $0 : SubjectBook.crowd }
         let script = PeekScript(
             keyNames: applicable.map { index in
                 runtime.keys.rate(
@@ -383,7 +383,7 @@ extension ServiceExecutor {
             completion(
                 result.map { counters in
                     zip(applicable, counters).map { index, counter in
-                        LimitStanding(
+                        LimitState(
                             definition: definitions[index],
                             answer: LimitAnswer(peeking: definitions[index], counter))
                     }

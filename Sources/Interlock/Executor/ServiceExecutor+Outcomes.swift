@@ -25,7 +25,7 @@ extension ServiceExecutor {
                 }
                 if outcome == .error {
                     let openFor = service.gate.definition.breaker.openFor.lowerBound.wholeMilliseconds
-                    tripAlone(service, .failures, forMilliseconds: pause ?? openFor)
+                    tripLocally(service, .failures, forMilliseconds: pause ?? openFor)
                 }
             }
             completion(.success(actingState(of: service)))
@@ -60,13 +60,13 @@ extension ServiceExecutor {
         var operation = BreakerOperation.trip(
             .retryAfter, expect: generation, openFor: settings.openFor, pause: pause)
         if settings.isByReporters {
-            tripAlone(service, .retryAfter, forMilliseconds: pause)
+            tripLocally(service, .retryAfter, forMilliseconds: pause)
             operation = .vote(.retryAfter, expect: generation, pause: pause)
         }
         run(operation, on: service) { [self] result in
             service.gate.breakerChangeEnded()
             if case .failure(let error) = result, error.isUnavailability {
-                tripAlone(service, .retryAfter, forMilliseconds: pause)
+                tripLocally(service, .retryAfter, forMilliseconds: pause)
             }
             done()
         }
@@ -83,7 +83,7 @@ extension ServiceExecutor {
                 carryOut(service.gate.breaker.plannedReportIsDue(now: runtime.time.now()), for: service)
             }
         case .vote(let cause):
-            trippedAlone(service, cause)
+            trippedLocally(service, cause)
             run(.vote(cause, expect: service.gate.breaker.snapshot.generation, pause: nil), on: service) { _ in }
             carryOut(service.gate.breaker.planReport(now: runtime.time.now()), for: service)
         }
@@ -100,7 +100,9 @@ extension ServiceExecutor {
             var lost: OutcomeSums?
             if case .failure(let error) = result {
                 if !error.isOutcomeUnknown { lost = sums }
-                if error.isUnavailability, let cause = service.gate.breaker.judgeAlone(now: now) { trippedAlone(service, cause) }
+                if error.isUnavailability, let cause = service.gate.breaker.judgeLocally(now: now) {
+                    trippedLocally(service, cause)
+                }
             }
             let next = service.gate.breaker.reportEnded(lost: lost, generation: generation, now: now)
             let answers = service.awaitingReport

@@ -94,12 +94,12 @@ final class ServiceExecutor {
     /// permit was delivered, or while it asks for a trial permit.
     @discardableResult
     func carryOut(
-        _ steps: GateSteps, of service: GuardedService, now: Instant, shares: () -> [TakenShare] = { [] }
+        _ steps: GateSteps, of service: GuardedService, now: Instant, charges: () -> [CounterCharge] = { [] }
     ) -> Bool {
         for step in steps.before { _ = carryOut(step, of: service, now: now) { [] } }
         if !service.proceeding.isEmpty { proceed(service) }
         guard let own = steps.own else { return false }
-        let isKept = carryOut(own, of: service, now: now, shares: shares)
+        let isKept = carryOut(own, of: service, now: now, charges: charges)
         if case .proceed = own { proceed(service) }
         return isKept
     }
@@ -118,18 +118,18 @@ final class ServiceExecutor {
     }
 
     private func carryOut(
-        _ step: GateStep, of service: GuardedService, now: Instant, shares: () -> [TakenShare]
+        _ step: GateStep, of service: GuardedService, now: Instant, charges: () -> [CounterCharge]
     ) -> Bool {
         switch step {
         case .proceed(let call):
             service.proceeding.append(call)
         case .askTrial(let call), .askLimits(let call, _), .grant(let call), .refuse(let call, _, _),
             .refuseForUnreported(let call), .failUnconfigured(let call):
-            return !call.isOver && carryOut(step, for: call, of: service, now: now, shares: shares)
+            return !call.isOver && carryOut(step, for: call, of: service, now: now, charges: charges)
         case .refund(let call):
-            guard let shares = service.permitCallers[call.callerKey]?.shares, !shares.isEmpty else { break }
-            service.permitCallers[call.callerKey]?.shares = []
-            giveBack(service, shares)
+            guard let charges = service.permitCallers[call.callerKey]?.charges, !charges.isEmpty else { break }
+            service.permitCallers[call.callerKey]?.charges = []
+            refund(service, charges)
         case .returnTrial(let id, let generation):
             returnTrial(id, of: service, generation: generation)
         case .closeAfterLimit:
@@ -146,12 +146,12 @@ final class ServiceExecutor {
 
     /// Takes a step of a call that still awaits its answer.
     private func carryOut(
-        _ step: GateStep, for call: GateCall, of service: GuardedService, now: Instant, shares: () -> [TakenShare]
+        _ step: GateStep, for call: GateCall, of service: GuardedService, now: Instant, charges: () -> [CounterCharge]
     ) -> Bool {
         switch step {
         case .askTrial:
-            let kept = shares()
-            if !kept.isEmpty { service.permitCallers[call.callerKey]?.shares = kept }
+            let kept = charges()
+            if !kept.isEmpty { service.permitCallers[call.callerKey]?.charges = kept }
             askTrial(call, of: service)
             return true
         case .askLimits(_, let wait): askLimits(call, of: service, waitMilliseconds: wait, now: now)
@@ -211,14 +211,14 @@ final class ServiceExecutor {
 
     /// Handles the limits' decision on a call. Returns `false` if what was taken must be refunded.
     func decided(
-        _ call: GateCall, of service: GuardedService, _ answer: LimitAnswer, shares: () -> [TakenShare]
+        _ call: GateCall, of service: GuardedService, _ answer: LimitAnswer, charges: () -> [CounterCharge]
     ) -> Bool {
         guard !call.isOver else { return !answer.isTaken }
         call.limitsKey = nil
         let now = runtime.time.now()
         switch answer.outcome {
         case .taken:
-            return carryOut(service.gate.limitsGranted(call, now: now), of: service, now: now, shares: shares)
+            return carryOut(service.gate.limitsGranted(call, now: now), of: service, now: now, charges: charges)
         case .refused(let retryAfter):
             let steps = service.gate.limitsRefused(call, retryAfter: retryAfter, now: now)
             carryOut(steps, of: service, now: now)
@@ -315,12 +315,12 @@ final class ServiceExecutor {
     }
 
     /// Fails all waiting calls, and prevents later calls from waiting.
-    func goDown(_ services: [GuardedService]) {
-        for service in services { service.gate.isGoingDown = true }
+    func shutDown(_ services: [GuardedService]) {
+        for service in services { service.gate.isShuttingDown = true }
         for service in services {
-            for call in service.gate.removeWaiting() { fail(call, of: service, .goingDown) }
+            for call in service.gate.removeWaiting() { fail(call, of: service, .shuttingDown) }
         }
-        for service in services { failWaiting(service, .goingDown) }
+        for service in services { failWaiting(service, .shuttingDown) }
     }
 
     /// Stops all work for a service that was removed from the configuration.
@@ -336,7 +336,7 @@ final class ServiceExecutor {
 }
 
 extension InterlockError {
-    static let goingDown = InterlockError(.unavailable, "this sidecar is going down")
+    static let shuttingDown = InterlockError(.unavailable, "this sidecar is going down")
 
     static func unconfigured(_ service: String) -> InterlockError {
         InterlockError(.unknownService, "the service \(service) is no longer configured")

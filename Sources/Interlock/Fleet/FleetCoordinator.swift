@@ -32,7 +32,7 @@ final class FleetCoordinator {
     private static let comparedAtEachSign = 16
     private var signsUntilComparison = 0
     /// The maximum number of sidecars named in one log line.
-    private static let mostNamed = 10
+    private static let maximumNamed = 10
     /// Callers that wait for the list being read.
     private var listeners: [(Result<[FleetMember], RedisError>) -> Void] = []
     /// Whether Redis has the current description of this sidecar.
@@ -135,7 +135,7 @@ final class FleetCoordinator {
                 let now = runtime.time.now()
                 for member in members { lastSeen[member] = now }
                 forgetTheGone(now: now)
-                if let digests = reply.digests { look(at: digests) }
+                if let digests = reply.digests { compare(at: digests) }
                 done(nil)
             }
         }
@@ -153,7 +153,7 @@ final class FleetCoordinator {
     // MARK: Configuration differences
 
     /// Reads the definitions behind unknown digests, and compares.
-    private func look(at published: [String: String]) {
+    private func compare(at published: [String: String]) {
         // A sidecar that is not listed, or has no hash, may be about to publish it again after Redis has lost it.
         digests = digests.filter { lastSeen[$0.key] != nil }.merging(published) { $1 }
         digests[runtime.id] = nil
@@ -180,8 +180,8 @@ final class FleetCoordinator {
         differences = configuration.differences(
             from: digests.compactMapValues { read[$0] }, keeping: differences, of: Set(unread))
         for difference in differences where !before.contains(difference.service) {
-            let named = difference.sidecars.prefix(Self.mostNamed).joined(separator: ",")
-            let others = difference.sidecars.count - Self.mostNamed
+            let named = difference.sidecars.prefix(Self.maximumNamed).joined(separator: ",")
+            let others = difference.sidecars.count - Self.maximumNamed
             runtime.logger.log(
                 .configurationDiffers,
                 ["service": difference.service, "sidecars": others > 0 ? "\(named) and \(others) more" : named])
@@ -224,9 +224,9 @@ final class FleetCoordinator {
     }
 
     private func listed(_ result: Result<[FleetMember], RedisError>) {
-        let told = listeners
+        let reported = listeners
         listeners = []
-        for done in told { done(result) }
+        for done in reported { done(result) }
     }
 
     private func extend(then done: @escaping (Result<Bool, RedisError>) -> Void) {
@@ -236,7 +236,7 @@ final class FleetCoordinator {
 
     /// Applies the news that a sidecar has joined or left, so that quotas and majorities follow the fleet at once. A
     /// sidecar that disappears silently is dropped when its last heartbeat expires.
-    func heard(_ event: FleetEvent) {
+    func received(_ event: FleetEvent) {
         switch event.kind {
         case .joined:
             if !members.contains(event.sidecar) { members.append(event.sidecar) }

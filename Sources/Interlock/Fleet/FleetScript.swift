@@ -22,11 +22,11 @@ struct FleetScript: ScriptCommand {
     var asksForDigests: Bool
 
     var script: RedisScript { Self.source }
-    var keyCount: Int { keys.fleetStill == nil ? 1 : 2 }
+    var keyCount: Int { keys.fleetMigrationGuard == nil ? 1 : 2 }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         encoder.append(keys.fleet)
-        if let still = keys.fleetStill { encoder.append(still) }
+        if let still = keys.fleetMigrationGuard { encoder.append(still) }
         encoder.append(id)
         encoder.append(lifetime)
         encoder.append(keys.events)

@@ -52,29 +52,29 @@ struct GrantHistory {
     }
 
     mutating func promised(_ id: ID, until deadline: Instant) {
-        guard let place = place(of: id) else { return }
-        entries[place].deadline = deadline
+        guard let index = index(of: id) else { return }
+        entries[index].deadline = deadline
         changes += 1
     }
 
     mutating func ended(_ id: ID, _ how: GrantEnd, at instant: Instant) {
-        guard let place = place(of: id), entries[place].end == nil else { return }
+        guard let index = index(of: id), entries[index].end == nil else { return }
         changes += 1
         // A lease that is found gone after its deadline has expired.
-        let hasLapsed = how == .lost && entries[place].deadline <= instant
-        entries[place].end = hasLapsed ? (entries[place].deadline, .lapsed) : (instant, how)
+        let hasLapsed = how == .lost && entries[index].deadline <= instant
+        entries[index].end = hasLapsed ? (entries[index].deadline, .lapsed) : (instant, how)
     }
 
     /// Ends all grants that held the lock at `instant`.
     mutating func broken(_ name: String, at instant: Instant) {
-        for place in entries.indices where entries[place].end == nil && ExactText(entries[place].name) == ExactText(name) {
-            if entries[place].grantedAt <= instant { ended(ID(number: entries[place].number), .lost, at: instant) }
+        for index in entries.indices where entries[index].end == nil && ExactText(entries[index].name) == ExactText(name) {
+            if entries[index].grantedAt <= instant { ended(ID(number: entries[index].number), .lost, at: instant) }
         }
     }
 
-    private func place(of id: ID) -> Int? {
-        let place = (id.number - 1) % Self.capacity
-        return entries[place].number == id.number ? place : nil
+    private func index(of id: ID) -> Int? {
+        let index = (id.number - 1) % Self.capacity
+        return entries[index].number == id.number ? index : nil
     }
 
     /// Lists the grants, newest first.

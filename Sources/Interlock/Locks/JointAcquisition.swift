@@ -12,7 +12,7 @@ final class JointAcquisition {
     /// The locks in the order in which they are acquired.
     private let names: [ResourceName]
     private var taken: [Lease] = []
-    private var underWay: LockQueue.WaiterID?
+    private var inFlight: LockQueue.WaiterID?
     private var isOver = false
     /// Called once, when there is nothing left to cancel.
     var onEnd: (() -> Void)?
@@ -57,19 +57,19 @@ final class JointAcquisition {
                 isAnswered = true
                 return received(answer)
             })
-        if !isAnswered { underWay = id }
+        if !isAnswered { inFlight = id }
     }
 
     /// Cancels the call and releases the locks acquired so far.
     func cancel() {
         guard !isOver else { return }
         isOver = true
-        if let underWay { locks.cancel(underWay) }
-        giveBack()
+        if let inFlight { locks.cancel(inFlight) }
+        releaseAll()
     }
 
     private func received(_ answer: LockAnswer) -> Bool {
-        underWay = nil
+        inFlight = nil
         guard !isOver else { return false }
         switch answer {
         case .granted(let lease):
@@ -98,20 +98,20 @@ final class JointAcquisition {
             leases[ExactText(lease.name)] = lease
         }
         isOver = true
-        if !completion(.granted(request.names.compactMap { leases[ExactText($0.text)] })) { giveBack() }
+        if !completion(.granted(request.names.compactMap { leases[ExactText($0.text)] })) { releaseAll() }
         onEnd?()
     }
 
     private func end(_ answer: JointLockAnswer) {
         isOver = true
-        giveBack()
+        releaseAll()
         completion(answer)
         onEnd?()
     }
 
     /// Releases the locks acquired so far. If the owner chose the token they expire instead, because a retry may
     /// already hold those very leases.
-    private func giveBack() {
+    private func releaseAll() {
         defer { taken = [] }
         guard request.template.owner == nil else { return }
         for lease in taken.reversed() { locks.release(lease.name, token: lease.token, ttl: lease.ttlMilliseconds) }

@@ -34,7 +34,7 @@ final class KeyWatch {
     }
 
     /// Notes the ID of the connection that is subscribed at a server, or `nil` if it no longer is.
-    func tell(_ listener: Int64?, at server: RedisConfiguration.Address) {
+    func setListener(_ listener: Int64?, at server: RedisConfiguration.Address) {
         listeners[server] = listener
         for connection in pipeline.connections where connection.address == server { track(at: connection) }
     }

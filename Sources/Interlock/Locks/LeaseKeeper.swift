@@ -28,7 +28,7 @@ final class LeaseKeeper {
         /// lease.
         let group: String?
         /// Whether the owner chose the token.
-        let isOwners: Bool
+        let hasOwnerToken: Bool
         /// The first follower, stored inline because most entries have only one.
         private var first: Follower?
         private var others: [Follower] = []
@@ -49,7 +49,7 @@ final class LeaseKeeper {
             token = lease.token
             fence = lease.fence
             group = lease.group
-            isOwners = lease.isOwners
+            hasOwnerToken = lease.hasOwnerToken
             self.lease = held
             first = follower
         }
@@ -95,10 +95,10 @@ final class LeaseKeeper {
     static let capacity = 100_000
     /// The time for which a lease is held before its key is watched, in milliseconds. Shorter leases cost nothing
     /// extra.
-    private static let watchAfterMilliseconds: Int64 = LockQueue.lookMilliseconds
+    private static let watchAfterMilliseconds: Int64 = LockQueue.checkMilliseconds
     /// The time to wait for the message about a break, in milliseconds. It arrives on a different connection than the
     /// replies that reveal the break.
-    private static let newsMilliseconds: Int64 = LockQueue.lookMilliseconds
+    private static let newsMilliseconds: Int64 = LockQueue.checkMilliseconds
 
     private let runtime: CoordinatorRuntime
     private let scripts: LockScripts
@@ -192,7 +192,7 @@ final class LeaseKeeper {
     /// Returns the lease to release when this follower leaves, or `nil` if it must be kept: because another follower is
     /// linked to it, or because its owner chose the token and a retry may hold this very lease elsewhere.
     func leaseToRelease(of id: FollowerID) -> (name: String, token: String, ttl: Int64)? {
-        guard let entry = followed[id], !entry.isOwners, !entry.isLinked(where: { $0.id != id }) else { return nil }
+        guard let entry = followed[id], !entry.hasOwnerToken, !entry.isLinked(where: { $0.id != id }) else { return nil }
         return (entry.name, entry.token, entry.lease.ttl)
     }
 
@@ -228,7 +228,7 @@ final class LeaseKeeper {
     }
 
     /// Notifies the holders of linked leases that the sidecar is shutting down and no longer extends them.
-    func goDown() {
+    func shutDown() {
         for entry in all where entry.lease.isExtended { end(entry, .shutdown) }
     }
 
@@ -266,11 +266,11 @@ final class LeaseKeeper {
         guard let entry = entry(lease.name, lease.token) else { return nil }
         guard entry.fence < lease.fence else { return entry }
         if let client, let id = entry.link(client, isLinked: false) { unfollow(id) }
-        if stands(entry) { end(entry, .taken) }
+        if isFollowed(entry) { end(entry, .taken) }
         return nil
     }
 
-    private func stands(_ entry: Entry) -> Bool { self.entry(entry.name, entry.token) === entry }
+    private func isFollowed(_ entry: Entry) -> Bool { self.entry(entry.name, entry.token) === entry }
 
     private func insert(_ entry: Entry) {
         count += 1
@@ -368,19 +368,19 @@ final class LeaseKeeper {
         entry.isWatched = watch.reaches(runtime.keys.lock(entry.name))
         let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
         let script = RenewScript(
-            keys: keys, token: entry.token, ttl: ttl, fence: entry.isOwners ? entry.fence : nil, isGroup: entry.group != nil,
+            keys: keys, token: entry.token, ttl: ttl, fence: entry.hasOwnerToken ? entry.fence : nil, isGroup: entry.group != nil,
             purpose: .watch)
         // A watched lease is extended on the watching connection, so that the server does not report that change back.
         // The second write, for replicas, is reported.
         (entry.isWatched ? watch.pipeline : runtime.pipeline).send(script) { [self] result in
-            guard stands(entry) else { return }
+            guard isFollowed(entry) else { return }
             switch result {
             case .success(.holds):
                 entry.goneSince = nil
                 return replicated(script, of: entry, sentAt: now)
             case .success where entry.group == nil:
                 entry.lease.extensionFailed(now: runtime.time.now())
-                entry.isRefused = entry.isOwners
+                entry.isRefused = entry.hasOwnerToken
                 // The lease is lost; the check finds out how.
                 check(entry)
             // The group no longer contains this lease.
@@ -395,7 +395,7 @@ final class LeaseKeeper {
     /// Waits for replicas after Redis has extended the lease.
     private func replicated(_ script: RenewScript, of entry: Entry, sentAt: Instant) {
         replicate?(script) { [self] replicated in
-            guard stands(entry) else { return }
+            guard isFollowed(entry) else { return }
             switch replicated {
             case .enough:
                 entry.lease.extended(ttl: script.ttl, sentAt: sentAt)
@@ -416,7 +416,7 @@ final class LeaseKeeper {
         guard let name = entries.first?.name else { return }
         for entry in entries { entry.isWatched = true }
         watch.value(of: runtime.keys.lock(name)) { [self] result in
-            for entry in entries where stands(entry) { checked(entry, result) }
+            for entry in entries where isFollowed(entry) { checked(entry, result) }
         }
     }
 
@@ -451,10 +451,10 @@ final class LeaseKeeper {
         let key = runtime.keys.lock(entry.name)
         let sentAt = runtime.time.now()
         watch.value(of: key) { [self] result in
-            guard stands(entry) else { return }
+            guard isFollowed(entry) else { return }
             guard case .success(let value?) = result, holds(entry, value) else { return end(entry, .expired) }
             watch.remaining(of: key) { [self] result in
-                guard stands(entry) else { return }
+                guard isFollowed(entry) else { return }
                 entry.isBeingAsked = false
                 let now = runtime.time.now()
                 // If nobody has extended the lease, only the allowance for clock drift remains.
@@ -469,9 +469,9 @@ final class LeaseKeeper {
     /// Applies a TTL that is longer than was known, once replicas have it.
     private func found(_ entry: Entry, lasting ttl: Int64, sentAt: Instant) {
         let keys = LockKeys(scripts: scripts, space: runtime.keys, name: entry.name)
-        let fence = entry.isOwners ? entry.fence : nil
+        let fence = entry.hasOwnerToken ? entry.fence : nil
         replicate?(RenewScript(keys: keys, token: entry.token, ttl: ttl, fence: fence)) { [self] replicated in
-            guard stands(entry) else { return }
+            guard isFollowed(entry) else { return }
             let now = runtime.time.now()
             if case .enough = replicated {
                 entry.lease.moved(to: LeaseValidity.deadline(ttl: ttl, sentAt: sentAt), now: now)

@@ -45,7 +45,7 @@ struct LeaseTable {
     }
 
     /// The finding of a review.
-    enum Standing {
+    enum LeaseState {
         /// The grant no longer holds the lock.
         case over
         /// The time left; `nil` for a lease without an end.
@@ -75,7 +75,7 @@ struct LeaseTable {
     static let reviewMilliseconds: Int64 = 1000
     private static let longestPause: Int64 = 5000
     /// The maximum number of leases in one review.
-    static let mostReviewed = 200
+    static let maximumReviewed = 200
 
     private(set) var history = GrantHistory()
 
@@ -87,7 +87,7 @@ struct LeaseTable {
     /// The locks that were reported broken, by `Key.lock`. Their leases are read again at once.
     private var suspects: Set<Int> = []
     private var areAllSuspect = false
-    private static let mostSuspects = 1000
+    private static let maximumSuspects = 1000
 
     /// Lists a grant.
     /// - Parameters:
@@ -176,15 +176,15 @@ struct LeaseTable {
     /// Removes the first listing if its lease has ended or expired. Returns whether it did.
     private mutating func dropLapsed(now: Instant) -> Bool {
         guard var oldest = order.first else { return false }
-        if let place = entries.index(forKey: oldest.key) {
-            if oldest.keptUntil <= now { oldest.keptUntil = Self.end(of: entries.values[place]) }
+        if let index = entries.index(forKey: oldest.key) {
+            if oldest.keptUntil <= now { oldest.keptUntil = Self.end(of: entries.values[index]) }
             guard oldest.keptUntil <= now else {
                 order[0] = oldest
                 // Moved to the end, so that a long lease does not keep the shorter ones behind it listed.
                 if order.count >= Self.capacity { order.append(order.removeFirst()) }
                 return false
             }
-            entries.remove(at: place)
+            entries.remove(at: index)
         }
         order.removeFirst()
         return true
@@ -207,7 +207,7 @@ struct LeaseTable {
     /// Handles the report of a broken lock. Returns whether listed leases may belong to that lock.
     mutating func suspect(_ name: String) -> Bool {
         guard !entries.isEmpty else { return false }
-        if suspects.count < Self.mostSuspects { suspects.insert(Key.lock(name)) } else { areAllSuspect = true }
+        if suspects.count < Self.maximumSuspects { suspects.insert(Key.lock(name)) } else { areAllSuspect = true }
         return true
     }
 
@@ -219,15 +219,15 @@ struct LeaseTable {
             let suspected = reviews.filter {
                 (areAllSuspect || suspects.contains($0.key.lock)) && entries[$0.key]?.grant == $0.grant
             }
-            let first = suspected.sorted { $0.review.grant < $1.review.grant }.prefix(Self.mostReviewed)
-            due = first.compactMap { review, place in
-                entries[review.key].map { Listed($0, names: reviews.names(of: review, at: place)) }
+            let first = suspected.sorted { $0.review.grant < $1.review.grant }.prefix(Self.maximumReviewed)
+            due = first.compactMap { review, index in
+                entries[review.key].map { Listed($0, names: reviews.names(of: review, at: index)) }
             }
             suspects = []
             areAllSuspect = false
         }
-        let shortest = Self.reviewMilliseconds * Int64(1 + entries.count / Self.mostReviewed)
-        while let review = reviews.first, review.at <= now, due.count < Self.mostReviewed {
+        let shortest = Self.reviewMilliseconds * Int64(1 + entries.count / Self.maximumReviewed)
+        while let review = reviews.first, review.at <= now, due.count < Self.maximumReviewed {
             guard let entry = entries[review.key], entry.grant == review.grant else {
                 reviews.dropFirst()
                 continue
@@ -246,10 +246,10 @@ struct LeaseTable {
     /// Applies the reply of Redis about a lease to a request sent at `sentAt`.
     /// - Parameter isReplicated: whether enough replicas have the state that was read, or none need to. Otherwise the
     ///   lease cannot be relied on for longer.
-    mutating func reviewed(_ lease: Listed, _ standing: Standing, isReplicated: Bool = true, sentAt: Instant, now: Instant) {
+    mutating func reviewed(_ lease: Listed, _ state: LeaseState, isReplicated: Bool = true, sentAt: Instant, now: Instant) {
         let key = Key(name: lease.name, token: lease.token)
         guard let entry = entries[key], entry.fence == lease.fence, entry.grantedAt <= sentAt else { return }
-        switch standing {
+        switch state {
         case .over: ended(lease.name, token: lease.token, fence: lease.fence, .lost, now: now)
         case .lasts(nil): break
         case .lasts(let milliseconds?):

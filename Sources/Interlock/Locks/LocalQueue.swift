@@ -30,8 +30,8 @@ final class LocalQueue {
     }
 
     func left(_ waiter: LockWaiter) {
-        guard waiter.request.owner != nil, let mates = byOwner.removeValue(forKey: ExactText(waiter.token)) else { return }
-        let others = mates.filter { $0 !== waiter }
+        guard waiter.request.owner != nil, let copies = byOwner.removeValue(forKey: ExactText(waiter.token)) else { return }
+        let others = copies.filter { $0 !== waiter }
         if !others.isEmpty { byOwner[ExactText(waiter.token)] = others }
     }
 
@@ -42,7 +42,7 @@ final class LocalQueue {
     }
 
     /// Returns whether an attempt or a release in progress may grant one of them the lock.
-    func isAnythingUnderWay(for waiters: [LockWaiter]) -> Bool {
+    func isAnythingInFlight(for waiters: [LockWaiter]) -> Bool {
         waiters.contains { decisions.isAttempting($0.id) || decisions.isSuccessor($0.id) }
     }
 

@@ -33,7 +33,7 @@ extension LockCoordinator {
     }
 
     private func renewed(
-        _ result: Result<TokenStanding, RedisError>, _ script: RenewScript, _ name: String, sentAt: Instant,
+        _ result: Result<TokenState, RedisError>, _ script: RenewScript, _ name: String, sentAt: Instant,
         _ completion: Completion<RenewAnswer>
     ) {
         switch result {

@@ -43,24 +43,24 @@ extension LockCoordinator {
         }
     }
 
-    private struct SuccessionUnderWay {
+    private struct SuccessionInFlight {
         var decision: LockQueue.Succession
         var waiter: LockWaiter
     }
 
     /// Returns the next local waiter, if it wants an exclusive lock. Groups have a script of their own.
-    private func beginSuccession(in queue: LocalQueue, of token: String) -> SuccessionUnderWay? {
+    private func beginSuccession(in queue: LocalQueue, of token: String) -> SuccessionInFlight? {
         // If locks are granted on a separate connection, replicas cannot be awaited for a grant on this one.
         guard pipeline === runtime.pipeline, let head = queue.decisions.head, let waiter = waiters[head],
             waiter.request.mode == .exclusive, var decision = queue.decisions.beginRelease()
         else { return nil }
         // A holder that was not served from this queue does not continue one of its turns.
         if queue.holder != token { decision.goesOn = false }
-        return SuccessionUnderWay(decision: decision, waiter: waiter)
+        return SuccessionInFlight(decision: decision, waiter: waiter)
     }
 
     private func passed(
-        _ result: Result<ReleaseScript.Reply, RedisError>, from queue: LocalQueue, to succession: SuccessionUnderWay,
+        _ result: Result<ReleaseScript.Reply, RedisError>, from queue: LocalQueue, to succession: SuccessionInFlight,
         sentAt: Instant
     ) {
         let now = runtime.time.now()
@@ -72,28 +72,28 @@ extension LockCoordinator {
             queue.holder = waiter.token
             if serve(waiter) {
                 hand(AcquireScript.Grant(fence: fence), to: waiter, sentAt: sentAt)
-            } else if waiter.standing == .left {
-                giveBack(waiter)
+            } else if waiter.state == .left {
+                releaseGrant(waiter)
             }
             perform(next, on: queue)
-            askForMates(of: waiter, in: queue)
+            askForCopies(of: waiter, in: queue)
         case .success(.released(let isFirst)):
-            stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isAttempting(waiter.id))
+            stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isAttempting(waiter.id))
             perform(queue.decisions.passedBy(isFirst: isFirst, now: now), on: queue)
         case .failure(let error) where error.mayHaveGranted:
             queue.failure = error
             doubt(waiter)
-            stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isAttempting(waiter.id))
+            stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isAttempting(waiter.id))
             perform(queue.decisions.releaseUnanswered(), on: queue)
         case .success(.lost), .success(.perhapsInGroup), .failure:
-            stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isAttempting(waiter.id))
+            stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isAttempting(waiter.id))
             perform(queue.decisions.releaseFailed(), on: queue)
         }
     }
 
     /// Releases the grant of a waiter that has left. If the owner chose the token the lease is kept, because a retry
     /// may already hold that very lease.
-    func giveBack(_ waiter: LockWaiter) {
+    func releaseGrant(_ waiter: LockWaiter) {
         guard waiter.request.owner == nil else { return }
         release(waiter.request.name.text, token: waiter.token, ttl: waiter.request.ttl, over: pipeline)
     }

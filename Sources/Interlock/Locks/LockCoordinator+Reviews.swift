@@ -45,16 +45,16 @@ extension LockCoordinator: LeaseReviewer {
     func review() {
         let sentAt = runtime.time.now()
         let due = leases.due(now: sentAt) { keeper.follows($0.name, token: $0.token) }
-        let size = runtime.keys.isOnCluster ? 1 : Self.mostAtOnce
+        let size = runtime.keys.isOnCluster ? 1 : Self.maximumAtOnce
         for start in stride(from: 0, to: due.count, by: size) {
             let grants = due[start..<min(start + size, due.count)].map { (keys: keys($0.name), lease: $0) }
-            runtime.pipeline.send(StandingScript(grants: grants)) { [self] result in
+            runtime.pipeline.send(LeaseStateScript(grants: grants)) { [self] result in
                 // If there is no answer, the next review tries again.
-                guard case .success(let standings) = result else { return }
+                guard case .success(let states) = result else { return }
                 let now = runtime.time.now()
-                for (grant, standing) in zip(grants, standings) {
+                for (grant, state) in zip(grants, states) {
                     leases.reviewed(
-                        grant.lease, standing, isReplicated: settings.waitReplicas == 0, sentAt: sentAt, now: now)
+                        grant.lease, state, isReplicated: settings.waitReplicas == 0, sentAt: sentAt, now: now)
                 }
             }
         }
@@ -62,12 +62,12 @@ extension LockCoordinator: LeaseReviewer {
 
     /// Logs that a semaphore has a different size than was requested, once for each lock and size. A semaphore keeps
     /// its size while leases of it overlap, and the granted call gets no other hint.
-    func note(_ asked: Int, places: Int, of name: String) {
-        guard asked != places else { return }
-        if misfits.count >= Self.mostMisfits { misfits = [] }
+    func note(_ asked: Int, slots: Int, of name: String) {
+        guard asked != slots else { return }
+        if misfits.count >= Self.maximumMisfits { misfits = [] }
         guard misfits.insert("\(asked) \(name)").inserted else { return }
-        runtime.logger.log(.lockPermitsDiffer, ["lock": name, "asked": "\(asked)", "permits": "\(places)"])
+        runtime.logger.log(.lockPermitsDiffer, ["lock": name, "asked": "\(asked)", "permits": "\(slots)"])
     }
 
-    private static let mostMisfits = 1000
+    private static let maximumMisfits = 1000
 }

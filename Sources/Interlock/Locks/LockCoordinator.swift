@@ -25,9 +25,9 @@ final class LockCoordinator {
     private var trying: [WaiterID: LockWaiter] = [:]
     var leases = LeaseTable()
     private var lastID: WaiterID = 0
-    var secondLooks: [UInt64: SecondLook] = [:]
-    var lastLook: UInt64 = 0
-    var isGoingDown = false
+    var pendingInspections: [UInt64: PendingInspection] = [:]
+    var lastCheck: UInt64 = 0
+    var isShuttingDown = false
     /// Sidecars that did not report their waiters, and the time until which no inspection waits for them. Bounded.
     var silent: [String: Instant] = [:]
     /// Leases that an unanswered acquire may have left behind, kept until they are known to be gone. Bounded.
@@ -108,7 +108,7 @@ final class LockCoordinator {
     /// Cancels a wait. The completion is no longer called, and a grant that arrives later is released.
     func cancel(_ id: WaiterID) {
         if let waiter = trying.removeValue(forKey: id) {
-            waiter.standing = .left
+            waiter.state = .left
         } else if let waiter = waiters.removeValue(forKey: id) {
             leave(waiter)
         }
@@ -121,10 +121,10 @@ final class LockCoordinator {
         pipeline.send(script(for: waiter, by: candidate)) { [self] result in
             if orWaits { trying[waiter.id] = nil }
             // The waiter may have been answered already, because Redis was down for too long or the call was cancelled.
-            let isWaiting = waiter.standing == .waiting
+            let isWaiting = waiter.state == .waiting
             switch result {
             case .success(.granted(let grant)):
-                if isWaiting { hand(grant, to: waiter, sentAt: sentAt) } else { giveBack(waiter) }
+                if isWaiting { hand(grant, to: waiter, sentAt: sentAt) } else { releaseGrant(waiter) }
             case .success(.held):
                 guard isWaiting else { return }
                 if orWaits { enqueue(waiter) } else { refuse(waiter) }
@@ -132,7 +132,7 @@ final class LockCoordinator {
                 if isWaiting { fail(waiter, .heldOtherwise(waiter.request, mode)) }
             case .failure(let error):
                 if isWaiting { fail(waiter, InterlockError(error)) }
-                if error.mayHaveGranted { giveBack(waiter) }
+                if error.mayHaveGranted { releaseGrant(waiter) }
             }
         }
     }
@@ -157,7 +157,7 @@ final class LockCoordinator {
         acknowledged("the lease in time, and it was given up") { [self] error in
             guard let error else { return handOut(grant, to: waiter, sentAt: sentAt) }
             fail(waiter, error)
-            giveBack(waiter)
+            releaseGrant(waiter)
         }
     }
 
@@ -218,18 +218,18 @@ final class LockCoordinator {
         let lease = Lease(
             name: request.name.text, token: waiter.token, fence: grant.fence, validMilliseconds: valid,
             ttlMilliseconds: request.ttl,
-            deadline: deadline, group: grant.group, isOwners: request.owner != nil)
+            deadline: deadline, group: grant.group, hasOwnerToken: request.owner != nil)
         // Recorded before the answer, because the caller may at once ask to be notified of its loss.
         leases.granted(lease, to: request, startedAt: waiter.startedAt, now: now, host: runtime.host)
         planReview()
-        if lease.isOwners {
+        if lease.hasOwnerToken {
             // The lease may already be followed on behalf of an earlier call of the same owner.
             keeper.grantedAgain(lease, until: deadline)
         }
-        if let places = lease.permits, let asked = request.mode.permits { note(asked, places: places, of: lease.name) }
+        if let slots = lease.permits, let asked = request.mode.permits { note(asked, slots: slots, of: lease.name) }
         guard waiter.completion(.granted(lease)) else {
             leases.ended(lease.name, token: lease.token, .released, now: now)
-            return giveBack(waiter)
+            return releaseGrant(waiter)
         }
         runtime.metrics.locksGranted.increment()
         runtime.metrics.acquireTime.recordNanoseconds(now.nanoseconds - waiter.startedAt.nanoseconds)
@@ -275,16 +275,16 @@ final class LockCoordinator {
     /// Ends a wait whose time is up. A command in progress, for it or for another copy of its call, may still grant it
     /// the lock and is answered within `redis.timeout`; until then the outcome is unknown.
     private func timeOut(_ waiter: LockWaiter) {
-        guard let queue = queue(waiter.request.name.text), queue.isAnythingUnderWay(for: [waiter] + queue.copies(of: waiter))
+        guard let queue = queue(waiter.request.name.text), queue.isAnythingInFlight(for: [waiter] + queue.copies(of: waiter))
         else { return giveUp(waiter) }
         waiter.isOverdue = true
     }
 
     /// Ends the overdue waits of this waiter and of the other copies of its call, once the last command that could have
     /// granted them the lock has not.
-    func stayed(_ waiter: LockWaiter, in queue: LocalQueue, isAnythingUnderWay: Bool) {
+    func stayed(_ waiter: LockWaiter, in queue: LocalQueue, isAnythingInFlight: Bool) {
         let copies = queue.copies(of: waiter)
-        guard !isAnythingUnderWay, !queue.isAnythingUnderWay(for: copies) else { return }
+        guard !isAnythingInFlight, !queue.isAnythingInFlight(for: copies) else { return }
         for overdue in copies + [waiter] where overdue.isOverdue { giveUp(overdue) }
     }
 
@@ -299,7 +299,7 @@ final class LockCoordinator {
     }
 
     private func leave(_ waiter: LockWaiter) {
-        waiter.standing = .left
+        waiter.state = .left
         waiter.timeout?.cancel()
         if let queue = queue(waiter.request.name.text) {
             queue.left(waiter)
@@ -310,13 +310,13 @@ final class LockCoordinator {
                 perform(queue.decisions.wake(), on: queue)
             }
         }
-        if waiter.mayHold { giveBack(waiter) }
+        if waiter.mayHold { releaseGrant(waiter) }
     }
 
     /// Removes a waiter whose turn has come from the queue. Returns `false` if it has left or already has the lock.
     func serve(_ waiter: LockWaiter) -> Bool {
-        guard waiter.standing == .waiting else { return false }
-        waiter.standing = .served
+        guard waiter.state == .waiting else { return false }
+        waiter.state = .served
         waiter.timeout?.cancel()
         waiters[waiter.id] = nil
         queue(waiter.request.name.text)?.left(waiter)
@@ -340,8 +340,8 @@ final class LockCoordinator {
             }
         case .attempt(let id):
             attempt(id, in: queue)
-        case .look:
-            look(at: queue)
+        case .check:
+            check(at: queue)
         }
     }
 
@@ -354,7 +354,7 @@ final class LockCoordinator {
         pipeline.send(LeaveScript(keys: keys(queue.name), ticket: queue.ticket, sidecar: runtime.id)) { _ in }
     }
 
-    private func look(at queue: LocalQueue) {
+    private func check(at queue: LocalQueue) {
         watch.remaining(of: runtime.keys.lock(queue.name)) { [self] result in
             let finding: LockQueue.Finding =
                 switch result {
@@ -362,7 +362,7 @@ final class LockCoordinator {
                 case .success(.lasts(let ttl)): .held(ttl: ttl)
                 case .failure: .unknown
                 }
-            perform(queue.decisions.looked(finding, now: runtime.time.now()), on: queue)
+            perform(queue.decisions.checked(finding, now: runtime.time.now()), on: queue)
         }
     }
 
@@ -383,7 +383,7 @@ final class LockCoordinator {
         queue.failure = nil
         switch result {
         case .success(.granted(let grant)):
-            let isOvertaken = waiter.standing == .served
+            let isOvertaken = waiter.state == .served
             let next =
                 isOvertaken
                 ? queue.decisions.overtaken(waiter.id, now: now)
@@ -392,41 +392,41 @@ final class LockCoordinator {
             if serve(waiter) {
                 hand(grant, to: waiter, sentAt: sentAt)
             } else if !isOvertaken {
-                giveBack(waiter)
+                releaseGrant(waiter)
             }
             perform(next, on: queue)
-            askForMates(of: waiter, in: queue)
-        case .success(.held(let ttl, let place)):
+            askForCopies(of: waiter, in: queue)
+        case .success(.held(let ttl, let position)):
             waiter.mayHold = false
             if self.queue(queue.name) === queue { wakeChannels.waits(for: queue.name) }
-            stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isSuccessor(waiter.id))
-            perform(queue.decisions.refused(waiter.id, ttl: ttl, place: place, now: now), on: queue)
+            stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isSuccessor(waiter.id))
+            perform(queue.decisions.refused(waiter.id, ttl: ttl, position: position, now: now), on: queue)
         case .success(.heldOtherwise(let mode)):
             if serve(waiter) { fail(waiter, .heldOtherwise(waiter.request, mode)) }
-            stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isSuccessor(waiter.id))
+            stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isSuccessor(waiter.id))
             perform(queue.decisions.failed(waiter.id), on: queue)
         case .failure(let error) where error.isPostponement || error.code == .answerLost:
             queue.failure = error
             // If this attempt has won, the next attempt with the same token finds the grant.
             if error.isOutcomeUnknown { doubt(waiter) }
-            stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isSuccessor(waiter.id))
+            stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isSuccessor(waiter.id))
             // A cluster that has not run the script may become ready at any moment, and does not report it.
             perform(queue.decisions.unanswered(waiter.id, isRefused: error.code != .answerLost, now: now), on: queue)
         case .failure(let error):
             if serve(waiter) { fail(waiter, InterlockError(error)) }
-            if error.mayHaveGranted || waiter.mayHold { giveBack(waiter) }
+            if error.mayHaveGranted || waiter.mayHold { releaseGrant(waiter) }
             queue.failure = error
-            stayed(waiter, in: queue, isAnythingUnderWay: queue.decisions.isSuccessor(waiter.id))
+            stayed(waiter, in: queue, isAnythingInFlight: queue.decisions.isSuccessor(waiter.id))
             perform(queue.decisions.failed(waiter.id), on: queue)
         }
     }
 
     /// Serves the other copies of a call that has been granted: a retry shares the grant instead of waiting behind
     /// others.
-    func askForMates(of waiter: LockWaiter, in queue: LocalQueue) {
+    func askForCopies(of waiter: LockWaiter, in queue: LocalQueue) {
         for mate in queue.copies(of: waiter) {
             // A command in progress for this copy finds the grant without help.
-            guard !queue.isAnythingUnderWay(for: [mate]) else { continue }
+            guard !queue.isAnythingInFlight(for: [mate]) else { continue }
             waiters[mate.id] = nil
             mate.timeout?.cancel()
             queue.left(mate)
@@ -437,7 +437,7 @@ final class LockCoordinator {
 
     /// Marks a waiter whose attempt has an unknown outcome, so that it releases a possible grant when it leaves.
     func doubt(_ waiter: LockWaiter) {
-        if waiter.standing == .left { giveBack(waiter) } else { waiter.mayHold = true }
+        if waiter.state == .left { releaseGrant(waiter) } else { waiter.mayHold = true }
     }
 
     // MARK: Notifications
@@ -466,9 +466,9 @@ final class LockCoordinator {
         case .first:
             let now = runtime.time.now()
             // The lock's TTL says nothing about a slot that is reserved for another waiter.
-            let isForPlace = headMode(of: queue).isSemaphore
-            perform(isForPlace ? queue.decisions.isFirstForPlace(now: now) : queue.decisions.isFirst(now: now), on: queue)
-        case .look:
+            let isForSlot = headMode(of: queue).isSemaphore
+            perform(isForSlot ? queue.decisions.isFirstForSlot(now: now) : queue.decisions.isFirst(now: now), on: queue)
+        case .check:
             perform(queue.decisions.wake(), on: queue)
         case .count:
             counts.asked(for: queue)
@@ -519,7 +519,7 @@ final class LockCoordinator {
             forget(queue)
         }
         for waiter in failed {
-            waiter.standing = .left
+            waiter.state = .left
             waiter.timeout?.cancel()
             fail(waiter, error)
             if waiter.mayHold { remember(waiter) }

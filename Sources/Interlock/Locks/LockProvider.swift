@@ -62,10 +62,10 @@ extension LockSettings {
         guard request.wait >= 0 else {
             return InterlockError(.invalid, "a wait of \(request.wait) ms: it must be 0 or more")
         }
-        if case .permits(let count) = request.mode, !LockMode.places.contains(count) {
+        if case .permits(let count) = request.mode, !LockMode.slots.contains(count) {
             return InterlockError(
                 .invalid,
-                "a semaphore of \(count) places: it must have between \(LockMode.places.lowerBound) and \(LockMode.places.upperBound)"
+                "a semaphore of \(count) places: it must have between \(LockMode.slots.lowerBound) and \(LockMode.slots.upperBound)"
             )
         }
         for (what, text) in [("label", request.label), ("owner", request.owner)] {

@@ -44,7 +44,7 @@ final class LockScripts: Sendable {
             "fence_lifetime": "\(settings.fenceLifetime.wholeMilliseconds)",
             "fence_slack": "\(CoordinatorRuntime.clockDelay.wholeMilliseconds * 1000)",
             "look_again": "\(LockQueue.recheckMilliseconds)",
-            "most_slots": "\(LockMode.places.upperBound)",
+            "most_slots": "\(LockMode.slots.upperBound)",
         ]
     }
 }
@@ -61,12 +61,12 @@ struct LockKeys {
 
     func encodeThree(into encoder: inout CommandEncoder) {
         encodeFirstThree(into: &encoder)
-        encodeStill(into: &encoder)
+        encodeMigrationGuard(into: &encoder)
     }
 
     func encodeFive(into encoder: inout CommandEncoder) {
         encodeFirstFive(into: &encoder)
-        encodeStill(into: &encoder)
+        encodeMigrationGuard(into: &encoder)
     }
 
     func encodeSix(into encoder: inout CommandEncoder) {
@@ -98,8 +98,8 @@ struct LockKeys {
         encoder.append(parts: space.grantsStart, name, "}")
     }
 
-    func encodeStill(into encoder: inout CommandEncoder) {
-        if space.isOnCluster { encoder.append(parts: space.stillStart, name, "}") }
+    func encodeMigrationGuard(into encoder: inout CommandEncoder) {
+        if space.isOnCluster { encoder.append(parts: space.guardStart, name, "}") }
     }
 
     var three: Int { space.isOnCluster ? 4 : 3 }
@@ -133,9 +133,9 @@ struct AcquireScript: ScriptCommand {
 
     enum Reply {
         case granted(Grant)
-        /// The TTL is in milliseconds, `nil` if the lock never expires; `place` is the position in the queue, starting
-        /// with 0.
-        case held(ttl: Int64?, place: Int?)
+        /// The TTL is in milliseconds, `nil` if the lock never expires; `position` is the position in the queue,
+        /// starting with 0.
+        case held(ttl: Int64?, position: Int?)
         /// Held in a mode that conflicts with the requested one.
         case heldOtherwise(LockMode)
     }
@@ -154,11 +154,11 @@ struct AcquireScript: ScriptCommand {
     var keyCount: Int { mode == .exclusive && ticket == nil ? keys.three : keys.five }
 
     func encodeArguments(into encoder: inout CommandEncoder) {
-        let places: Int
+        let slots: Int
         switch mode {
         case .exclusive: return encodeExclusive(into: &encoder)
-        case .shared: places = 0
-        case .permits(let count): places = count
+        case .shared: slots = 0
+        case .permits(let count): slots = count
         }
         keys.encodeFive(into: &encoder)
         encodeCommon(into: &encoder)
@@ -168,7 +168,7 @@ struct AcquireScript: ScriptCommand {
         } else {
             for _ in 0..<3 { encoder.append("") }
         }
-        encoder.append(places)
+        encoder.append(slots)
         encoder.append(group)
     }
 
@@ -213,16 +213,16 @@ struct AcquireScript: ScriptCommand {
         case 3:
             return .heldOtherwise(value < 0 ? .exclusive : value == 0 ? .shared : .permits(Int(value)))
         default:
-            let place = parts.count > 2 ? parts[2].integer : nil
+            let position = parts.count > 2 ? parts[2].integer : nil
             return .held(
                 ttl: value == -1 ? nil : max(0, min(value, ScriptNumber.mostExact)),
-                place: place.flatMap { $0 < 0 ? nil : Int($0) })
+                position: position.flatMap { $0 < 0 ? nil : Int($0) })
         }
     }
 }
 
 /// Whether a token holds a lock, as reported by the scripts that check it.
-enum TokenStanding {
+enum TokenState {
     case holds
     case lost
     /// A group holds the lock; only the scripts of groups can tell whether the token is in it.
@@ -281,8 +281,8 @@ struct RenewScript: ScriptCommand {
         if let fence { encoder.append(fence) }
     }
 
-    func decode(_ reply: RedisReply) throws(RedisError) -> TokenStanding {
-        try TokenStanding(reply, script: script.name)
+    func decode(_ reply: RedisReply) throws(RedisError) -> TokenState {
+        try TokenState(reply, script: script.name)
     }
 }
 
@@ -338,7 +338,7 @@ struct ReleaseScript: ScriptCommand {
 
     func decode(_ reply: RedisReply) throws(RedisError) -> Reply {
         if reply.integer != nil {
-            switch try TokenStanding(reply, script: script.name) {
+            switch try TokenState(reply, script: script.name) {
             case .holds: return .released(isFirst: false)
             case .lost: return .lost
             case .perhapsInGroup: return .perhapsInGroup
@@ -441,15 +441,15 @@ struct InspectScript: ScriptCommand {
         /// The number of leases in force.
         var holders: Int
         /// The number of slots; 0 for readers, which are unlimited.
-        var places: Int
+        var slots: Int
         /// The leases that end first.
         var leases: [(token: String, ttl: Int64, fence: Int64?)]
     }
 
     /// The maximum number of leases of a group, and of tickets, in a reply. It is divided among the locks, but each
-    /// gets at least `mostListedOfEach`.
-    private static let mostListed = 100
-    private static let mostListedOfEach = 4
+    /// gets at least `maximumListedOfEach`.
+    private static let maximumListed = 100
+    private static let maximumListedOfEach = 4
 
     /// The locks, at least one. On a cluster exactly one, because others may be in different hash slots.
     var locks: [LockKeys]
@@ -460,9 +460,9 @@ struct InspectScript: ScriptCommand {
 
     func encodeArguments(into encoder: inout CommandEncoder) {
         for keys in locks { keys.encodeSix(into: &encoder) }
-        locks[0].encodeStill(into: &encoder)
+        locks[0].encodeMigrationGuard(into: &encoder)
         encoder.append(sidecar)
-        encoder.append(max(Self.mostListedOfEach, Self.mostListed / locks.count))
+        encoder.append(max(Self.maximumListedOfEach, Self.maximumListed / locks.count))
         encoder.append(locks[0].space.wakePrefix)
         encoder.append(WaiterCounts.lifetime)
     }
@@ -476,7 +476,7 @@ struct InspectScript: ScriptCommand {
 
     private func decodeOne(_ reply: RedisReply) throws(RedisError) -> Found {
         guard let parts = reply.array, parts.count == 8, let ttl = parts[1].integer, let others = parts[3].integer,
-            let holders = parts[4].integer, let places = parts[5].integer, let leases = parts[6].array,
+            let holders = parts[4].integer, let slots = parts[5].integer, let leases = parts[6].array,
             let waiting = parts[7].array
         else {
             throw reply.unexpected(for: script.name)
@@ -484,7 +484,7 @@ struct InspectScript: ScriptCommand {
         var group: Group?
         if holders >= 0 {
             group = Group(
-                holders: Int(holders), places: Int(places),
+                holders: Int(holders), slots: Int(slots),
                 leases: stride(from: 0, to: leases.count - 2, by: 3).map {
                     (leases[$0].text ?? "", leases[$0 + 1].integer ?? 0, leases[$0 + 2].integer)
                 })
@@ -496,7 +496,7 @@ struct InspectScript: ScriptCommand {
 }
 
 /// See `standing.lua`.
-struct StandingScript: ScriptCommand {
+struct LeaseStateScript: ScriptCommand {
     /// The grants to check; on a cluster exactly one, because others may be in different hash slots.
     var grants: [(keys: LockKeys, lease: LeaseTable.Listed)]
 
@@ -511,14 +511,14 @@ struct StandingScript: ScriptCommand {
         }
     }
 
-    func decode(_ reply: RedisReply) throws(RedisError) -> [LeaseTable.Standing] {
+    func decode(_ reply: RedisReply) throws(RedisError) -> [LeaseTable.LeaseState] {
         guard let numbers = reply.array, numbers.count == grants.count else { throw reply.unexpected(for: script.name) }
-        var standings: [LeaseTable.Standing] = []
+        var states: [LeaseTable.LeaseState] = []
         for number in numbers {
             guard let left = number.integer else { throw reply.unexpected(for: script.name) }
-            standings.append(left == -2 ? .over : .lasts(milliseconds: left < 0 ? nil : left))
+            states.append(left == -2 ? .over : .lasts(milliseconds: left < 0 ? nil : left))
         }
-        return standings
+        return states
     }
 }
 

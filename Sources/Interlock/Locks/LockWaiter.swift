@@ -4,7 +4,7 @@ internal import RedisClient
 
 /// One lock request, from the call to its answer.
 final class LockWaiter {
-    enum Standing {
+    enum State {
         case waiting
         /// The waiter was answered or cancelled. A later grant to it passes to the next.
         case left
@@ -17,7 +17,7 @@ final class LockWaiter {
     let token: String
     let completion: Completion<LockAnswer>
     let startedAt: Instant
-    var standing = Standing.waiting
+    var state = State.waiting
     /// Whether a command without an answer could have granted it the lock.
     var mayHold = false
     /// Whether its wait has ended while a command is in progress, which then decides the answer.

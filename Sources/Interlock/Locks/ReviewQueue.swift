@@ -47,31 +47,31 @@ struct ReviewQueue<Key> {
     /// Keeps only the reviews that satisfy the condition. O(n).
     mutating func keep(where isKept: (Review) -> Bool) {
         var kept = ReviewQueue()
-        for (review, place) in filter(isKept) {
+        for (review, position) in filter(isKept) {
             kept.reviews.append(review)
-            kept.text.append(contentsOf: text[place..<place + review.textLength])
+            kept.text.append(contentsOf: text[position..<position + review.textLength])
         }
         self = kept
     }
 
     /// Returns the reviews that satisfy the condition, with the offsets of their names and tokens. O(n).
-    func filter(_ isIncluded: (Review) -> Bool) -> [(review: Review, place: Int)] {
-        var found: [(review: Review, place: Int)] = []
-        var place = 0
+    func filter(_ isIncluded: (Review) -> Bool) -> [(review: Review, position: Int)] {
+        var found: [(review: Review, position: Int)] = []
+        var position = 0
         for review in reviews {
-            if isIncluded(review) { found.append((review, place)) }
-            place += review.textLength
+            if isIncluded(review) { found.append((review, position)) }
+            position += review.textLength
         }
         return found
     }
 
     /// Returns the name and the token of a review.
     /// - Parameter place: the offset of its text, as returned by `filter`.
-    func names(of review: Review, at place: Int) -> (name: String, token: String) {
-        let middle = place + Int(review.nameLength)
+    func names(of review: Review, at position: Int) -> (name: String, token: String) {
+        let middle = position + Int(review.nameLength)
         return (
-            String(decoding: text[place..<middle], as: UTF8.self),
-            String(decoding: text[middle..<place + review.textLength], as: UTF8.self)
+            String(decoding: text[position..<middle], as: UTF8.self),
+            String(decoding: text[middle..<position + review.textLength], as: UTF8.self)
         )
     }
 }

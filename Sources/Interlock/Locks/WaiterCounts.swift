@@ -11,7 +11,7 @@ final class WaiterCounts {
         let queue: LocalQueue
         var until: Instant
         /// The number that was last published; `nil` if none was, or if its lifetime must be renewed.
-        var told: Int?
+        var published: Int?
         /// The sequence number of the last publication. The lowest is published first.
         var turn: UInt64
     }
@@ -20,10 +20,10 @@ final class WaiterCounts {
     static let lifetime: Int64 = 10_000
     private static let pause: Int64 = 500
     /// The number of commands that may be sent in a burst after a quiet period.
-    private static let mostAtOnce: Int64 = 10
+    private static let maximumAtOnce: Int64 = 10
     /// The maximum number of locks whose counts are published, and the maximum per command.
-    private static let mostWatched = 1000
-    private static let mostInOne = 100
+    private static let maximumWatched = 1000
+    private static let maximumInOne = 100
 
     private let runtime: CoordinatorRuntime
     private let scripts: LockScripts
@@ -41,43 +41,43 @@ final class WaiterCounts {
 
     /// Starts to publish the count of this queue, because another sidecar inspects its lock.
     func asked(for queue: LocalQueue) {
-        guard watched[queue.number] != nil || watched.count < Self.mostWatched else { return }
+        guard watched[queue.number] != nil || watched.count < Self.maximumWatched else { return }
         let now = runtime.time.now()
         let until = now.advanced(byMilliseconds: Self.lifetime)
-        watched[queue.number] = Watched(queue: queue, until: until, told: nil, turn: watched[queue.number]?.turn ?? 0)
+        watched[queue.number] = Watched(queue: queue, until: until, published: nil, turn: watched[queue.number]?.turn ?? 0)
         // Requests that arrive together are answered with one command.
         if timer.map({ $0.at > now }) ?? true { plan(at: now) }
     }
 
     private func plan(at instant: Instant) {
         timer?.entry.cancel()
-        let at = max(instant, sentUntil.advanced(byMilliseconds: -Self.mostAtOnce * Self.pause))
+        let at = max(instant, sentUntil.advanced(byMilliseconds: -Self.maximumAtOnce * Self.pause))
         let entry = runtime.deadlines.schedule(at: at) { [unowned self] in
             timer = nil
-            tell()
+            publish()
         }
         timer = (entry, at)
     }
 
     /// Publishes the counts that have changed, and repeats after the pause while any lock is watched.
-    private func tell() {
+    private func publish() {
         let now = runtime.time.now()
         watched = watched.filter { $0.value.until > now && $0.value.queue.decisions.count > 0 }
         guard !watched.isEmpty else { return }
-        let due = watched.values.filter { $0.told != $0.queue.decisions.count }
+        let due = watched.values.filter { $0.published != $0.queue.decisions.count }
             .sorted { ($0.turn, $0.queue.number) < ($1.turn, $1.queue.number) }
-        let batch = due.prefix(runtime.keys.isOnCluster ? 1 : Self.mostInOne)
+        let batch = due.prefix(runtime.keys.isOnCluster ? 1 : Self.maximumInOne)
         if !batch.isEmpty {
             sentUntil = max(sentUntil, now).advanced(byMilliseconds: Self.pause)
             turn += 1
-            for told in batch {
-                watched[told.queue.number]?.told = told.queue.decisions.count
-                watched[told.queue.number]?.turn = turn
+            for published in batch {
+                watched[published.queue.number]?.published = published.queue.decisions.count
+                watched[published.queue.number]?.turn = turn
             }
             runtime.pipeline.send(CountsScript(counts: batch.map { count($0, now: now) })) { [self] result in
                 // A failed command is repeated.
                 guard case .failure = result else { return }
-                for untold in batch { watched[untold.queue.number]?.told = nil }
+                for unpublished in batch { watched[unpublished.queue.number]?.published = nil }
             }
         }
         plan(at: batch.count < due.count ? now : now.advanced(byMilliseconds: Self.pause))

@@ -6,14 +6,14 @@ internal import RedisClient
 /// sharded subscriber is published to all. Confined to the coordinator's event loop.
 ///
 /// A lock is often waited for again soon, so its channel is kept for a while. Bounded by the number of locks with
-/// waiters plus `mostKept`.
+/// waiters plus `maximumKept`.
 final class WakeChannels {
     private let keys: KeySpace
     private let id: String
     private var heard: Set<String> = []
     /// The locks without waiters whose channels are kept, oldest first.
     private var kept: Deque<String> = []
-    private static let mostKept = 256
+    private static let maximumKept = 256
 
     /// The subscriber, or `nil` if channels are not sharded. Weak, because the subscriber refers to the locks, which
     /// own this object.
@@ -28,7 +28,7 @@ final class WakeChannels {
     func waits(for name: String) {
         guard let listener else { return }
         guard heard.insert(name).inserted else { return kept.removeAll { $0 == name } }
-        listener.hear(shardChannel: keys.wake(id, ofLock: name), true)
+        listener.subscribe(shardChannel: keys.wake(id, ofLock: name), true)
     }
 
     /// Releases the channel of a lock that has no more waiters.
@@ -36,9 +36,9 @@ final class WakeChannels {
         guard let listener, heard.contains(name) else { return }
         kept.removeAll { $0 == name }
         kept.append(name)
-        guard kept.count > Self.mostKept else { return }
+        guard kept.count > Self.maximumKept else { return }
         let oldest = kept.removeFirst()
         heard.remove(oldest)
-        listener.hear(shardChannel: keys.wake(id, ofLock: oldest), false)
+        listener.subscribe(shardChannel: keys.wake(id, ofLock: oldest), false)
     }
 }

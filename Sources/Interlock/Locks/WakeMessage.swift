@@ -11,7 +11,7 @@ struct WakeMessage: Codable {
         /// Another sidecar's turn, with this one next. If the other is dead, this one takes over.
         case first
         /// The lock may have room for one more holder.
-        case look
+        case check = "look"
         /// A request to publish the number of waiters, because the lock is being inspected.
         case count
     }

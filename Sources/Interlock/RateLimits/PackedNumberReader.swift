@@ -1,19 +1,19 @@
 /// Reads the whole numbers of one MessagePack array, one after the other.
 struct PackedNumberReader {
     private let bytes: [UInt8]
-    private var place: Int
+    private var position: Int
     /// The number of elements left.
     private var left: Int
 
-    var isAtEnd: Bool { left == 0 && place == bytes.count }
+    var isAtEnd: Bool { left == 0 && position == bytes.count }
 
     /// Creates a reader; returns `nil` if `bytes` does not begin with an array.
     init?(_ bytes: [UInt8]) {
         guard let first = bytes.first else { return nil }
         switch first {
-        case 0x90...0x9F: (left, place) = (Int(first & 0x0F), 1)
-        case 0xDC where bytes.count >= 3: (left, place) = (Int(bytes[1]) << 8 | Int(bytes[2]), 3)
-        case 0xDD where bytes.count >= 5: (left, place) = (bytes[1..<5].reduce(0) { $0 << 8 | Int($1) }, 5)
+        case 0x90...0x9F: (left, position) = (Int(first & 0x0F), 1)
+        case 0xDC where bytes.count >= 3: (left, position) = (Int(bytes[1]) << 8 | Int(bytes[2]), 3)
+        case 0xDD where bytes.count >= 5: (left, position) = (bytes[1..<5].reduce(0) { $0 << 8 | Int($1) }, 5)
         default: return nil
         }
         self.bytes = bytes
@@ -21,10 +21,10 @@ struct PackedNumberReader {
 
     /// Returns the next number, or `nil` if the next element is not a whole number.
     mutating func next() -> Int64? {
-        guard left > 0, place < bytes.count else { return nil }
+        guard left > 0, position < bytes.count else { return nil }
         left -= 1
-        let type = bytes[place]
-        place += 1
+        let type = bytes[position]
+        position += 1
         return switch type {
         case 0x00...0x7F: Int64(type)
         case 0xE0...0xFF: Int64(Int8(bitPattern: type))
@@ -40,10 +40,10 @@ struct PackedNumberReader {
     }
 
     private mutating func bigEndian(_ length: Int) -> UInt64? {
-        guard place + length <= bytes.count else { return nil }
-        defer { place += length }
+        guard position + length <= bytes.count else { return nil }
+        defer { position += length }
         var number: UInt64 = 0
-        for offset in place..<(place + length) { number = number << 8 | UInt64(bytes[offset]) }
+        for offset in position..<(position + length) { number = number << 8 | UInt64(bytes[offset]) }
         return number
     }
 }

@@ -8,7 +8,7 @@ struct PackedNumbers {
     /// The encoded array.
     var bytes: [UInt8] {
         var bytes = storage
-        for place in 0..<4 { bytes[1 + place] = UInt8(truncatingIfNeeded: count >> UInt32(24 - 8 * place)) }
+        for index in 0..<4 { bytes[1 + index] = UInt8(truncatingIfNeeded: count >> UInt32(24 - 8 * index)) }
         return bytes
     }
 
@@ -36,6 +36,6 @@ struct PackedNumbers {
     mutating func append(_ number: Int) { append(Int64(number)) }
 
     private mutating func appendBigEndian(_ number: UInt64, bytes: Int) {
-        for place in (0..<bytes).reversed() { storage.append(UInt8(truncatingIfNeeded: number >> UInt64(8 * place))) }
+        for index in (0..<bytes).reversed() { storage.append(UInt8(truncatingIfNeeded: number >> UInt64(8 * index))) }
     }
 }

@@ -16,7 +16,7 @@ package struct Completion<Answer> {
     }
 
     /// Returns a completion that passes each answer to `observer` before it delivers it.
-    package func told(to observer: @escaping (Answer) -> Void) -> Completion {
+    package func reported(to observer: @escaping (Answer) -> Void) -> Completion {
         Completion(tag: tag) { [deliver] tag, answer in
             observer(answer)
             return deliver(tag, answer)

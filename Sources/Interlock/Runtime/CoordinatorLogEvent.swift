@@ -13,7 +13,7 @@ package enum CoordinatorLogEvent: String, LoggedEvent {
     case lockBroken = "lock.broken"
     case lockPermitsDiffer = "lock.permits_differ"
     case breakerChanged = "breaker.changed"
-    case breakerAlone = "breaker.alone"
+    case breakerLocally = "breaker.alone"
     case permitsUnreported = "permits.unreported"
     case configurationDiffers = "configuration.differs"
     case configurationAgrees = "configuration.agrees"
@@ -38,7 +38,7 @@ package enum CoordinatorLogEvent: String, LoggedEvent {
         case .lockPermitsDiffer:
             (.warning, "A semaphore was asked for with another size than it has: it keeps its size while it is held")
         case .breakerChanged: (.notice, "A breaker changed")
-        case .breakerAlone: (.notice, "A breaker opened for this sidecar alone")
+        case .breakerLocally: (.notice, "A breaker opened for this sidecar alone")
         case .permitsUnreported:
             (.warning, "A service's permits are used up: its callers do not report the outcomes of their calls")
         case .configurationDiffers:

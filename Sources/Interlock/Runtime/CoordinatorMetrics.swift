@@ -50,7 +50,7 @@ final class CoordinatorMetrics {
     let eventsDropped = Counter(label: "interlock_events_dropped_total")
     let leasesLinked = Gauge(label: "interlock_leases_looked_after", dimensions: [("kind", "linked")])
     let leasesWatched = Gauge(label: "interlock_leases_looked_after", dimensions: [("kind", "watched")])
-    let permitsUnderWay = Gauge(label: "interlock_permits_under_way")
+    let permitsInFlight = Gauge(label: "interlock_permits_under_way")
 
     /// - Parameter isReleased: whether the lease was in force until then.
     func countRelease(_ isReleased: Bool) {

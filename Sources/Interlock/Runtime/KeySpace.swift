@@ -21,7 +21,7 @@ package final class KeySpace: Sendable {
     let holdersStart: String
     let grantsStart: String
     let countsStart: String
-    let stillStart: String
+    let guardStart: String
 
     package init(prefix: String = KeySpace.defaultPrefix, lockKeyPrefix: String? = nil, isOnCluster: Bool = false) {
         self.prefix = prefix
@@ -34,7 +34,7 @@ package final class KeySpace: Sendable {
         holdersStart = prefix + "holders:{" + (lockKeyPrefix ?? "")
         grantsStart = prefix + "grants:{" + (lockKeyPrefix ?? "")
         countsStart = prefix + "waiters:{" + (lockKeyPrefix ?? "")
-        stillStart = prefix + "still:{" + (lockKeyPrefix ?? "")
+        guardStart = prefix + "still:{" + (lockKeyPrefix ?? "")
     }
 
     /// The key of the owner's token, a string with a TTL.
@@ -134,7 +134,7 @@ package final class KeySpace: Sendable {
     /// The key of the list of live sidecars.
     package var fleet: String { prefix + (isOnCluster ? "{fleet}" : "fleet") }
     /// The key that never exists, next to the list; see `LockKeys`.
-    var fleetStill: String? { isOnCluster ? fleet + ":still" : nil }
+    var fleetMigrationGuard: String? { isOnCluster ? fleet + ":still" : nil }
     /// The key of one sidecar's description.
     package func fleetMember(_ id: String) -> String { fleet + ":" + id }
 

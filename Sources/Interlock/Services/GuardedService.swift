@@ -14,7 +14,7 @@ final class GuardedService {
     struct PermitCaller {
         let completion: Completion<PermitAnswer>
         /// The amounts taken from limits that the call keeps while it waits for a trial permit.
-        var shares: [TakenShare] = []
+        var charges: [CounterCharge] = []
     }
 
     let name: String
@@ -30,7 +30,7 @@ final class GuardedService {
     /// Whether the limiter was backed up at the last check.
     var isBackedUp = false
     /// The amounts to refund at the end of this tick.
-    var unwanted: [TakenShare] = []
+    var pendingRefunds: [CounterCharge] = []
     var wakeUp: Deadlines.Entry?
     /// The calls that continue after the current steps, because they got a slot or their pause has ended.
     var proceeding: Deque<GateCall> = []
@@ -149,15 +149,15 @@ struct Slab<Value> {
     }
 }
 
-extension [TakenShare] {
+extension [CounterCharge] {
     /// The number of recent entries that are searched for one of the same window. Entries of one batch are adjacent.
     private static var reach: Int { 8 }
 
     /// Merges the amount with a recent one from the same window of the same counter, or appends it.
-    mutating func add(_ share: TakenShare) {
+    mutating func add(_ charge: CounterCharge) {
         let index = suffix(Self.reach).lastIndex {
-            $0.since == share.since && $0.definition == share.definition && $0.key == share.key && $0.limit == share.limit
+            $0.since == charge.since && $0.definition == charge.definition && $0.key == charge.key && $0.limit == charge.limit
         }
-        if let index { self[index].cost += share.cost } else { append(share) }
+        if let index { self[index].cost += charge.cost } else { append(charge) }
     }
 }

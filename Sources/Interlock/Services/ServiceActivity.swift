@@ -1,9 +1,9 @@
 /// The calls to a service that go through this sidecar.
 package struct ServiceActivity: Hashable, Sendable {
     /// The number of calls that have a permit and no reported outcome.
-    package var underWay: Int
+    package var inFlight: Int
     /// The number of calls that wait for a limit, for a slot, or through a pause.
     package var waiting: Int
     /// The maximum number of calls in progress at once; `nil` if there is none.
-    package var places: Int?
+    package var slots: Int?
 }

@@ -11,7 +11,7 @@ final class ServiceMetrics {
     let permitsRefused: Tally
     /// The permit refusals that unreported outcomes caused.
     let refusedForUnreported: Counter
-    let placesInUse: Gauge
+    let slotsInUse: Gauge
     let permitsWaiting: Gauge
     let waiting: Gauge
     let subjects: Gauge
@@ -41,7 +41,7 @@ final class ServiceMetrics {
         permitsGranted = tally("interlock_permit_decisions_total", "granted")
         permitsRefused = tally("interlock_permit_decisions_total", "refused")
         refusedForUnreported = Counter(label: "interlock_permits_unreported_total", dimensions: [("service", service)])
-        placesInUse = Gauge(label: "interlock_service_places_in_use", dimensions: [("service", service)])
+        slotsInUse = Gauge(label: "interlock_service_places_in_use", dimensions: [("service", service)])
         permitsWaiting = Gauge(label: "interlock_permits_waiting", dimensions: [("service", service)])
         refusals = Dictionary(
             uniqueKeysWithValues: PermitAnswer.Reason.allCases.map { reason in
@@ -129,7 +129,7 @@ final class ServiceMetrics {
         for tally in [taken, limited, permitsGranted, permitsRefused] + Array(outcomes.values) + Array(limitsRefused.values) {
             tally.destroy()
         }
-        for gauge in [placesInUse, permitsWaiting, waiting, subjects] + Array(states.values) + Array(forcedStates.values) {
+        for gauge in [slotsInUse, permitsWaiting, waiting, subjects] + Array(states.values) + Array(forcedStates.values) {
             gauge.destroy()
         }
         for limit in shadows { shadowRefusals(of: limit).destroy() }

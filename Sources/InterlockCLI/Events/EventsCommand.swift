@@ -63,15 +63,15 @@ struct EventsCommand: AsyncParsableCommand {
         var dropped: Int64 = 0
         for await news in events {
             let missed = events.dropped - dropped
-            if missed > 0 { Terminal.tell("interlock: missed \(missed) events: they came faster than they are printed") }
+            if missed > 0 { Terminal.report("interlock: missed \(missed) events: they came faster than they are printed") }
             dropped += missed
             switch news {
             case .connection(.following):
                 hasFollowed = true
-                Terminal.tell("interlock: following the events of the sidecar at \(address)")
+                Terminal.report("interlock: following the events of the sidecar at \(address)")
             case .connection(.interrupted(let error)):
                 guard hasFollowed else { throw error }
-                Terminal.tell("interlock: lost the connection to the sidecar at \(address); events are missed until it is back")
+                Terminal.report("interlock: lost the connection to the sidecar at \(address); events are missed until it is back")
             case .event(let received):
                 guard types.isEmpty || types.contains(where: { $0.includes(received.message.type) }),
                     let line = asJSON ? JSONOutput.line(received.message.json) : received.event?.line

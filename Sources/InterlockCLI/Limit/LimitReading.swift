@@ -46,9 +46,9 @@ struct LimitReading: Answer, Sendable {
 /// The limits of a service that apply to a call, and their combined decision.
 struct LimitListing: Answer, Sendable {
     var binding: LimitReading
-    var limits: [LimitStanding]
+    var limits: [LimitState]
 
-    init(_ binding: LimitDecision, of service: String, all: [LimitStanding]) {
+    init(_ binding: LimitDecision, of service: String, all: [LimitState]) {
         self.binding = LimitReading(binding, of: service)
         limits = all
     }

@@ -97,10 +97,10 @@ struct SharingOptions: ParsableArguments {
 
     func validate() throws {
         guard !shared || permits == nil else { throw ValidationError("expected one of --shared and --permits, not both") }
-        guard permits.map(LockMode.places.contains) ?? true else {
-            let places = LockMode.places
+        guard permits.map(LockMode.slots.contains) ?? true else {
+            let slots = LockMode.slots
             throw ValidationError(
-                "--permits: expected a whole number from \(places.lowerBound) to \(places.upperBound), got \(permits ?? 0)")
+                "--permits: expected a whole number from \(slots.lowerBound) to \(slots.upperBound), got \(permits ?? 0)")
         }
     }
 

@@ -87,7 +87,7 @@ extension LockCommand {
             }
             try Terminal.show(listing, asJSON: output.json)
             if !listing.isComplete {
-                Terminal.tell("interlock: there are more than \(limit) locks: raise --limit, or narrow --match")
+                Terminal.report("interlock: there are more than \(limit) locks: raise --limit, or narrow --match")
             }
         }
     }

@@ -29,7 +29,7 @@ struct LockReading: Answer, Sendable {
     /// The number and kind of holders: `1`, `2 readers`, `2 of 3`.
     var holdersText: String {
         switch lock.mode {
-        case .permits(let places): "\(lock.holders) of \(places)"
+        case .permits(let slots): "\(lock.holders) of \(slots)"
         case .shared: "\(lock.holders) \(lock.holders == 1 ? "reader" : "readers")"
         case .exclusive, nil: "\(lock.holders)"
         }

@@ -24,7 +24,7 @@ struct Candidacy: Equatable, Sendable {
     private let until: Instant
     /// The time until which to retry while the sidecar or its Redis is unreachable. A run with a shorter wait still
     /// survives a brief outage.
-    private let isAwayUntil: Instant
+    private let outageDeadline: Instant
     /// The length of the requested lease, in milliseconds.
     private let ttl: Int64
     private let isLeading: Bool
@@ -48,11 +48,11 @@ struct Candidacy: Equatable, Sendable {
         switch purpose {
         case .once(let wait):
             until = now.advanced(byMilliseconds: wait.wholeMilliseconds)
-            isAwayUntil = max(until, now.advanced(byMilliseconds: Self.patience))
+            outageDeadline = max(until, now.advanced(byMilliseconds: Self.patience))
             isLeading = false
         case .lead:
             until = .distantFuture
-            isAwayUntil = .distantFuture
+            outageDeadline = .distantFuture
             isLeading = true
         }
         self.ttl = ttl.wholeMilliseconds
@@ -64,7 +64,7 @@ struct Candidacy: Equatable, Sendable {
 
     /// Returns whether a failure may be temporary, because the sidecar or its Redis is unreachable. Once a sidecar has
     /// answered, another server at its address also counts as temporary.
-    func isAway(_ status: ExitStatus) -> Bool {
+    func isUnreachable(_ status: ExitStatus) -> Bool {
         status == .unavailable || status == .notSidecar && hasConnected
     }
 
@@ -93,10 +93,10 @@ struct Candidacy: Equatable, Sendable {
     /// - Returns: the time of the next attempt, or `nil` to stop. A sidecar that was never reached is retried only with
     ///   `--lead`.
     mutating func failed(now: Instant) -> Instant? {
-        guard isLeading || hasConnected, now < isAwayUntil else { return nil }
+        guard isLeading || hasConnected, now < outageDeadline else { return nil }
         failures += 1
         let pause = min(Self.longestPause, Self.shortestPause << Int64(min(failures, 8)))
-        return min(isAwayUntil, now.advanced(byMilliseconds: pause))
+        return min(outageDeadline, now.advanced(byMilliseconds: pause))
     }
 
     /// Returns whether to print the notice now. Returns `true` only once.

@@ -26,7 +26,7 @@ struct LeaseWatch: Equatable, Sendable {
 
     private enum Renewal: Equatable, Sendable {
         case due(Instant)
-        case underWay(sentAt: Instant)
+        case inFlight(sentAt: Instant)
     }
 
     /// The time that a command has to end after its lease is lost, in milliseconds.
@@ -73,9 +73,9 @@ struct LeaseWatch: Equatable, Sendable {
             return end(lostAt: deadline)
         case .held(let deadline, .due(let due)):
             guard due <= now else { return .wait(until: min(due, deadline)) }
-            state = .held(deadline: deadline, renewal: .underWay(sentAt: now))
+            state = .held(deadline: deadline, renewal: .inFlight(sentAt: now))
             return .renew(sentAt: now)
-        case .held(let deadline, .underWay):
+        case .held(let deadline, .inFlight):
             return .wait(until: deadline)
         case .lost(let moment):
             return end(lostAt: moment)
@@ -90,7 +90,7 @@ struct LeaseWatch: Equatable, Sendable {
 
     /// Records that the renewal sent at `sentAt` extended the lease.
     mutating func renewed(sentAt: Instant) {
-        guard case .held(let deadline, .underWay(sentAt)) = state else { return }
+        guard case .held(let deadline, .inFlight(sentAt)) = state else { return }
         state = .held(
             deadline: max(deadline, LeaseValidity.deadline(ttl: ttl, sentAt: sentAt)),
             renewal: .due(sentAt.advanced(byMilliseconds: Self.interval(ofTTL: ttl))))
@@ -99,13 +99,13 @@ struct LeaseWatch: Equatable, Sendable {
     /// Records that the renewal sent at `sentAt` got no answer: the sidecar or its Redis is unreachable, and the lease
     /// may or may not still be held.
     mutating func unanswered(sentAt: Instant, now: Instant) {
-        guard case .held(let deadline, .underWay(sentAt)) = state else { return }
+        guard case .held(let deadline, .inFlight(sentAt)) = state else { return }
         state = .held(deadline: deadline, renewal: .due(now.advanced(byMilliseconds: Self.pause(ofTTL: ttl))))
     }
 
     /// Records that the renewal sent at `sentAt` was rejected because this lease no longer holds the lock.
     mutating func lost(sentAt: Instant, now: Instant) {
-        guard case .held(let deadline, .underWay(sentAt)) = state else { return }
+        guard case .held(let deadline, .inFlight(sentAt)) = state else { return }
         state = .lost(at: min(now, deadline))
     }
 

@@ -56,12 +56,12 @@ struct RunSession {
             case .finished(let code): return code
             case .stopped(let signal): return .ended(bySignal: signal)
             case .held(let lock):
-                if plan.heldExitCode != 0 { Terminal.tell("interlock: \(refusal(lock))") }
+                if plan.heldExitCode != 0 { Terminal.report("interlock: \(refusal(lock))") }
                 return ExitCode(plan.heldExitCode)
             case .lost(let signal):
                 guard plan.purpose == .lead else { return ExitCode(.leaseLost) }
                 if let signal { return .ended(bySignal: signal) }
-                Terminal.tell("interlock: \(plan.name) is no longer led from here; trying to lead again")
+                Terminal.report("interlock: \(plan.name) is no longer led from here; trying to lead again")
             }
         }
     }
@@ -81,12 +81,12 @@ struct RunSession {
                 case .finished, .lost: break
                 }
                 return term
-            } catch let failure as Failure where candidacy.isAway(failure.status) {
+            } catch let failure as Failure where candidacy.isUnreachable(failure.status) {
                 guard let next = candidacy.failed(now: clock.now()) else {
                     await withdraw(token, of: candidacy)
                     throw failure
                 }
-                if candidacy.failures == 1 { Terminal.tell("interlock: \(failure); retrying") }
+                if candidacy.failures == 1 { Terminal.report("interlock: \(failure); retrying") }
                 if let signal = await endingSignal(until: next) {
                     await withdraw(token, of: candidacy)
                     return .stopped(by: signal)
@@ -114,7 +114,7 @@ struct RunSession {
         case .stopped(let signal): return .stopped(by: signal)
         case .held: return .held(try? await client.locks.information(about: plan.name))
         case .granted(let grant, let sentAt):
-            if let notice = await notice.value { Terminal.tell("interlock: warning: \(notice)") }
+            if let notice = await notice.value { Terminal.report("interlock: warning: \(notice)") }
             return try await serve(grant, sentAt: sentAt, over: client)
         }
     }
@@ -129,7 +129,7 @@ struct RunSession {
             send(request, token: token, sentAt: sentAt, over: client)
             var answer: Result<Lease?, Failure>?
             while answer == nil {
-                if candidacy.isNoticeDue(now: clock.now()) { Terminal.tell("interlock: waiting for the lock \(plan.name)") }
+                if candidacy.isNoticeDue(now: clock.now()) { Terminal.report("interlock: waiting for the lock \(plan.name)") }
                 switch await mailbox.next(by: candidacy.noticeAt) {
                 case .acquired(let result, sentAt): answer = result
                 case .signal(let signal) where RunSignals.isEnding(signal): return .stopped(by: signal)
@@ -182,7 +182,7 @@ struct RunSession {
 
     /// Runs the command under the lease, then releases it.
     private func serve(_ grant: Lease, sentAt: Instant, over client: SidecarClient) async throws -> Term {
-        if plan.purpose == .lead { Terminal.tell("interlock: leading \(plan.name), fence \(grant.fence)") }
+        if plan.purpose == .lead { Terminal.report("interlock: leading \(plan.name), fence \(grant.fence)") }
         let watch = LeaseWatch(ttl: plan.ttl.wholeMilliseconds, sentAt: sentAt, isStrict: plan.isStrict)
         let end: Supervision.End
         do {
@@ -207,7 +207,7 @@ struct RunSession {
                 return .finished(isHeld ? ExitCode(status) : ExitCode(.leaseLost))
             }
             guard await release(grant.token, over: client) == false else { return .finished(ExitCode(status)) }
-            Terminal.tell("interlock: the lease of \(plan.name) was lost before the command ended")
+            Terminal.report("interlock: the lease of \(plan.name) was lost before the command ended")
             return .finished(ExitCode(.leaseLost))
         }
     }
@@ -242,7 +242,7 @@ struct RunSession {
                         }
                     }
                 if isHeld { return true }
-                Terminal.tell("interlock: the lease of \(plan.name) was lost before the command ended")
+                Terminal.report("interlock: the lease of \(plan.name) was lost before the command ended")
                 return false
             } catch {
                 let next = clock.now().advanced(byMilliseconds: Self.renewalPause)
@@ -266,7 +266,7 @@ struct RunSession {
 
     private func reportUnkept(_ deadline: Instant, _ reason: String) -> Bool {
         let rest = ReadableText.span(milliseconds: max(0, deadline.millisecondsRoundedUp(since: clock.now())))
-        Terminal.tell("interlock: the lock \(plan.name) may be free in \(rest), before --at-least is over: \(reason)")
+        Terminal.report("interlock: the lock \(plan.name) may be free in \(rest), before --at-least is over: \(reason)")
         return true
     }
 
@@ -274,7 +274,7 @@ struct RunSession {
     /// - Returns: whether the lease was held, or `nil` if unknown.
     private func release(_ token: String, over client: SidecarClient) async -> Bool? {
         let name = plan.name
-        if let wasHeld = await settled({ try await client.locks.release(name, token: token) }) { return wasHeld }
+        if let wasHeld = await awaitRelease({ try await client.locks.release(name, token: token) }) { return wasHeld }
         // The first call may have taken effect without an answer, so the second answer proves nothing.
         _ = await release(token)
         return nil
@@ -282,13 +282,13 @@ struct RunSession {
 
     private func release(_ token: String) async -> Bool? {
         let (name, sidecar) = (plan.name, plan.sidecar)
-        return await settled {
+        return await awaitRelease {
             try await sidecar.withClient("lock release \(name)") { try await $0.locks.release(name, token: token) }
         }
     }
 
     /// Returns the answer to a release, or `nil` if the release fails or is not answered in time.
-    private func settled(_ release: @escaping @Sendable () async throws -> Bool) async -> Bool? {
+    private func awaitRelease(_ release: @escaping @Sendable () async throws -> Bool) async -> Bool? {
         let deadline = clock.now().advanced(byMilliseconds: Self.releaseTimeout)
         Task { [mailbox] in
             // A lease that cannot be released expires.

@@ -32,7 +32,7 @@ struct Supervision {
 
     /// The interval between checks for the end of the command's process group, in milliseconds. The kernel does not
     /// report that end.
-    private static let lookInterval: Int64 = 50
+    private static let pollInterval: Int64 = 50
 
     init(
         process: pid_t, lease: Lease, ttl: Duration, client: SidecarClient, mailbox: Mailbox, watch: LeaseWatch
@@ -67,7 +67,7 @@ struct Supervision {
                 if status == nil {
                     handle(await mailbox.next(by: until))
                 } else if watch.isEnding, group.hasLivingMembers {
-                    handle(await mailbox.next(by: min(until, now.advanced(byMilliseconds: Self.lookInterval))))
+                    handle(await mailbox.next(by: min(until, now.advanced(byMilliseconds: Self.pollInterval))))
                 } else {
                     return .lost(stoppedBy: stoppedBy)
                 }
@@ -117,7 +117,7 @@ struct Supervision {
     private mutating func reportLoss() {
         guard !hasReportedLoss else { return }
         hasReportedLoss = true
-        Terminal.tell("interlock: the lease of \(lease.name) is lost: ending the command")
+        Terminal.report("interlock: the lease of \(lease.name) is lost: ending the command")
     }
 }
 

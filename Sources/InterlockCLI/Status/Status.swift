@@ -30,7 +30,7 @@ struct Status: AsyncParsableCommand {
             try await SidecarReading(from: $0, countsFleet: !live)
         }
         try Terminal.show(reading, asJSON: output.json)
-        for warning in reading.warnings { Terminal.tell("interlock: warning: \(warning)") }
+        for warning in reading.warnings { Terminal.report("interlock: warning: \(warning)") }
         guard live || reading.status.redis.isUp else {
             throw Failure(
                 "the sidecar at \(reading.address) cannot reach its Redis: \(reading.status.redis.failure ?? "")",
@@ -173,13 +173,13 @@ extension SidecarStatus.Primary {
     }
 
     fileprivate var summary: String {
-        let place = address.map { "\(name) is \($0)" } ?? "\(name) is not known"
+        let position = address.map { "\(name) is \($0)" } ?? "\(name) is not known"
         let age = epoch.map { ", epoch \($0)" } ?? ""
         let heard = "\(sentinelsAnswering) of \(sentinels) Sentinels answer"
-        guard switches > 0 else { return "\(place)\(age); \(heard)" }
+        guard switches > 0 else { return "\(position)\(age); \(heard)" }
         let times = switches == 1 ? "once" : "\(switches) times"
         let took = lastSwitch.map { ", last in \($0.wholeMilliseconds) ms" } ?? ""
-        return "\(place)\(age); \(heard); switched \(times)\(took)"
+        return "\(position)\(age); \(heard); switched \(times)\(took)"
     }
 }
 
@@ -200,10 +200,10 @@ extension SidecarStatus.Cluster {
 
     fileprivate var summary: String {
         guard !primaries.isEmpty else { return "no server of the cluster is known" }
-        let shares = primaries.map { "\($0.address) \($0.isConnected ? "serves" : "is down with") \($0.slots) slots" }
+        let slots = primaries.map { "\($0.address) \($0.isConnected ? "serves" : "is down with") \($0.slots) slots" }
         let age = epoch.map { ", epoch \($0)" } ?? ""
         let took = lastSwitch.map { ", last in \($0.wholeMilliseconds) ms" } ?? ""
         let times = switches == 0 ? "" : switches == 1 ? "; switched once\(took)" : "; switched \(switches) times\(took)"
-        return shares.joined(separator: ", ") + age + times
+        return slots.joined(separator: ", ") + age + times
     }
 }

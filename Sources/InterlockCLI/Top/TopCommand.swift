@@ -83,7 +83,7 @@ struct TopCommand: AsyncParsableCommand {
         try await sidecar.withClient("top") { client in
             if isShown {
                 // The first frame is read before the screen changes, so an error is printed as ordinary text.
-                let first = try await client.look(screen.query.words)
+                let first = try await client.view(screen.query.words)
                 try await TopSession(client: client, screen: screen, pause: pause).run(beginningWith: first, until: signals)
             } else {
                 try await Self.print(screen, of: client, pause: pause, isJSON: isJSON, once: once, until: signals)
@@ -103,7 +103,7 @@ struct TopCommand: AsyncParsableCommand {
             group.addTask {
                 var screen = screen
                 repeat {
-                    let text = try await client.look(screen.query.words)
+                    let text = try await client.view(screen.query.words)
                     if isJSON {
                         guard await Terminal.showNext(JSONOutput.line(text)) else { return }
                     } else {
@@ -211,13 +211,13 @@ private struct TopSession {
                 }
             }
             var (asked, answered): (TopQuery?, TopQuery?) = (nil, screen.query)
-            func look() {
+            func view() {
                 let query = screen.query
                 guard asked != query else { return }
                 asked = query
                 group.addTask { [client] in
                     do {
-                        let text = try await client.look(query.words)
+                        let text = try await client.view(query.words)
                         continuation.yield(.answered(query, .success(text)))
                     } catch let error as InterlockError {
                         continuation.yield(.answered(query, .failure(error)))
@@ -229,7 +229,7 @@ private struct TopSession {
                 case .ended: break events
                 case .due:
                     isDue.end()
-                    look()
+                    view()
                 case .passed: hasPassed.end()
                 case .resized: break
                 case .answered(let query, let result):
@@ -249,7 +249,7 @@ private struct TopSession {
                     }
                 case .typed(let bytes):
                     for key in TopKey.keys(bytes) where screen.press(key, rows: TopTerminal.size.rows) { break events }
-                    if screen.query != answered || screen.frame == nil { look() }
+                    if screen.query != answered || screen.frame == nil { view() }
                 }
                 terminal.draw(&screen)
             }

@@ -71,10 +71,10 @@ struct TopScreen: Sendable {
         case .character("?"): showsKeys = true
         case .character("/"): isTyping = true
         case .character(let digit) where ("1"..."6").contains(digit):
-            look(at: TopQuery(view: Self.views[Int(digit.wholeNumberValue ?? 1) - 1]), leavingTrail: false)
+            show(at: TopQuery(view: Self.views[Int(digit.wholeNumberValue ?? 1) - 1]), leavingTrail: false)
         case .tab:
-            let place = Self.views.firstIndex(of: query.view).map { ($0 + 1) % Self.views.count } ?? 0
-            look(at: TopQuery(view: Self.views[place]), leavingTrail: false)
+            let index = Self.views.firstIndex(of: query.view).map { ($0 + 1) % Self.views.count } ?? 0
+            show(at: TopQuery(view: Self.views[index]), leavingTrail: false)
         case .up, .character("k"): choose(chosen - 1, of: count)
         case .down, .character("j"): choose(chosen + 1, of: count)
         case .pageUp: choose(chosen - max(1, rows - 8), of: count)
@@ -107,7 +107,7 @@ struct TopScreen: Sendable {
         query.cursor = "0"
         query.from = 0
         if TopQuery.isSearched(query.view) {
-            if query != self.query { look(at: query, leavingTrail: false) }
+            if query != self.query { show(at: query, leavingTrail: false) }
         } else {
             self.query = query
             chosen = 0
@@ -115,7 +115,7 @@ struct TopScreen: Sendable {
         return false
     }
 
-    private mutating func look(at next: TopQuery, leavingTrail: Bool) {
+    private mutating func show(at next: TopQuery, leavingTrail: Bool) {
         guard next != query else { return }
         if leavingTrail { trail.append(query) } else if next.view != query.view { trail = [] }
         if next.view != query.view { (sort, isReversed) = (nil, false) }
@@ -126,7 +126,7 @@ struct TopScreen: Sendable {
         top = 0
     }
 
-    private mutating func choose(_ place: Int, of count: Int) { chosen = max(0, min(place, count - 1)) }
+    private mutating func choose(_ index: Int, of count: Int) { chosen = max(0, min(index, count - 1)) }
 
     private mutating func sortByNext(_ step: Int) {
         let count = ViewModel.main(of: query.view).shown.count
@@ -139,7 +139,7 @@ struct TopScreen: Sendable {
         for column in ViewModel.main(of: query.view).columns {
             guard column.kind == .lock || column.kind == .service, let name = Optional(rows[chosen])[path: column.path].text
             else { continue }
-            look(at: TopQuery(view: column.kind == .lock ? .lock : .service, name: name), leavingTrail: true)
+            show(at: TopQuery(view: column.kind == .lock ? .lock : .service, name: name), leavingTrail: true)
         }
     }
 
@@ -147,7 +147,7 @@ struct TopScreen: Sendable {
         let before = trail.popLast()
         guard let before else { return }
         let trail = trail
-        look(at: before, leavingTrail: false)
+        show(at: before, leavingTrail: false)
         self.trail = trail
     }
 
@@ -164,13 +164,13 @@ struct TopScreen: Sendable {
             next.from = end
         case .overview, .lock, .service, .domains, .grants, .events: return
         }
-        look(at: next, leavingTrail: false)
+        show(at: next, leavingTrail: false)
     }
 
     private mutating func firstPage() {
         var next = query
         (next.cursor, next.from) = ("0", 0)
-        look(at: next, leavingTrail: false)
+        show(at: next, leavingTrail: false)
     }
 }
 
@@ -262,9 +262,9 @@ extension TopScreen {
     }
 
     private var views: String {
-        Self.views.enumerated().map { place, view in
+        Self.views.enumerated().map { index, view in
             view == query.view || "\(query.view.rawValue)s" == view.rawValue
-                ? "[\(place + 1) \(view.rawValue)]" : " \(place + 1) \(view.rawValue) "
+                ? "[\(index + 1) \(view.rawValue)]" : " \(index + 1) \(view.rawValue) "
         }.joined(separator: " ")
     }
 
@@ -341,19 +341,19 @@ extension TopScreen {
     /// Returns the column titles, then one line per row.
     private func rendered(_ model: ViewModel, _ rows: [JSONValue], isChosen: Int?, isSorted: Bool = true) -> [Line] {
         let (columns, formatted) = (model.shown, cells(model))
-        let titles = columns.enumerated().map { place, column in
-            column.title.uppercased() + (isSorted && place == sort ? (isReversed ? "^" : "v") : "")
+        let titles = columns.enumerated().map { index, column in
+            column.title.uppercased() + (isSorted && index == sort ? (isReversed ? "^" : "v") : "")
         }
         let cells = rows.enumerated().map { index, row in
             columns.map { formatted.text(of: $0, in: row, at: index).printable }
         }
-        let widths = columns.indices.map { place in
-            min(Self.widest, max(TopTerminal.width(titles[place]), cells.map { TopTerminal.width($0[place]) }.max() ?? 0))
+        let widths = columns.indices.map { index in
+            min(Self.widest, max(TopTerminal.width(titles[index]), cells.map { TopTerminal.width($0[index]) }.max() ?? 0))
         }
         func line(_ cells: [String]) -> String {
-            zip(columns, zip(cells, widths)).enumerated().map { place, item in
+            zip(columns, zip(cells, widths)).enumerated().map { index, item in
                 let (column, (cell, width)) = item
-                let isLast = place == columns.count - 1
+                let isLast = index == columns.count - 1
                 let text = isLast ? cell : TopTerminal.fitting(cell, columns: width)
                 return text.padding(to: isLast && !column.isNumber ? 0 : width, isRight: column.isNumber)
             }.joined(separator: "  ")

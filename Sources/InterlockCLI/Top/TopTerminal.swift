@@ -36,10 +36,10 @@ struct TopTerminal {
         guard !LineWriter.standardOutput.isBusy else { return }
         let (columns, rows) = Self.size
         var text = ""
-        for (place, line) in screen.lines(columns: columns, rows: rows).enumerated() {
+        for (index, line) in screen.lines(columns: columns, rows: rows).enumerated() {
             // Each line is positioned by its row, because the terminal may measure widths differently, and cleared
             // first, because clearing after a full line would erase its last cell.
-            text += "\u{1B}[\(place + 1);1H\u{1B}[2K"
+            text += "\u{1B}[\(index + 1);1H\u{1B}[2K"
             switch line.style {
             case .plain: text += line.text
             case .bold: text += "\u{1B}[1m\(line.text)\u{1B}[0m"

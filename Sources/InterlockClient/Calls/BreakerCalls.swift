@@ -11,7 +11,7 @@ extension BreakerStatus {
             service: service, state: state,
             fleet: BreakerSnapshot(
                 state: fields.text("fleet_state").flatMap(BreakerSnapshot.State.init) ?? state,
-                text: fields.text, number: fields.integer, share: fields.number))
+                text: fields.text, number: fields.integer, rate: fields.number))
         ownCause = fields.text("own_cause")
         probe = fields.reply("probe").flatMap { ProbeStatus($0) }
     }

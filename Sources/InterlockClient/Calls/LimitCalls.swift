@@ -22,7 +22,7 @@ extension LimitAnswer {
     }
 }
 
-extension LimitStanding {
+extension LimitState {
     /// Decodes an element of the reply to `LIMIT.LIST`. Returns `nil` if the element is malformed.
     fileprivate init?(_ reply: RedisReply) {
         guard let fields = ReplyFields(reply), let name = fields.text("name"), let isLimited = fields.integer("limited"),
@@ -124,8 +124,8 @@ package enum LimitCalls {
             if let subject { encoder.append("SUBJECT", subject) }
         }
 
-        func decode(_ reply: RedisReply) throws(RedisError) -> [LimitStanding] {
-            try reply.elements(for: "LIMIT.LIST") { LimitStanding($0) }
+        func decode(_ reply: RedisReply) throws(RedisError) -> [LimitState] {
+            try reply.elements(for: "LIMIT.LIST") { LimitState($0) }
         }
     }
 }

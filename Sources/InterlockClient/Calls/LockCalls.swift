@@ -99,9 +99,9 @@ package enum LockCalls {
             switch options.mode {
             case .exclusive: break
             case .shared: encoder.append("SHARED")
-            case .permits(let places):
+            case .permits(let slots):
                 encoder.append("PERMITS")
-                encoder.append(places)
+                encoder.append(slots)
             }
         }
 
@@ -116,7 +116,7 @@ package enum LockCalls {
         fileprivate func lease(_ name: String, token: String, fence: Int64, valid: Int64) -> Lease {
             Lease(
                 name: name, token: token, fence: fence, validMilliseconds: valid, ttlMilliseconds: options.ttl.wholeMilliseconds,
-                isOwners: options.owner != nil)
+                hasOwnerToken: options.owner != nil)
         }
     }
 

@@ -179,7 +179,7 @@ package enum StatusCalls {
 /// The commands `LIVE.*`.
 enum ViewCalls {
     /// `LIVE.VIEW`.
-    struct Look: SidecarCall {
+    struct View: SidecarCall {
         /// The view and its options.
         var words: [String]
 

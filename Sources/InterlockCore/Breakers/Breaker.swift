@@ -197,7 +197,7 @@ package struct Breaker: ~Copyable, Sendable {
     /// Begins a trial while Redis is unreachable and cannot count the fleet's. This sidecar makes one trial at a time,
     /// until as many have succeeded as the fleet would need.
     /// - Returns: whether the call is a trial; `nil` if it must not be made now.
-    package mutating func beginTrialAlone(lifetimeMilliseconds: Int64, now: Instant) -> Bool? {
+    package mutating func beginTrialLocally(lifetimeMilliseconds: Int64, now: Instant) -> Bool? {
         guard ownSuccesses < settings.halfOpenPermits else { return false }
         guard ownTrialUntil.map({ $0 <= now }) ?? true else { return nil }
         ownTrialUntil = now.advanced(byMilliseconds: lifetimeMilliseconds)
@@ -291,7 +291,7 @@ package struct Breaker: ~Copyable, Sendable {
 
     /// Judges this sidecar's own outcomes, for itself only, while Redis is unreachable.
     /// - Returns: the cause of the trip; `nil` if it did not trip.
-    package mutating func judgeAlone(now: Instant) -> BreakerCause? {
+    package mutating func judgeLocally(now: Instant) -> BreakerCause? {
         guard snapshot.state == .closed, mayTrip(now: now), !isTriedAlone(now: now),
             let cause = window.sums(now: now).cause(by: settings)
         else {
@@ -304,7 +304,7 @@ package struct Breaker: ~Copyable, Sendable {
     /// Opens the breaker for this sidecar only, for `milliseconds`. A trip that lasts longer stays in effect.
     /// - Returns: whether this sidecar had no trip of its own before.
     @discardableResult
-    package mutating func tripAlone(_ cause: BreakerCause, forMilliseconds milliseconds: Int64, now: Instant) -> Bool {
+    package mutating func tripLocally(_ cause: BreakerCause, forMilliseconds milliseconds: Int64, now: Instant) -> Bool {
         let before = ownTrip(now: now)
         let until = now.advanced(byMilliseconds: milliseconds)
         if let before, before.until > until { return false }
@@ -315,7 +315,7 @@ package struct Breaker: ~Copyable, Sendable {
     }
 
     /// Ends this sidecar's own trip if it has this cause.
-    package mutating func recoverAlone(from cause: BreakerCause) {
+    package mutating func recoverLocally(from cause: BreakerCause) {
         if ownTrip?.cause == cause { ownTrip = nil }
     }
 
@@ -324,7 +324,7 @@ package struct Breaker: ~Copyable, Sendable {
         let longest = openFor.upperBound.wholeMilliseconds
         let length = min(longest, openFor.lowerBound.wholeMilliseconds << Int64(min(ownStreak, 20)))
         ownStreak += 1
-        tripAlone(cause, forMilliseconds: length, now: now)
+        tripLocally(cause, forMilliseconds: length, now: now)
     }
 
     private func mayTrip(now: Instant) -> Bool {
@@ -333,9 +333,9 @@ package struct Breaker: ~Copyable, Sendable {
 
     /// The fleet's sums at the last report, from their rates.
     private var known: OutcomeSums {
-        func count(_ share: Double) -> Int64 {
+        func count(_ fraction: Double) -> Int64 {
             // The hash in Redis may hold any number, because other software can write to it.
-            Int64(exactly: (Double(snapshot.calls) * share).rounded()) ?? 0
+            Int64(exactly: (Double(snapshot.calls) * fraction).rounded()) ?? 0
         }
         return OutcomeSums(
             calls: snapshot.calls, failures: count(snapshot.failureRate), slow: count(snapshot.slowRate),

@@ -86,7 +86,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
 
     /// Reads the fields of an event or a reply by their names. A missing field is empty or 0.
     package init(
-        state: State, text: (String) throws -> String?, number: (String) throws -> Int64?, share: (String) throws -> Double?
+        state: State, text: (String) throws -> String?, number: (String) throws -> Int64?, rate: (String) throws -> Double?
     ) rethrows {
         self.state = state
         cause = try text("cause") ?? ""
@@ -94,8 +94,8 @@ public struct BreakerSnapshot: Hashable, Sendable {
         untilMilliseconds = try number("until_ms") ?? 0
         generation = try number("generation") ?? 0
         trips = try number("trips") ?? 0
-        failureRate = try share("failure_rate") ?? 0
-        slowRate = try share("slow_rate") ?? 0
+        failureRate = try rate("failure_rate") ?? 0
+        slowRate = try rate("slow_rate") ?? 0
         calls = try number("calls") ?? 0
         by = try text("by") ?? ""
         forced = try text("forced").flatMap(Forced.init)

@@ -5,13 +5,13 @@ struct OutcomeReports: Sendable {
 
     private(set) var unsent = OutcomeSums()
     private var isPlanned = false
-    private var underWay: OutcomeSums?
+    private var inFlight: OutcomeSums?
     /// The earliest time of the next regular report. Every report moves it by the interval, so an early one delays the
     /// next.
     private var mayReportFrom = Instant(nanoseconds: .min)
 
     /// The sums that Redis has not counted yet: those under way and the unsent ones.
-    var unanswered: OutcomeSums { underWay?.followed(by: unsent) ?? unsent }
+    var unanswered: OutcomeSums { inFlight?.followed(by: unsent) ?? unsent }
 
     mutating func add(isFailure: Bool, isSlow: Bool) {
         unsent.add(isFailure: isFailure, isSlow: isSlow)
@@ -20,7 +20,7 @@ struct OutcomeReports: Sendable {
     /// Decides when to send the unsent sums. While a report is under way they wait, and its end calls this again.
     mutating func plan(isUrgent: Bool, now: Instant) -> Breaker.ReportAction {
         guard !unsent.isEmpty else { return .none }
-        guard underWay == nil else { return isUrgent ? .sendNext : .none }
+        guard inFlight == nil else { return isUrgent ? .sendNext : .none }
         // At most one report is early, so that later failures are not sent one by one if Redis does not trip.
         if isUrgent, mayReportFrom <= now.advanced(byMilliseconds: Self.intervalMilliseconds) { return .sendNow }
         guard !isPlanned else { return .none }
@@ -31,7 +31,7 @@ struct OutcomeReports: Sendable {
     /// Decides what to do at the time that `sendAt` named.
     mutating func planIsDue(now: Instant) -> Breaker.ReportAction {
         isPlanned = false
-        guard !unsent.isEmpty, underWay == nil else { return .none }
+        guard !unsent.isEmpty, inFlight == nil else { return .none }
         guard mayReportFrom > now else { return .sendNow }
         isPlanned = true
         return .sendAt(mayReportFrom)
@@ -40,7 +40,7 @@ struct OutcomeReports: Sendable {
     /// Takes the sums to send; `nil` if there are none or if a report is under way.
     /// - Parameter inWindow: the sums still in the window. A delayed report sends no more than these.
     mutating func take(now: Instant, inWindow: OutcomeSums) -> OutcomeSums? {
-        guard !unsent.isEmpty, underWay == nil else { return nil }
+        guard !unsent.isEmpty, inFlight == nil else { return nil }
         var sums = unsent
         if inWindow.calls < unsent.calls {
             sums = inWindow
@@ -49,14 +49,14 @@ struct OutcomeReports: Sendable {
         }
         unsent = OutcomeSums()
         guard !sums.isEmpty else { return nil }
-        underWay = sums
+        inFlight = sums
         mayReportFrom = max(mayReportFrom, now).advanced(byMilliseconds: Self.intervalMilliseconds)
         return sums
     }
 
     /// Handles the end of the report under way, whether it was answered or failed.
     mutating func ended() {
-        underWay = nil
+        inFlight = nil
     }
 
     /// Puts back taken sums that certainly never arrived.

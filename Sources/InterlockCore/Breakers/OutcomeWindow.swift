@@ -32,9 +32,9 @@ struct OutcomeWindow: Sendable {
         case .time(let length):
             move(to: Self.slice(of: now, length))
         case .calls(let count):
-            if ring[place(newest)].calls >= Self.callsInSlice(of: count) { move(to: newest &+ 1) }
+            if ring[position(newest)].calls >= Self.callsInSlice(of: count) { move(to: newest &+ 1) }
         }
-        ring[place(newest)].add(isFailure: isFailure, isSlow: isSlow)
+        ring[position(newest)].add(isFailure: isFailure, isSlow: isSlow)
         total.add(isFailure: isFailure, isSlow: isSlow)
     }
 
@@ -47,7 +47,7 @@ struct OutcomeWindow: Sendable {
         let steps = min(number &- newest, Int64(ring.count))
         guard steps > 0 else { return }
         for step in 0..<steps {
-            let index = place(number &- step)
+            let index = position(number &- step)
             total.calls -= ring[index].calls
             total.failures -= ring[index].failures
             total.slow -= ring[index].slow
@@ -56,7 +56,7 @@ struct OutcomeWindow: Sendable {
         newest = number
     }
 
-    private func place(_ number: Int64) -> Int { Int(number % Int64(ring.count)) }
+    private func position(_ number: Int64) -> Int { Int(number % Int64(ring.count)) }
 
     private static func slice(of now: Instant, _ length: Duration) -> Int64 {
         max(0, now.nanoseconds / 1_000_000) / max(1, length.wholeMilliseconds / slices)

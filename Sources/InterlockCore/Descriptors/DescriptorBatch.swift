@@ -61,8 +61,8 @@ package struct DescriptorBatch: Sendable {
     }
 
     private func hasRoom(for plan: DescriptorPlan) -> Bool {
-        guard limits.counters.count + plan.items.count <= LimitBatch.mostCounters,
-            limits.charges.count + plan.items.count <= LimitBatch.mostCharges
+        guard limits.counters.count + plan.items.count <= LimitBatch.maximumCounters,
+            limits.charges.count + plan.items.count <= LimitBatch.maximumCharges
         else { return false }
         // One batch cannot use two definitions of one counter.
         return plan.items.lazy.compactMap(\.charge).allSatisfy { charge in

@@ -33,7 +33,7 @@ package struct DescriptorIndex: Sendable {
 
     private struct Node: Sendable {
         var rule: Rule?
-        var sharesCount = false
+        var hasOneCounter = false
         var branches: [ExactText: Branch] = [:]
     }
 
@@ -53,7 +53,7 @@ package struct DescriptorIndex: Sendable {
 
     private mutating func add(_ rule: DescriptorRule, below parent: Int, path: String) {
         let node = nodes.count
-        nodes.append(Node(sharesCount: rule.sharesCount))
+        nodes.append(Node(hasOneCounter: rule.hasOneCounter))
         let branch = ExactText(rule.key)
         switch rule.value {
         case nil: nodes[parent].branches[branch, default: Branch()].any = node
@@ -90,11 +90,11 @@ package struct DescriptorIndex: Sendable {
 
     private func match(unordered left: [DescriptorEntry], from node: Int, _ counter: CounterName) -> Match? {
         guard !left.isEmpty else { return match(at: node, counter) }
-        for (place, entry) in left.enumerated() {
+        for (index, entry) in left.enumerated() {
             var counter = counter
             guard let next = step(from: node, by: entry, &counter) else { continue }
             var rest = left
-            rest.remove(at: place)
+            rest.remove(at: index)
             if let found = match(unordered: rest, from: next, counter) { return found }
         }
         return nil
@@ -109,7 +109,7 @@ package struct DescriptorIndex: Sendable {
             next = exact
         } else if let found = branch.patterns.first(where: { $0.pattern.matches(entry.value) }) {
             next = found.node
-            if nodes[next].sharesCount { counted = found.pattern.text }
+            if nodes[next].hasOneCounter { counted = found.pattern.text }
         } else if let any = branch.any {
             next = any
         } else {

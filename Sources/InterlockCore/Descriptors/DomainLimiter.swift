@@ -4,7 +4,7 @@ internal import DequeModule
 /// limit: its client expects the decision within milliseconds.
 ///
 /// Usually one batch is under way; a second may follow it if it is large enough to be worth it. The caller calls
-/// `nextBatch` at the end of its tick, has the script evaluate the batch, and passes the verdict to `settle`.
+/// `nextBatch` at the end of its tick, has the script evaluate the batch, and passes the verdict to `apply`.
 package struct DomainLimiter: Sendable {
     /// The result of admitting a request.
     package enum Admission: Sendable {
@@ -20,7 +20,7 @@ package struct DomainLimiter: Sendable {
         package var answer: DescriptorAnswer
     }
 
-    private static let mostInFlight = 2
+    private static let maximumInFlight = 2
     private static let worthFollowing = 64
 
     package let domain: RateLimitDomain
@@ -46,7 +46,7 @@ package struct DomainLimiter: Sendable {
     package var hasArrivals: Bool { !arrived.isEmpty }
     /// Whether a batch may be sent now.
     package var mayFlush: Bool {
-        inFlight.isEmpty || (inFlight.count < Self.mostInFlight && arrived.count >= Self.worthFollowing)
+        inFlight.isEmpty || (inFlight.count < Self.maximumInFlight && arrived.count >= Self.worthFollowing)
     }
 
     /// Returns the limiter for changed rules. Refusals and known counters are forgotten; admitted requests keep the
@@ -67,7 +67,7 @@ package struct DomainLimiter: Sendable {
         dropReplaced(&plan, of: asks)
         let isRefused = plan.items.contains { $0.status.isOverLimit }
         // A request that is known to be refused takes nothing from its other limits.
-        if isRefused, !domain.isIndependent { for place in plan.items.indices { plan.items[place].charge = nil } }
+        if isRefused, !domain.isIndependent { for index in plan.items.indices { plan.items[index].charge = nil } }
         guard plan.asks else { return .answered(answer(plan.items.map(\.status))) }
         arrived.append(DescriptorBatch.Request(id: id, plan: plan, at: now))
         return .queued
@@ -179,10 +179,10 @@ package struct DomainLimiter: Sendable {
         guard plan.items.contains(where: { $0.status.rule?.rule.replaces.isEmpty == false }) else { return }
         let rules = zip(asks, plan.items).map { ask, item in ask.override == nil ? item.status.rule?.rule : nil }
         let replaced = Set(rules.lazy.compactMap(\.self).flatMap(\.replaces))
-        for (place, rule) in rules.enumerated() {
+        for (index, rule) in rules.enumerated() {
             guard let name = rule?.name, replaced.contains(name) else { continue }
-            plan.items[place] = DescriptorPlan.Item(
-                status: .init(isOverLimit: false, bound: .none, rule: plan.items[place].status.rule))
+            plan.items[index] = DescriptorPlan.Item(
+                status: .init(isOverLimit: false, bound: .none, rule: plan.items[index].status.rule))
         }
     }
 
@@ -223,10 +223,10 @@ package struct DomainLimiter: Sendable {
     /// under way, so that Redis is not sent more than it can answer, and their verdicts are too late.
     package mutating func removeOverdue(until end: Instant) -> [DescriptorBatch] {
         var overdue: [DescriptorBatch] = []
-        for place in inFlight.indices where !inFlight[place].isOverdue {
-            guard let first = inFlight[place].requests.first, first.at <= end else { continue }
-            inFlight[place].isOverdue = true
-            overdue.append(inFlight[place])
+        for index in inFlight.indices where !inFlight[index].isOverdue {
+            guard let first = inFlight[index].requests.first, first.at <= end else { continue }
+            inFlight[index].isOverdue = true
+            overdue.append(inFlight[index])
         }
         while let batch = batchOfArrivals(until: end) { overdue.append(batch) }
         return overdue
@@ -234,8 +234,8 @@ package struct DomainLimiter: Sendable {
 
     /// Ends a batch under way. Returns `false` if its requests have already been answered.
     package mutating func end(_ batch: DescriptorBatch) -> Bool {
-        guard let place = inFlight.firstIndex(where: { $0.number == batch.number }) else { return false }
-        return !inFlight.remove(at: place).isOverdue
+        guard let index = inFlight.firstIndex(where: { $0.number == batch.number }) else { return false }
+        return !inFlight.remove(at: index).isOverdue
     }
 
     /// Forgets refusals after Redis was unreachable: refused requests may now be granted.
@@ -245,7 +245,7 @@ package struct DomainLimiter: Sendable {
     /// - Parameters:
     ///   - cause: the cause of this verdict's refusals.
     ///   - sentAt: a time before the batch was sent.
-    package mutating func settle(
+    package mutating func apply(
         _ verdict: LimitVerdict, of batch: DescriptorBatch, cause: DescriptorAnswer.Cause = .limit, sentAt: Instant,
         now: Instant, into settlements: inout [Settlement]
     ) {

@@ -78,7 +78,7 @@ package struct QuotaBudget: Sendable {
     /// - Returns: the time until which Redis may still have the bucket's former key; `nil` if there is no room for the
     ///   bucket.
     package mutating func take(_ bucket: Bucket, bytes: Int, of client: String, now: Instant) -> Instant? {
-        settle(now: now)
+        dropExpired(now: now)
         let rest = rests.removeValue(forKey: bucket)
         if let rest { count(-1, rest.bytes, of: rest.client) }
         guard all.hasRoom(forBytes: bytes, in: ofAll), (clients[client] ?? Use()).hasRoom(forBytes: bytes, in: ofClient) else {
@@ -93,15 +93,15 @@ package struct QuotaBudget: Sendable {
     }
 
     /// Handles the removal of a bucket, which counts until its key in Redis is gone.
-    package mutating func giveBack(_ bucket: Bucket, bytes: Int, of client: String, until: Instant, now: Instant) {
-        settle(now: now)
+    package mutating func returnBucket(_ bucket: Bucket, bytes: Int, of client: String, until: Instant, now: Instant) {
+        dropExpired(now: now)
         guard until > now else { return count(-1, bytes, of: client) }
         rests[bucket] = Rest(client: client, bytes: bytes, until: until)
         due.append((bucket, until))
         if due.count > 2 * rests.count + 64 { due.removeAll { rests[$0.bucket]?.until != $0.until } }
     }
 
-    private mutating func settle(now: Instant) {
+    private mutating func dropExpired(now: Instant) {
         while let first = due.first, first.until <= now {
             due.removeFirst()
             guard let rest = rests[first.bucket], rest.until == first.until else { continue }

@@ -27,9 +27,9 @@ package struct QuotaRate: Hashable, Sendable {
 
     /// Returns the capacity of the bucket of a data plane with this portion of the tokens: proportional, and at least
     /// one token.
-    package func capacity(ofShare share: Int64) -> Int64 {
+    package func capacity(ofPortion portion: Int64) -> Int64 {
         guard tokens > 0 else { return 0 }
-        let (product, overflow) = share.multipliedReportingOverflow(by: capacity)
-        return max(1, overflow ? share : product / tokens)
+        let (product, overflow) = portion.multipliedReportingOverflow(by: capacity)
+        return max(1, overflow ? portion : product / tokens)
     }
 }

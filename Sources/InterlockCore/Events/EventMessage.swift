@@ -95,6 +95,6 @@ struct EventReading: Decodable {
         }
         _ = try fields.decode(Int64.self, forKey: .generation)
         return try BreakerSnapshot(
-            state: state, text: { try value($0) }, number: { try value($0) }, share: { try value($0) })
+            state: state, text: { try value($0) }, number: { try value($0) }, rate: { try value($0) })
     }
 }

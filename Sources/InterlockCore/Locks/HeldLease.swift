@@ -22,7 +22,7 @@ package struct HeldLease: Sendable {
     /// The time beyond which no extension reaches, so that a hung client cannot hold the lock forever.
     package let ceiling: Instant?
     private var nextExtension: Instant
-    private var isUnderWay = false
+    private var isInFlight = false
 
     /// - Parameter ceilingMilliseconds: the longest time to hold the lease; `nil` for no limit.
     package init(ttl: Int64, deadline: Instant, isExtended: Bool, ceilingMilliseconds: Int64?, now: Instant) {
@@ -36,7 +36,7 @@ package struct HeldLease: Sendable {
     /// Returns the next step at `now`.
     package func step(now: Instant) -> Step {
         if now >= deadline { return .over }
-        guard isExtended, !isUnderWay, let length = extensionLength(at: max(now, nextExtension)) else {
+        guard isExtended, !isInFlight, let length = extensionLength(at: max(now, nextExtension)) else {
             return .wait(until: deadline)
         }
         return now >= nextExtension ? .extend(ttl: length) : .wait(until: min(nextExtension, deadline))
@@ -44,19 +44,19 @@ package struct HeldLease: Sendable {
 
     /// Records that an extension was sent.
     package mutating func extensionBegan() {
-        isUnderWay = true
+        isInFlight = true
     }
 
     /// Records that the extension succeeded: the lease is `ttl` milliseconds long, counted from `sentAt`.
     package mutating func extended(ttl: Int64, sentAt: Instant) {
-        isUnderWay = false
+        isInFlight = false
         deadline = max(deadline, LeaseValidity.deadline(ttl: ttl, sentAt: sentAt))
         nextExtension = Self.third(of: self.ttl, after: sentAt)
     }
 
     /// Records that the extension went unanswered. It is tried again until the deadline.
     package mutating func extensionFailed(now: Instant) {
-        isUnderWay = false
+        isInFlight = false
         nextExtension = now.advanced(byMilliseconds: min(Self.longestRetryMilliseconds, max(1, ttl / 10)))
     }
 

@@ -15,11 +15,11 @@ public struct Lease: Hashable, Sendable {
     /// The value of the lock's key while several hold the lock; `nil` if it is the token.
     package var group: String?
     /// Whether the owner chose the token.
-    package var isOwners: Bool
+    package var hasOwnerToken: Bool
 
     package init(
         name: String, token: String, fence: Int64, validMilliseconds: Int64, ttlMilliseconds: Int64,
-        deadline: Instant = unknownDeadline, group: String? = nil, isOwners: Bool = false
+        deadline: Instant = unknownDeadline, group: String? = nil, hasOwnerToken: Bool = false
     ) {
         self.name = name
         self.token = token
@@ -28,7 +28,7 @@ public struct Lease: Hashable, Sendable {
         self.ttlMilliseconds = ttlMilliseconds
         self.deadline = deadline
         self.group = group
-        self.isOwners = isOwners
+        self.hasOwnerToken = hasOwnerToken
     }
 
     /// The deadline of a lease acquired through a sidecar.
@@ -36,7 +36,7 @@ public struct Lease: Hashable, Sendable {
 
     /// The number of slots of the semaphore that this lease belongs to; `nil` if it belongs to none or came through a
     /// sidecar. A held semaphore keeps the size that its first holder asked for, whatever this holder asked for.
-    public var permits: Int? { group.flatMap { LockMode.places(ofGroup: $0) } }
+    public var permits: Int? { group.flatMap { LockMode.slots(ofGroup: $0) } }
 
     /// The time for which the lease can be relied on, from the moment of the answer: its length, less the duration of
     /// the grant and an allowance for clock drift.
@@ -46,7 +46,7 @@ public struct Lease: Hashable, Sendable {
 
     /// The fence if the owner chose the token. Later grants reuse that token, so the fence keeps a late renewal or
     /// release from affecting them.
-    package var ownersFence: Int64? { isOwners ? fence : nil }
+    package var ownersFence: Int64? { hasOwnerToken ? fence : nil }
 
     /// The time at which Redis was asked for the lease.
     package var askedAt: Instant { LeaseValidity.sentAt(deadline: deadline, ttl: ttlMilliseconds) }

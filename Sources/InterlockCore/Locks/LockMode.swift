@@ -8,7 +8,9 @@ public enum LockMode: Hashable, Sendable {
     case permits(Int)
 
     /// The allowed numbers of a semaphore's slots.
-    public static let places = 1...1_000_000
+    public static let slots = 1...1_000_000
+    /// The former name of `slots`.
+    @available(*, deprecated, renamed: "slots") public static var places: ClosedRange<Int> { slots }
 
     /// The mode's name in the APIs.
     package var word: String {
@@ -39,7 +41,7 @@ public enum LockMode: Hashable, Sendable {
     }
 
     /// Returns the number of slots of the semaphore whose group has this name; `nil` if it is not a semaphore's.
-    package static func places(ofGroup name: String) -> Int? {
+    package static func slots(ofGroup name: String) -> Int? {
         guard name.hasPrefix(permitsLabel) else { return nil }
         return Int(name.dropFirst(permitsLabel.count).prefix { $0 != "/" })
     }

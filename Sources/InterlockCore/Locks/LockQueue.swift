@@ -4,13 +4,13 @@ internal import DequeModule
 /// sidecars that wait for the lock.
 ///
 /// While a call waits here, this sidecar has a ticket in Redis. When its turn comes, the head claims the lock. A
-/// release through this sidecar passes the lock on to the next local waiter, up to `longestTurn` times while other
+/// release through this sidecar passes the lock on to the next local waiter, up to `longestTick` times while other
 /// sidecars wait. A queue exists only while a call waits in it.
 package struct LockQueue: Sendable {
     package typealias WaiterID = UInt64
 
     /// The most waiters that one turn serves while other sidecars wait.
-    package static let longestTurn = 8
+    package static let longestTick = 8
     /// The time for which a sidecar whose turn has come keeps it without claiming it.
     package static let claimWindowMilliseconds: Int64 = 300
     /// The longest delay that a lost message can cause.
@@ -19,7 +19,7 @@ package struct LockQueue: Sendable {
     package static let refusedMilliseconds: Int64 = 250
     /// The delay before the first sidecar in the queue checks the lock and has Redis watch it from then on. In a busy
     /// queue the lock changes sooner, so no check is ever made.
-    package static let lookMilliseconds: Int64 = 20
+    package static let checkMilliseconds: Int64 = 20
 
     package struct Waiter: Equatable, Sendable {
         package var id: WaiterID
@@ -40,7 +40,7 @@ package struct LockQueue: Sendable {
         /// Call `timerFired` at this time; replaces any earlier timer.
         case armTimer(Instant)
         /// Ask how long the lock is still held, and have Redis watch it.
-        case look
+        case check
         /// Drop the queue, because no call waits, and remove the ticket from Redis if there may be one.
         case drop(hasTicket: Bool)
     }
@@ -70,10 +70,10 @@ package struct LockQueue: Sendable {
     /// The action of a resting queue when its timer fires.
     private enum WakeUp: Equatable, Sendable {
         case attempt
-        case look
+        case check
     }
 
-    private struct Look: Equatable {
+    private struct Check: Equatable {
         var isOutdated = false
     }
 
@@ -88,12 +88,12 @@ package struct LockQueue: Sendable {
     /// The waiter that a release under way may pass the lock to.
     private var successor: WaiterID?
     /// The check under way, and whether the lock has changed since it began, so that its finding may be out of date.
-    private var lookUnderWay: Look?
+    private var checkInFlight: Check?
     /// The time at which another attempt may succeed, as the last one reported. A check knows no end earlier than the
     /// lock's own.
     private var nextAttempt: Instant?
     /// The time before which the lock is not checked again.
-    private var nextLook = Instant(nanoseconds: .min)
+    private var nextCheck = Instant(nanoseconds: .min)
 
     package init() {}
 
@@ -118,14 +118,14 @@ package struct LockQueue: Sendable {
         waiters.append(waiter)
         latestDeadline = max(latestDeadline, waiter.deadline)
         // A queue that was empty has no timer, whether or not its ticket is still in Redis.
-        return settle(attemptsAtOnce: waiters.count == 1)
+        return nextStep(attemptsAtOnce: waiters.count == 1)
     }
 
     /// Removes a waiter that timed out or disconnected. `wasWaiting` is false if it had already left.
     package mutating func remove(_ id: WaiterID) -> (wasWaiting: Bool, next: Action) {
         guard let index = waiters.firstIndex(where: { $0.id == id }) else { return (false, .none) }
         waiters.remove(at: index)
-        return (true, waiters.isEmpty ? settle() : .none)
+        return (true, waiters.isEmpty ? nextStep() : .none)
     }
 
     // MARK: Attempts
@@ -147,7 +147,7 @@ package struct LockQueue: Sendable {
         nextAttempt = nextEnd.map { now.advanced(byMilliseconds: max(0, $0) + 1) }
         // The wake-up may have been meant for the next waiter, sent by the very script that granted this one.
         if isWoken, let head = waiters.first { return attempt(head.id) }
-        return settle(orRestFor: ttl, isFirst: true, now: now)
+        return nextStep(orRestFor: ttl, isFirst: true, now: now)
     }
 
     /// Records the answer to an attempt whose waiter already had the lock, from a release through this sidecar.
@@ -155,25 +155,25 @@ package struct LockQueue: Sendable {
         let isWoken = endAttempt(id)
         hasTicket = !isTicketLeaving
         if isWoken, let head = waiters.first { return attempt(head.id) }
-        return settle(orRestFor: .some(nil), isFirst: true, now: now)
+        return nextStep(orRestFor: .some(nil), isFirst: true, now: now)
     }
 
     /// Records that the lock is held for `ttl` more milliseconds, or without end if `ttl` is `nil`.
     /// - Parameter place: this sidecar's position in the queue, from 0.
-    package mutating func refused(_ id: WaiterID, ttl: Int64?, place: Int?, now: Instant) -> Action {
+    package mutating func refused(_ id: WaiterID, ttl: Int64?, position: Int?, now: Instant) -> Action {
         let isWoken = endAttempt(id)
         served = 0
         hasTicket = true
         nextAttempt = ttl.map { now.advanced(byMilliseconds: max(0, $0) + 1) }
         if isWoken, let head = waiters.first { return attempt(head.id) }
-        return settle(orRestFor: ttl, isFirst: place == 0, now: now)
+        return nextStep(orRestFor: ttl, isFirst: position == 0, now: now)
     }
 
     /// Removes a waiter whose attempt failed and that has had its answer.
     package mutating func failed(_ id: WaiterID) -> Action {
         endAttempt(id)
         waiters.removeAll { $0.id == id }
-        return settle(attemptsAtOnce: true)
+        return nextStep(attemptsAtOnce: true)
     }
 
     /// Records that the connection was lost before the answer came. The head stays, and tries again when Redis is back
@@ -182,7 +182,7 @@ package struct LockQueue: Sendable {
         endAttempt(id)
         // The script may have added the ticket; if not, the next attempt does.
         hasTicket = true
-        return settle(orRestFor: isRefused ? Self.refusedMilliseconds : .some(nil), now: now)
+        return nextStep(orRestFor: isRefused ? Self.refusedMilliseconds : .some(nil), now: now)
     }
 
     /// Ends the attempt. Returns whether a wake-up came while it was under way.
@@ -200,7 +200,7 @@ package struct LockQueue: Sendable {
     package mutating func beginRelease() -> Succession? {
         guard successor == nil, let head = waiters.first else { return nil }
         successor = head.id
-        return Succession(id: head.id, goesOn: (1..<Self.longestTurn).contains(served), hasOthers: waiters.count > 1)
+        return Succession(id: head.id, goesOn: (1..<Self.longestTick).contains(served), hasOthers: waiters.count > 1)
     }
 
     /// Records that the release passed the lock on to the successor that it named.
@@ -212,7 +212,7 @@ package struct LockQueue: Sendable {
         served = beginsTurn ? 1 : served + 1
         // While the turn continues, the ticket stays as it was, unless the last waiter made it unnecessary.
         hasTicket = succession.hasOthers && (beginsTurn || hasTicket)
-        return settle(orRestFor: ttl, isFirst: true, now: now)
+        return nextStep(orRestFor: ttl, isFirst: true, now: now)
     }
 
     /// Records that the release named a successor, but the lock went to a sidecar that was ahead.
@@ -220,20 +220,20 @@ package struct LockQueue: Sendable {
         successor = nil
         served = 0
         hasTicket = true
-        return settle(orRestFor: .some(nil), isFirst: isFirst, now: now)
+        return nextStep(orRestFor: .some(nil), isFirst: isFirst, now: now)
     }
 
     /// Records that the release that named a successor had no effect.
     package mutating func releaseFailed() -> Action {
         successor = nil
-        return settle()
+        return nextStep()
     }
 
     /// Records that a release that named a successor went unanswered. It may have passed the lock on, which an attempt
     /// finds out.
     package mutating func releaseUnanswered() -> Action {
         successor = nil
-        return waiters.isEmpty ? settle() : wake()
+        return waiters.isEmpty ? nextStep() : wake()
     }
 
     // MARK: News
@@ -253,26 +253,26 @@ package struct LockQueue: Sendable {
     /// Records that this sidecar is next, while another one has the lock or is about to claim it.
     package mutating func isFirst(now: Instant) -> Action {
         guard case .resting = state, !waiters.isEmpty else { return .none }
-        return planLook(now: now)
+        return planCheck(now: now)
     }
 
     /// Records that this sidecar is next, while a semaphore's slot is reserved for another one. It tries when the claim
     /// window is over.
-    package mutating func isFirstForPlace(now: Instant) -> Action {
+    package mutating func isFirstForSlot(now: Instant) -> Action {
         guard case .resting = state, !waiters.isEmpty else { return .none }
         return rest(ttl: Self.claimWindowMilliseconds, now: now)
     }
 
     /// Handles a message from Redis that the lock has changed.
     package mutating func changed(now: Instant) -> Action {
-        if lookUnderWay != nil {
-            lookUnderWay?.isOutdated = true
+        if checkInFlight != nil {
+            checkInFlight?.isOutdated = true
             return .none
         }
         guard case .resting = state, !waiters.isEmpty else { return .none }
-        if now >= nextLook { return look(now: now) }
-        state = .resting(wakeUp: .look)
-        return .armTimer(nextLook)
+        if now >= nextCheck { return check(now: now) }
+        state = .resting(wakeUp: .check)
+        return .armTimer(nextCheck)
     }
 
     /// The result of a check.
@@ -285,15 +285,15 @@ package struct LockQueue: Sendable {
     }
 
     /// Ends the check with its result.
-    package mutating func looked(_ finding: Finding, now: Instant) -> Action {
-        let isOutdated = lookUnderWay?.isOutdated ?? false
-        lookUnderWay = nil
+    package mutating func checked(_ finding: Finding, now: Instant) -> Action {
+        let isOutdated = checkInFlight?.isOutdated ?? false
+        checkInFlight = nil
         guard case .resting = state, let head = waiters.first else { return .none }
         switch finding {
         case .free: return attempt(head.id)
         case .held where isOutdated, .unknown where isOutdated:
-            state = .resting(wakeUp: .look)
-            return .armTimer(nextLook)
+            state = .resting(wakeUp: .check)
+            return .armTimer(nextCheck)
         case .held, .unknown:
             if let nextAttempt, nextAttempt <= now { return attempt(head.id) }
             let ttl: Int64? = if case .held(let ttl) = finding { ttl } else { nil }
@@ -304,15 +304,15 @@ package struct LockQueue: Sendable {
     /// Runs the action that the timer of `armTimer` was set for.
     package mutating func timerFired(now: Instant) -> Action {
         guard case .resting(let wakeUp) = state, let head = waiters.first else { return .none }
-        if wakeUp == .look, lookUnderWay != nil { return .none }
-        return wakeUp == .look ? look(now: now) : attempt(head.id)
+        if wakeUp == .check, checkInFlight != nil { return .none }
+        return wakeUp == .check ? check(now: now) : attempt(head.id)
     }
 
     // MARK: Next step
 
     /// Drops the queue if it is empty. Without a ticket the head tries, which also adds one. Otherwise the head rests
     /// for `ttl`, if given.
-    private mutating func settle(
+    private mutating func nextStep(
         attemptsAtOnce: Bool = false, orRestFor ttl: Int64?? = .none, isFirst: Bool = false, now: Instant? = nil
     ) -> Action {
         guard case .resting = state else { return .none }
@@ -323,7 +323,7 @@ package struct LockQueue: Sendable {
         if !hasTicket || attemptsAtOnce { return attempt(head.id) }
         guard let ttl, let now else { return .none }
         // A lease that ends before the check needs none, because its own timer fires first.
-        if isFirst, ttl.map({ $0 > Self.lookMilliseconds }) ?? true { return planLook(now: now) }
+        if isFirst, ttl.map({ $0 > Self.checkMilliseconds }) ?? true { return planCheck(now: now) }
         return rest(ttl: ttl, now: now)
     }
 
@@ -333,17 +333,17 @@ package struct LockQueue: Sendable {
         return .attempt(id)
     }
 
-    private mutating func look(now: Instant) -> Action {
+    private mutating func check(now: Instant) -> Action {
         state = .resting(wakeUp: .attempt)
-        lookUnderWay = Look()
-        nextLook = now.advanced(byMilliseconds: Self.lookMilliseconds)
-        return .look
+        checkInFlight = Check()
+        nextCheck = now.advanced(byMilliseconds: Self.checkMilliseconds)
+        return .check
     }
 
-    private mutating func planLook(now: Instant) -> Action {
-        state = .resting(wakeUp: .look)
-        nextLook = max(nextLook, now.advanced(byMilliseconds: Self.lookMilliseconds))
-        return .armTimer(nextLook)
+    private mutating func planCheck(now: Instant) -> Action {
+        state = .resting(wakeUp: .check)
+        nextCheck = max(nextCheck, now.advanced(byMilliseconds: Self.checkMilliseconds))
+        return .armTimer(nextCheck)
     }
 
     private mutating func rest(ttl: Int64?, now: Instant, atMostUntil end: Instant? = nil) -> Action {

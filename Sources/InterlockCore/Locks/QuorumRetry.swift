@@ -17,7 +17,7 @@ package enum QuorumRetry {
     }
 
     /// The most attempts by a caller that does not wait, when concurrent callers keep each other from the lock.
-    package static let mostTries = 4
+    package static let maximumTries = 4
 
     /// Returns the next attempt of a caller that does not wait. Two callers that failed on each other both took about
     /// `took` nanoseconds. The pause is random in a span several times that, which doubles with each attempt, so that

@@ -54,7 +54,7 @@ package struct QuorumRound: Sendable {
     }
 
     /// The state of one server, as far as is known.
-    private enum Standing: Equatable, Sendable {
+    private enum ServerState: Equatable, Sendable {
         case asked
         /// No answer in time; it may still come.
         case silent
@@ -79,7 +79,7 @@ package struct QuorumRound: Sendable {
     private let ttl: Int64
     private let startedAt: Instant
     private let awaitsEveryAnswer: Bool
-    private var standings: [Standing]
+    private var states: [ServerState]
     private var phase = Phase.collecting
 
     /// - Parameters:
@@ -92,27 +92,27 @@ package struct QuorumRound: Sendable {
         self.ttl = ttl
         self.startedAt = startedAt
         self.awaitsEveryAnswer = awaitsEveryAnswer
-        standings = Array(repeating: .asked, count: servers)
+        states = Array(repeating: .asked, count: servers)
     }
 
     package var isGivenUp: Bool { phase == .givenUp }
 
     /// Records a server's answer to the acquire, even after the round is decided.
     package mutating func vote(_ vote: Vote, by server: Server, now: Instant) -> Action {
-        guard standings[server] == .asked || standings[server] == .silent else { return .none }
+        guard states[server] == .asked || states[server] == .silent else { return .none }
         let isHolding: Bool
         switch vote {
         case .granted(let fence):
-            standings[server] = .holding(fence: fence, isExtended: false)
+            states[server] = .holding(fence: fence, isExtended: false)
             isHolding = true
         case .extended(let fence):
-            standings[server] = .holding(fence: fence, isExtended: true)
+            states[server] = .holding(fence: fence, isExtended: true)
             isHolding = true
         case .held(let isRecorded):
-            standings[server] = .held(isRecorded: isRecorded)
+            states[server] = .held(isRecorded: isRecorded)
             isHolding = false
         case .failed:
-            standings[server] = .failed
+            states[server] = .failed
             isHolding = false
         }
         switch phase {
@@ -120,11 +120,11 @@ package struct QuorumRound: Sendable {
             return judgeVotes(now: now)
         case .recording(let fence):
             guard isHolding else { return judgeRecords(of: fence, now: now) }
-            standings[server] = .writing
+            states[server] = .writing
             return .writeFence(fence, servers: [server])
         case .granted(let fence):
             guard isHolding else { return .none }
-            standings[server] = .writing
+            states[server] = .writing
             return .writeFence(fence, servers: [server])
         case .givenUp:
             return isHolding ? .release(server) : .none
@@ -133,18 +133,18 @@ package struct QuorumRound: Sendable {
 
     /// Records whether a server recorded the fence. It did not if the token is gone there or the server is unreachable.
     package mutating func recorded(_ isRecorded: Bool, by server: Server, now: Instant) -> Action {
-        guard standings[server] == .writing else { return .none }
-        standings[server] = isRecorded ? .written : .notWritten
+        guard states[server] == .writing else { return .none }
+        states[server] = isRecorded ? .written : .notWritten
         guard case .recording(let fence) = phase else { return .none }
         return judgeRecords(of: fence, now: now)
     }
 
     /// Ends the wait for servers that have not answered. The round is then decided or moves to its next phase.
     package mutating func timedOut(now: Instant) -> Action {
-        for server in standings.indices {
-            switch standings[server] {
-            case .asked: standings[server] = .silent
-            case .writing: standings[server] = .notWritten
+        for server in states.indices {
+            switch states[server] {
+            case .asked: states[server] = .silent
+            case .writing: states[server] = .notWritten
             default: break
             }
         }
@@ -167,24 +167,24 @@ package struct QuorumRound: Sendable {
 
     // MARK: Deciding
 
-    private var majority: Int { QuorumTally.majority(of: standings.count) }
+    private var majority: Int { QuorumTally.majority(of: states.count) }
 
-    private func count(_ matches: (Standing) -> Bool) -> Int { standings.count(where: matches) }
+    private func count(_ matches: (ServerState) -> Bool) -> Int { states.count(where: matches) }
 
     private mutating func judgeVotes(now: Instant) -> Action {
         let open = count { $0 == .asked }
         let recorded = count { $0 == .held(isRecorded: true) }
         let contested = count { $0 == .held(isRecorded: false) }
         let held = recorded + contested
-        let tooMany = standings.count - majority
-        let holding = standings.indices.filter { if case .holding = standings[$0] { true } else { false } }
+        let tooMany = states.count - majority
+        let holding = states.indices.filter { if case .holding = states[$0] { true } else { false } }
         guard LeaseValidity.remaining(ttl: ttl, sentAt: startedAt, now: now) > 0 else {
             return giveUp(held > tooMany ? .held : .unavailable)
         }
         if holding.count >= majority {
             guard let fence = leaseFence(areAllIn: open == 0) else { return .none }
             phase = .recording(fence: fence)
-            for server in holding { standings[server] = .writing }
+            for server in holding { states[server] = .writing }
             return .writeFence(fence, servers: holding)
         }
         if recorded > tooMany { return giveUp(.held) }
@@ -199,13 +199,13 @@ package struct QuorumRound: Sendable {
     private func leaseFence(areAllIn: Bool) -> Int64? {
         var highest: Int64 = 0
         var extended: [Int64] = []
-        for case .holding(let fence, let isExtended) in standings {
+        for case .holding(let fence, let isExtended) in states {
             highest = max(highest, fence)
             if isExtended { extended.append(fence) }
         }
         // The owner already has this lease. Any majority that holds it has numbers above all earlier fences, so the
         // fence that it agrees on is higher than those even if it is not the highest.
-        if let known = Self.agreedFence(among: extended, servers: standings.count) { return known }
+        if let known = Self.agreedFence(among: extended, servers: states.count) { return known }
         guard areAllIn || !awaitsEveryAnswer else { return nil }
         return Self.isRecorded(highest) ? highest : highest + 1
     }

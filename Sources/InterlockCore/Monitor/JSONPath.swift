@@ -108,8 +108,8 @@ extension JSONPath {
             return true
         }
 
-        private func violation(_ text: String, at place: Int? = nil) -> Violation {
-            Violation(description: "\(text) (character \((place ?? index) + 1))")
+        private func violation(_ text: String, at position: Int? = nil) -> Violation {
+            Violation(description: "\(text) (character \((position ?? index) + 1))")
         }
     }
 }

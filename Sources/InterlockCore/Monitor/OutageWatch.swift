@@ -24,7 +24,7 @@ package struct OutageWatch: Sendable {
     /// - Returns: the finding to report to the breaker; `nil` if there is none. An outage is reported with each further
     ///   failed probe, even one that another sidecar found, because it must not lapse while this sidecar begins to
     ///   count.
-    package mutating func saw(_ finding: ProbeFinding, isOpenByOutage: Bool) -> OutageFinding? {
+    package mutating func record(_ finding: ProbeFinding, isOpenByOutage: Bool) -> OutageFinding? {
         switch finding {
         case .unjudged:
             return nil
@@ -43,7 +43,7 @@ package struct OutageWatch: Sendable {
 
     /// Records that a finding reached the breaker. A finding that did not is reported again if the next probe confirms
     /// it.
-    package mutating func told(_ finding: OutageFinding) {
+    package mutating func reported(_ finding: OutageFinding) {
         isUpKnown = finding == .up
     }
 }

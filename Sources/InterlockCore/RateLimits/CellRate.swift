@@ -18,8 +18,8 @@ package struct CellRate: Hashable, Sendable {
     /// Whether a script can compute with this rate exactly.
     package var isExact: Bool {
         let (high, low) = capacity.multipliedFullWidth(by: windowMicroseconds)
-        let (mostHigh, mostLow) = Self.longestFillMicroseconds.multipliedFullWidth(by: limit)
-        return (high, low) <= (mostHigh, mostLow)
+        let (maximumHigh, maximumLow) = Self.longestFillMicroseconds.multipliedFullWidth(by: limit)
+        return (high, low) <= (maximumHigh, maximumLow)
     }
 
     /// A time: `whole` microseconds plus `part` limit-ths of one.

@@ -41,8 +41,8 @@ package struct LimitBatch: Sendable {
 
     /// Limits of a batch. Redis serves no other client during an evaluation, and a larger batch would take longer than
     /// some tens of milliseconds.
-    static let mostCounters = 2000
-    static let mostCharges = 8000
+    static let maximumCounters = 2000
+    static let maximumCharges = 8000
 
     package let mode: Mode
     package private(set) var definitions: [LimitDefinition]
@@ -71,7 +71,7 @@ package struct LimitBatch: Sendable {
     }
 
     package var narrowCount: Int { order.count - wideCount }
-    var isFull: Bool { counters.count >= Self.mostCounters || charges.count >= Self.mostCharges }
+    var isFull: Bool { counters.count >= Self.maximumCounters || charges.count >= Self.maximumCharges }
 
     package func definition(of counter: Int) -> LimitDefinition { definitions[counters[counter].definition] }
     func isShadow(_ counter: Int) -> Bool { definitions[counters[counter].definition].isShadow }

@@ -48,7 +48,7 @@ package struct LimitNotices: Sendable {
     private static func isNear(_ used: Int64, _ capacity: Int64) -> Bool { used >= capacity - capacity / 5 }
 
     private mutating func add(_ notice: Notice, now: Instant) {
-        let place =
+        let index =
             notice.definition * Kind.allCases.count
             + {
                 switch notice.kind {
@@ -57,8 +57,8 @@ package struct LimitNotices: Sendable {
                 case .shadow: 2
                 }
             }()
-        guard quietUntil[place] <= now else { return }
-        quietUntil[place] = now.advanced(byMilliseconds: max(Self.leastPause, definitions[notice.definition].windowMilliseconds))
+        guard quietUntil[index] <= now else { return }
+        quietUntil[index] = now.advanced(byMilliseconds: max(Self.leastPause, definitions[notice.definition].windowMilliseconds))
         pending.append(notice)
     }
 

@@ -14,7 +14,7 @@ package struct LocalCounters: Sendable {
     /// The shortest pause between two sweeps for lapsed counters, in milliseconds.
     private static let leastSweepPause: Int64 = 100
 
-    private var shares: [CounterID: LocalShare] = [:]
+    private var quotas: [CounterID: LocalQuota] = [:]
     private var subjectCount = 0
     /// The most per-subject counters. Further subjects are refused until a sweep frees one.
     private let capacity: Int
@@ -69,19 +69,19 @@ package struct LocalCounters: Sendable {
     private struct Opened {
         var ids: [CounterID]
         /// The quota of each counter, kept only if it grants something; `nil` if there is no room for another subject.
-        var shares: [LocalShare?]
+        var quotas: [LocalQuota?]
         var counters: [LimitVerdict.Counter]
         private(set) var room: [Int64]
 
-        init(ids: [CounterID], shares: [LocalShare?], now: Instant) {
+        init(ids: [CounterID], quotas: [LocalQuota?], now: Instant) {
             self.ids = ids
-            self.shares = shares
-            counters = shares.map { share in
+            self.quotas = quotas
+            counters = quotas.map { quota in
                 // A subject without a counter has no capacity.
-                guard var share else {
+                guard var quota else {
                     return LimitVerdict.Counter(count: 0, capacity: 0, resetAfter: LocalCounters.retryMilliseconds)
                 }
-                return LimitVerdict.Counter(count: share.taken(now: now), capacity: share.capacity, resetAfter: 0)
+                return LimitVerdict.Counter(count: quota.taken(now: now), capacity: quota.capacity, resetAfter: 0)
             }
             room = counters.map { $0.capacity - $0.count }
         }
@@ -94,34 +94,34 @@ package struct LocalCounters: Sendable {
         mutating func take(_ cost: Int64, from index: Int, now: Instant) {
             guard cost > 0 else { return }
             room[index] -= cost
-            shares[index]?.take(cost, now: now)
+            quotas[index]?.take(cost, now: now)
         }
 
         /// Returns the microseconds until `cost` fits.
         mutating func wait(for cost: Int64, from index: Int, now: Instant) -> Int64 {
-            max(1, shares[index]?.retryAfterMicroseconds(cost: cost, now: now) ?? counters[index].resetAfter * 1000)
+            max(1, quotas[index]?.retryAfterMicroseconds(cost: cost, now: now) ?? counters[index].resetAfter * 1000)
         }
     }
 
     private mutating func open(_ batch: LimitBatch, sidecars: Int, now: Instant) -> Opened {
-        var (ids, shares): ([CounterID], [LocalShare?]) = ([], [])
+        var (ids, quotas): ([CounterID], [LocalQuota?]) = ([], [])
         for counter in batch.counters {
             let limit = batch.definitions[counter.definition]
             let id = CounterID(limit: limit.name, subject: counter.name.map(ExactText.init))
             ids.append(id)
-            shares.append(share(of: limit, id, sidecars: sidecars, now: now))
+            quotas.append(quota(of: limit, id, sidecars: sidecars, now: now))
         }
-        return Opened(ids: ids, shares: shares, now: now)
+        return Opened(ids: ids, quotas: quotas, now: now)
     }
 
     /// Keeps the quotas that granted something. Returns the counters for the verdict.
     private mutating func close(_ opened: Opened, now: Instant) -> [LimitVerdict.Counter] {
         var counters = opened.counters
-        for index in opened.shares.indices {
-            guard var share = opened.shares[index] else { continue }
-            counters[index].resetAfter = share.resetAfter(now: now)
+        for index in opened.quotas.indices {
+            guard var quota = opened.quotas[index] else { continue }
+            counters[index].resetAfter = quota.resetAfter(now: now)
             if opened.room[index] < counters[index].capacity - counters[index].count {
-                keep(share, as: opened.ids[index], now: now)
+                keep(quota, as: opened.ids[index], now: now)
             }
         }
         return counters
@@ -129,26 +129,26 @@ package struct LocalCounters: Sendable {
 
     /// Returns a counter's quota of the current limit in the current fleet; `nil` if there is no room for another
     /// subject.
-    private mutating func share(of definition: LimitDefinition, _ id: CounterID, sidecars: Int, now: Instant) -> LocalShare? {
-        if let known = shares[id] { return known.redefined(by: definition, sidecars: sidecars, now: now) }
+    private mutating func quota(of definition: LimitDefinition, _ id: CounterID, sidecars: Int, now: Instant) -> LocalQuota? {
+        if let known = quotas[id] { return known.redefined(by: definition, sidecars: sidecars, now: now) }
         guard id.subject == nil || subjectCount < capacity || sweep(now: now) else { return nil }
-        return LocalShare(of: definition, sidecars: sidecars)
+        return LocalQuota(of: definition, sidecars: sidecars)
     }
 
-    private mutating func keep(_ share: LocalShare, as id: CounterID, now: Instant) {
-        if shares.updateValue(share, forKey: id) == nil, id.subject != nil { subjectCount += 1 }
-        countsUntil = max(countsUntil, now.advanced(byMilliseconds: share.memoryMilliseconds(now: now)))
+    private mutating func keep(_ quota: LocalQuota, as id: CounterID, now: Instant) {
+        if quotas.updateValue(quota, forKey: id) == nil, id.subject != nil { subjectCount += 1 }
+        countsUntil = max(countsUntil, now.advanced(byMilliseconds: quota.memoryMilliseconds(now: now)))
     }
 
     /// Drops lapsed counters. Returns whether there is room for another subject.
     private mutating func sweep(now: Instant) -> Bool {
         guard nextSweepAt <= now else { return false }
         nextSweepAt = now.advanced(byMilliseconds: Self.leastSweepPause)
-        shares = shares.filter { entry in
-            var share = entry.value
-            return share.taken(now: now) > 0
+        quotas = quotas.filter { entry in
+            var quota = entry.value
+            return quota.taken(now: now) > 0
         }
-        subjectCount = shares.keys.count { $0.subject != nil }
+        subjectCount = quotas.keys.count { $0.subject != nil }
         return subjectCount < capacity
     }
 }

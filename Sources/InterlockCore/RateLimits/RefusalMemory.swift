@@ -28,7 +28,7 @@ struct RefusalMemory: Sendable {
         var retryAt: Instant
         /// The time at which the full capacity is available again.
         var wholeAt: Instant
-        /// The time at which the waiting calls may ask; see `TurnSharing`.
+        /// The time at which the waiting calls may ask; see `RoomDivision`.
         var releaseAt: Instant
         /// The number of this sidecar's calls that wait for this counter. No other call overtakes them.
         var waiters = 0

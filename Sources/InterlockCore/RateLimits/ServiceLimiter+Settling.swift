@@ -29,7 +29,7 @@ extension ServiceLimiter {
     /// waiting.
     /// - Parameters:
     ///   - sentAt: a time before the batch was sent.
-    package mutating func settle(
+    package mutating func apply(
         _ verdict: LimitVerdict, of batch: ServiceBatch, sentAt: Instant, now: Instant, sidecars: Int = 1,
         into settlements: inout [Settlement]
     ) {
@@ -37,13 +37,13 @@ extension ServiceLimiter {
         var judgement = Judgement(
             batch: batch, verdict: verdict, sentAt: sentAt, now: now, sidecars: sidecars,
             isCurrent: batch.limits.definitions == definitions, used: verdict.counters.map(\.count))
-        var place = 0
+        var requestIndex = 0
         for run in batch.limits.runs {
             let decided = verdict.decision(on: run, of: batch.limits)
             var callsLeft = run.count
             var grantsLeft = decided.granted
             while callsLeft > 0 {
-                let request = batch.requests[place]
+                let request = batch.requests[requestIndex]
                 let granted = min(grantsLeft, request.count)
                 callsLeft -= request.count
                 grantsLeft -= granted
@@ -51,15 +51,16 @@ extension ServiceLimiter {
                     let answer = grant(granted, cost: request.cost, run.charges, &judgement)
                     settlements.append(
                         Settlement(
-                            id: request.id, answer: answer, place: place, calls: 0..<granted,
+                            id: request.id, answer: answer, requestIndex: requestIndex, calls: 0..<granted,
                             isLast: granted == request.count, step: request.cost))
                 }
                 if granted < request.count {
                     refuse(
-                        request, from: granted, sequence: batch.sequences[place], place: place, decided, &judgement,
+                        request, from: granted, sequence: batch.sequences[requestIndex], requestIndex: requestIndex, decided,
+                        &judgement,
                         into: &settlements)
                 }
-                place += 1
+                requestIndex += 1
             }
         }
         if !judgement.again.isEmpty { putBack(judgement.again) }
@@ -97,7 +98,7 @@ extension ServiceLimiter {
     /// Handles the calls of a request from `first` on, which a counter refused: they wait if they may, and are answered
     /// otherwise.
     private mutating func refuse(
-        _ request: LimitRequest, from first: Int, sequence: UInt64, place: Int, _ decided: LimitVerdict.Decision,
+        _ request: LimitRequest, from first: Int, sequence: UInt64, requestIndex: Int, _ decided: LimitVerdict.Decision,
         _ judgement: inout Judgement, into settlements: inout [Settlement]
     ) {
         let index = decided.binding
@@ -128,7 +129,7 @@ extension ServiceLimiter {
         var earliest = refusal.retryAt
         // A call that costs more than this sidecar's quota can never be granted here.
         var mayWait = isSatisfiable && request.cost <= judged.capacity
-        mayWait = mayWait && hasPlace(for: request)
+        mayWait = mayWait && hasRoom(for: request)
         if judgement.isCurrent, isSatisfiable {
             let ahead = (judgement.ahead[index] ?? 0)
             if isFirst || ahead == 0 {
@@ -156,7 +157,7 @@ extension ServiceLimiter {
             answer.outcome = .refused(retryAfter: wait)
             answer.resetAfter = max(wait, judged.resetAfter)
         }
-        settlements.append(Settlement(id: request.id, answer: answer, place: place, calls: first..<request.count))
+        settlements.append(Settlement(id: request.id, answer: answer, requestIndex: requestIndex, calls: first..<request.count))
     }
 
     private mutating func remember(
@@ -175,7 +176,7 @@ extension ServiceLimiter {
         } else if !hasGranted {
             refusal.rounds = 1
         }
-        let delay = TurnSharing.delay(of: definition, rounds: refusal.rounds, sidecars: judgement.sidecars)
+        let delay = RoomDivision.delay(of: definition, rounds: refusal.rounds, sidecars: judgement.sidecars)
         refusal.releaseAt = refusal.retryAt.advanced(byMicroseconds: delay)
         // Waiting calls ask again at `holdsUntil`, unless their turn comes shortly after it: then they ask only once.
         let holdsUntil = judgement.now.advanced(byMilliseconds: RefusalMemory.relianceMilliseconds)
@@ -210,11 +211,11 @@ extension ServiceLimiter {
                 arrived.append(request, sequence: sequence)
                 continue
             }
-            if let deadline = request.deadline, known.until <= deadline, hasPlace(for: request) {
+            if let deadline = request.deadline, known.until <= deadline, hasRoom(for: request) {
                 insert(Waiter(request: request, deadline: deadline, binding: known.counter, sequence: sequence))
             } else {
                 settlements.append(
-                    Settlement(id: request.id, answer: known.answer, place: nil, calls: 0..<request.count))
+                    Settlement(id: request.id, answer: known.answer, requestIndex: nil, calls: 0..<request.count))
             }
         }
     }
@@ -256,7 +257,7 @@ extension ServiceLimiter {
         /// The answer to the first of these calls.
         package var answer: LimitAnswer
         /// The request's index in the batch; `nil` if it was not sent.
-        package var place: Int?
+        package var requestIndex: Int?
         /// The indices of these calls among those of the request.
         package var calls: Range<Int>
         /// Whether this is the request's last settlement.
@@ -265,11 +266,11 @@ extension ServiceLimiter {
         package var step: Int64
 
         package init(
-            id: Int, answer: LimitAnswer, place: Int?, calls: Range<Int> = 0..<1, isLast: Bool = true, step: Int64 = 0
+            id: Int, answer: LimitAnswer, requestIndex: Int?, calls: Range<Int> = 0..<1, isLast: Bool = true, step: Int64 = 0
         ) {
             self.id = id
             self.answer = answer
-            self.place = place
+            self.requestIndex = requestIndex
             self.calls = calls
             self.isLast = isLast
             self.step = step

@@ -6,7 +6,7 @@ internal import DequeModule
 /// that arrive meanwhile form the next batch. No call overtakes a waiting call that needs the same counter. The caller
 /// calls `nextBatch` at the end of its tick, has the script evaluate the batch, and passes the verdict to `settle`.
 ///
-/// `sidecars` parameters take the number of sidecars that may be at the same limits; see `TurnSharing`.
+/// `sidecars` parameters take the number of sidecars that may be at the same limits; see `RoomDivision`.
 package struct ServiceLimiter: Sendable {
     /// The result of admitting a call.
     package enum Admission: Equatable, Sendable {
@@ -70,10 +70,10 @@ package struct ServiceLimiter: Sendable {
     /// a small one waits for the verdict and grows meanwhile.
     package var mayFlush: Bool {
         guard let last = inFlight.last else { return true }
-        return inFlight.count < Self.mostInFlight && arrived.limits.runs.count >= Self.worthFollowing
+        return inFlight.count < Self.maximumInFlight && arrived.limits.runs.count >= Self.worthFollowing
             && !arrived.hasWaiters && waiting.isEmpty && !last.hasWaiters
     }
-    private static let mostInFlight = 2
+    private static let maximumInFlight = 2
     private static let worthFollowing = 64
     /// Whether any calls have arrived for the next batch.
     package var hasArrivals: Bool { !arrived.isEmpty }
@@ -87,7 +87,7 @@ package struct ServiceLimiter: Sendable {
         guard !serviceWide.isEmpty || hasSubject else { return .unlimited }
         if let answer = unsatisfiable(request, hasSubject: hasSubject) { return .answered(answer) }
         if !refusals.isEmpty, let known = knownRefusal(of: request, now: now) {
-            if let deadline = request.deadline, known.until <= deadline, hasPlace(for: request) {
+            if let deadline = request.deadline, known.until <= deadline, hasRoom(for: request) {
                 insert(Waiter(request: request, deadline: deadline, binding: known.counter, sequence: takeSequence()))
                 return .waiting(known.answer)
             }
@@ -143,7 +143,7 @@ package struct ServiceLimiter: Sendable {
             left[waiter.binding] = max(left[waiter.binding] ?? 0, waiter.request.cost)
         }
         for waiter in leaving {
-            settlements.append(Settlement(id: waiter.request.id, answer: answerOnLeaving(waiter, now: now), place: nil))
+            settlements.append(Settlement(id: waiter.request.id, answer: answerOnLeaving(waiter, now: now), requestIndex: nil))
         }
         releaseThoseBehind(left)
     }
@@ -166,7 +166,7 @@ package struct ServiceLimiter: Sendable {
     }
 
     /// Forgets refusals by a counter after a refund: calls that it refused may now be granted.
-    package mutating func gaveBack(definition: Int, subject: String?) {
+    package mutating func refunded(definition: Int, subject: String?) {
         refusals.forget(RefusalMemory.CounterID(definition: definition, subject: subject))
     }
 
@@ -211,7 +211,7 @@ extension ServiceLimiter {
     }
 
     /// Returns whether one more call may wait.
-    func hasPlace(for request: LimitRequest) -> Bool {
+    func hasRoom(for request: LimitRequest) -> Bool {
         waiting.count < maximumWaiting && waitingSubjects.hasRoom(for: request.subject, of: maximumWaiting)
     }
 
@@ -219,9 +219,9 @@ extension ServiceLimiter {
     mutating func insert(_ waiter: Waiter) {
         waitingSubjects.add(waiter.request.subject)
         refusals.changeWaiters(of: waiter.binding, by: 1, cost: waiter.request.cost)
-        var place = waiting.count
-        while place > 0, waiting[place - 1].sequence > waiter.sequence { place -= 1 }
-        waiting.insert(waiter, at: place)
+        var index = waiting.count
+        while index > 0, waiting[index - 1].sequence > waiter.sequence { index -= 1 }
+        waiting.insert(waiter, at: index)
     }
 
     private mutating func leave(_ waiter: Waiter) {
@@ -266,8 +266,8 @@ extension ServiceLimiter {
     }
 
     /// Returns the waiting calls whose counter may have room again, followed by the arrivals that overtake no waiting
-    /// call. With several sidecars, each counter's calls ask for one part of its capacity at a time; see `TurnSharing`.
-    /// O(waiting and arrived).
+    /// call. With several sidecars, each counter's calls ask for one part of its capacity at a time; see
+    /// `RoomDivision`. O(waiting and arrived).
     private mutating func joinedByWaiters(now: Instant, sidecars: Int) -> ServiceBatch {
         var batch = emptyBatch
         var resting: Deque<Waiter> = []
@@ -280,7 +280,7 @@ extension ServiceLimiter {
                 continue
             }
             let definition = definitions[waiter.binding.definition]
-            if let part = TurnSharing.part(of: definition.capacity, sidecars: sidecars) {
+            if let part = RoomDivision.part(of: definition.capacity, sidecars: sidecars) {
                 let cost = released[waiter.binding, default: 0] + waiter.request.cost
                 guard cost <= part || cost == waiter.request.cost else {
                     paused.insert(waiter.binding)
@@ -294,14 +294,14 @@ extension ServiceLimiter {
         }
         waiting = resting
         for counter in paused {
-            let pause = TurnSharing.pause(of: definitions[counter.definition], sidecars: sidecars)
+            let pause = RoomDivision.pause(of: definitions[counter.definition], sidecars: sidecars)
             refusals.pause(counter, until: now.advanced(byMicroseconds: pause))
         }
         let newcomers = removeArrivals()
         var first: [RefusalMemory.CounterID: UInt64] = [:]
         for waiter in waiting { first[waiter.binding] = min(first[waiter.binding] ?? .max, waiter.sequence) }
         for (request, sequence) in newcomers.calls {
-            if standsBehindWaiters(request, sequence, first: first) {
+            if isBehindWaiters(request, sequence, first: first) {
                 arrived.append(request, sequence: sequence)
             } else {
                 batch.append(request, sequence: sequence)
@@ -311,7 +311,7 @@ extension ServiceLimiter {
     }
 
     /// - Parameter first: the sequence of the first waiting call of each counter.
-    private func standsBehindWaiters(
+    private func isBehindWaiters(
         _ request: LimitRequest, _ sequence: UInt64, first: [RefusalMemory.CounterID: UInt64]
     ) -> Bool {
         !first.isEmpty

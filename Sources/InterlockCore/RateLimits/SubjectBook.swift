@@ -18,7 +18,7 @@ package struct SubjectBook: Sendable {
     private var current: Set<Int> = []
     /// The subjects of the previous window that were not seen since.
     private var former: Set<Int> = []
-    private var turn = Instant(nanoseconds: .min)
+    private var windowEnd = Instant(nanoseconds: .min)
 
     package init(capacity: Int) {
         self.capacity = capacity
@@ -29,18 +29,18 @@ package struct SubjectBook: Sendable {
     /// Returns the number of subjects known at `now`. Subjects are forgotten even without calls.
     /// - Parameter window: see `takeIn`.
     package func count(windowMilliseconds window: Int64, now: Instant) -> Int {
-        guard turn <= now else { return count }
-        return turn.advanced(byMilliseconds: window) <= now ? 0 : current.count
+        guard windowEnd <= now else { return count }
+        return windowEnd.advanced(byMilliseconds: window) <= now ? 0 : current.count
     }
 
     /// Adds a subject if there is room. Returns `false` otherwise.
     /// - Parameter window: the time within which every limit forgets, in milliseconds.
     package mutating func takeIn(_ subject: String, windowMilliseconds window: Int64, now: Instant) -> Bool {
-        if turn <= now {
+        if windowEnd <= now {
             // The current subjects are forgotten as well if another whole window has passed.
-            former = turn.advanced(byMilliseconds: window) <= now ? [] : current
+            former = windowEnd.advanced(byMilliseconds: window) <= now ? [] : current
             current = []
-            turn = now.advanced(byMilliseconds: window)
+            windowEnd = now.advanced(byMilliseconds: window)
         }
         let digest = ExactText(subject).hashValue
         if current.contains(digest) { return true }
@@ -50,7 +50,7 @@ package struct SubjectBook: Sendable {
     }
 
     /// Returns whether `takeIn` would accept the subject.
-    package func hasPlace(for subject: String) -> Bool {
+    package func hasRoom(for subject: String) -> Bool {
         guard count >= capacity else { return true }
         let digest = ExactText(subject).hashValue
         return current.contains(digest) || former.contains(digest)

@@ -1,8 +1,8 @@
 /// The number of waiting calls of each subject. A subject may use at most a quarter of the queue, which leaves room for
 /// others.
 struct SubjectTally: Sendable {
-    /// The part of the queue that one subject may use is 1/`share`.
-    static let share = 4
+    /// The part of the queue that one subject may use is 1/`divisor`.
+    static let divisor = 4
 
     private var counts: [ExactText: Int] = [:]
 
@@ -10,7 +10,7 @@ struct SubjectTally: Sendable {
     /// limit of their own.
     func hasRoom(for subject: String?, of capacity: Int) -> Bool {
         guard let subject, let own = counts[ExactText(subject)] else { return true }
-        return own < max(1, capacity / Self.share)
+        return own < max(1, capacity / Self.divisor)
     }
 
     mutating func add(_ subject: String?) {

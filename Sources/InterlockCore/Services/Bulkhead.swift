@@ -1,14 +1,14 @@
 /// The slots for concurrent calls to one service in this sidecar, and the line of calls that wait for one: the bulkhead
 /// of Nygard's "Release It!".
 ///
-/// Slots are granted in order of arrival, and no newcomer overtakes a waiting call. The caller runs `settle` whenever a
-/// slot may have come free or a deadline has passed, and carries out the result.
+/// Slots are granted in order of arrival, and no newcomer overtakes a waiting call. The caller runs `assignSlots`
+/// whenever a slot may have come free or a deadline has passed, and carries out the result.
 package struct Bulkhead: Sendable {
     /// The result of a call's request for a slot.
     package enum Entry: Equatable, Sendable {
         /// The call owns a slot until `release`.
         case taken
-        /// The call waits in line; `settle` reports its fate.
+        /// The call waits in line; `assignSlots` reports its fate.
         case waiting
         /// No slot is free, and the call cannot wait.
         case full
@@ -32,7 +32,7 @@ package struct Bulkhead: Sendable {
     package static let longestRetryMilliseconds: Int64 = 5000
 
     /// The number of slots; `nil` for no limit.
-    package private(set) var places: Int?
+    package private(set) var slots: Int?
     /// The number of slots in use. It is counted even without a limit, so that one can be set while calls are under
     /// way.
     package private(set) var taken = 0
@@ -40,8 +40,8 @@ package struct Bulkhead: Sendable {
     /// The mean time for which a slot is held, in milliseconds. Each new call has a weight of one eighth.
     private var meanHold = 0.0
 
-    package init(places: Int?, maximumWaiting: Int) {
-        self.places = places
+    package init(slots: Int?, maximumWaiting: Int) {
+        self.slots = slots
         line = WaitingLine(capacity: maximumWaiting)
     }
 
@@ -49,14 +49,14 @@ package struct Bulkhead: Sendable {
 
     /// Whether a call that arrives now would find no free slot.
     package var isFull: Bool {
-        guard let places else { return false }
-        return taken >= places || !line.isEmpty
+        guard let slots else { return false }
+        return taken >= slots || !line.isEmpty
     }
 
     /// The milliseconds after which a refused call can expect a slot, estimated from the mean hold time and the number
     /// of waiting calls.
     package var retryMilliseconds: Int64 {
-        let turns = meanHold * Double(line.count + 1) / Double(max(1, places ?? 1))
+        let turns = meanHold * Double(line.count + 1) / Double(max(1, slots ?? 1))
         return min(max(Int64(turns.rounded(.up)), Self.shortestRetryMilliseconds), Self.longestRetryMilliseconds)
     }
 
@@ -81,7 +81,7 @@ package struct Bulkhead: Sendable {
         return .waiting
     }
 
-    /// Frees a slot. `settle` grants it to the next call.
+    /// Frees a slot. `assignSlots` grants it to the next call.
     /// - Parameter held: the milliseconds for which a call was under way; `nil` if none was, as far as is known.
     package mutating func release(heldForMilliseconds held: Int64?) {
         taken -= 1
@@ -99,19 +99,19 @@ package struct Bulkhead: Sendable {
         line.removeAll { _ in true }.map(\.number)
     }
 
-    /// Applies a changed configuration. Waiting calls stay in line, and `settle` grants them the slots added.
-    package mutating func resize(places: Int?, maximumWaiting: Int) {
-        self.places = places
+    /// Applies a changed configuration. Waiting calls stay in line, and `assignSlots` grants them the slots added.
+    package mutating func resize(slots: Int?, maximumWaiting: Int) {
+        self.slots = slots
         line.capacity = maximumWaiting
     }
 
     /// Grants free slots to waiting calls and ends expired waits. O(n) in waiters if one has expired, otherwise in the
     /// calls that get a slot.
-    package mutating func settle(now: Instant) -> Settlement {
+    package mutating func assignSlots(now: Instant) -> Settlement {
         var settlement = Settlement()
         guard !line.isEmpty else { return settlement }
         settlement.expired = line.removeAll { $0.deadline <= now }.map(\.number)
-        while let next = line.first, places.map({ taken < $0 }) ?? true {
+        while let next = line.first, slots.map({ taken < $0 }) ?? true {
             line.removeFirst()
             taken += 1
             settlement.admitted.append(next.number)
@@ -119,6 +119,6 @@ package struct Bulkhead: Sendable {
         return settlement
     }
 
-    /// The earliest deadline, at which `settle` must run; `nil` if no call waits. O(n).
+    /// The earliest deadline, at which `assignSlots` must run; `nil` if no call waits. O(n).
     package var nextDeadline: Instant? { line.nextDeadline }
 }

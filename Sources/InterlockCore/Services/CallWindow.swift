@@ -7,7 +7,7 @@
 package struct CallWindow: Sendable {
     /// The length of a tick, in nanoseconds, above which the window shrinks. It grows with ticks shorter than half of
     /// that.
-    package static let longTurn: Int64 = 500_000
+    package static let longTick: Int64 = 500_000
     package static let least = 4
     package static let most = 1 << 14
 
@@ -16,10 +16,10 @@ package struct CallWindow: Sendable {
     package init() {}
 
     /// Adapts the window to the length of a tick, with the most calls that were under way in it.
-    package mutating func noteTurn(nanoseconds: Int64, underWay: Int) {
-        if nanoseconds > Self.longTurn {
-            size = max(Self.least, min(size, underWay) * 7 / 8)
-        } else if nanoseconds < Self.longTurn / 2 {
+    package mutating func noteTick(nanoseconds: Int64, inFlight: Int) {
+        if nanoseconds > Self.longTick {
+            size = max(Self.least, min(size, inFlight) * 7 / 8)
+        } else if nanoseconds < Self.longTick / 2 {
             size = min(Self.most, size + max(1, size / 8))
         }
     }

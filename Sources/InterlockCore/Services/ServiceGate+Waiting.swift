@@ -31,7 +31,7 @@ extension ServiceGate {
     /// Grants free slots to waiting calls, and refuses the calls whose deadline has passed.
     mutating func assignSlots(now: Instant) {
         guard bulkhead.waitingCount > 0 else { return }
-        let settlement = bulkhead.settle(now: now)
+        let settlement = bulkhead.assignSlots(now: now)
         for call in settlement.expired.compactMap({ waitingCalls.removeValue(forKey: $0) }) {
             effects.append(.refuse(call, .busy, retryAfter: bulkhead.retryMilliseconds))
         }

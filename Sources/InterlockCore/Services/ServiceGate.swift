@@ -35,14 +35,14 @@ package struct ServiceGate: ~Copyable {
     /// Whether the service is still in the configuration.
     package private(set) var isConfigured = true
     /// Whether the sidecar is shutting down. No call starts to wait then.
-    package var isGoingDown = false
+    package var isShuttingDown = false
 
     package init(definition: ServiceDefinition) {
         self.definition = definition
         breaker = Breaker(settings: definition.breaker)
         let most = definition.onLimit.maximumWaiting
         limiter = ServiceLimiter(definitions: definition.limits, maximumWaiting: most)
-        bulkhead = Bulkhead(places: definition.concurrency, maximumWaiting: most)
+        bulkhead = Bulkhead(slots: definition.concurrency, maximumWaiting: most)
         paused = PausedCalls(maximumWaiting: most)
     }
 
@@ -54,7 +54,7 @@ package struct ServiceGate: ~Copyable {
         }
         if new.breaker != breaker.settings { subjectPauses = SubjectPauses() }
         breaker.settings = new.breaker
-        bulkhead.resize(places: new.concurrency, maximumWaiting: most)
+        bulkhead.resize(slots: new.concurrency, maximumWaiting: most)
         paused.resize(maximumWaiting: most)
         definition = new
     }
@@ -154,7 +154,7 @@ package struct ServiceGate: ~Copyable {
         case .unreachable:
             // The open time is over. Without Redis, this sidecar tries the service with one call at a time.
             let lifetime = definition.permitLifetime.wholeMilliseconds
-            guard let isOwn = breaker.beginTrialAlone(lifetimeMilliseconds: lifetime, now: now) else {
+            guard let isOwn = breaker.beginTrialLocally(lifetimeMilliseconds: lifetime, now: now) else {
                 return trialRefused(call, now: now)
             }
             trial = isOwn ? .own : .none
@@ -335,7 +335,7 @@ package struct ServiceGate: ~Copyable {
     }
 
     /// The time until which the call may wait; `nil` if it may not.
-    func deadline(of call: GateCall) -> Instant? { isGoingDown || !isConfigured ? nil : call.deadline }
+    func deadline(of call: GateCall) -> Instant? { isShuttingDown || !isConfigured ? nil : call.deadline }
 
     /// Releases the call's trial, its part of the limits, and its slot.
     mutating func release(_ call: GateCall, now: Instant) {

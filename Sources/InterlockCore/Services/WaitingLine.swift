@@ -29,9 +29,9 @@ struct WaitingLine: Sendable {
     mutating func insert(_ entry: Entry) -> Bool {
         guard entries.count < capacity, entry.isBack || subjects.hasRoom(for: entry.subject, of: capacity) else { return false }
         subjects.add(entry.subject)
-        var place = entries.count
-        while place > 0, entries[place - 1].number > entry.number { place -= 1 }
-        entries.insert(entry, at: place)
+        var index = entries.count
+        while index > 0, entries[index - 1].number > entry.number { index -= 1 }
+        entries.insert(entry, at: index)
         return true
     }
 
@@ -41,8 +41,8 @@ struct WaitingLine: Sendable {
 
     /// Removes a call. Returns `false` if it is not in the line. O(n).
     mutating func remove(_ number: UInt64) -> Bool {
-        guard let place = entries.firstIndex(where: { $0.number == number }) else { return false }
-        subjects.remove(entries.remove(at: place).subject)
+        guard let index = entries.firstIndex(where: { $0.number == number }) else { return false }
+        subjects.remove(entries.remove(at: index).subject)
         return true
     }
 

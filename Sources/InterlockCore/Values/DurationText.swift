@@ -16,10 +16,10 @@ package enum DurationText {
             let symbol = rest[number.endIndex...].prefix { !($0.isASCII && $0.isNumber) }
             rest = rest[symbol.endIndex...]
             // Each unit may occur once, from longest to shortest.
-            guard let place = units[next...].firstIndex(where: { $0.symbol == symbol }) else { throw unreadable(text) }
-            next = place + 1
+            guard let position = units[next...].firstIndex(where: { $0.symbol == symbol }) else { throw unreadable(text) }
+            next = position + 1
             let isLast = rest.isEmpty
-            let part = try milliseconds(number, of: units[place].milliseconds, mayHaveFraction: isLast, in: text)
+            let part = try milliseconds(number, of: units[position].milliseconds, mayHaveFraction: isLast, in: text)
             let (sum, overflow) = total.addingReportingOverflow(part)
             guard !overflow else { throw ConfigurationExpectation("a shorter duration") }
             total = sum

@@ -22,8 +22,8 @@ package enum ReadableText {
     }
 
     /// Formats a fraction as a percentage.
-    package static func percentage(_ share: Double) -> String {
-        guard share.isFinite else { return "" }
-        return "\(Int((min(max(share, 0), 1) * 100).rounded()))%"
+    package static func percentage(_ fraction: Double) -> String {
+        guard fraction.isFinite else { return "" }
+        return "\(Int((min(max(fraction, 0), 1) * 100).rounded()))%"
     }
 }

@@ -26,7 +26,7 @@ struct AnswerChecker: HistoryChecker {
     private func judge(_ call: Call, _ word: String, at instant: Instant, faults: FaultLog, into violations: inout [Violation]) {
         var due = call.invoked.advanced(byMilliseconds: call.operation.wait)
         guard instant > due.advanced(byMilliseconds: patience) else { return }
-        guard !faults.isUnderWay(.silence, sidecar: call.sidecar) else { return }
+        guard !faults.isActive(.silence, sidecar: call.sidecar) else { return }
         let heard = faults.lastEnd(of: .silence, sidecar: call.sidecar)
         if heard >= call.invoked { due = max(due, heard.advanced(byMilliseconds: call.operation.wait)) }
         guard instant > due.advanced(byMilliseconds: patience) else { return }

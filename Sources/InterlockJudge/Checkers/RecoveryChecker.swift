@@ -17,7 +17,7 @@ struct RecoveryChecker: HistoryChecker {
         /// The sidecars in use, with the time at which each served again.
         var sidecars: [Int: Instant?] = [:]
         /// The sidecars that were already reported.
-        var told: Set<Int> = []
+        var reported: Set<Int> = []
     }
 
     private let recovery: Int64
@@ -43,7 +43,7 @@ struct RecoveryChecker: HistoryChecker {
             close()
         case .faultEnded(let fault, let kind, _):
             close()
-            if faults.underWayCount == 0 { current = Recovery(fault: fault, kind: kind, began: step.at) }
+            if faults.activeCount == 0 { current = Recovery(fault: fault, kind: kind, began: step.at) }
         case .wrote, .linked, .forced, .breakerSeen:
             return
         }
@@ -58,9 +58,10 @@ struct RecoveryChecker: HistoryChecker {
             current?.sidecars[call.sidecar] = instant
             if current?.sidecars.count == sidecarCount, current?.sidecars.values.allSatisfy({ $0 != nil }) == true { close() }
         case false?:
-            guard call.invoked >= recovery.began.advanced(byMilliseconds: self.recovery), !recovery.told.contains(call.sidecar)
+            guard call.invoked >= recovery.began.advanced(byMilliseconds: self.recovery),
+                !recovery.reported.contains(call.sidecar)
             else { return }
-            current?.told.insert(call.sidecar)
+            current?.reported.insert(call.sidecar)
             let lasted = (call.invoked.nanoseconds - recovery.began.nanoseconds) / 1_000_000
             report(
                 at: instant, into: &violations,

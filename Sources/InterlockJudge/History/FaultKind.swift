@@ -33,11 +33,11 @@ package enum FaultKind: String, Hashable, Sendable, Codable, CaseIterable {
     /// Redis' script cache is flushed.
     case scripts
     /// An operator breaks a lock, or another program deletes or sets its key.
-    case foreignLock = "foreign-lock"
+    case lockOfOtherSoftware = "foreign-lock"
     /// Another program deletes a counter.
-    case foreignCounter = "foreign-counter"
+    case counterOfOtherSoftware = "foreign-counter"
     /// Another program deletes the registry of the fleet.
-    case foreignFleet = "foreign-fleet"
+    case otherFleet = "foreign-fleet"
     /// A sidecar reloads its configuration.
     case reload
     /// Clients vanish while they wait for or hold a lease.
@@ -78,7 +78,7 @@ extension FaultKind {
         case .redisRestart, .redisPause, .redisWipe, .clock, .failover, .full, .refusing: .redis
         case .reshard, .nodeJoin, .nodeLeave: .slots
         case .quorumServer, .quorumRestart: .quorum
-        case .scripts, .foreignLock, .foreignCounter, .foreignFleet: .data
+        case .scripts, .lockOfOtherSoftware, .counterOfOtherSoftware, .otherFleet: .data
         case .reload: .configuration
         case .vanish: .clients
         }
@@ -111,7 +111,9 @@ extension FaultKind {
         case .vanish: .clients
         case .failover: .replicas
         case .reshard, .nodeJoin, .nodeLeave: .cluster
-        case .full, .refusing, .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .quorumServer, .quorumRestart: nil
+        case .full, .refusing, .scripts, .lockOfOtherSoftware, .counterOfOtherSoftware, .otherFleet, .reload, .quorumServer,
+            .quorumRestart:
+            nil
         }
     }
 
@@ -193,9 +195,9 @@ extension FaultKind {
             ]
         case .full: Self.withoutRedis
         case .refusing: Self.withoutRedis.union([.cutOff])
-        case .scripts, .foreignFleet, .reload: Self.beyondSilence.union([.disturbedServices])
-        case .foreignLock: Self.beyondSilence.union([.lostExclusivity, .lostLeases, .disturbedLocks])
-        case .foreignCounter: Self.beyondSilence.union([.lostCounts, .disturbedServices])
+        case .scripts, .otherFleet, .reload: Self.beyondSilence.union([.disturbedServices])
+        case .lockOfOtherSoftware: Self.beyondSilence.union([.lostExclusivity, .lostLeases, .disturbedLocks])
+        case .counterOfOtherSoftware: Self.beyondSilence.union([.lostCounts, .disturbedServices])
         case .vanish: [.disturbedServices, .otherThanClock, .any]
         case .quorumServer: Self.beyondSilence.union([.heldBack, .lostVotes, .cutOff])
         case .quorumRestart: Self.beyondSilence.union([.heldBack, .lostVotes, .cutOff, .forgottenVotes])

@@ -113,7 +113,7 @@ package struct HistoryDigest: Sendable {
         switch mode {
         case .exclusive: add(-1)
         case .shared: add(0)
-        case .permits(let places): add(places)
+        case .permits(let slots): add(slots)
         }
     }
 

@@ -80,15 +80,15 @@ package struct HistoryReader {
         switch error as? DecodingError {
         case .keyNotFound(let key, _)?: "\"\(key.stringValue)\" is missing"
         case .typeMismatch(let type, let context)?, .valueNotFound(let type, let context)?:
-            Self.place(context).map { "\"\($0)\" is not \(type)" } ?? "it is not a JSON object"
+            Self.fieldPath(context).map { "\"\($0)\" is not \(type)" } ?? "it is not a JSON object"
         case .dataCorrupted(let context)?:
-            Self.place(context).map { "\"\($0)\" has an unknown value" } ?? "it is not a JSON object"
+            Self.fieldPath(context).map { "\"\($0)\" has an unknown value" } ?? "it is not a JSON object"
         default: "\(error)"
         }
     }
 
     /// Returns the path of the faulty field; `nil` if the error concerns the whole line.
-    private static func place(_ context: DecodingError.Context) -> String? {
+    private static func fieldPath(_ context: DecodingError.Context) -> String? {
         context.codingPath.isEmpty ? nil : context.codingPath.map(\.stringValue).joined(separator: ".")
     }
 }

@@ -19,13 +19,13 @@ package enum FaultAct: Hashable, Sendable, Codable {
     case redisWipe(RedisWipe)
     /// Sentinels promote a replica, or a cluster promotes one of the primary with this index. The former primary comes
     /// back as a primary until it is made a replica.
-    case failover(PrimaryLoss, place: Int)
+    case failover(PrimaryLoss, serverIndex: Int)
     /// Another primary takes over `slots` hash slots, those with load first.
-    case reshard(slots: Int, place: Int)
+    case reshard(slots: Int, serverIndex: Int)
     /// A server joins a cluster and takes over `slots` hash slots. The repair makes it leave again.
     case nodeJoin(slots: Int)
     /// The primary with this index hands its hash slots over and leaves. The repair makes it join again.
-    case nodeLeave(place: Int)
+    case nodeLeave(serverIndex: Int)
     /// No byte passes between the sidecar and Redis in either direction. Existing connections stay open; new ones are
     /// refused, or hang.
     case partition(sidecar: Int, refusesConnections: Bool)

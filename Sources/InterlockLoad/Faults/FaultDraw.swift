@@ -39,10 +39,10 @@ struct FaultDraw {
             case .killed: (.redisWipe(.killed), milliseconds(10...1000))
             case .flushed: (.redisWipe(.flushed), .zero)
             }
-        case .failover: (.failover(one(of: PrimaryLoss.allCases), place: place()), milliseconds(1500...5000))
-        case .reshard: (.reshard(slots: Int.random(in: 1...8, using: &random), place: place()), .zero)
+        case .failover: (.failover(one(of: PrimaryLoss.allCases), serverIndex: serverIndex()), milliseconds(1500...5000))
+        case .reshard: (.reshard(slots: Int.random(in: 1...8, using: &random), serverIndex: serverIndex()), .zero)
         case .nodeJoin: (.nodeJoin(slots: Int(logarithmic(64...2048))), milliseconds(500...3000))
-        case .nodeLeave: (.nodeLeave(place: place()), milliseconds(500...3000))
+        case .nodeLeave: (.nodeLeave(serverIndex: serverIndex()), milliseconds(500...3000))
         case .partition:
             (.partition(sidecar: sidecar(), refusesConnections: random.happens(0.5)), milliseconds(200...5000))
         case .latency:
@@ -66,7 +66,7 @@ struct FaultDraw {
                 ? (.clock(bySeconds: Int(logarithmic(1...3600))), .zero)
                 : (.clock(bySeconds: -Int(logarithmic(1...3600))), milliseconds(500...3000))
         case .vanish: (.vanish(clients: Int.random(in: 1...16, using: &random)), .zero)
-        case .full, .refusing, .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload, .quorumServer,
+        case .full, .refusing, .scripts, .lockOfOtherSoftware, .counterOfOtherSoftware, .otherFleet, .reload, .quorumServer,
             .quorumRestart:
             preconditionFailure("\(kind) is brought about in simulations only")
         }
@@ -75,7 +75,7 @@ struct FaultDraw {
     private mutating func sidecar() -> Int { Int.random(in: 0..<sidecars, using: &random) }
 
     /// Returns the index of a server, which is reduced modulo the number of servers when it is used.
-    private mutating func place() -> Int { Int.random(in: 0..<60, using: &random) }
+    private mutating func serverIndex() -> Int { Int.random(in: 0..<60, using: &random) }
 
     private mutating func milliseconds(_ range: ClosedRange<Int64>) -> Duration {
         .milliseconds(Int64.random(in: range, using: &random))

@@ -165,12 +165,13 @@ extension FaultRig {
         case .redisRestart(.killed), .redisWipe(.killed): try await redis("is gone") { await $0.kill() }
         case .redisWipe(.flushed): try await ask(["FLUSHALL"])
         case .redisPause: await fleet.server.pause()
-        case .failover(let loss, let place):
+        case .failover(let loss, let serverIndex):
             try await fleet.sentinels?.losePrimary(loss)
-            try await fleet.cluster?.losePrimary(loss, place: place)
-        case .reshard(let count, let place): try await fleet.cluster?.reshard(hot(count, from: place), place: place)
+            try await fleet.cluster?.losePrimary(loss, serverIndex: serverIndex)
+        case .reshard(let count, let serverIndex):
+            try await fleet.cluster?.reshard(hot(count, from: serverIndex), serverIndex: serverIndex)
         case .nodeJoin(let count): try await fleet.cluster?.join(taking: hot(count, from: 0))
-        case .nodeLeave(let place): try await fleet.cluster?.leave(place: place)
+        case .nodeLeave(let serverIndex): try await fleet.cluster?.leave(serverIndex: serverIndex)
         case .partition(let sidecar, let refuses):
             await fleet.proxies[sidecar].set(.partition(refusesConnections: refuses))
         case .delay(let sidecar, let fixed, let jitter):
@@ -230,10 +231,10 @@ extension FaultRig {
     }
 
     /// Returns up to `count` hash slots, first those that hold the names of the run.
-    private func hot(_ count: Int, from place: Int) -> [HashSlot] {
+    private func hot(_ count: Int, from serverIndex: Int) -> [HashSlot] {
         var slots: [HashSlot] = []
         for number in 0..<count where slots.count < min(count, HashSlot.count) {
-            let own = hotSlots.isEmpty ? nil : hotSlots[(place * 7 + number) % hotSlots.count]
+            let own = hotSlots.isEmpty ? nil : hotSlots[(serverIndex * 7 + number) % hotSlots.count]
             let slot = number < hotSlots.count ? own : HashSlot(Int64(number * 7 % HashSlot.count))
             if let slot, !slots.contains(slot) { slots.append(slot) }
         }
@@ -279,8 +280,9 @@ extension CheckReport {
     /// Returns the report with violation times counted from `start`, like the times of its faults.
     func counted(from start: Instant) -> CheckReport {
         var report = self
-        for place in report.violations.indices {
-            report.violations[place].at = Instant(nanoseconds: report.violations[place].at.nanoseconds - start.nanoseconds)
+        for index in report.violations.indices {
+            report.violations[index].at = Instant(
+                nanoseconds: report.violations[index].at.nanoseconds - start.nanoseconds)
         }
         return report
     }

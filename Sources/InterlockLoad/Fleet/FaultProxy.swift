@@ -96,7 +96,7 @@ package final class FaultProxy: Sendable {
 final class FaultRelays {
     /// A limit well above the few connections of a sidecar, and the additional ones of a sidecar that keeps
     /// reconnecting.
-    private static let mostConnections = 1024
+    private static let maximumConnections = 1024
     private static let connectTimeout = TimeAmount.seconds(10)
     /// The receive buffer requested from the kernel, in bytes. The kernel doubles it.
     private static let receiveBuffer: Int = 1 << 17
@@ -116,7 +116,7 @@ final class FaultRelays {
     func accepted(_ sidecar: any Channel) throws {
         let id = ObjectIdentifier(sidecar)
         let relay = FaultRelay(sidecar: sidecar, mode: mode, random: random.split()) { [weak self] in self?.relays[id] = nil }
-        guard !mode.refusesConnections, relays.count < Self.mostConnections else {
+        guard !mode.refusesConnections, relays.count < Self.maximumConnections else {
             relay.reset()
             return
         }

@@ -6,7 +6,7 @@ internal import RedisClient
 /// The wall clock of a fleet's Redis, moved by libfaketime.
 actor FleetClock {
     nonisolated let environment: [String: String]
-    private let clock: SteeredClock
+    private let clock: FakeClock
     /// The difference from the true time, in seconds.
     private var offset = 0
 
@@ -17,7 +17,7 @@ actor FleetClock {
 
     /// - Throws: `SteeredClockError` if libfaketime is not installed.
     init(folder: String) async throws {
-        clock = try await SteeredClock(file: "\(folder)/clock", isReadEachTime: false)
+        clock = try await FakeClock(file: "\(folder)/clock", isReadEachTime: false)
         environment = clock.environment
     }
 

@@ -42,7 +42,7 @@ package final class OwnFleet: Sendable {
         self.missing = missing
         endpoints = sidecars.map { sidecar in
             SidecarEndpoint(
-                number: sidecar.number, door: SidecarEndpoint.door(at: .tcp(host: "127.0.0.1", port: sidecar.respPort)),
+                number: sidecar.number, resp: SidecarEndpoint.resp(at: .tcp(host: "127.0.0.1", port: sidecar.respPort)),
                 http: .init(host: "127.0.0.1", port: sidecar.httpPort))
         }
     }

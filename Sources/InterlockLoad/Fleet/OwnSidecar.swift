@@ -77,9 +77,9 @@ actor OwnSidecar {
     /// Waits until the RESP API answers.
     /// - Throws: `FleetError` with the log if it does not answer within half a minute.
     func answer() async throws {
-        var door = SidecarEndpoint.door(at: .tcp(host: "127.0.0.1", port: respPort))
-        door.connectTimeout = .seconds(10)
-        let client = SidecarClient(door)
+        var resp = SidecarEndpoint.resp(at: .tcp(host: "127.0.0.1", port: respPort))
+        resp.connectTimeout = .seconds(10)
+        let client = SidecarClient(resp)
         do {
             try await attempt {
                 try await eventually(within: Self.timeout, "sidecar \(number) answers") {

@@ -27,9 +27,9 @@ struct JobChoice: Sendable {
             case .proxy: [(.proxied, 1)]
             case .mixed:
                 [
-                    (.acquire, plan.shares.lock), (.take, plan.services.takes.isEmpty ? 0 : plan.shares.limit),
-                    (.permit, plan.services.permits.isEmpty ? 0 : plan.shares.permit),
-                    (.proxied, plan.services.proxied.isEmpty ? 0 : plan.shares.proxy),
+                    (.acquire, plan.weights.lock), (.take, plan.services.takes.isEmpty ? 0 : plan.weights.limit),
+                    (.permit, plan.services.permits.isEmpty ? 0 : plan.weights.permit),
+                    (.proxied, plan.services.proxied.isEmpty ? 0 : plan.weights.proxy),
                 ]
             }
         let whole = weights.reduce(0) { $0 + $1.1 }

@@ -241,7 +241,7 @@ extension LeaseMode {
         switch self {
         case .exclusive: .exclusive
         case .shared: .shared
-        case .permits(let places): .permits(places)
+        case .permits(let slots): .permits(slots)
         }
     }
 }

@@ -33,13 +33,13 @@ final class LoadClient {
         self.number = number
         sidecar = endpoint.number
         self.engine = engine
-        configuration = endpoint.door
+        configuration = endpoint.resp
     }
 
     // MARK: Connection
 
     func connect() {
-        guard engine.plan.usesDoor else { return }
+        guard engine.plan.usesRESP else { return }
         let connection = SidecarConnection(configuration, eventLoop: engine.eventLoop, logger: engine.logger)
         connection.onUp = { [unowned self] in engine.isUp(self) }
         connection.onDown = { [unowned self] in engine.isDown(self, $0) }
@@ -51,7 +51,7 @@ final class LoadClient {
     var lastFailure: InterlockError? { connection?.lastFailure }
 
     /// Whether the client can take a job.
-    var isReady: Bool { !isBusy && (!engine.plan.usesDoor || connection?.isUp ?? false) }
+    var isReady: Bool { !isBusy && (!engine.plan.usesRESP || connection?.isUp ?? false) }
 
     /// Closes the connection permanently. An active operation ends as unknown.
     func close() -> EventLoopFuture<Void> {
@@ -220,11 +220,11 @@ extension LoadClient {
     }
 
     func callProxy(_ service: Int, due: Instant) {
-        guard let door = engine.proxy else { return becomeFree() }
+        guard let resp = engine.proxy else { return becomeFree() }
         let operation = Operation.proxied(service: service)
         isProxying = true
         engine.invoked(operation, by: self)
-        door.get(service, sidecar: sidecar, timeout: engine.patience) { [self] ending in
+        resp.get(service, sidecar: sidecar, timeout: engine.patience) { [self] ending in
             isProxying = false
             engine.ended(operation, ending, due: due, by: self)
             becomeFree()

@@ -23,7 +23,7 @@ final class LoadEngine {
     let patience: TimeAmount
     let ttlMilliseconds: Int64
     let waitMilliseconds: Int64
-    private(set) var proxy: ProxyDoor?
+    private(set) var proxy: ProxyCaller?
 
     /// The source of the clients' random decisions.
     var random: SeededRandom
@@ -83,7 +83,7 @@ final class LoadEngine {
     /// - Throws: `LoadError` if TLS cannot be set up.
     func openProxy() throws(LoadError) {
         guard plan.usesProxy else { return }
-        proxy = try ProxyDoor(plan: plan, eventLoop: eventLoop)
+        proxy = try ProxyCaller(plan: plan, eventLoop: eventLoop)
     }
 
     func begin() {

@@ -96,7 +96,7 @@ package actor LoadRun {
     private func connect() async throws {
         let plan = engine.plan
         for watch in engine.watches { watch.start() }
-        guard plan.usesDoor else { return }
+        guard plan.usesRESP else { return }
         let allowed = Duration.seconds(10) + .milliseconds(10 * plan.clients)
         let first = after(TimeAmount(Self.firstConnection)) { [self] in
             if up.isEmpty { connectingTook(Self.firstConnection) }
@@ -238,7 +238,7 @@ package actor LoadRun {
 enum FileDescriptors {
     /// - Throws: `LoadError` if fewer than `count` are allowed.
     static func provide(for count: Int) throws(LoadError) {
-        guard let bound = OpenFileBound.raised(), bound < count else { return }
+        guard let bound = OpenFileLimit.raised(), bound < count else { return }
         throw LoadError(
             "these connections need \(count) open files, and \(bound) are allowed; raise the limit (ulimit -Hn), or use fewer --clients"
         )

@@ -37,14 +37,14 @@ final class SidecarWatch {
         services = Dictionary(
             plan.services.rules.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
         subscription = SidecarSubscription(
-            endpoint.door, channel: plan.eventChannel, eventLoop: eventLoop, logger: logger)
-        connection = SidecarConnection(endpoint.door, eventLoop: eventLoop, logger: logger)
+            endpoint.resp, channel: plan.eventChannel, eventLoop: eventLoop, logger: logger)
+        connection = SidecarConnection(endpoint.resp, eventLoop: eventLoop, logger: logger)
         subscription.onFollowing = { [unowned self] in
             isFollowing = true
             onWatching?()
         }
         subscription.onDown = { [unowned self] _ in isFollowing = false }
-        subscription.onEvent = { [unowned self] in heard($0) }
+        subscription.onEvent = { [unowned self] in received($0) }
         connection.onUp = { [unowned self] in onWatching?() }
     }
 
@@ -70,7 +70,7 @@ final class SidecarWatch {
         }
     }
 
-    private func heard(_ payload: [UInt8]) {
+    private func received(_ payload: [UInt8]) {
         guard let notice = BreakerNotice(json: payload), let service = services[notice.service], let state = notice.state else {
             return
         }
@@ -98,7 +98,7 @@ final class SidecarWatch {
 struct BreakerNotice: Decodable {
     var type: String
     var service: String
-    private var stands: String
+    private var rawState: String
     private var untilMilliseconds: Int64?
     var generation: Int64
     private var atMilliseconds: Int64?
@@ -107,7 +107,7 @@ struct BreakerNotice: Decodable {
 
     private enum CodingKeys: String, CodingKey {
         case type, service, generation, forced
-        case stands = "state"
+        case rawState = "state"
         case untilMilliseconds = "until_ms"
         case atMilliseconds = "at_ms"
         case forcedUntilMilliseconds = "forced_until_ms"
@@ -126,7 +126,7 @@ struct BreakerNotice: Decodable {
         switch forced.flatMap(BreakerSnapshot.Forced.init) {
         case .open: .open
         case .closed, .disabled: .closed
-        case nil: BreakerSnapshot.State(rawValue: stands)
+        case nil: BreakerSnapshot.State(rawValue: rawState)
         }
     }
 

@@ -58,7 +58,7 @@ struct ProcessMeter: Sendable {
         // Shorter names first: `sidecar 2` before `sidecar 10`.
         return followed.sorted { ($0.key.utf8.count, $0.key) < ($1.key.utf8.count, $1.key) }.map { name, entry in
             ProcessReport(
-                name: name, coreShare: entry.seconds / length, residentPeak: entry.residentPeak,
+                name: name, averageCores: entry.seconds / length, residentPeak: entry.residentPeak,
                 residentEnd: entry.residentEnd)
         }
     }

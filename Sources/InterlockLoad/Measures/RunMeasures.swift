@@ -23,18 +23,18 @@ final class RunMeasures {
     }
 
     func offered(_ kind: OperationKind, at now: Instant) {
-        tallies[kind.place].offered += 1
+        tallies[kind.index].offered += 1
         offered += 1
         timeline.offered(at: now)
     }
 
     func unsent(_ kind: OperationKind) {
-        tallies[kind.place].unsent += 1
+        tallies[kind.index].unsent += 1
     }
 
     func ended(_ kind: OperationKind, _ ending: OperationEnding, due: Instant, at now: Instant) {
         let nanoseconds = now.nanoseconds - due.nanoseconds
-        tallies[kind.place].ended(ending, latency: nanoseconds)
+        tallies[kind.index].ended(ending, latency: nanoseconds)
         timeline.ended(ending, latency: nanoseconds, at: now)
         if ending.isAnswer { latency.record(nanoseconds: nanoseconds) }
         switch ending {
@@ -60,7 +60,7 @@ final class RunMeasures {
         let answered = done + refused
         return LoadOutcome(
             startedAt: startedAt, start: start, duration: end.seconds(since: start),
-            operations: OperationKind.allCases.map { tallies[$0.place].report(of: $0) }.filter { $0.offered > 0 },
+            operations: OperationKind.allCases.map { tallies[$0.index].report(of: $0) }.filter { $0.offered > 0 },
             timeline: timeline.points, redisCommands: commands,
             redisCommandsPerOperation: answered > 0 ? commands.map { $0 / Double(answered) } : nil,
             processes: processes, ownership: ownership.spans, windows: windows.all)
@@ -69,7 +69,7 @@ final class RunMeasures {
 
 extension OperationKind {
     /// The index of the kind's tally.
-    fileprivate var place: Int {
+    fileprivate var index: Int {
         switch self {
         case .acquire: 0
         case .renew: 1
@@ -84,8 +84,8 @@ extension OperationKind {
 
 /// The holders of the first few locks over time, as many as a plot can show.
 struct OwnershipLog: Sendable {
-    static let mostLocks = 8
-    static let mostSpans = 4000
+    static let maximumLocks = 8
+    static let maximumSpans = 4000
 
     private let start: Instant
     private(set) var spans: [OwnershipSpan] = []
@@ -96,7 +96,7 @@ struct OwnershipLog: Sendable {
 
     /// Records a lease that was released or has expired.
     mutating func held(lock: Int, client: Int, sidecar: Int, fence: Int64, from began: Instant, to ended: Instant) {
-        guard lock < Self.mostLocks, spans.count < Self.mostSpans else { return }
+        guard lock < Self.maximumLocks, spans.count < Self.maximumSpans else { return }
         spans.append(
             OwnershipSpan(
                 lock: lock, client: client, sidecar: sidecar, fence: fence, began: began.seconds(since: start),

@@ -73,8 +73,8 @@ struct LatencyRecorder: Sendable {
 
     /// Returns the latency in microseconds that this fraction (0 ... 1) of operations did not exceed; `nil` if there
     /// are none.
-    func microseconds(atShare share: Double) -> Double? {
-        count == 0 ? nil : Double(histogram.valueAtPercentile(share * 100))
+    func microseconds(atShare fraction: Double) -> Double? {
+        count == 0 ? nil : Double(histogram.valueAtPercentile(fraction * 100))
     }
 
     var longestMicroseconds: Double? { count == 0 ? nil : Double(histogram.maxRecorded) }
@@ -90,10 +90,10 @@ struct LatencyRecorder: Sendable {
     private var percentiles: [LatencyReport.Percentile] {
         var points: [LatencyReport.Percentile] = []
         for value in histogram.percentiles(ticksPerHalfDistance: Self.pointsPerHalving) {
-            let share = value.percentileLevelIteratedTo / 100
+            let fraction = value.percentileLevelIteratedTo / 100
             // A percentile plot by "nines" cannot show 100%.
-            guard share < 1 else { break }
-            points.append(LatencyReport.Percentile(share: share, microseconds: Double(value.value)))
+            guard fraction < 1 else { break }
+            points.append(LatencyReport.Percentile(fraction: fraction, microseconds: Double(value.value)))
         }
         return points
     }

@@ -3,8 +3,8 @@ internal import InterlockCore
 
 /// The grants in each window of the first few services that have one common limit, as many as a plot can show.
 struct WindowCounts: Sendable {
-    static let mostServices = 6
-    static let mostWindows = 1500
+    static let maximumServices = 6
+    static let maximumWindows = 1500
 
     fileprivate struct Line: Sendable {
         var name: String
@@ -25,7 +25,7 @@ struct WindowCounts: Sendable {
         self.start = start
         for service in services.takes {
             let rules = services.rules[service]
-            guard lines.count < Self.mostServices, rules.limits.count == 1, let rule = rules.limits.first, !rule.isPerSubject
+            guard lines.count < Self.maximumServices, rules.limits.count == 1, let rule = rules.limits.first, !rule.isPerSubject
             else { continue }
             lines[service] = Line(name: rules.name, rule: rule)
         }
@@ -51,7 +51,7 @@ struct WindowCounts: Sendable {
             // Other limits hold in any window, so also in windows aligned with the start of the run.
             began = time - time % length
         }
-        lines[service]?.count(cost, inWindowFrom: began, bound: Self.mostWindows)
+        lines[service]?.count(cost, inWindowFrom: began, bound: Self.maximumWindows)
     }
 
     /// The windows of all services, including current ones.
@@ -71,7 +71,7 @@ extension WindowCounts.Line {
     }
 
     /// The most that the limit may grant in a window.
-    private var mostInWindow: Int64 {
+    private var maximumInWindow: Int64 {
         switch rule.algorithm {
         case .fixed, .sliding: rule.limit
         case .gcra: rule.limit + rule.burst
@@ -81,7 +81,7 @@ extension WindowCounts.Line {
     fileprivate var lastWindow: [WindowCount] {
         guard let open else { return [] }
         return [
-            WindowCount(service: name, began: Double(open.began) / 1e9, granted: open.granted, limit: mostInWindow)
+            WindowCount(service: name, began: Double(open.began) / 1e9, granted: open.granted, limit: maximumInWindow)
         ]
     }
 }

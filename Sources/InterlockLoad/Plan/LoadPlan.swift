@@ -10,7 +10,7 @@ package struct LoadPlan: Sendable {
     package var clients = 64
     package var duration = Duration.seconds(30)
     /// The weights of the operations of a mixed run.
-    package var shares = WorkloadShares()
+    package var weights = WorkloadWeights()
 
     /// The number of locks, and of subjects.
     package var names = 1000
@@ -29,7 +29,7 @@ package struct LoadPlan: Sendable {
     package var turnWaits = 0.0
     /// The range of costs of a take.
     package var costs: ClosedRange<Int64> = 1...1
-    package var conduct = ClientConduct.faultless
+    package var conduct = ClientBehavior.wellBehaved
     /// The phases in which calls to a service fail, with an entry for each service that has any.
     package var badPhases: [Int: BadPhases] = [:]
 
@@ -52,7 +52,7 @@ package struct LoadPlan: Sendable {
     }
 
     /// A limit above the number of connections that one process can open to one address.
-    package static let mostClients = 60_000
+    package static let maximumClients = 60_000
     /// The most operations that may be due but not begun. Further ones are counted as unsent.
     package static let longestBacklog = 200_000
 
@@ -63,9 +63,9 @@ package struct LoadPlan: Sendable {
         }
         try require(!sidecars.isEmpty, "a run needs a sidecar to drive")
         try require(
-            (1...Self.mostClients).contains(clients), "a run has 1 to \(Self.mostClients) clients, not \(clients)")
+            (1...Self.maximumClients).contains(clients), "a run has 1 to \(Self.maximumClients) clients, not \(clients)")
         try require(
-            (1...NameChoice.mostNames).contains(names), "a run has 1 to \(NameChoice.mostNames) names, not \(names)")
+            (1...NameChoice.maximumNames).contains(names), "a run has 1 to \(NameChoice.maximumNames) names, not \(names)")
         try require(duration > .zero, "a run takes some time: --duration 30s")
         if case .openLoop(let rate) = pacing {
             try require(rate > 0 && rate <= 1e7, "a rate is above 0 and at most 10,000,000 a second, not \(rate)")
@@ -79,12 +79,12 @@ package struct LoadPlan: Sendable {
         switch workload {
         case .lock: break
         case .mixed:
-            let all = [shares.lock, shares.limit, shares.permit, shares.proxy]
+            let all = [weights.lock, weights.limit, weights.permit, weights.proxy]
             try require(
                 all.allSatisfy { $0 >= 0 && $0.isFinite }, "the shares of a mixed run are not negative")
             let isPossible =
-                shares.lock > 0 || shares.limit > 0 && !services.takes.isEmpty
-                || shares.permit > 0 && !services.permits.isEmpty || shares.proxy > 0 && !services.proxied.isEmpty
+                weights.lock > 0 || weights.limit > 0 && !services.takes.isEmpty
+                || weights.permit > 0 && !services.permits.isEmpty || weights.proxy > 0 && !services.proxied.isEmpty
             try require(isPossible, "a mixed run needs a share above 0 of something that its services can be asked for")
         case .limit: try require(!services.takes.isEmpty, "a run of limits needs a service that has some")
         case .permit: try require(!services.permits.isEmpty, "a run of permits needs a service to ask for")
@@ -99,13 +99,13 @@ package struct LoadPlan: Sendable {
     var usesProxy: Bool {
         switch workload {
         case .proxy: true
-        case .mixed: !services.proxied.isEmpty && shares.proxy > 0
+        case .mixed: !services.proxied.isEmpty && weights.proxy > 0
         case .lock, .limit, .permit: false
         }
     }
 
     /// Whether the run needs RESP connections. Proxied requests do not.
-    var usesDoor: Bool { workload != .proxy }
+    var usesRESP: Bool { workload != .proxy }
 }
 
 /// The rule for when operations begin.

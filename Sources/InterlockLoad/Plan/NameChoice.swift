@@ -7,7 +7,7 @@ package import InterlockCore
 /// discrete distributions", ACM Transactions on Modeling and Computer Simulation 6 (1996).
 package struct NameChoice: Sendable {
     /// The maximum number of names.
-    package static let mostNames = 10_000_000
+    package static let maximumNames = 10_000_000
     /// The largest useful exponent. Beyond it, practically every draw is the first name.
     package static let steepest = 20.0
 
@@ -20,9 +20,9 @@ package struct NameChoice: Sendable {
     package let count: Int
     private let law: Law
 
-    /// - Parameter count: the number of names, from 1 to `mostNames`.
+    /// - Parameter count: the number of names, from 1 to `maximumNames`.
     package init(among count: Int, skew: NameSkew) {
-        precondition((1...Self.mostNames).contains(count), "a run has 1 to \(Self.mostNames) names")
+        precondition((1...Self.maximumNames).contains(count), "a run has 1 to \(Self.maximumNames) names")
         self.count = count
         law =
             switch skew {

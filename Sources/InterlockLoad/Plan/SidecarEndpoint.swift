@@ -6,7 +6,7 @@ package struct SidecarEndpoint: Sendable {
     /// The number of the sidecar in the fleet, from 0.
     package var number: Int
     /// The RESP API. Requests to the HTTP API carry the same API key.
-    package var door: SidecarClientConfiguration
+    package var resp: SidecarClientConfiguration
     /// The HTTP API; `nil` if the run sends no requests through the proxy.
     package var http: HTTPAddress?
 
@@ -20,9 +20,9 @@ package struct SidecarEndpoint: Sendable {
         }
     }
 
-    package init(number: Int, door: SidecarClientConfiguration, http: HTTPAddress? = nil) {
+    package init(number: Int, resp: SidecarClientConfiguration, http: HTTPAddress? = nil) {
         self.number = number
-        self.door = door
+        self.resp = resp
         self.http = http
     }
 
@@ -32,23 +32,23 @@ package struct SidecarEndpoint: Sendable {
 
     /// Parses `HOST:PORT`, `unix:PATH`, or a Redis URL, whose password is the API key.
     package init(argument: String, number: Int) throws(LoadArgumentError) {
-        self.init(number: number, door: try Self.door(argument))
+        self.init(number: number, resp: try Self.resp(argument))
     }
 
     /// Returns the settings of the run's clients. Connection attempts and logins time out after half a second and are
     /// retried.
-    static func door(at address: SidecarAddress) -> SidecarClientConfiguration {
-        var door = SidecarClientConfiguration(address: address)
-        door.connectTimeout = .milliseconds(500)
-        door.answerTimeout = .milliseconds(500)
-        return door
+    static func resp(at address: SidecarAddress) -> SidecarClientConfiguration {
+        var resp = SidecarClientConfiguration(address: address)
+        resp.connectTimeout = .milliseconds(500)
+        resp.answerTimeout = .milliseconds(500)
+        return resp
     }
 
-    private static func door(_ argument: String) throws(LoadArgumentError) -> SidecarClientConfiguration {
+    private static func resp(_ argument: String) throws(LoadArgumentError) -> SidecarClientConfiguration {
         if argument.hasPrefix(unixPrefix), !argument.hasPrefix("unix://") {
             let path = String(argument.dropFirst(unixPrefix.count))
             guard !path.isEmpty else { throw LoadArgumentError(expected: expectation, found: argument) }
-            return door(at: .unixSocket(path: path))
+            return resp(at: .unixSocket(path: path))
         }
         let isURL = argument.contains("://")
         // A URL, or a malformed one, may contain a key, so the error does not repeat it.
@@ -66,16 +66,16 @@ package struct SidecarEndpoint: Sendable {
         guard namesPort(argument, url) else {
             throw LoadArgumentError(expected: "\(expectation), with its port", found: shown)
         }
-        var door =
+        var resp =
             switch url.address {
-            case .unixSocket(let path): door(at: .unixSocket(path: path))
+            case .unixSocket(let path): resp(at: .unixSocket(path: path))
             case .host(let host, let port):
-                door(at: url.tls == nil ? .tcp(host: host, port: port) : .tls(host: host, port: port))
+                resp(at: url.tls == nil ? .tcp(host: host, port: port) : .tls(host: host, port: port))
             case .primary, .cluster: throw LoadArgumentError(expected: expectation, found: nil)
             }
-        door.apiKey = url.password
-        door.apiKeyName = url.username
-        return door
+        resp.apiKey = url.password
+        resp.apiKeyName = url.username
+        return resp
     }
 
     private static func namesPort(_ argument: String, _ url: RedisConfiguration) -> Bool {

@@ -62,7 +62,7 @@ struct SpanPlot: Plot {
     private static func layOut(_ spans: [Span], limit: Int) -> LaidOutRow {
         var ends: [Double] = []
         let laidOut = spans.sorted { $0.began < $1.began }.map { span in
-            let lane = ends.firstIndex { $0 <= span.began } ?? min(ends.count, mostLanes - 1)
+            let lane = ends.firstIndex { $0 <= span.began } ?? min(ends.count, maximumLanes - 1)
             if lane == ends.count { ends.append(span.ended) } else { ends[lane] = max(ends[lane], span.ended) }
             return (span: span, lane: lane)
         }
@@ -73,5 +73,5 @@ struct SpanPlot: Plot {
     }
 
     private static let laneHeight = 13.0
-    private static let mostLanes = 4
+    private static let maximumLanes = 4
 }

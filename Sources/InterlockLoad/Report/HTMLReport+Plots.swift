@@ -48,13 +48,13 @@ extension HTMLReport {
                 operation.latency.map { latency in
                     PlotLine(
                         name: operation.kind.rawValue, tone: .series(index),
-                        points: latency.percentiles.map { .init(x: 1 / (1 - $0.share), y: $0.microseconds) })
+                        points: latency.percentiles.map { .init(x: 1 / (1 - $0.fraction), y: $0.microseconds) })
                 }
             })
     }
 
     private var ownership: SpanPlot {
-        let locks = Set(report.ownership.map(\.lock)).sorted().prefix(Self.mostLocks)
+        let locks = Set(report.ownership.map(\.lock)).sorted().prefix(Self.maximumLocks)
         let rows = Dictionary(uniqueKeysWithValues: zip(locks, locks.indices))
         let spans = report.ownership.compactMap { span -> SpanPlot.Span? in
             guard let row = rows[span.lock] else { return nil }
@@ -74,7 +74,7 @@ extension HTMLReport {
     }
 
     private var windows: [BarPlot] {
-        let services = Dictionary(grouping: report.windows, by: \.service).sorted { $0.key < $1.key }.prefix(Self.mostServices)
+        let services = Dictionary(grouping: report.windows, by: \.service).sorted { $0.key < $1.key }.prefix(Self.maximumServices)
         let titles = services.isEmpty ? [("Limits", [])] : services.map { ("Limit of \($0.key)", $0.value) }
         return titles.map { title, windows in
             BarPlot(
@@ -102,6 +102,6 @@ extension HTMLReport {
     /// The time axis of all plots: the whole run, so that plots are comparable.
     private var span: [Double] { [0, report.duration] }
 
-    private static let mostLocks = 16
-    private static let mostServices = 8
+    private static let maximumLocks = 16
+    private static let maximumServices = 8
 }

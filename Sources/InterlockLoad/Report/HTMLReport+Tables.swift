@@ -2,16 +2,16 @@ internal import InterlockJudge
 
 extension HTMLReport {
     /// The maximum number of rows in a table of this page.
-    private static let mostRows = 500
+    private static let maximumRows = 500
 
     var settings: Markup {
         guard !report.settings.isEmpty else { return "" }
-        return "<dl>\(report.settings.prefix(Self.mostRows).map { "<dt>\($0.name)</dt><dd>\($0.value)</dd>" as Markup })</dl>"
+        return "<dl>\(report.settings.prefix(Self.maximumRows).map { "<dt>\($0.name)</dt><dd>\($0.value)</dd>" as Markup })</dl>"
     }
 
     var violations: Markup {
         guard !report.check.isClean else { return "" }
-        let shown = report.check.violations.prefix(Self.mostRows)
+        let shown = report.check.violations.prefix(Self.maximumRows)
         let more = report.check.total - shown.count
         return """
             <h2>Violations</h2>
@@ -27,8 +27,8 @@ extension HTMLReport {
                 Figure.count(operation.refusedCount), Figure.count(operation.failedCount), Figure.count(operation.unknown),
                 Figure.count(operation.unsent),
             ]
-                + [\LatencyReport.p50, \.p90, \.p99, \.p999, \.max].map { share in
-                    operation.latency.map { Figure.latency(microseconds: $0[keyPath: share]) } ?? Figure.nothing
+                + [\LatencyReport.p50, \.p90, \.p99, \.p999, \.max].map { percentile in
+                    operation.latency.map { Figure.latency(microseconds: $0[keyPath: percentile]) } ?? Figure.nothing
                 }
         }
         let columns = [
@@ -42,13 +42,14 @@ extension HTMLReport {
             operation.reasons.map { [operation.kind.rawValue, $0.ending.rawValue, $0.reason, Figure.count($0.count)] }
         }
         guard !rows.isEmpty else { return "" }
-        return HTMLPage.table("reasons", ["operation", "ended", "reason", "count"], Array(rows.prefix(Self.mostRows)), words: 3)
+        return HTMLPage.table(
+            "reasons", ["operation", "ended", "reason", "count"], Array(rows.prefix(Self.maximumRows)), words: 3)
     }
 
     var usage: Markup {
-        let rows = report.processes.prefix(Self.mostRows).map {
+        let rows = report.processes.prefix(Self.maximumRows).map {
             [
-                $0.name, Figure.decimals($0.coreShare, 2), Figure.memory(bytes: $0.residentPeak),
+                $0.name, Figure.decimals($0.averageCores, 2), Figure.memory(bytes: $0.residentPeak),
                 Figure.memory(bytes: $0.residentEnd),
             ]
         }
@@ -60,7 +61,7 @@ extension HTMLReport {
 
     var faults: Markup {
         guard !report.faults.isEmpty else { return "<p>None were made.</p>" }
-        let rows = report.faults.prefix(Self.mostRows).map { fault in
+        let rows = report.faults.prefix(Self.maximumRows).map { fault in
             [
                 "\(fault.number)", fault.kind.rawValue, fault.target, Figure.moment(seconds: fault.began),
                 Figure.moment(seconds: fault.ended),

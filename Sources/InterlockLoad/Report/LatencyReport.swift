@@ -25,11 +25,11 @@ package struct LatencyReport: Codable, Hashable, Sendable {
     }
 
     package struct Percentile: Codable, Hashable, Sendable {
-        package var share: Double
+        package var fraction: Double
         package var microseconds: Double
 
-        package init(share: Double, microseconds: Double) {
-            self.share = share
+        package init(fraction: Double, microseconds: Double) {
+            self.fraction = fraction
             self.microseconds = microseconds
         }
     }

@@ -43,7 +43,7 @@ extension LatencyReport {
 
 extension LatencyReport.Percentile {
     enum CodingKeys: String, CodingKey {
-        case share
+        case fraction = "share"
         case microseconds = "latency_us"
     }
 }
@@ -60,7 +60,7 @@ extension TimelinePoint {
 extension ProcessReport {
     enum CodingKeys: String, CodingKey {
         case name
-        case coreShare = "cores"
+        case averageCores = "cores"
         case residentPeak = "resident_peak_bytes"
         case residentEnd = "resident_end_bytes"
     }

@@ -34,14 +34,14 @@ extension OperationReport {
     /// The reasons for refused and failed operations, the most frequent of each ending first; at most 20 of each.
     package var reasons: [(ending: Ending, reason: String, count: Int)] {
         [(Ending.refused, refused), (.failed, failed)].flatMap { ending, counts in
-            counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(Self.mostReasons)
+            counts.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.prefix(Self.maximumReasons)
                 .map { (ending: ending, reason: $0.key, count: $0.value) }
         }
     }
 
     private static func sum(_ counts: [String: Int]) -> Int { counts.values.reduce(0, +) }
 
-    private static let mostReasons = 20
+    private static let maximumReasons = 20
 }
 
 extension CheckReport {

@@ -119,12 +119,12 @@ private struct ProbedService: Hashable {
 }
 
 /// The effect that an outage has on a breaker.
-enum OutageStanding: Sendable {
+enum OutageEffect: Sendable {
     /// The breaker is open or half-open because of an outage.
     case openByOutage
     /// An outage would open the breaker, or become the cause if it is already open.
     case undecided
     /// An outage has no effect, because an operator has forced the breaker, or because the configuration makes it
     /// metrics-only.
-    case settled
+    case overridden
 }

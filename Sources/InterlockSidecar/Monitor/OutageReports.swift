@@ -6,7 +6,7 @@ struct OutageReports: Sendable {
     /// Reports the result of probes to a service's breaker, and returns the breaker's new state.
     let report: @Sendable (_ service: String, _ finding: OutageFinding) async throws -> BreakerSnapshot.State
     /// Returns the effect of an outage on a service's breaker, as far as this sidecar knows, without a call to Redis.
-    let standing: @Sendable (_ service: String) async -> OutageStanding
+    let effect: @Sendable (_ service: String) async -> OutageEffect
 }
 
 extension OutageReports {
@@ -14,11 +14,11 @@ extension OutageReports {
     init(to coordinator: Coordinator) {
         self.init(
             report: { try await coordinator.reportOutage(service: $0, $1) },
-            standing: { service in
-                guard let breaker = try? await coordinator.breaker(service: service) else { return .settled }
+            effect: { service in
+                guard let breaker = try? await coordinator.breaker(service: service) else { return .overridden }
                 if breaker.fleet.state != .closed, breaker.fleet.cause == BreakerCause.outage.rawValue { return .openByOutage }
                 let isMetricsOnly = await coordinator.definition(ofService: service)?.breaker.isMetricsOnly ?? true
-                return breaker.fleet.forced != nil || isMetricsOnly ? .settled : .undecided
+                return breaker.fleet.forced != nil || isMetricsOnly ? .overridden : .undecided
             })
     }
 }

@@ -92,8 +92,8 @@ struct HTTPProbe: Sendable {
         let answer = try await HTTPFetch.answer(
             to: Self.request(url, origin), from: origin,
             settings: .init(
-                connectTimeout: TimeAmount((settings.timeout + settings.interval) / 2), idleTimeout: .zero, mostConnections: 1),
-            mostBytes: ProbeExpectation.inspectedBytes, within: TimeAmount(settings.timeout * 2), on: eventLoopGroup.any())
+                connectTimeout: TimeAmount((settings.timeout + settings.interval) / 2), idleTimeout: .zero, maximumConnections: 1),
+            maximumBytes: ProbeExpectation.inspectedBytes, within: TimeAmount(settings.timeout * 2), on: eventLoopGroup.any())
         return judge.judge(
             ProbeAnswer(
                 status: Int(answer.head.status.code), headers: answer.head.headers.map { ($0.name, $0.value) },

@@ -49,7 +49,7 @@ struct ServiceWatch: Sendable {
         // Sidecars that start together must not probe in step. After cancellation, the loops below end at once.
         try? await Task.sleep(for: jitter * Double.random(in: 0...1), clock: Self.clock)
         if let election {
-            await takeTurns(election)
+            await runElections(election)
         } else {
             await probeOnAndOn(as: .all)
         }
@@ -57,16 +57,16 @@ struct ServiceWatch: Sendable {
 
     // MARK: Election
 
-    private enum Turn {
+    private enum ElectionResult {
         /// The election is won; `atOnce` means that the lock was free.
         case elected(Lease, atOnce: Bool)
         /// Another sidecar has won the election.
         case otherElected
         /// Redis is unreachable.
-        case redisAway
+        case redisUnreachable
     }
 
-    private func takeTurns(_ election: ProbeElection) async {
+    private func runElections(_ election: ProbeElection) async {
         var away: ContinuousClock.Instant?
         var alone: OutageWatch?
         // An outage that this sidecar suspects and another one must confirm.
@@ -74,7 +74,7 @@ struct ServiceWatch: Sendable {
         while !Task.isCancelled {
             // An unreachable Redis must not delay a sidecar that probes alone.
             let mayAsk = alone == nil ? true : await election.isPossible
-            switch mayAsk ? await turn(in: election) : .redisAway {
+            switch mayAsk ? await runElection(in: election) : .redisUnreachable {
             case .elected(let lease, let atOnce):
                 (away, alone) = (nil, nil)
                 if !atOnce { suspicion = nil }
@@ -87,7 +87,7 @@ struct ServiceWatch: Sendable {
                 try? await Task.sleep(for: max(election.turnTime, min(settings.interval, Self.longestJitter)), clock: Self.clock)
             case .otherElected:
                 (away, alone, suspicion) = (nil, nil, nil)
-            case .redisAway:
+            case .redisUnreachable:
                 suspicion = nil
                 let now = Self.clock.now
                 let since = away ?? now
@@ -108,7 +108,7 @@ struct ServiceWatch: Sendable {
         }
     }
 
-    private func turn(in election: ProbeElection) async -> Turn {
+    private func runElection(in election: ProbeElection) async -> ElectionResult {
         do {
             if let lease = try await election.stand(waits: false) { return .elected(lease, atOnce: true) }
             readings.update(service) { $0.prober = .another }
@@ -116,7 +116,7 @@ struct ServiceWatch: Sendable {
             return .otherElected
         } catch {
             logger.log(.electionFailed, ["error": "\(error)"])
-            return .redisAway
+            return .redisUnreachable
         }
     }
 
@@ -153,18 +153,18 @@ struct ServiceWatch: Sendable {
         guard !Task.isCancelled else { return false }
         let duration = Self.clock.now - began
         metrics.record(finding, duration: duration)
-        let standing = await reports.standing(service)
-        var advice = watch.saw(finding, isOpenByOutage: standing == .openByOutage)
+        let effect = await reports.effect(service)
+        var advice = watch.record(finding, isOpenByOutage: effect == .openByOutage)
         note(finding, duration: duration, watch: watch, prober: prober)
-        if !isOnlyOne, standing == .undecided, case .bad(let reason) = finding {
+        if !isOnlyOne, effect == .undecided, case .bad(let reason) = finding {
             advice = advice == nil ? .seconded(reason: reason.description) : .suspected(reason: reason.description)
         }
         guard let advice else { return false }
         do {
             let state = try await reports.report(service, advice)
-            watch.told(advice)
+            watch.reported(advice)
             logger.log(.probeReported, ["finding": "\(advice)", "state": state.rawValue])
-            if case .suspected = advice { return await reports.standing(service) == .undecided }
+            if case .suspected = advice { return await reports.effect(service) == .undecided }
         } catch {
             guard !Task.isCancelled else { return false }
             logger.log(.probeUnreported, ["error": "\(error)"])

@@ -16,7 +16,7 @@ final class ServiceNotifier: Service {
     private let coordinator: Coordinator
     private let logger: Logger
     private let report = NIOLockedValueBox(ServiceReport())
-    private let looking = NIOLockedValueBox<RepeatedTask?>(nil)
+    private let checks = NIOLockedValueBox<RepeatedTask?>(nil)
 
     /// The interval between checks of Redis if there is no watchdog.
     private static let standardPause = Duration.seconds(5)
@@ -37,41 +37,42 @@ final class ServiceNotifier: Service {
     /// Checks the coordinator periodically until `end()`, and reports when the sidecar begins to shut down.
     func run() async throws {
         let pause = TimeAmount(manager.watchdog.map { $0 / 2 } ?? Self.standardPause)
-        let task = coordinator.eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: pause) { [weak self] _ in self?.look() }
-        looking.withLockedValue { $0 = task }
+        let task = coordinator.eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: pause) { [weak self] _ in self?.check()
+        }
+        checks.withLockedValue { $0 = task }
         try? await gracefulShutdown()
-        tell { $0.stopped() }
+        report { $0.stopped() }
     }
 
     /// Stops the periodic checks. They continue while the other services shut down, because the loop may get stuck then
     /// too.
     func end() {
-        looking.withLockedValue { $0.take() }?.cancel()
+        checks.withLockedValue { $0.take() }?.cancel()
     }
 
-    func doorsAreOpen() { tell { $0.doorsOpened() } }
+    func listenersAreOpen() { report { $0.listenersOpened() } }
 
-    func redisIsConnected() { tell { $0.redisConnected() } }
+    func redisIsConnected() { report { $0.redisConnected() } }
 
     func reloadBegins() {
         var now = timespec()
         clock_gettime(CLOCK_MONOTONIC, &now)
         let microseconds = UInt64(now.tv_sec) * 1_000_000 + UInt64(now.tv_nsec) / 1_000
-        tell { $0.reloadBegan(at: microseconds) }
+        report { $0.reloadBegan(at: microseconds) }
     }
 
     /// - Parameter failure: the reason why the old configuration stays in force; `nil` if the new one is in force.
-    func reloadEnded(failure: String?) { tell { $0.reloadEnded(failure: failure) } }
+    func reloadEnded(failure: String?) { report { $0.reloadEnded(failure: failure) } }
 
     /// Checks Redis and reports its state. Called on the coordinator's event loop.
-    private func look() {
+    private func check() {
         let redis: ServiceReport.RedisState = coordinator.assumeIsolated { coordinator in
-            coordinator.isReady ? .isUp : .isAway(coordinator.status.redisFailure)
+            coordinator.isReady ? .isUp : .isUnreachable(coordinator.status.redisFailure)
         }
-        tell(waits: false) { $0.looked(redis) }
+        report(waits: false) { $0.checked(redis) }
     }
 
-    private func tell(waits: Bool = true, _ change: (inout ServiceReport) -> [ServiceReport.Line]) {
+    private func report(waits: Bool = true, _ change: (inout ServiceReport) -> [ServiceReport.Line]) {
         let lines = report.withLockedValue { change(&$0) }
         guard !lines.isEmpty else { return }
         if let failure = socket.send(lines.map(\.text).joined(separator: "\n"), waits: waits) {

@@ -40,12 +40,12 @@ struct ServiceReport: Sendable {
     enum RedisState: Sendable, Equatable {
         case isUp
         /// Redis is unreachable, with the reason if known.
-        case isAway(String?)
+        case isUnreachable(String?)
     }
 
     /// Handles the opening of all listeners. Redis may be unreachable, because a sidecar serves without it and keeps
     /// trying to connect.
-    mutating func doorsOpened() -> [Line] {
+    mutating func listenersOpened() -> [Line] {
         guard state == .starting else { return [] }
         state = .serving
         return [.ready] + changedStatus()
@@ -65,7 +65,7 @@ struct ServiceReport: Sendable {
     }
 
     /// Handles a check of Redis by the coordinator's event loop.
-    mutating func looked(_ redis: RedisState) -> [Line] {
+    mutating func checked(_ redis: RedisState) -> [Line] {
         self.redis = redis
         // During a shutdown the status is no longer news, but the watchdog still needs its message.
         return [.alive] + (state == .serving ? changedStatus() : [])
@@ -97,8 +97,8 @@ struct ServiceReport: Sendable {
             switch redis {
             case nil: "Serving"
             case .isUp: "Serving; Redis is connected"
-            case .isAway(nil): "Serving without Redis"
-            case .isAway(let reason?): "Serving without Redis: \(reason)"
+            case .isUnreachable(nil): "Serving without Redis"
+            case .isUnreachable(let reason?): "Serving without Redis: \(reason)"
             }
         return reloadFailure.map { "\(serving). The last reload failed, the old configuration stays: \($0)" } ?? serving
     }

@@ -13,7 +13,7 @@ struct ClusterAnswer: Equatable, Sendable {
     /// Further servers to ask while no primary is reachable.
     var replicas: [Address] = []
     /// The number of replicas of the primary that has the most.
-    var mostReplicas = 0
+    var maximumReplicas = 0
     /// The host names of servers that are reached by IP address.
     var names: [Address: String] = [:]
     /// The configuration epoch of each server by its ID: of two servers that claim a hash slot, the one with the higher

@@ -42,7 +42,7 @@ struct ClusterSlots: NamedCommand {
                 answer.names[replica] = name(part)
                 answer.replicas.append(replica)
             }
-            answer.mostReplicas = max(answer.mostReplicas, parts.count - 3)
+            answer.maximumReplicas = max(answer.maximumReplicas, parts.count - 3)
         }
         return answer
     }

@@ -114,7 +114,7 @@ package final class ClusterDirectory {
             guard let self, !isClosed else { return }
             let slots = moved
             moved = []
-            view.settle()
+            view.dropUnusedPrimaries()
             changed(slots: slots)
         }
     }
@@ -158,19 +158,19 @@ package final class ClusterDirectory {
         let now = environment.eventLoop.now
         nextRound = now + Self.shortestInterval
         let up = connections.filter(\.isUp)
-        let isTroubled = up.isEmpty || up.count < connections.count || view.covered < HashSlot.count
+        let isMisbehaving = up.isEmpty || up.count < connections.count || view.covered < HashSlot.count
         if up.isEmpty {
             if scouts.isEmpty { sendScouts() }
             for scout in scouts where scout.isUp { ask(scout) }
         } else {
             dismissScouts()
             var random = environment.random
-            for connection in up.shuffled(using: &random).prefix(isTroubled || isInDoubt ? Self.askedInDoubt : 1) {
+            for connection in up.shuffled(using: &random).prefix(isMisbehaving || isInDoubt ? Self.askedInDoubt : 1) {
                 ask(connection)
             }
         }
         isInDoubt = false
-        troubledSince = isTroubled ? troubledSince ?? now : nil
+        troubledSince = isMisbehaving ? troubledSince ?? now : nil
         guard let troubledSince else { return planRound(at: now + Self.checkInterval) }
         let isLong = now - troubledSince >= Self.longTrouble.after
         planRound(at: now + (isLong ? Self.longTrouble.interval : Self.troubleInterval))
@@ -185,13 +185,13 @@ package final class ClusterDirectory {
             switch result {
             case .success(var answer):
                 answer.epochs = epochs
-                heard(answer)
+                received(answer)
             case .failure(let error): failed(error, at: connection)
             }
         }
     }
 
-    private func heard(_ answer: ClusterAnswer) {
+    private func received(_ answer: ClusterAnswer) {
         // A server that has just started, or was reset, knows of no slots.
         guard answer.covered > 0 else {
             guard !view.isKnown else { return }
@@ -200,7 +200,7 @@ package final class ClusterDirectory {
         }
         let wasKnown = view.isKnown
         let former = view.primaries
-        let slots = view.heard(answer, now: environment.eventLoop.now)
+        let slots = view.received(answer, now: environment.eventLoop.now)
         failure = nil
         if !wasKnown {
             environment.logger.log(
@@ -217,7 +217,7 @@ package final class ClusterDirectory {
     }
 
     private func changed(slots: Set<HashSlot>) {
-        tell { $0.mapChanged() }
+        notify { $0.mapChanged() }
         if !slots.isEmpty { onSlotsMoved?(slots) }
         reached()
     }
@@ -236,10 +236,10 @@ package final class ClusterDirectory {
     /// Records and reports that no server could provide the slot map.
     private func unknown(because error: RedisError) {
         failure = error
-        tell { $0.remainsUnknown(because: error) }
+        notify { $0.remainsUnknown(because: error) }
     }
 
-    private func tell(_ message: (any ClusterFollower) -> Void) {
+    private func notify(_ message: (any ClusterFollower) -> Void) {
         followers.removeAll { $0.connection == nil }
         for follower in followers { follower.connection.map(message) }
     }

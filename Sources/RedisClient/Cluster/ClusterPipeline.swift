@@ -43,17 +43,17 @@ package final class ClusterPipeline: RedisSender {
     private static let promptRedirections = 3
     /// The divisor of the command timeout that gives the least time left for a retry. With less time the retry might
     /// get no reply, and then it would no longer be known that the command was not run.
-    private static let shortestShare: Int64 = 10
+    private static let retryTimeDivisor: Int64 = 10
     /// The time for which a server without hash slots is kept after its last command.
     private static let guestTime = TimeAmount.seconds(10)
 
-    private let tellsOfServers: Bool
+    private let reportsServers: Bool
 
     /// - Parameter tellsOfServers: whether the directory may ask these connections for the slot map.
     init(
-        configuration: RedisConfiguration, environment: RedisEnvironment, directory: ClusterDirectory, tellsOfServers: Bool
+        configuration: RedisConfiguration, environment: RedisEnvironment, directory: ClusterDirectory, reportsServers: Bool
     ) {
-        self.tellsOfServers = tellsOfServers
+        self.reportsServers = reportsServers
         self.configuration = configuration
         self.environment = environment
         self.directory = directory
@@ -66,11 +66,11 @@ package final class ClusterPipeline: RedisSender {
         let waiting = stalled.values.flatMap(\.calls) + expected.values.joined()
         stalled = [:]
         expected = [:]
-        for call in waiting { lookAgain(call) }
+        for call in waiting { retry(call) }
         return .andAllComplete(servers.values.map { $0.close() }, on: environment.eventLoop)
     }
 
-    package func settle(then done: @escaping () -> Void) {
+    package func drain(then done: @escaping () -> Void) {
         let until = environment.eventLoop.now + standardTimeout
         func settleWhenSent() {
             // Waiting commands fail at their own deadlines.
@@ -78,7 +78,7 @@ package final class ClusterPipeline: RedisSender {
             guard postponed > 0, !isLate else {
                 let connections = servers.sorted { $0.key.description < $1.key.description }.map(\.value)
                 // Commands in flight may have been refused and wait for a retry.
-                return RedisPipeline.settle(connections) { [self] in
+                return RedisPipeline.drain(connections) { [self] in
                     if postponed > 0, !isLate { settleWhenSent() } else { done() }
                 }
             }
@@ -132,7 +132,7 @@ package final class ClusterPipeline: RedisSender {
         }
         guard let server = server(for: slot), server.isUp else {
             encoder.clear()
-            lookAgain(call())
+            retry(call())
             return
         }
         lending { written in
@@ -160,7 +160,7 @@ package final class ClusterPipeline: RedisSender {
     }
 
     private var standardTimeout: TimeAmount { TimeAmount(configuration.commandTimeout) }
-    private var shortestAttempt: TimeAmount { .nanoseconds(standardTimeout.nanoseconds / Self.shortestShare) }
+    private var shortestAttempt: TimeAmount { .nanoseconds(standardTimeout.nanoseconds / Self.retryTimeDivisor) }
 
     /// Returns `nil` if no server serves the hash slot, or if no server is known.
     private func server(for slot: HashSlot?) -> RedisPipeline? {
@@ -234,7 +234,7 @@ package final class ClusterPipeline: RedisSender {
             directory.moved(slot, to: address)
             servers[address]?.doubtClock()
             call.redirections += 1
-            if call.redirections <= Self.promptRedirections { lookAgain(call) } else { postpone(call) }
+            if call.redirections <= Self.promptRedirections { retry(call) } else { postpone(call) }
         case .ask(let address):
             directory.doubts()
             let guest = guest(at: address)
@@ -292,7 +292,7 @@ package final class ClusterPipeline: RedisSender {
         for call in late { call.fail(givenUp(call)) }
         guard let first else { return }
         // If the probe failed at once, the other commands fail the same way.
-        guard lookAgain(first) else { return served(slot) }
+        guard retry(first) else { return served(slot) }
         guard stalled[slot]?.isAsking ?? false else { return }
         environment.eventLoop.assumeIsolated().scheduleTask(in: Self.pauses.upperBound * 8) { [self] in goOn(after: slot) }
     }
@@ -308,7 +308,7 @@ package final class ClusterPipeline: RedisSender {
     private func served(_ slot: HashSlot?) {
         guard let line = stalled.removeValue(forKey: slot) else { return }
         postponed -= line.calls.count
-        for call in line.calls { lookAgain(call) }
+        for call in line.calls { retry(call) }
     }
 
     /// Queues a command until the server that imports its hash slot is connected or fails.
@@ -320,13 +320,13 @@ package final class ClusterPipeline: RedisSender {
     private func guestIsDecided(_ address: Address) {
         guard let calls = expected.removeValue(forKey: address) else { return }
         postponed -= calls.count
-        for call in calls { lookAgain(call) }
+        for call in calls { retry(call) }
     }
 
     /// Sends a command to the server that serves its hash slot now, or postpones it.
     /// - Returns: `false` if the command has failed at once.
     @discardableResult
-    private func lookAgain(_ call: any ClusterCall) -> Bool {
+    private func retry(_ call: any ClusterCall) -> Bool {
         func fail(_ error: RedisError) -> Bool {
             call.fail(error)
             return false
@@ -434,7 +434,7 @@ package final class ClusterPipeline: RedisSender {
 
 extension ClusterPipeline: ClusterFollower {
     package var isSettled: Bool { isWhole }
-    package var asked: [RedisPipeline]? { tellsOfServers ? primaries : nil }
+    package var asked: [RedisPipeline]? { reportsServers ? primaries : nil }
 
     package func mapChanged() {
         guard !isClosed else { return }

@@ -21,7 +21,7 @@ package final class ClusterSubscriber: RedisListener {
     package var onMessage: ((_ channel: String, _ payload: [UInt8]) -> Void)?
     package var onInvalidated: ((_ keys: [String]?) -> Void)?
     package var onSubscribed: (() -> Void)?
-    package var onHearingInvalidations: ((_ client: Int64, _ server: RedisConfiguration.Address) -> Void)?
+    package var onReceivingInvalidations: ((_ client: Int64, _ server: RedisConfiguration.Address) -> Void)?
     package var onDown: ((_ error: RedisError, _ server: RedisConfiguration.Address) -> Void)?
 
     init(
@@ -44,12 +44,12 @@ package final class ClusterSubscriber: RedisListener {
 
     private func open(_ address: RedisConfiguration.Address) -> RedisSubscriber {
         let subscriber = RedisSubscriber(
-            configuration: configuration.server(at: address, of: directory.view), channels: [], hearsInvalidations: true,
+            configuration: configuration.server(at: address, of: directory.view), channels: [], receivesInvalidations: true,
             environment: environment, directory: directory.directory(of: address))
         subscriber.onMessage = { [weak self] in self?.onMessage?($0, $1) }
         subscriber.onInvalidated = { [weak self] in self?.onInvalidated?($0) }
         subscriber.onSubscribed = { [weak self] in self?.onSubscribed?() }
-        subscriber.onHearingInvalidations = { [weak self] in self?.onHearingInvalidations?($0, $1) }
+        subscriber.onReceivingInvalidations = { [weak self] in self?.onReceivingInvalidations?($0, $1) }
         subscriber.onNoShards = { [weak self] in self?.hasShards = false }
         subscriber.onUp = { [weak self] in self?.isUp(address) }
         subscriber.onDown = { [weak self] error, address in self?.isDown(address, error) }
@@ -57,7 +57,7 @@ package final class ClusterSubscriber: RedisListener {
     }
 
     private func isUp(_ address: RedisConfiguration.Address) {
-        if ear == nil { hear(at: address) }
+        if ear == nil { subscribe(at: address) }
         directory.reached()
     }
 
@@ -67,24 +67,24 @@ package final class ClusterSubscriber: RedisListener {
         onDown?(error, address)
     }
 
-    private func hear(at address: RedisConfiguration.Address) {
+    private func subscribe(at address: RedisConfiguration.Address) {
         ear = address
-        servers[address]?.hear(channels)
+        servers[address]?.subscribe(channels)
     }
 
     /// Moves the plain channels to another server that is up, or to the next one that comes up.
     private func leaveEar() {
-        if let ear { servers[ear]?.hear([]) }
+        if let ear { servers[ear]?.subscribe([]) }
         ear = nil
-        if let next = directory.view.primaries.first(where: { servers[$0]?.isUp ?? false }) { hear(at: next) }
+        if let next = directory.view.primaries.first(where: { servers[$0]?.isUp ?? false }) { subscribe(at: next) }
     }
 
     // MARK: Channels of slots
 
-    package func hear(shardChannel channel: String, _ isHeard: Bool) {
+    package func subscribe(shardChannel channel: String, _ isHeard: Bool) {
         guard isHeard else {
             if let server = shardChannels.removeValue(forKey: channel)?.server {
-                servers[server]?.hear(shardChannel: channel, false)
+                servers[server]?.subscribe(shardChannel: channel, false)
             }
             return
         }
@@ -97,9 +97,9 @@ package final class ClusterSubscriber: RedisListener {
         guard let (slot, server) = shardChannels[channel] else { return }
         let owner = directory.view.owner(of: slot)
         guard owner != server else { return }
-        if let server { servers[server]?.hear(shardChannel: channel, false) }
+        if let server { servers[server]?.subscribe(shardChannel: channel, false) }
         shardChannels[channel] = (slot, owner)
-        if let owner { servers[owner]?.hear(shardChannel: channel, true) }
+        if let owner { servers[owner]?.subscribe(shardChannel: channel, true) }
     }
 }
 

@@ -19,12 +19,12 @@ package struct ClusterView: Sendable {
     /// The known replicas of the primaries.
     package private(set) var replicas: [Address] = []
     /// The number of replicas of the primary that has the most.
-    package private(set) var mostReplicas = 0
+    package private(set) var maximumReplicas = 0
     /// The host names of servers that are reached by IP address and announce one, because certificates are issued for
     /// names.
     package private(set) var names: [Address: String] = [:]
     /// The most host names that are kept; beyond it, those that the last answer lacks are dropped.
-    private static let mostNames = 1000
+    private static let maximumNames = 1000
     /// The epoch of the newest known claim.
     package private(set) var epoch: Int64 = 0
     /// Whether any server has reported a slot map.
@@ -60,7 +60,7 @@ package struct ClusterView: Sendable {
     package func owner(of slot: HashSlot) -> Address? { place(of: slot).map { primaries[$0] } }
 
     /// The number of hash slots that each of `primaries` serves.
-    package var shares: [Int] {
+    package var slotCounts: [Int] {
         var counts = Array(repeating: 0, count: primaries.count)
         for owner in owners where owner != Self.nobody { counts[Int(owner)] += 1 }
         return counts
@@ -73,7 +73,7 @@ package struct ClusterView: Sendable {
 
     /// Applies the slot map of one server. O(slots).
     /// - Returns: the hash slots that have a new primary, including those that had none.
-    mutating func heard(_ answer: ClusterAnswer, now: NIODeadline) -> Set<HashSlot> {
+    mutating func received(_ answer: ClusterAnswer, now: NIODeadline) -> Set<HashSlot> {
         if corrections.contains(where: { $0.value <= now }) {
             corrections = corrections.filter { $0.value > now }
             // Claims that the expired redirections outweighed now count.
@@ -84,9 +84,9 @@ package struct ClusterView: Sendable {
         let before = self
         isKnown = true
         replicas = Self.inOrder(answer.replicas)
-        mostReplicas = answer.mostReplicas
+        maximumReplicas = answer.maximumReplicas
         names.merge(answer.names) { $1 }
-        if names.count > Self.mostNames { names = answer.names }
+        if names.count > Self.maximumNames { names = answer.names }
         var claimed = Array(repeating: false, count: HashSlot.count)
         for claim in answer.claims {
             let epoch = answer.epochs[claim.id] ?? 0
@@ -106,7 +106,7 @@ package struct ClusterView: Sendable {
             epochs[number] = 0
         }
         epoch = epochs.max() ?? 0
-        settle()
+        dropUnusedPrimaries()
         return changes(since: before)
     }
 
@@ -116,7 +116,8 @@ package struct ClusterView: Sendable {
         return corrections[slot] == nil
     }
 
-    /// Applies a redirection: `primary` serves the hash slot. Primaries left without slots are kept until `settle`.
+    /// Applies a redirection: `primary` serves the hash slot. Primaries left without slots are kept until
+    /// `dropUnusedPrimaries`.
     /// - Returns: whether the assignment is new.
     package mutating func moved(_ slot: HashSlot, to primary: Address, now: NIODeadline) -> Bool {
         guard owner(of: slot) != primary, let place = place(adding: primary) else { return false }
@@ -141,9 +142,9 @@ package struct ClusterView: Sendable {
     }
 
     /// Drops the primaries that serve no hash slots and sorts the others. O(slots).
-    mutating func settle() {
-        let shares = shares
-        let kept = Self.inOrder(primaries.indices.filter { shares[$0] > 0 }.map { primaries[$0] })
+    mutating func dropUnusedPrimaries() {
+        let slotCounts = slotCounts
+        let kept = Self.inOrder(primaries.indices.filter { slotCounts[$0] > 0 }.map { primaries[$0] })
         guard kept != primaries else { return }
         let places = primaries.map { primary in kept.firstIndex(of: primary).map { UInt16($0) } ?? Self.nobody }
         for number in owners.indices where owners[number] != Self.nobody { owners[number] = places[Int(owners[number])] }

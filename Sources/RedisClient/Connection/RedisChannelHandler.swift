@@ -16,7 +16,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
     private let exchange: RedisExchange
     private var context: ChannelHandlerContext?
     private var isFlushScheduled = false
-    private var isLookingAtClock = false
+    private var isReadingClock = false
     private var expiry: (deadline: NIODeadline, task: Scheduled<Void>)?
 
     /// Called once, after every pending command has failed.
@@ -81,22 +81,22 @@ final class RedisChannelHandler: ChannelInboundHandler {
     }
 
     /// Reads the server's clock, unless a reading is in progress.
-    func lookAtClock(timeout: TimeAmount? = nil) {
+    func readClock(timeout: TimeAmount? = nil) {
         exchange.isClockOld = false
-        guard exchange.clock != nil, !isLookingAtClock else { return }
-        isLookingAtClock = true
+        guard exchange.clock != nil, !isReadingClock else { return }
+        isReadingClock = true
         let sentAt = eventLoop.now
         send(ServerTime(), timeout: timeout) { [weak self] result in
             guard let self else { return }
-            isLookingAtClock = false
-            if let time = try? result.get() { exchange.clock?.see(time, sentAt: sentAt, now: eventLoop.now) }
+            isReadingClock = false
+            if let time = try? result.get() { exchange.clock?.record(time, sentAt: sentAt, now: eventLoop.now) }
         }
     }
 
     /// Discards the reading of the server's clock and reads it again; see `ServerClock`.
     func doubtClock() {
         exchange.clock?.doubt()
-        lookAtClock()
+        readClock()
     }
 
     /// Sends a command that is already encoded in `written`, and clears `written`.
@@ -135,7 +135,7 @@ final class RedisChannelHandler: ChannelInboundHandler {
     private func afterSending() {
         if exchange.unsent >= Self.largestFlush { flush() } else { scheduleFlush() }
         scheduleExpiry()
-        if exchange.isClockOld { lookAtClock() }
+        if exchange.isClockOld { readClock() }
     }
 
     private func scheduleFlush() {

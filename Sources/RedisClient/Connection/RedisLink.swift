@@ -236,7 +236,7 @@ final class RedisLink {
             completion(check.otherPeer(at: name) ?? failure ?? check.failure(at: name))
         }
         // Scripts read the clock themselves if this fails.
-        if configuration.knowsTimeAfter != nil { handler.lookAtClock(timeout: timeout) }
+        if configuration.knowsTimeAfter != nil { handler.readClock(timeout: timeout) }
     }
 
     private func attemptFailed(_ error: RedisError) {

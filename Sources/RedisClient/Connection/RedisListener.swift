@@ -10,7 +10,7 @@ package protocol RedisListener: AnyObject {
     /// Called when all channels are subscribed: the first time, and after each loss.
     var onSubscribed: (() -> Void)? { get set }
     /// Called with the client ID of this connection once other connections can redirect their tracking to it.
-    var onHearingInvalidations: ((_ client: Int64, _ server: RedisConfiguration.Address) -> Void)? { get set }
+    var onReceivingInvalidations: ((_ client: Int64, _ server: RedisConfiguration.Address) -> Void)? { get set }
     /// Called when the connection to a server is lost, an attempt fails, or it refuses a subscription.
     var onDown: ((_ error: RedisError, _ server: RedisConfiguration.Address) -> Void)? { get set }
 
@@ -22,5 +22,5 @@ package protocol RedisListener: AnyObject {
 
     /// Subscribes to a shard channel at the server of its hash slot, or unsubscribes from it. Does nothing on a single
     /// server, which has no shard channels.
-    func hear(shardChannel channel: String, _ isHeard: Bool)
+    func subscribe(shardChannel channel: String, _ isHeard: Bool)
 }

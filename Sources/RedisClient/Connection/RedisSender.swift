@@ -32,7 +32,7 @@ package protocol RedisSender: AnyObject {
     var answering: RedisPipeline? { get }
 
     /// Calls `done` once every command sent before has been answered or can no longer be answered.
-    func settle(then done: @escaping () -> Void)
+    func drain(then done: @escaping () -> Void)
     /// Connects, and keeps the connections up until `close`.
     func start()
     /// Closes the connections for good and fails pending commands.
@@ -51,9 +51,9 @@ extension RedisSender {
         send(command, timeout: nil, completion: completion)
     }
 
-    package func settle(then done: @escaping () -> Void) { Self.settle(connections, then: done) }
+    package func drain(then done: @escaping () -> Void) { Self.drain(connections, then: done) }
 
-    static func settle(_ connections: [RedisPipeline], then done: @escaping () -> Void) {
+    static func drain(_ connections: [RedisPipeline], then done: @escaping () -> Void) {
         guard !connections.isEmpty else { return done() }
         var left = connections.count
         for connection in connections {

@@ -46,13 +46,13 @@ package final class RedisSubscriber: RedisListener {
     /// The default interval between checks of the peer.
     package static let defaultCheckInterval = Duration.seconds(5)
 
-    private let hearsInvalidations: Bool
+    private let receivesInvalidations: Bool
     /// The client ID of this connection.
     private var clientID: Int64?
 
     /// Called with the client ID of this connection once other connections can redirect their tracking to it. A server
     /// that refuses the channel of invalidations still accepts the other subscriptions.
-    package var onHearingInvalidations: ((_ client: Int64, _ server: RedisConfiguration.Address) -> Void)?
+    package var onReceivingInvalidations: ((_ client: Int64, _ server: RedisConfiguration.Address) -> Void)?
     /// Called with the changed keys of those tracked for this connection, or with `nil` if all of them may have
     /// changed.
     package var onInvalidated: ((_ keys: [String]?) -> Void)?
@@ -75,25 +75,26 @@ package final class RedisSubscriber: RedisListener {
     package convenience init(
         configuration: RedisConfiguration,
         channels: [String],
-        hearsInvalidations: Bool = false,
+        receivesInvalidations: Bool = false,
         environment: RedisEnvironment,
         checkInterval: Duration = RedisSubscriber.defaultCheckInterval
     ) {
         self.init(
-            configuration: configuration, channels: channels, hearsInvalidations: hearsInvalidations, environment: environment,
+            configuration: configuration, channels: channels, receivesInvalidations: receivesInvalidations,
+            environment: environment,
             directory: nil, checkInterval: checkInterval)
     }
 
     /// - Parameter directory: the source of the server's address, which may change, or `nil` to use the
     ///   configuration's.
     init(
-        configuration: RedisConfiguration, channels: [String], hearsInvalidations: Bool, environment: RedisEnvironment,
+        configuration: RedisConfiguration, channels: [String], receivesInvalidations: Bool, environment: RedisEnvironment,
         directory: (any RedisDirectory)?, checkInterval: Duration = RedisSubscriber.defaultCheckInterval
     ) {
         address = configuration.address
         serverName = configuration.serverName
         self.channels = channels
-        self.hearsInvalidations = hearsInvalidations
+        self.receivesInvalidations = receivesInvalidations
         self.checkInterval = TimeAmount(checkInterval)
         link = RedisLink(configuration: configuration, environment: environment, directory: directory)
         link.onUp = { [weak self] in
@@ -117,7 +118,7 @@ package final class RedisSubscriber: RedisListener {
     var isUp: Bool { link.handler?.isOpen ?? false }
 
     /// Subscribes to these channels instead of the current ones.
-    func hear(_ channels: [String]) {
+    func subscribe(_ channels: [String]) {
         let former = self.channels
         self.channels = channels
         isRefused = false
@@ -128,7 +129,7 @@ package final class RedisSubscriber: RedisListener {
     }
 
     /// Subscribes to a shard channel of one of the server's hash slots, or unsubscribes from it.
-    package func hear(shardChannel channel: String, _ isHeard: Bool) {
+    package func subscribe(shardChannel channel: String, _ isHeard: Bool) {
         guard shardChannels.contains(channel) != isHeard else { return }
         if isHeard { shardChannels.append(channel) } else { shardChannels.removeAll { $0 == channel } }
         guard let handler = link.handler else { return }
@@ -151,7 +152,7 @@ package final class RedisSubscriber: RedisListener {
         handler.onPush = { [weak self] in self?.receive($0) }
         requests = []
         // A server that does not report the ID has no tracking to offer.
-        if hearsInvalidations { handler.send(ClientID()) { [weak self] in self?.clientID = try? $0.get() } }
+        if receivesInvalidations { handler.send(ClientID()) { [weak self] in self?.clientID = try? $0.get() } }
         requestSubscriptions(by: handler)
         scheduleCheck(of: handler)
     }
@@ -159,7 +160,7 @@ package final class RedisSubscriber: RedisListener {
     private func requestSubscriptions(by handler: RedisChannelHandler) {
         isRefused = false
         if !channels.isEmpty { request(.channels, ["SUBSCRIBE"] + channels, by: handler) }
-        if hearsInvalidations { request(.invalidations, ["SUBSCRIBE", Self.invalidations], by: handler) }
+        if receivesInvalidations { request(.invalidations, ["SUBSCRIBE", Self.invalidations], by: handler) }
         // One request per channel, because the channels belong to several hash slots.
         for channel in shardChannels { request(.shardChannel, ["SSUBSCRIBE", channel], by: handler) }
     }
@@ -228,7 +229,7 @@ package final class RedisSubscriber: RedisListener {
             onMessage?(channel, payload)
         case "subscribe" where parts[1].text == Self.invalidations:
             confirm(kind, of: Self.invalidations)
-            if let clientID { onHearingInvalidations?(clientID, address) }
+            if let clientID { onReceivingInvalidations?(clientID, address) }
         case "subscribe", "ssubscribe", "unsubscribe":
             if let channel = parts[1].text { confirm(kind, of: channel) }
         case "sunsubscribe":

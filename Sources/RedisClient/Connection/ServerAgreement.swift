@@ -20,12 +20,12 @@ package struct ServerAgreement: Sendable {
     /// The number of times in a row that members were sent away because of their run IDs before all were at one server.
     private var rounds = 0
     /// The most rounds before run IDs are ignored: the address then leads to several servers in turn.
-    package static let mostRounds = 10
+    package static let maximumRounds = 10
 
     package init() {}
 
     /// Whether run IDs are ignored, because the address leads to several servers in turn.
-    package var isGivenUp: Bool { rounds >= Self.mostRounds }
+    package var isGivenUp: Bool { rounds >= Self.maximumRounds }
 
     /// Handles a connection that was dialed at `dialedAt` and is up, at the server with this run ID.
     /// - Parameter areOthersUp: whether every other connection is up.

@@ -36,7 +36,7 @@ final class ServerGroup {
     }
 
     /// Calls `message` with each connection.
-    func tell(_ message: (any RedisDirectoryFollower) -> Void) {
+    func notify(_ message: (any RedisDirectoryFollower) -> Void) {
         members.removeAll { $0.connection == nil }
         for member in members { member.connection.map(message) }
     }

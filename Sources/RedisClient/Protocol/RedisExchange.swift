@@ -20,10 +20,10 @@ struct ServerClock {
     private static let proofTime = TimeAmount.seconds(1)
     /// The age at which commands that carry the time request a new reading. Without one, the estimate expires at
     /// `longestAge`.
-    private static let lookInterval = TimeAmount.milliseconds(500)
+    private static let readInterval = TimeAmount.milliseconds(500)
     private static let longestAge = TimeAmount.milliseconds(1200)
     /// The longest duration of a reading that is precise enough.
-    private static let longestLook = TimeAmount.milliseconds(50)
+    private static let longestRead = TimeAmount.milliseconds(50)
 
     /// - Parameter delay: the time after the first proof for which no estimate is available.
     init(delay: TimeAmount) {
@@ -38,17 +38,17 @@ struct ServerClock {
     }
 
     /// Returns whether the clock is due for another reading.
-    func isOld(now: NIODeadline) -> Bool { seen.map { now - $0.at >= Self.lookInterval } ?? true }
+    func isOld(now: NIODeadline) -> Bool { seen.map { now - $0.at >= Self.readInterval } ?? true }
 
     /// - Parameter sentAt: the time at which the reading began.
-    mutating func see(_ microseconds: Int64, sentAt: NIODeadline, now: NIODeadline) {
-        if now - sentAt <= Self.longestLook { seen = (microseconds, now) }
+    mutating func record(_ microseconds: Int64, sentAt: NIODeadline, now: NIODeadline) {
+        if now - sentAt <= Self.longestRead { seen = (microseconds, now) }
     }
 
     /// Records that the server was a primary when it ran a command sent at `sentAt`. After a gap without proofs it may
     /// only just have become one, so that the delay starts anew.
     mutating func prove(sentAt: NIODeadline, now: NIODeadline) {
-        if provenAt.map({ sentAt - $0 > Self.proofTime }) ?? true { knownFrom = now + delay + Self.longestLook }
+        if provenAt.map({ sentAt - $0 > Self.proofTime }) ?? true { knownFrom = now + delay + Self.longestRead }
         provenAt = max(provenAt ?? sentAt, sentAt)
     }
 
@@ -158,7 +158,7 @@ final class RedisExchange {
     ) {
         guard admit(completion) else { return }
         command.encodeWithSource(into: &encoder)
-        enqueue(&encoder, timeout: timeout, now: now) { $0.tell(completion, decodedBy: command) }
+        enqueue(&encoder, timeout: timeout, now: now) { $0.deliver(completion, decodedBy: command) }
     }
 
     /// Appends a command whose confirmation arrives in `onPush`, as for subscriptions.
@@ -192,7 +192,7 @@ final class RedisExchange {
         enqueue(&written, timeout: timeout, now: now) { [weak self] result in
             guard case .success(.error(let error)) = result, error.code == .server(.noScript), let self,
                 let digest = command.scriptDigest
-            else { return result.tell(completion, decodedBy: command) }
+            else { return result.deliver(completion, decodedBy: command) }
             // The retry gets the rest of the command's time.
             let left = max(end - self.lastRead, .nanoseconds(1))
             if !isAgain, let source = self.sources[digest], source > number {
@@ -207,10 +207,10 @@ final class RedisExchange {
         _ written: inout CommandEncoder, timeout: TimeAmount?, now: NIODeadline,
         receive: @escaping (Result<RedisReply, RedisError>) -> Void
     ) {
-        let tellsTime = clock != nil && written.tellsTime
-        if tellsTime, clock?.isOld(now: now) ?? false { isClockOld = true }
-        written.format(into: &outgoing, serverTime: tellsTime ? clock?.microseconds(at: now) : nil)
-        let command = Pending(sentAt: now, timeout: timeout ?? commandTimeout, isProof: tellsTime, receive: receive)
+        let reportsTime = clock != nil && written.reportsTime
+        if reportsTime, clock?.isOld(now: now) ?? false { isClockOld = true }
+        written.format(into: &outgoing, serverTime: reportsTime ? clock?.microseconds(at: now) : nil)
+        let command = Pending(sentAt: now, timeout: timeout ?? commandTimeout, isProof: reportsTime, receive: receive)
         pending.append(command)
         commandsSent += 1
         unsent += 1
@@ -311,7 +311,7 @@ final class RedisExchange {
 }
 
 extension Result where Success == RedisReply, Failure == RedisError {
-    fileprivate func tell<Command: RedisCommand>(
+    fileprivate func deliver<Command: RedisCommand>(
         _ completion: (Result<Command.Reply, RedisError>) -> Void, decodedBy command: Command
     ) {
         switch self {

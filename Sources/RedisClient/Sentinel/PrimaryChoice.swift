@@ -48,7 +48,7 @@ package struct PrimaryChoice: Sendable {
     package var answering: Int { answers.count }
 
     /// Applies a Sentinel's answer, the primary `named`.
-    package mutating func heard(_ named: Primary, from sentinel: Int) -> Verdict {
+    package mutating func received(_ named: Primary, from sentinel: Int) -> Verdict {
         answers[sentinel] = named
         guard let primary else {
             guard answers.count >= majority, let newest = newestNamed else { return .undecided }

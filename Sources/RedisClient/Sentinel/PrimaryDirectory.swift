@@ -90,17 +90,17 @@ package final class PrimaryDirectory {
         guard case .success(let named) = answer else {
             choice.lost(number)
             // Followers that wait for a majority learn once that there is none; they retry by themselves.
-            if choice.primary == nil, isOutOfReach, !wasOutOfReach { followers.tell { $0.dialAgain() } }
+            if choice.primary == nil, isOutOfReach, !wasOutOfReach { followers.notify { $0.dialAgain() } }
             wasOutOfReach = isOutOfReach
             return
         }
         wasOutOfReach = isOutOfReach
-        switch choice.heard(named, from: number) {
+        switch choice.received(named, from: number) {
         case .undecided, .unchanged: break
         case .found(let primary):
             nextComplaint = environment.eventLoop.now + Self.newsTime
             environment.logger.log(.primaryFound, fields(of: primary))
-            followers.tell { $0.dialAgain() }
+            followers.notify { $0.dialAgain() }
         case .moved(let former, let primary): move(from: former, to: primary)
         case .former(let former): refuse(former, namedBy: number)
         }
@@ -114,7 +114,7 @@ package final class PrimaryDirectory {
         nextComplaint = environment.eventLoop.now + Self.newsTime
         switching = (switching?.from ?? former, environment.eventLoop.now)
         let reason = RedisError(.answerLost, "\(primary.address) is the primary now, and \(former.address) is none any more")
-        followers.tell { $0.leave(because: reason) }
+        followers.notify { $0.leave(because: reason) }
     }
 
     private func refuse(_ former: PrimaryChoice.Primary, namedBy number: Int) {
@@ -199,7 +199,7 @@ private final class SentinelConnection {
 
     func start() {
         pipeline.onUp = { [weak self] _ in self?.ask() }
-        pipeline.onDown = { [weak self] error in self?.tell(.failure(error)) }
+        pipeline.onDown = { [weak self] error in self?.report(.failure(error)) }
         subscriber.onSubscribed = { [weak self] in self?.ask() }
         // The message may concern another primary, but an unnecessary query costs nothing.
         subscriber.onMessage = { [weak self] _, _ in self?.ask() }
@@ -224,7 +224,7 @@ private final class SentinelConnection {
             isAsking = false
             let isTorn = (try? address?.get()) != (try? again.get())
             if let replicas = try? description?.get().replicas { self.replicas = replicas }
-            if let found = found(again, description), !isTorn { tell(found) }
+            if let found = found(again, description), !isTorn { report(found) }
             guard asksAgain || isTorn else { return }
             asksAgain = false
             ask()
@@ -247,7 +247,7 @@ private final class SentinelConnection {
         }
     }
 
-    private func tell(_ result: Result<PrimaryChoice.Primary, RedisError>) {
+    private func report(_ result: Result<PrimaryChoice.Primary, RedisError>) {
         switch result {
         case .success: failure = nil
         case .failure(let error): failure = RedisError(error.code, "the Sentinel \(displayName): \(error.message)")

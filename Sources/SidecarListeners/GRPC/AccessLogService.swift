@@ -11,7 +11,7 @@ internal import SwiftProtobuf
 final class AccessLogService {
     static let name = "envoy.service.accesslog.v3.AccessLogService"
     /// The most entries of one message, which is more than Envoy batches.
-    private static let mostEntries = 10_000
+    private static let maximumEntries = 10_000
 
     private let calls: CoordinatorCalls
     private let reported = counter("reported")
@@ -32,7 +32,8 @@ final class AccessLogService {
                 "/\(Self.name)/StreamAccessLogs", in: metrics,
                 handler: .stream { [self] call in
                     // Envoy then opens another stream, to this sidecar or to another.
-                    call.whenGoingDown = { [unowned call] in call.answer(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse()) }
+                    call.whenShuttingDown = { [unowned call] in call.answer(Envoy_Service_Accesslog_V3_StreamAccessLogsResponse())
+                    }
                     return Log(of: self, call)
                 })
         ]
@@ -49,8 +50,8 @@ final class AccessLogService {
 
         func received(_ message: ByteBuffer) -> Bool {
             // Checked before the entries are decoded.
-            guard message.countOfProtobufFields(2, 1) <= AccessLogService.mostEntries else {
-                call.fail(.resourceExhausted, "a message has at most \(AccessLogService.mostEntries) entries")
+            guard message.countOfProtobufFields(2, 1) <= AccessLogService.maximumEntries else {
+                call.fail(.resourceExhausted, "a message has at most \(AccessLogService.maximumEntries) entries")
                 return false
             }
             guard let message = call.request(Envoy_Service_Accesslog_V3_StreamAccessLogsMessage.self, message) else {

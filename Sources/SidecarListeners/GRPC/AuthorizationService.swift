@@ -54,7 +54,7 @@ final class AuthorizationService {
     }
 
     /// The most header fields of the caller's request, and the most context extensions of Envoy's configuration.
-    private static let mostFields = 1000
+    private static let maximumFields = 1000
 
     private let calls: CoordinatorCalls
 
@@ -68,11 +68,11 @@ final class AuthorizationService {
 
     private func check(_ call: GRPCCall, _ message: ByteBuffer) {
         // Checked before decoding. The header fields are the caller's, as a subject is, so the caller is denied.
-        guard message.countOfProtobufFields(1, 4, 2, 3) <= Self.mostFields else {
-            return call.answer(Self.denied(HTTPProblem(.invalid, "a request has at most \(Self.mostFields) fields")))
+        guard message.countOfProtobufFields(1, 4, 2, 3) <= Self.maximumFields else {
+            return call.answer(Self.denied(HTTPProblem(.invalid, "a request has at most \(Self.maximumFields) fields")))
         }
-        guard message.countOfProtobufFields(1, 10) <= Self.mostFields else {
-            return call.fail(.invalidArgument, "there are at most \(Self.mostFields) context_extensions")
+        guard message.countOfProtobufFields(1, 10) <= Self.maximumFields else {
+            return call.fail(.invalidArgument, "there are at most \(Self.maximumFields) context_extensions")
         }
         guard let request = call.request(Request.self, message) else { return }
         do {

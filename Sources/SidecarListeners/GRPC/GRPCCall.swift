@@ -34,7 +34,7 @@ final class GRPCCall {
     /// Called if the client cancels the call or disconnects before it is over.
     var whenGivenUp: (() -> Void)?
     /// Called if the sidecar shuts down before the call is over.
-    var whenGoingDown: (() -> Void)?
+    var whenShuttingDown: (() -> Void)?
 
     init(connection: GRPCConnection, stream: HTTP2StreamID, method: GRPCMethod, began: NIODeadline) {
         self.began = began
@@ -47,20 +47,20 @@ final class GRPCCall {
     func answer(_ message: some GRPCMessage) { if !isOver { connection.answer(self, message) } }
 
     /// Sends one message of a streaming answer.
-    func tell(_ message: some GRPCMessage) { if !isOver { connection.tell(self, message) } }
+    func send(_ message: some GRPCMessage) { if !isOver { connection.send(self, message) } }
 
     /// Ends a streaming answer.
     func finish() { if !isOver { connection.end(self, .ok, "") } }
 
     func fail(_ status: GRPCStatus, _ message: String) { if !isOver { connection.end(self, status, message) } }
-    func failGoingDown() { fail(.unavailable, "this sidecar is going down") }
+    func failShuttingDown() { fail(.unavailable, "this sidecar is going down") }
 
     /// Marks the call as over and releases its callbacks.
     func end() {
         isOver = true
         reader = nil
         whenGivenUp = nil
-        whenGoingDown = nil
+        whenShuttingDown = nil
     }
 }
 

@@ -18,24 +18,24 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     /// The most bytes of one message.
     static let longestMessage = 1 << 20
     /// The most bytes of all partly received messages.
-    static let mostReceived = 4 << 20
+    static let maximumReceived = 4 << 20
     /// The longest message, in bytes, after which a call reuses its buffer.
     private static let longestKept = 4096
-    private static let mostStreams = 256
+    private static let maximumStreams = 256
     /// The most consecutive empty messages of one call once the client's frame budget is spent.
-    private static let mostSilences = 100
+    private static let maximumSilences = 100
     /// The most unsent messages of a streaming answer.
-    private static let mostUnsent = 64
+    private static let maximumUnsent = 64
     /// The bytes before each message: a compression flag and four bytes of length.
     private static let prefixLength = 5
     /// The time within which a call's message must arrive, and the interval of the check.
     private static let patience = TimeAmount.seconds(10)
     /// The most bytes of refused calls' bodies that are read before a call is accepted.
-    private static let mostUnknown = 64 << 10
+    private static let maximumUnknown = 64 << 10
 
-    private let door: GRPCDoorContext
-    private let turn: ClientTurn
-    private let breakage = HTTP2Breakage()
+    private let listener: GRPCListenerContext
+    private let slices: ConnectionSlices
+    private let breakage = HTTP2ConnectionFailure()
     var context: ChannelHandlerContext?
     /// The calls under way, by stream.
     private var calls: [HTTP2StreamID: GRPCCall] = [:]
@@ -47,7 +47,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     var alarm: LazyAlarm?
     private var isFlushPlanned = false
     /// Whether new calls are refused.
-    private(set) var isGoingDown = false
+    private(set) var isShuttingDown = false
     /// Whether the connection closes once everything is written.
     private var isEnding = false
     /// The time at which the last call ended; `nil` if a call is under way, or before the first.
@@ -60,41 +60,41 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     /// The bytes of bodies that arrived before a call was accepted.
     private var unknownBytes = 0
 
-    private init(door: GRPCDoorContext, turn: ClientTurn) {
-        self.door = door
-        self.turn = turn
-        gate = UnreadAnswerGate(patience: door.unreadTimeout)
-        budget = FrameBudget(now: Int64(clamping: door.now.uptimeNanoseconds))
-        firstRequestBy = door.now + door.firstRequestTimeout
+    private init(listener: GRPCListenerContext, slices: ConnectionSlices) {
+        self.listener = listener
+        self.slices = slices
+        gate = UnreadAnswerGate(patience: listener.unreadTimeout)
+        budget = FrameBudget(now: Int64(clamping: listener.now.uptimeNanoseconds))
+        firstRequestBy = listener.now + listener.firstRequestTimeout
     }
 
     /// The event loop's time, in nanoseconds.
-    private var clock: Int64 { Int64(clamping: door.now.uptimeNanoseconds) }
+    private var clock: Int64 { Int64(clamping: listener.now.uptimeNanoseconds) }
 
     private static let settings: HTTP2Settings = [
-        HTTP2Setting(parameter: .maxConcurrentStreams, value: mostStreams),
-        HTTP2Setting(parameter: .maxHeaderListSize, value: HTTPDoorContext.limits.maxHeaderListSize),
+        HTTP2Setting(parameter: .maxConcurrentStreams, value: maximumStreams),
+        HTTP2Setting(parameter: .maxHeaderListSize, value: HTTPListenerContext.limits.maxHeaderListSize),
         HTTP2Setting(parameter: .initialWindowSize, value: longestMessage + prefixLength),
     ]
 
     /// Installs the codec and this handler in the pipeline.
-    static func begin(on channel: any Channel, door: GRPCDoorContext, turn: ClientTurn) throws -> GRPCConnection {
-        let connection = GRPCConnection(door: door, turn: turn)
+    static func begin(on channel: any Channel, listener: GRPCListenerContext, slices: ConnectionSlices) throws -> GRPCConnection {
+        let connection = GRPCConnection(listener: listener, slices: slices)
         var configuration = HTTPProtocol.connection(settings)
         // Invalid fields are detected where they are read; none are forwarded.
         configuration.headerBlockValidation = .disabled
         configuration.contentLengthValidation = .disabled
         let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandlers(connection.gate, TurnGate(turn, .grpc))
+        try pipeline.addHandlers(connection.gate, SliceGate(slices, .grpc))
         try pipeline.addHandler(
             NIOHTTP2Handler(
                 mode: .server, frameDelegate: connection.breakage, connectionConfiguration: configuration,
-                streamConfiguration: HTTPProtocol.streams(mostResets: HTTP2Peer.mostResets)))
+                streamConfiguration: HTTPProtocol.streams(maximumResets: HTTP2Peer.maximumResets)))
         try pipeline.addHandler(connection)
         return connection
     }
 
-    var now: NIODeadline { door.now }
+    var now: NIODeadline { listener.now }
 
     /// The calls under way, oldest first.
     private var callsInOrder: [GRPCCall] { calls.values.sorted { $0.stream < $1.stream } }
@@ -111,7 +111,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             guard case .byteBuffer(let bytes) = data.data else { return }
             if lastCaller == nil {
                 unknownBytes += bytes.readableBytes
-                guard unknownBytes <= Self.mostUnknown else { return evict() }
+                guard unknownBytes <= Self.maximumUnknown else { return evict() }
             }
             // Parts of a long message cost nothing here: other clients are served between them.
             if bytes.readableBytes < Self.readLength / 2 { budget.spend() }
@@ -140,22 +140,22 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         lastStream = id
         idleSince = nil
         let path = head.headers.first(name: ":path") ?? ""
-        let method = door.methods[path] ?? door.unknownMethod
-        let call = GRPCCall(connection: self, stream: id, method: method, began: door.now)
+        let method = listener.methods[path] ?? listener.unknownMethod
+        let call = GRPCCall(connection: self, stream: id, method: method, began: listener.now)
         call.isRead = head.endStream
         calls[id] = call
         guard GRPCStatus.isSpoken(in: head.headers.first(name: "content-type")) else { return refuse(call, httpStatus: "415") }
-        guard method !== door.unknownMethod else { return call.fail(.unimplemented, "there is no method \(path) here") }
-        guard let caller = door.caller(head.headers, from: context?.remoteAddress) else {
+        guard method !== listener.unknownMethod else { return call.fail(.unimplemented, "there is no method \(path) here") }
+        guard let caller = listener.caller(head.headers, from: context?.remoteAddress) else {
             return call.fail(.unauthenticated, "show an API key, as authorization: Bearer KEY")
         }
-        turn.party = caller.party
+        slices.clientKey = caller.clientKey
         call.caller = caller
-        if lastCaller == nil { door.admitted(self) }
+        if lastCaller == nil { listener.admitted(self) }
         lastCaller = caller
-        if isGoingDown { return call.failGoingDown() }
+        if isShuttingDown { return call.failShuttingDown() }
         if case .stream(let begin) = method.handler {
-            call.client = caller.party
+            call.client = caller.clientKey
             call.reader = begin(call)
         }
         if head.endStream { message(ByteBuffer(), id, isLast: true) }
@@ -190,7 +190,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         var bytes = bytes
         call.received.discardReadBytes()
         call.received.writeBuffer(&bytes)
-        guard received > Self.mostReceived else { return true }
+        guard received > Self.maximumReceived else { return true }
         call.fail(.resourceExhausted, "the messages of this connection that have come in part are too large together")
         return false
     }
@@ -216,7 +216,11 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         while !call.isOver, let reader = call.reader {
             guard let length = announced(call.received, call) else { return }
             guard call.received.readableBytes >= Self.prefixLength + length else {
-                if call.received.readableBytes == 0 { call.partSince = nil } else { call.partSince = call.partSince ?? door.now }
+                if call.received.readableBytes == 0 {
+                    call.partSince = nil
+                } else {
+                    call.partSince = call.partSince ?? listener.now
+                }
                 guard isLast else { return }
                 return call.received.readableBytes == 0
                     ? reader.ended() : call.fail(.invalidArgument, "the call ended within a message")
@@ -237,7 +241,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             budget.spend()
             // One read may carry thousands of such messages. The count of silences keeps a call from failing for what
             // the connection's other calls spent.
-            if call.silences >= Self.mostSilences, budget.isSpent, budget.pause(now: clock) > 0 {
+            if call.silences >= Self.maximumSilences, budget.isSpent, budget.pause(now: clock) > 0 {
                 call.fail(.resourceExhausted, "too many of the call's messages say nothing")
             }
         }
@@ -249,7 +253,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         call.received = ByteBuffer()
     }
 
-    /// Replenishes a window once half of it is used, whatever became of the data: `mostReceived` bounds the buffers.
+    /// Replenishes a window once half of it is used, whatever became of the data: `maximumReceived` bounds the buffers.
     private func replenish(window: Int, of id: HTTP2StreamID) {
         guard window <= Self.window / 2, id == .rootStream || calls[id]?.reader != nil else { return }
         write(.windowUpdate(windowSizeIncrement: Self.window - window), id)
@@ -273,9 +277,9 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     }
 
     /// Sends one message of a streaming answer.
-    func tell(_ call: GRPCCall, _ message: some GRPCMessage) {
+    func send(_ call: GRPCCall, _ message: some GRPCMessage) {
         guard !call.isOver, let context else { return }
-        guard call.unsent < Self.mostUnsent else {
+        guard call.unsent < Self.maximumUnsent else {
             // The client does not open its window for more messages.
             write(.rstStream(.enhanceYourCalm), call.stream)
             return giveUp(call)
@@ -335,7 +339,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     }
 
     private func ended(_ call: GRPCCall, _ status: GRPCStatus) {
-        call.method.counters.answered(status, in: door.now - call.began)
+        call.method.counters.answered(status, in: listener.now - call.began)
         switch status {
         case .ok, .unavailable, .notFound: earn()
         // Other failures are the client's fault and earn nothing.
@@ -356,8 +360,8 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         call.end()
         calls[call.stream] = nil
         guard calls.isEmpty else { return }
-        if isGoingDown { return endGently() }
-        idleSince = door.now
+        if isShuttingDown { return endGently() }
+        idleSince = listener.now
     }
 
     private func write(
@@ -370,7 +374,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private func planFlush() {
         guard !isFlushPlanned else { return }
         isFlushPlanned = true
-        door.flushes.plan(self)
+        listener.flushes.plan(self)
     }
 
     func flush() {
@@ -383,7 +387,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private func giveUp(_ call: GRPCCall) {
         guard !call.isOver else { return }
         call.whenGivenUp?()
-        call.method.counters.answered(.cancelled, in: door.now - call.began)
+        call.method.counters.answered(.cancelled, in: listener.now - call.began)
         over(call)
     }
 
@@ -392,10 +396,10 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             context?.close(promise: nil)
             return
         }
-        let now = door.now
+        let now = listener.now
         // A GOAWAY waits for the end of the handshake, which may never come.
         if lastCaller == nil, firstRequestBy <= now { return hasSpoken ? endGently() : evict() }
-        if let idleSince, idleSince + door.idleTimeout <= now { return endGently() }
+        if let idleSince, idleSince + listener.idleTimeout <= now { return endGently() }
         let limit = now - Self.patience
         for call in callsInOrder where !call.isRead && (call.reader == nil ? call.began : call.partSince ?? now) <= limit {
             call.fail(
@@ -412,16 +416,16 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             call.whenGivenUp?()
             call.fail(.unauthenticated, "the API key was removed; show another one")
         }
-        guard let lastCaller, isRemoved(lastCaller), !isGoingDown else { return }
-        isGoingDown = true
+        guard let lastCaller, isRemoved(lastCaller), !isShuttingDown else { return }
+        isShuttingDown = true
         if calls.isEmpty { return endGently() }
         if let context { HTTP2Peer.sayFarewell(on: context, last: lastStream) }
     }
 
     /// Refuses new calls; those under way are answered.
-    func goDown() {
-        isGoingDown = true
-        for call in callsInOrder { call.whenGoingDown?() }
+    func shutDown() {
+        isShuttingDown = true
+        for call in callsInOrder { call.whenShuttingDown?() }
         if calls.isEmpty { return endGently() }
         if let context { HTTP2Peer.sayFarewell(on: context, last: lastStream) }
     }
@@ -429,8 +433,8 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private func endGently() {
         guard !isEnding else { return }
         isEnding = true
-        isGoingDown = true
-        alarm?.set(door.now + door.unreadTimeout)
+        isShuttingDown = true
+        alarm?.set(listener.now + listener.unreadTimeout)
         if let context { HTTP2Peer.endGently(context, last: lastStream) }
     }
 
@@ -438,7 +442,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
 
     func hasEnded() {
         for call in callsInOrder { giveUp(call) }
-        door.disconnected(self)
+        listener.disconnected(self)
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {

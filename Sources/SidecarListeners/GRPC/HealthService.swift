@@ -14,7 +14,7 @@ final class HealthService {
     private let isReady: () -> Bool
     private let eventLoop: any EventLoop
     private var watches: [(call: GRPCCall, service: String, told: Grpc_Health_V1_HealthCheckResponse.ServingStatus)] = []
-    private var look: Scheduled<Void>?
+    private var check: Scheduled<Void>?
 
     init(isReady: @escaping () -> Bool, eventLoop: any EventLoop) {
         self.isReady = isReady
@@ -40,23 +40,23 @@ final class HealthService {
     private func watch(_ call: GRPCCall, _ message: ByteBuffer) {
         guard let request = call.request(Grpc_Health_V1_HealthCheckRequest.self, message) else { return }
         let status = status(of: request.service) ?? .serviceUnknown
-        call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
+        call.send(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
         watches.append((call, request.service, status))
         call.whenGivenUp = { [self, unowned call] in forget(call) }
-        call.whenGoingDown = { [self, unowned call] in
+        call.whenShuttingDown = { [self, unowned call] in
             forget(call)
-            call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = .notServing })
-            call.failGoingDown()
+            call.send(Grpc_Health_V1_HealthCheckResponse.with { $0.status = .notServing })
+            call.failShuttingDown()
         }
-        planLook()
+        planCheck()
     }
 
     private func forget(_ call: GRPCCall) { watches.removeAll { $0.call === call } }
 
-    private func planLook() {
-        guard look == nil, !watches.isEmpty else { return }
-        look = eventLoop.assumeIsolated().scheduleTask(in: Self.pause) { [self] in
-            look = nil
+    private func planCheck() {
+        guard check == nil, !watches.isEmpty else { return }
+        check = eventLoop.assumeIsolated().scheduleTask(in: Self.pause) { [self] in
+            check = nil
             watches.removeAll { $0.call.isOver }
             var news: [(call: GRPCCall, status: Grpc_Health_V1_HealthCheckResponse.ServingStatus)] = []
             for place in watches.indices {
@@ -65,9 +65,9 @@ final class HealthService {
                 watches[place].told = status
                 news.append((watches[place].call, status))
             }
-            // Sent last, because `tell` may give up a client that does not read, which changes `watches`.
-            for (call, status) in news { call.tell(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status }) }
-            planLook()
+            // Sent last, because `send` may give up a client that does not read, which changes `watches`.
+            for (call, status) in news { call.send(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status }) }
+            planCheck()
         }
     }
 

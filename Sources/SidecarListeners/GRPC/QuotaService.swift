@@ -12,9 +12,9 @@ final class QuotaService {
     /// The most bytes of one bucket's keys and values together.
     private static let longestBucket = 4096
     /// The most usages in one message: as many as a data plane may have buckets.
-    private static let mostUsages = 10_000
+    private static let maximumUsages = 10_000
     /// The most unsent answers of a stream; with more, new assignments to a slow reader are dropped.
-    private static let mostUnsent = 4
+    private static let maximumUnsent = 4
 
     private typealias Reports = Envoy_Service_RateLimitQuota_V3_RateLimitQuotaUsageReports
     private typealias Response = Envoy_Service_RateLimitQuota_V3_RateLimitQuotaResponse
@@ -30,7 +30,7 @@ final class QuotaService {
             GRPCMethod(
                 "/\(Self.name)/StreamRateLimitQuotas", in: metrics,
                 handler: .stream { [self] call in
-                    call.whenGoingDown = { [unowned call] in call.failGoingDown() }
+                    call.whenShuttingDown = { [unowned call] in call.failShuttingDown() }
                     return Stream(calls, call)
                 })
         ]
@@ -57,8 +57,8 @@ final class QuotaService {
         /// Returns the session and the usages of a report; `nil` if the report is invalid and the call has failed.
         private func reported(_ message: ByteBuffer) -> (QuotaSession, [Reports.BucketQuotaUsage])? {
             // Checked before the buckets are decoded.
-            guard message.countOfProtobufFields(2) <= QuotaService.mostUsages else {
-                call.fail(.resourceExhausted, "a message has at most \(QuotaService.mostUsages) buckets")
+            guard message.countOfProtobufFields(2) <= QuotaService.maximumUsages else {
+                call.fail(.resourceExhausted, "a message has at most \(QuotaService.maximumUsages) buckets")
                 return nil
             }
             guard let reports = call.request(Reports.self, message) else { return nil }
@@ -105,8 +105,8 @@ final class QuotaService {
             session = calls.beginQuotas(
                 domain: domain, address: call.connection.address, client: call.client, isReturning: isReturning
             ) { [weak call] actions in
-                guard let call, call.unsent < QuotaService.mostUnsent else { return }
-                call.tell(Response.with { $0.bucketAction = actions.map(Response.BucketAction.init) })
+                guard let call, call.unsent < QuotaService.maximumUnsent else { return }
+                call.send(Response.with { $0.bucketAction = actions.map(Response.BucketAction.init) })
             }
             return session
         }
@@ -134,10 +134,10 @@ extension Envoy_Service_RateLimitQuota_V3_RateLimitQuotaResponse.BucketAction {
         }
         quotaAssignmentAction.assignmentTimeToLive = .init(seconds: QuotaRate.lifetimeSeconds)
         switch told.action {
-        case .share(let share, let rate):
+        case .quota(let quota, let rate):
             quotaAssignmentAction.rateLimitStrategy.tokenBucket = .with {
-                $0.maxTokens = UInt32(clamping: rate.capacity(ofShare: share))
-                $0.tokensPerFill = .init(UInt32(clamping: share))
+                $0.maxTokens = UInt32(clamping: rate.capacity(ofPortion: quota))
+                $0.tokensPerFill = .init(UInt32(clamping: quota))
                 $0.fillInterval = .init(seconds: rate.seconds)
             }
         case .allow: quotaAssignmentAction.rateLimitStrategy.blanketRule = .allowAll

@@ -34,7 +34,7 @@ package struct RateLimitQuestion: Equatable {
                 guard let text = reader.text() else { return nil }
                 domain = text
             case ProtobufTag.content(2):
-                guard asks.count < RateLimitService.mostDescriptors, let content = reader.content(),
+                guard asks.count < RateLimitService.maximumDescriptors, let content = reader.content(),
                     let entries = entries(content)
                 else { return nil }
                 asks.append(DescriptorAsk(entries: entries))

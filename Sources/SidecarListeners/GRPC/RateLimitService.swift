@@ -13,7 +13,7 @@ internal import SwiftProtobuf
 final class RateLimitService {
     static let name = "envoy.service.ratelimit.v3.RateLimitService"
     /// The most descriptors of one request.
-    static let mostDescriptors = 1000
+    static let maximumDescriptors = 1000
     /// The time between two log lines about unknown domains.
     private static let pause = TimeAmount.minutes(1)
 
@@ -57,8 +57,8 @@ final class RateLimitService {
     private static func question(_ call: GRPCCall, _ message: ByteBuffer) -> RateLimitQuestion? {
         // Checked before the descriptors are decoded.
         let descriptors = message.countOfProtobufFields(2)
-        guard descriptors <= mostDescriptors else { return refuse(call, descriptors: descriptors) }
-        guard message.countOfProtobufFields(2, 1) <= mostDescriptors * DescriptorEntry.most else {
+        guard descriptors <= maximumDescriptors else { return refuse(call, descriptors: descriptors) }
+        guard message.countOfProtobufFields(2, 1) <= maximumDescriptors * DescriptorEntry.most else {
             return refuse(call, "a descriptor has at most \(DescriptorEntry.most) entries")
         }
         guard let request = call.request(Envoy_Service_Ratelimit_V3_RateLimitRequest.self, message) else { return nil }
@@ -81,7 +81,7 @@ final class RateLimitService {
     }
 
     private static func refuse(_ call: GRPCCall, descriptors: Int) -> RateLimitQuestion? {
-        refuse(call, "a request has 1 to \(mostDescriptors) descriptors, not \(descriptors)")
+        refuse(call, "a request has 1 to \(maximumDescriptors) descriptors, not \(descriptors)")
     }
 
     private static func refuse(_ call: GRPCCall, _ reason: String) -> RateLimitQuestion? {

@@ -38,7 +38,7 @@ struct CheckRoutes {
         let completion = LimitRoutes.completion(reply, calls, service: service, subject: subject, mayWait: false)
         _ = calls.take(
             reference, cost: cost, subject: subject, waitMilliseconds: 0, now: now,
-            completion: trace.map { completion.told(to: $0.answered) } ?? completion)
+            completion: trace.map { completion.reported(to: $0.answered) } ?? completion)
     }
 
     /// Returns the problem to answer with while the service's breaker is open; `nil` if the breaker lets the call pass.

@@ -5,14 +5,14 @@ internal import NIOHTTP2
 
 /// A client's HTTP/2 connection (RFC 9113). Each stream is served like a connection with one request. Confined to the
 /// coordinator's event loop.
-final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConnection {
+final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPListenerConnection {
     typealias InboundIn = HTTP2Frame
     typealias OutboundIn = HTTP2Frame
     typealias OutboundOut = HTTP2Frame
 
     private static let settings: HTTP2Settings = [
         HTTP2Setting(parameter: .maxConcurrentStreams, value: 256),
-        HTTP2Setting(parameter: .maxHeaderListSize, value: HTTPDoorContext.limits.maxHeaderListSize),
+        HTTP2Setting(parameter: .maxHeaderListSize, value: HTTPListenerContext.limits.maxHeaderListSize),
     ]
 
     /// The charge for the end of a stream, whose channel closes after the slice.
@@ -21,44 +21,49 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
     /// first.
     private static let idleTimeoutOfKept = TimeAmount.milliseconds(100)
 
-    let door: HTTPDoorContext
-    let place: HTTPDoorContext.Place
+    let listener: HTTPListenerContext
+    let slotKind: HTTPListenerContext.SlotKind
     /// The turn that all streams share.
-    let turn: ClientTurn
+    let slices: ConnectionSlices
     let firstRequestBy: NIODeadline
-    private let breakage = HTTP2Breakage()
+    private let breakage = HTTP2ConnectionFailure()
     var context: ChannelHandlerContext?
     var alarm: LazyAlarm?
     private var streams: [ObjectIdentifier: HTTPConnection] = [:]
     private var lastStream = HTTP2StreamID.rootStream
     /// Whether the connection serves no new streams.
-    private var isGoingDown = false
+    private var isShuttingDown = false
     /// Whether the client has left, and requests that it sent still wait for a slice.
     private var isEndAwaited = false
     /// The caller of the last accepted request; `nil` if there was none, or none needed a key.
     private var lastCaller: AccessControl.Caller?
 
-    private init(door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, firstRequestBy: NIODeadline) {
-        self.door = door
-        self.place = place
-        self.turn = turn
+    private init(
+        listener: HTTPListenerContext, slotKind: HTTPListenerContext.SlotKind, slices: ConnectionSlices,
+        firstRequestBy: NIODeadline
+    ) {
+        self.listener = listener
+        self.slotKind = slotKind
+        self.slices = slices
         self.firstRequestBy = firstRequestBy
     }
 
     /// Installs the HTTP/2 handlers and this one in a connection's pipeline.
     static func onConnection(
-        _ channel: any Channel, door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, firstRequestBy: NIODeadline
+        _ channel: any Channel, listener: HTTPListenerContext, slotKind: HTTPListenerContext.SlotKind, slices: ConnectionSlices,
+        firstRequestBy: NIODeadline
     ) throws -> HTTP2Connection {
-        let connection = HTTP2Connection(door: door, place: place, turn: turn, firstRequestBy: firstRequestBy)
+        let connection = HTTP2Connection(listener: listener, slotKind: slotKind, slices: slices, firstRequestBy: firstRequestBy)
         let me = NIOLoopBound(connection, eventLoop: channel.eventLoop)
         let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandlers(UnreadAnswerGate(patience: door.idleTimeout), TurnGate(turn, .http2))
+        try pipeline.addHandlers(UnreadAnswerGate(patience: listener.idleTimeout), SliceGate(slices, .http2))
         // The async configuration is the only one that accepts a delegate for written frames. Its sequence of streams
         // is unused.
         _ = try pipeline.configureAsyncHTTP2Pipeline(
             mode: .server, streamDelegate: nil, frameDelegate: connection.breakage,
             configuration: .init(
-                connection: HTTPProtocol.connection(settings), stream: HTTPProtocol.streams(mostResets: HTTP2Peer.mostResets))
+                connection: HTTPProtocol.connection(settings),
+                stream: HTTPProtocol.streams(maximumResets: HTTP2Peer.maximumResets))
         ) { stream in
             stream.eventLoop.makeCompletedFuture { try me.value.serve(stream) }
         }
@@ -70,9 +75,10 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
 
     private func serve(_ channel: any Channel) throws {
         if let id = try channel.syncOptions?.getOption(HTTP2StreamChannelOptions.streamID) { lastStream = max(lastStream, id) }
-        let place = place == .kept ? .kept : door.streamBegins()
+        let slotKind = slotKind == .kept ? .kept : listener.streamBegins()
         let stream = HTTPConnection(
-            door: door, place: place, turn: turn, parent: self, firstRequestBy: door.now + door.firstRequestTimeout(at: place))
+            listener: listener, slotKind: slotKind, slices: slices, parent: self,
+            firstRequestBy: listener.now + listener.firstRequestTimeout(at: slotKind))
         try channel.pipeline.syncOperations.addHandlers(
             HTTP2EndOfStream(), HTTP2RequestHost(), HTTP2FramePayloadToHTTP1ServerCodec(), stream)
         streams[ObjectIdentifier(stream)] = stream
@@ -81,33 +87,33 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
 
     func ended(_ stream: HTTPConnection) {
         guard streams.removeValue(forKey: ObjectIdentifier(stream)) != nil else { return }
-        turn.charge(Self.costOfEnd)
-        if place == .ordinary { door.streamEnded() }
+        slices.charge(Self.costOfEnd)
+        if slotKind == .ordinary { listener.streamEnded() }
         guard streams.isEmpty else { return }
-        if isGoingDown { return endGently() }
-        alarm?.set(door.now + (place == .kept ? Self.idleTimeoutOfKept : door.idleTimeout))
+        if isShuttingDown { return endGently() }
+        alarm?.set(listener.now + (slotKind == .kept ? Self.idleTimeoutOfKept : listener.idleTimeout))
     }
 
     /// Notes that a request on a stream was accepted.
     func admitted(_ caller: AccessControl.Caller?) {
         if let caller { lastCaller = caller }
-        door.admitted(self, caller)
+        listener.admitted(self, caller)
     }
 
     func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool) {
         for stream in Array(streams.values) { stream.endIfRemoved(isRemoved) }
-        if let lastCaller, isRemoved(lastCaller) { goDown() }
+        if let lastCaller, isRemoved(lastCaller) { shutDown() }
     }
 
-    func goDown() {
-        isGoingDown = true
+    func shutDown() {
+        isShuttingDown = true
         if streams.isEmpty { return endGently() }
         if let context { HTTP2Peer.sayFarewell(on: context, last: lastStream) }
     }
 
     private func endGently() {
-        isGoingDown = true
-        alarm?.set(door.now + door.idleTimeout)
+        isShuttingDown = true
+        alarm?.set(listener.now + listener.idleTimeout)
         if let context { HTTP2Peer.endGently(context, last: lastStream) }
     }
 
@@ -124,10 +130,10 @@ final class HTTP2Connection: ChannelDuplexHandler, TimedConnection, HTTPDoorConn
 
     // MARK: Channel
 
-    func hasEnded() { door.disconnected(self) }
+    func hasEnded() { listener.disconnected(self) }
 
     /// Called when the connection's deadline has passed.
-    func timeIsOver() { if isGoingDown { close() } else { goDown() } }
+    func timeIsOver() { if isShuttingDown { close() } else { shutDown() } }
 
     /// Ignores frames of the connection itself, which its protocol handler has processed.
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {}

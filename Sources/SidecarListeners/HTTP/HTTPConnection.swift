@@ -9,7 +9,7 @@ internal import SidecarTelemetry
 /// A client's HTTP/1.1 connection, which carries one request after another, or one stream of an HTTP/2 connection,
 /// which carries one request. Takes each request through the gate to its route, and carries out what
 /// `HTTPServerStateMachine` decides. Confined to the coordinator's event loop.
-final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingConnection, HTTPDoorConnection {
+final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingConnection, HTTPListenerConnection {
     typealias InboundIn = HTTPServerRequestPart
     typealias OutboundIn = HTTPServerResponsePart
     private typealias Machine = HTTPServerStateMachine
@@ -24,7 +24,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     /// together leave together.
     private enum Delivery {
         case none
-        case underWay
+        case inFlight
         case flushDue
     }
 
@@ -35,9 +35,9 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private static let costOfTask = TimeAmount.microseconds(250)
     private static let littleRead = 4 * 1024
 
-    private let door: HTTPDoorContext
-    private let place: HTTPDoorContext.Place
-    private let turn: ClientTurn
+    private let listener: HTTPListenerContext
+    private let slotKind: HTTPListenerContext.SlotKind
+    private let slices: ConnectionSlices
     /// The HTTP/2 connection that this is a stream of; `nil` for an HTTP/1.1 connection.
     private let parent: HTTP2Connection?
     let firstRequestBy: NIODeadline
@@ -66,12 +66,12 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     /// - Parameter parent: the HTTP/2 connection that this is a stream of; `nil` for an HTTP/1.1 connection.
     init(
-        door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, parent: HTTP2Connection?,
+        listener: HTTPListenerContext, slotKind: HTTPListenerContext.SlotKind, slices: ConnectionSlices, parent: HTTP2Connection?,
         firstRequestBy: NIODeadline
     ) {
-        self.door = door
-        self.place = place
-        self.turn = turn
+        self.listener = listener
+        self.slotKind = slotKind
+        self.slices = slices
         self.parent = parent
         fields = FieldBytes(isHTTP2: parent != nil)
         writer = ResponseWriter(isHTTP2: parent != nil)
@@ -81,31 +81,34 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     /// Installs the codec and this handler in a connection's pipeline.
     static func onConnection(
-        _ channel: any Channel, door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn, firstRequestBy: NIODeadline
+        _ channel: any Channel, listener: HTTPListenerContext, slotKind: HTTPListenerContext.SlotKind, slices: ConnectionSlices,
+        firstRequestBy: NIODeadline
     ) throws -> HTTPConnection {
-        let connection = HTTPConnection(door: door, place: place, turn: turn, parent: nil, firstRequestBy: firstRequestBy)
+        let connection = HTTPConnection(
+            listener: listener, slotKind: slotKind, slices: slices, parent: nil, firstRequestBy: firstRequestBy)
         let pipeline = channel.pipeline.syncOperations
         let decoder = HTTPRequestDecoder(
-            leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .drop, limitConfiguration: HTTPDoorContext.limits
+            leftOverBytesStrategy: .forwardBytes, informationalResponseStrategy: .drop,
+            limitConfiguration: HTTPListenerContext.limits
         )
         try pipeline.addHandlers(
-            TurnGate(turn, .http1, keeping: connection.fields), ByteToMessageHandler(decoder), connection)
+            SliceGate(slices, .http1, keeping: connection.fields), ByteToMessageHandler(decoder), connection)
         return connection
     }
 
-    var date: String { door.date.now() }
+    var date: String { listener.date.now() }
 
     var isTurnAwaited: Bool { machine.isTurnAwaited }
 
     private var isWritable: Bool { context?.channel.isWritable ?? false }
 
-    private func extend() { alarm?.set(door.now + door.idleTimeout) }
+    private func extend() { alarm?.set(listener.now + listener.idleTimeout) }
 
     private func perform(_ action: Machine.Action, _ problem: HTTPProblem? = nil) {
         switch action {
         case .none: break
         case .extend: extend()
-        case .linger: alarm?.set(door.now + Self.linger)
+        case .linger: alarm?.set(listener.now + Self.linger)
         case .awaitRequest:
             (reply, relay) = (nil, nil)
             extend()
@@ -118,7 +121,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         case .finish: finish()
         case .close: context?.close(promise: nil)
         // Over TLS, closing one direction would close both.
-        case .closeOutput: if !door.isTLS { context?.close(mode: .output, promise: nil) }
+        case .closeOutput: if !listener.isTLS { context?.close(mode: .output, promise: nil) }
         case .reset: context?.triggerUserOutboundEvent(HTTP2EndOfStream.Unread(), promise: nil)
         case .leave:
             clientHasLeft()
@@ -137,7 +140,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private func finish() {
         (request, relay, waiting) = (nil, nil, [])
         extend()
-        if delivery == .flushDue { delivery = .underWay }
+        if delivery == .flushDue { delivery = .inFlight }
         guard let context else { return }
         if parent == nil {
             let written = context.eventLoop.makePromise(of: Void.self)
@@ -166,7 +169,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         let reply = reply
         (self.reply, relay) = (nil, nil)
         reply?.connectionHasEnded()
-        if let parent { parent.ended(self) } else { door.disconnected(self) }
+        if let parent { parent.ended(self) } else { listener.disconnected(self) }
     }
 
     /// Records that the network reports the client as unreachable.
@@ -180,9 +183,9 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private func readOn() { if machine.takeRead(isWritable: isWritable) == .proceed { context?.read() } }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        if delivery == .none { delivery = .underWay }
+        if delivery == .none { delivery = .inFlight }
         let part = fields.decoded(unwrapInboundIn(data))
-        let action = machine.arrived(part.kind, isWritable: isWritable, mayBegin: turn.mayBeginWork)
+        let action = machine.arrived(part.kind, isWritable: isWritable, mayBegin: slices.mayBeginWork)
         guard action != .take else { return take(part) }
         waiting.append(part)
         if action == .waitForTurn { awaitTurn() }
@@ -227,7 +230,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         case .error(let error):
             let isMistake = parent == nil ? error is HTTPParserError : !(error is NIOHTTP2Errors.StreamClosed)
             let failure = machine.failed(isMistake ? .malformed : .disconnection)
-            perform(failure, HTTPProblem(malformed: error, HTTPDoorContext.limits))
+            perform(failure, HTTPProblem(malformed: error, HTTPListenerContext.limits))
         }
     }
 
@@ -239,8 +242,8 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     func timeIsOver() { perform(machine.timedOut()) }
 
-    func goDown() {
-        let action = machine.goDown(isWritable: isWritable)
+    func shutDown() {
+        let action = machine.shutDown(isWritable: isWritable)
         perform(action)
         if action == .finish { perform(.linger) }
     }
@@ -295,14 +298,14 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     }
 
     private func nextWaiting() -> HTTPServerRequestPart? {
-        let action = machine.nextWaiting(waiting.first?.kind, isWritable: isWritable, mayGoOn: turn.mayGoOn)
+        let action = machine.nextWaiting(waiting.first?.kind, isWritable: isWritable, mayGoOn: slices.mayGoOn)
         if action == .waitForTurn { awaitTurn() }
         return action == .take ? waiting.popFirst() : nil
     }
 
     /// Takes the next request in a later slice.
     private func awaitTurn() {
-        turn.later { [self] in
+        slices.later { [self] in
             machine.turnCame()
             takeOn()
             guard !isTurnAwaited else { return }
@@ -323,7 +326,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         context.map { context in
             HTTPReply(
                 to: head, of: self, context: context, counters: match?.counters, path: match?.route.path ?? "", span: span,
-                logger: door.logger)
+                logger: listener.logger)
         }
     }
 
@@ -346,7 +349,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
             dropRest()
             reply = makeReply(to: head, nil)
             if error.code == .unauthenticated, HTTPGate.showsKey(head.headers) {
-                door.refusedLogins.refused(from: context?.channel.remoteAddress)
+                listener.refusedLogins.refused(from: context?.channel.remoteAddress)
             }
             refuse(error, hasMore: HTTPGate.hasBody(head))
         }
@@ -355,7 +358,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
     private func succession(of head: HTTPRequestHead) -> Machine.Succession {
         if parent == nil {
             if HTTPGate.asksForUpgrade(head) { return .otherProtocol }
-            guard place == .ordinary, head.isKeepAlive, head.version != .http1_0 else { return .last }
+            guard slotKind == .ordinary, head.isKeepAlive, head.version != .http1_0 else { return .last }
         }
         return HTTPCall.awaitsContinue(head) ? .afterContinue : .another
     }
@@ -371,57 +374,57 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
         if let known {
             match = known.match
         } else {
-            match = try door.router.match(method: head.method, path: target.path)
+            match = try listener.router.match(method: head.method, path: target.path)
             found = (head.method, uri, target, match)
         }
-        guard place == .ordinary || match.route.isServedWhenFull else { throw HTTPProblem.doorIsFull }
+        guard slotKind == .ordinary || match.route.isServedWhenFull else { throw HTTPProblem.listenerIsFull }
         return (target, match, forwarded)
     }
 
     private func accept(
         _ head: HTTPRequestHead, _ target: HTTPTarget, _ match: HTTPRouter.Match, forwarded: String
     ) throws(HTTPProblem) {
-        let caller = try door.gate.admit(head.headers, to: match.route.admission)
-        turn.party = caller.party
+        let caller = try listener.gate.admit(head.headers, to: match.route.admission)
+        slices.clientKey = caller.clientKey
         note(match.route.admission == .anyone ? nil : caller)
-        let span = match.route.isTraced ? door.tracer?.begin(head, target, match.route) : nil
+        let span = match.route.isTraced ? listener.tracer?.begin(head, target, match.route) : nil
         let call = HTTPCall(
             .init(
-                head: head, target: target, parameters: match.parameters, caller: caller, access: door.gate.access,
-                peer: peer, shutdown: door.shutdown, forwarded: forwarded,
+                head: head, target: target, parameters: match.parameters, caller: caller, access: listener.gate.access,
+                peer: peer, shutdown: listener.shutdown, forwarded: forwarded,
                 span: span.flatMap { span in context.map { NIOLoopBound(span, eventLoop: $0.eventLoop) } }))
         reply = makeReply(to: head, match, span)
         request = (call, match)
         if case .relay = match.route.handler { return }
         let length = call.header("Content-Length").flatMap { Int($0) } ?? 0
-        guard length <= HTTPBounds.body else { throw HTTPCall.tooLarge }
+        guard length <= HTTPLimits.body else { throw HTTPCall.tooLarge }
         if call.awaitsContinue { reply?.writeContinue() }
     }
 
     /// Notes that a request was accepted.
     private func note(_ caller: AccessControl.Caller?) {
         if let caller { self.caller = caller }
-        if let parent { parent.admitted(caller) } else { door.admitted(self, caller) }
+        if let parent { parent.admitted(caller) } else { listener.admitted(self, caller) }
     }
 
     /// - Returns: the client, as an element of `Forwarded`.
     private func admit(_ head: HTTPRequestHead, _ target: HTTPTarget) throws(HTTPProblem) -> String {
         let authority = try HTTPGate.authority(of: head, target)
         if let admitted, admitted.authority == authority {
-            try HTTPGate.refuseForeignPages(head.headers, authority: authority)
+            try HTTPGate.refuseOtherSites(head.headers, authority: authority)
             return admitted.forwarded
         }
-        try door.gate.refuseForeign(head.headers, authority: authority)
+        try listener.gate.refuseOtherSites(head.headers, authority: authority)
         let forwarded = Forwarded.element(
-            for: context?.channel.remoteAddress?.ipAddress, host: authority, isTLS: door.isTLS)
+            for: context?.channel.remoteAddress?.ipAddress, host: authority, isTLS: listener.isTLS)
         admitted = (authority, forwarded)
         return forwarded
     }
 
     /// Refuses a request that has no route.
     private func refuse(_ problem: HTTPProblem, hasMore: Bool) {
-        door.router.refusals.count(problem.code)
-        door.logger.log(.httpRefused, ["code": problem.code.rawValue])
+        listener.router.refusals.count(problem.code)
+        listener.logger.log(.httpRefused, ["code": problem.code.rawValue])
         var answer = HTTPAnswer(problem)
         answer.endsConnection = hasMore
         reply?(answer)
@@ -450,7 +453,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
 
     private func collect(_ part: ByteBuffer) {
         let length = request?.call.body.readableBytes ?? 0
-        guard length + part.readableBytes <= HTTPBounds.body else {
+        guard length + part.readableBytes <= HTTPLimits.body else {
             dropRest()
             reply?.fail(HTTPCall.tooLarge)
             return
@@ -472,7 +475,7 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
                 reply.fail(error)
             }
         case .answer(let answer):
-            turn.charge(Self.costOfTask)
+            slices.charge(Self.costOfTask)
             let reply = NIOLoopBound(reply, eventLoop: eventLoop)
             Task {
                 do {

@@ -33,7 +33,7 @@ package struct HTTPGate: Sendable {
         guard head.headers.hasClearLength else {
             throw HTTPProblem(.invalid, "Content-Length is not one number of digits")
         }
-        let most = HTTPDoorContext.limits.maxHeaderFieldCount
+        let most = HTTPListenerContext.limits.maxHeaderFieldCount
         guard head.headers.count <= most else {
             throw HTTPProblem(.fieldsTooLarge, "the request has more than \(most) header fields")
         }
@@ -66,16 +66,16 @@ package struct HTTPGate: Sendable {
     )
 
     /// Refuses requests that a web page elsewhere could have sent.
-    func refuseForeign(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
+    func refuseOtherSites(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
         let requiresKey = access.requiresKey
         guard let host = Self.host(of: authority), isServed(host, requiresKey) else {
             throw requiresKey ? Self.notServed : Self.notLoopback
         }
-        try Self.refuseForeignPages(fields, authority: authority)
+        try Self.refuseOtherSites(fields, authority: authority)
     }
 
     /// Refuses requests of web pages elsewhere, once the authority is known to be served.
-    static func refuseForeignPages(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
+    static func refuseOtherSites(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
         if let origin = fields.first(name: "Origin"), !isSame(origin: origin, authority: authority) {
             throw HTTPProblem(.foreignOrigin, "the Origin is not this host; web pages elsewhere may not call the sidecar")
         }

@@ -5,15 +5,15 @@ internal import NIOTLS
 /// Waits until a client's protocol is known, then installs the handlers for it: HTTP/2 if TLS negotiated it (RFC 7301)
 /// or if the client begins with its preface (RFC 9113, section 3.3), HTTP/1.1 otherwise. Confined to the coordinator's
 /// event loop.
-final class HTTPProtocolChoice: TimedConnection, RemovableChannelHandler, HTTPDoorConnection {
+final class HTTPProtocolChoice: TimedConnection, RemovableChannelHandler, HTTPListenerConnection {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
 
     private static let preface = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8)
 
-    private let door: HTTPDoorContext
-    private let place: HTTPDoorContext.Place
-    private let turn: ClientTurn
+    private let listener: HTTPListenerContext
+    private let slotKind: HTTPListenerContext.SlotKind
+    private let slices: ConnectionSlices
     var context: ChannelHandlerContext?
     var alarm: LazyAlarm?
     let firstRequestBy: NIODeadline
@@ -21,21 +21,21 @@ final class HTTPProtocolChoice: TimedConnection, RemovableChannelHandler, HTTPDo
     /// Whether the protocol's handlers were added, or are being added.
     private var hasBegun = false
 
-    init(door: HTTPDoorContext, place: HTTPDoorContext.Place, turn: ClientTurn) {
-        self.door = door
-        self.place = place
-        self.turn = turn
-        firstRequestBy = door.now + door.firstRequestTimeout(at: place)
+    init(listener: HTTPListenerContext, slotKind: HTTPListenerContext.SlotKind, slices: ConnectionSlices) {
+        self.listener = listener
+        self.slotKind = slotKind
+        self.slices = slices
+        firstRequestBy = listener.now + listener.firstRequestTimeout(at: slotKind)
     }
 
     func timeIsOver() { close() }
 
-    func hasEnded() { door.disconnected(self) }
+    func hasEnded() { listener.disconnected(self) }
 
     private func close() { context?.close(promise: nil) }
 
     /// A client that has not completed the handshake, or has sent nothing, cannot delay the shutdown.
-    func goDown() { close() }
+    func shutDown() { close() }
 
     func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool) {}
 
@@ -65,14 +65,14 @@ final class HTTPProtocolChoice: TimedConnection, RemovableChannelHandler, HTTPDo
         // If the first write fails, NIO drains the socket at once, while the handlers are being added.
         hasBegun = true
         do {
-            let connection: any HTTPDoorConnection =
+            let connection: any HTTPListenerConnection =
                 isHTTP2
                 ? try HTTP2Connection.onConnection(
-                    context.channel, door: door, place: place, turn: turn, firstRequestBy: firstRequestBy)
+                    context.channel, listener: listener, slotKind: slotKind, slices: slices, firstRequestBy: firstRequestBy)
                 : try HTTPConnection.onConnection(
-                    context.channel, door: door, place: place, turn: turn, firstRequestBy: firstRequestBy)
+                    context.channel, listener: listener, slotKind: slotKind, slices: slices, firstRequestBy: firstRequestBy)
             // The new connection is registered before this one is removed, so that nothing else takes the slot.
-            door.connected(connection)
+            listener.connected(connection)
         } catch {
             return close()
         }

@@ -57,12 +57,12 @@ struct LeaseDelivery: Sendable {
     /// Returns the answer that contains the leases, which are released if the answer cannot be delivered.
     func answer(_ members: KeyValuePairs<String, JSONValue>, with leases: [Lease], of owner: String?) -> HTTPAnswer {
         var answer = HTTPAnswer.object(members, .created)
-        answer.ifUndelivered = { giveBack(leases, of: owner) }
+        answer.ifUndelivered = { releaseUndelivered(leases, of: owner) }
         return answer
     }
 
     /// Releases leases that their client has not received, unless it chose the owner. Call this on the event loop.
-    func giveBack(_ leases: [Lease], of owner: String?) {
+    func releaseUndelivered(_ leases: [Lease], of owner: String?) {
         guard owner == nil else { return }
         let calls = coordinator.callsOnEventLoop()
         for lease in leases {

@@ -23,7 +23,7 @@ struct LimitRoutes {
         let completion = Self.completion(reply, calls, service: service, subject: body.subject)
         let pending = calls.take(
             reference, cost: body.cost, subject: body.subject, waitMilliseconds: body.wait,
-            now: calls.now(), completion: trace.map { completion.told(to: $0.answered) } ?? completion)
+            now: calls.now(), completion: trace.map { completion.reported(to: $0.answered) } ?? completion)
         reply.cancelsWhenLeft(pending, calls)
     }
 
@@ -51,7 +51,7 @@ struct LimitRoutes {
         let standings = try await coordinator.listLimits(service: service, subject: subject)
         let limits = await coordinator.definition(ofService: service)?.limits ?? []
         // If no limit binds, `peek` gives the reason.
-        guard let binding = LimitStanding.binding(of: standings) else {
+        guard let binding = LimitState.binding(of: standings) else {
             let decision = try await coordinator.peek(service: service, subject: subject)
             return try Self.answer(decision, limits, service: service, subject: subject, refusalIsProblem: false)
         }
@@ -61,7 +61,7 @@ struct LimitRoutes {
 
     /// - Throws: `HTTPProblem` for a refusal if `refusalIsProblem` is `true`.
     private static func answer(
-        _ decision: LimitAnswer, _ limits: [LimitDefinition], standings: [LimitStanding]? = nil, service: String,
+        _ decision: LimitAnswer, _ limits: [LimitDefinition], standings: [LimitState]? = nil, service: String,
         subject: String?, refusalIsProblem: Bool, mayWait: Bool = true
     ) throws -> HTTPAnswer {
         let fields = RateLimitFields(decision, limits: limits, hasSubject: subject != nil)
@@ -104,7 +104,7 @@ package struct CallBody: Sendable {
     package init(_ fields: JSONFields) throws {
         cost = try fields.integer("cost", in: LimitRequest.costs) ?? 1
         subject = try fields.name("subject")
-        wait = try fields.integer("wait_ms", in: HTTPBounds.milliseconds) ?? 0
+        wait = try fields.integer("wait_ms", in: HTTPLimits.milliseconds) ?? 0
     }
 }
 

@@ -39,7 +39,7 @@ struct LinkedLeases: Sendable {
         var answer = ServerSentEvents.answer(.created)
         answer.body = .stream { writer in
             try await writer.write(first)
-            try await tellLosses(through: stream, to: writer)
+            try await reportLosses(through: stream, to: writer)
         }
         // The stream may also end before everything is written.
         answer.ifUndelivered = { Task { await letGo(stream) } }
@@ -48,7 +48,7 @@ struct LinkedLeases: Sendable {
 
     /// Reports each loss, until all leases are lost or released, the client leaves or the sidecar shuts down.
     @concurrent
-    private func tellLosses(through stream: ServerSentEvents, to writer: HTTPBodyWriter) async throws {
+    private func reportLosses(through stream: ServerSentEvents, to writer: HTTPBodyWriter) async throws {
         var remaining = Set(leases.indices)
         let ends = ServerSentEvents.signals(for: End.self)
         let watch = watch(into: ends)

@@ -9,7 +9,7 @@ struct LockRoutes {
     let coordinator: Coordinator
 
     /// The largest `count` of a page with details of its locks.
-    private static let mostDetailed: Int64 = 200
+    private static let maximumDetailed: Int64 = 200
 
     var routes: [HTTPRoute] {
         [
@@ -40,7 +40,7 @@ struct LockRoutes {
                     eventLoop.execute { reply.value(answer) }
                 } catch {
                     eventLoop.execute {
-                        delivery.giveBack(leases, of: owner)
+                        delivery.releaseUndelivered(leases, of: owner)
                         reply.value.fail(error)
                     }
                 }
@@ -53,8 +53,8 @@ struct LockRoutes {
         let name = try call.name("name")
         let fields = try call.fields("token", "ttl_ms", "fence")
         let token = try fields.requiredText("token")
-        let ttl = try fields.requiredInteger("ttl_ms", in: HTTPBounds.ttl)
-        let fence = try fields.integer("fence", in: DoorBounds.fences)
+        let ttl = try fields.requiredInteger("ttl_ms", in: HTTPLimits.ttl)
+        let fence = try fields.integer("fence", in: RequestLimits.fences)
         coordinator.callsOnEventLoop().renewLock(
             name, token: token, ttl: ttl, fence: fence,
             completion: Completion { _, answer in
@@ -103,7 +103,7 @@ struct LockRoutes {
         let hasDetails = try query.flag("details")
         let page = try await coordinator.listLocks(
             cursor: cursor, matching: query.text("match") ?? "*",
-            count: Int(try query.integer("count", in: 1...(hasDetails ? Self.mostDetailed : 1000)) ?? 100))
+            count: Int(try query.integer("count", in: 1...(hasDetails ? Self.maximumDetailed : 1000)) ?? 100))
         guard hasDetails else { return try .json(LockPageReply.members(page, locks: nil)) }
         // A key of other software may contain a name that is not valid here.
         let names = page.names.compactMap { try? ResourceName($0) }
@@ -113,7 +113,7 @@ struct LockRoutes {
 
     private func breakLock(_ call: HTTPCall) async throws -> HTTPAnswer {
         let name = try call.name("name")
-        let fence = try call.fields("fence").integer("fence", in: DoorBounds.fences)
+        let fence = try call.fields("fence").integer("fence", in: RequestLimits.fences)
         guard try await coordinator.breakLock(name, by: call.caller.name, fence: fence) else {
             throw fence.map { HTTPProblem.lost(name, fence: $0) } ?? Self.unknown(name)
         }
@@ -141,8 +141,8 @@ package struct LockBody: Sendable {
     }
 
     package init(_ name: ResourceName, _ fields: JSONFields) throws {
-        request = LockRequest(name: name, ttl: try fields.requiredInteger("ttl_ms", in: HTTPBounds.ttl))
-        request.wait = try fields.integer("wait_ms", in: HTTPBounds.milliseconds) ?? 0
+        request = LockRequest(name: name, ttl: try fields.requiredInteger("ttl_ms", in: HTTPLimits.ttl))
+        request.wait = try fields.integer("wait_ms", in: HTTPLimits.milliseconds) ?? 0
         request.owner = try fields.name("owner")
         request.label = try fields.name("label")
         request.mode = try Self.mode(fields)
@@ -157,7 +157,7 @@ package struct LockBody: Sendable {
 
     private static func mode(_ fields: JSONFields) throws -> LockMode {
         let mode: Mode = try fields.word("mode") ?? .exclusive
-        switch (mode, try fields.integer("permits", in: HTTPBounds.permits)) {
+        switch (mode, try fields.integer("permits", in: HTTPLimits.permits)) {
         case (.shared, .some):
             throw HTTPProblem(.invalid, "permits does not go together with mode shared: a lock is held in one way")
         case (.shared, nil): return .shared

@@ -24,7 +24,7 @@ package final class MetricsPages {
 
     private let eventLoop: any EventLoop
     private let render: Render
-    private var waiting = TurnLine<String, Reader>()
+    private var waiting = RoundRobinQueue<String, Reader>()
     private var isBusy = false
 
     package init(eventLoop: any EventLoop, render: @escaping Render) {
@@ -34,12 +34,12 @@ package final class MetricsPages {
 
     /// Calls `read` with a page whose rendering begins after this call.
     /// - Parameters:
-    ///   - party: the name of the reader's API key; empty without a key.
+    ///   - clientKey: the name of the reader's API key; empty without a key.
     ///   - isGone: returns whether the reader has left.
     package func request(
-        _ format: ExpositionFormat, of party: String, isGone: @escaping () -> Bool, _ read: @escaping (ByteBuffer) -> Void
+        _ format: ExpositionFormat, of clientKey: String, isGone: @escaping () -> Bool, _ read: @escaping (ByteBuffer) -> Void
     ) {
-        waiting.append(Reader(format: format, isGone: isGone, read: read), of: party)
+        waiting.append(Reader(format: format, isGone: isGone, read: read), of: clientKey)
         if !isBusy { makeNext() }
     }
 

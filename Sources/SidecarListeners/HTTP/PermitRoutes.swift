@@ -55,9 +55,9 @@ struct PermitRoutes {
         let fields = try call.fields("outcome", "latency_ms", "status", "retry_after_ms")
         let report = OutcomeReport(
             outcome: try fields.requiredWord("outcome"),
-            latencyMilliseconds: try fields.integer("latency_ms", in: HTTPBounds.milliseconds),
-            status: try fields.integer("status", in: HTTPBounds.statuses).map(Int.init),
-            retryAfterMilliseconds: try fields.integer("retry_after_ms", in: HTTPBounds.milliseconds))
+            latencyMilliseconds: try fields.integer("latency_ms", in: HTTPLimits.milliseconds),
+            status: try fields.integer("status", in: HTTPLimits.statuses).map(Int.init),
+            retryAfterMilliseconds: try fields.integer("retry_after_ms", in: HTTPLimits.milliseconds))
         coordinator.callsOnEventLoop().reportPermit(
             service: service, permit: permit, report,
             completion: Completion { _, result in

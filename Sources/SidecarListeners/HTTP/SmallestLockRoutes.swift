@@ -28,7 +28,7 @@ struct SmallestLockRoutes {
     private func take(_ call: HTTPCall, _ reply: HTTPReply) throws {
         let query = try call.query("hash", "ttl")
         let name = try Self.name(query)
-        let seconds = try query.integer("ttl", in: 1...(DoorBounds.longestMilliseconds / 1000)) ?? Self.defaultSeconds
+        let seconds = try query.integer("ttl", in: 1...(RequestLimits.longestMilliseconds / 1000)) ?? Self.defaultSeconds
         let request = LockRequest(name: name, ttl: seconds * 1000, label: call.caller.name)
         let delivery = LeaseDelivery(coordinator: coordinator)
         let caller = call.caller.name
@@ -42,7 +42,7 @@ struct SmallestLockRoutes {
             var answer = HTTPAnswer.object(lease.members)
             answer.ifUndelivered = {
                 leases.forget(lease.name, takenBy: caller, token: lease.token)
-                delivery.giveBack([lease], of: nil)
+                delivery.releaseUndelivered([lease], of: nil)
             }
             return reply(answer)
         }
@@ -51,7 +51,7 @@ struct SmallestLockRoutes {
     private func free(_ call: HTTPCall) async throws -> HTTPAnswer {
         let query = try call.query("hash", "fence")
         let name = try Self.name(query)
-        let fence = try query.integer("fence", in: DoorBounds.fences)
+        let fence = try query.integer("fence", in: RequestLimits.fences)
         // The key may have acquired the lock again: the fence of an earlier lease must not release a later one.
         guard let (token, last) = leases.lease(of: name.text, takenBy: call.caller.name), fence ?? last == last else {
             throw HTTPProblem.lost(name)

@@ -4,10 +4,10 @@ internal import InterlockCore
 /// The domains of Envoy's rate limit service as JSON.
 package enum DomainListReply {
     /// The most rules that are listed, over all domains.
-    private static let mostRules = 1000
+    private static let maximumRules = 1000
 
     package static func members(_ domains: [DomainReport]) -> [String: JSONValue] {
-        var left = mostRules
+        var left = maximumRules
         var shown: [JSONValue] = []
         for domain in domains {
             let rules = domain.rules.prefix(left)

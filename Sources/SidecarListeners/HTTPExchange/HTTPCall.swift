@@ -81,8 +81,8 @@ package struct HTTPCall: Sendable {
     /// Returns the fence in a header field; `nil` if the field is missing.
     func fence(_ field: String) throws(HTTPProblem) -> Int64? {
         guard let text = header(field) else { return nil }
-        guard let fence = Int64(text), DoorBounds.fences.contains(fence) else {
-            let range = "\(DoorBounds.fences.lowerBound) to \(DoorBounds.fences.upperBound)"
+        guard let fence = Int64(text), RequestLimits.fences.contains(fence) else {
+            let range = "\(RequestLimits.fences.lowerBound) to \(RequestLimits.fences.upperBound)"
             throw HTTPProblem(.invalid, "\(field): expected a whole number from \(range), got \"\(Excerpt(text))\"")
         }
         return fence
@@ -105,5 +105,5 @@ package struct HTTPCall: Sendable {
         try JSONFields(reading: body, known: known)
     }
 
-    static let tooLarge = HTTPProblem(.tooLarge, "the body is larger than \(HTTPBounds.body) bytes")
+    static let tooLarge = HTTPProblem(.tooLarge, "the body is larger than \(HTTPLimits.body) bytes")
 }

@@ -144,7 +144,7 @@ extension HTTPProblem {
         return problem
     }
 
-    static let doorIsFull = HTTPProblem(
+    static let listenerIsFull = HTTPProblem(
         .unavailable,
         "listen.max_connections connections are open; those that are kept beyond tell only /healthz, /readyz and /metrics")
 

@@ -144,9 +144,9 @@ package final class HTTPReply {
     /// Writes the end of an answer. If that fails, reports the answer as undelivered, so that its grant is returned.
     private func end(_ answer: HTTPAnswer) -> Bool {
         var written: EventLoopPromise<Void>?
-        if let giveBack = answer.ifUndelivered {
+        if let ifUndelivered = answer.ifUndelivered {
             let promise = context.eventLoop.makePromise(of: Void.self)
-            promise.futureResult.assumeIsolated().whenFailure { _ in giveBack() }
+            promise.futureResult.assumeIsolated().whenFailure { _ in ifUndelivered() }
             written = promise
         }
         finish(nil, written)

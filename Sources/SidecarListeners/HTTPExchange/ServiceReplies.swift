@@ -64,7 +64,7 @@ extension LimitAnswer {
     var object: [String: JSONValue] { Dictionary(uniqueKeysWithValues: members.map { ($0.key, $0.value) }) }
 }
 
-extension LimitStanding {
+extension LimitState {
     /// The state of a limit, as JSON.
     package var members: [String: JSONValue] {
         let own: [String: JSONValue] = [

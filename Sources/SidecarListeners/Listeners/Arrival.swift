@@ -5,7 +5,7 @@ internal import SidecarSettings
 package struct Arrival {
     /// The TLS settings of one listener.
     struct Handshake: Sendable {
-        let certificate: DoorCertificate
+        let certificate: ListenerCertificate
         let listener: ListenerName
         let failures: RefusedClients
     }
@@ -18,9 +18,9 @@ package struct Arrival {
     var handshake: Handshake?
 
     /// Adds the TLS handlers, which use the client's turns, if the connection begins with a handshake.
-    func secure(_ channel: any Channel, _ turn: ClientTurn) throws {
+    func secure(_ channel: any Channel, _ slices: ConnectionSlices) throws {
         guard let handshake else { return }
-        try channel.pipeline.syncOperations.addHandler(TurnGate(turn, .handshake))
+        try channel.pipeline.syncOperations.addHandler(SliceGate(slices, .handshake))
         try handshake.certificate.secure(channel, of: handshake.listener, failures: handshake.failures)
     }
 }

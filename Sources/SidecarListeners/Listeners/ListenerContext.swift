@@ -16,7 +16,7 @@ protocol ListenerContext: AnyObject, SendableMetatype {
     /// Ends everything that callers with removed keys have open, after the keys have changed.
     func checkCallers()
     /// Stops accepting calls. Connections close once their calls are answered.
-    func goDown()
+    func shutDown()
 }
 
 extension ListenerContext {

@@ -14,7 +14,7 @@ package struct ListenerSetup: Sendable {
     /// The accepted API keys.
     package let access: AccessControl
     /// The TLS certificate; `nil` for plain text.
-    let certificate: DoorCertificate?
+    let certificate: ListenerCertificate?
     /// The addresses, the host names, and the limit of connections for each listener.
     let listen: ListenSettings
     package let metrics: PrometheusRegistry
@@ -26,12 +26,12 @@ package struct ListenerSetup: Sendable {
     /// Begins the spans of calls; `nil` if calls are not traced.
     let tracer: NIOLoopBound<Tracer>?
     /// Divides the event loop's time among the listeners; `nil` if each divides it among its own connections.
-    let turns: NIOLoopBound<ClientTurns>?
+    let scheduler: NIOLoopBound<SliceScheduler>?
 
     package init(
-        coordinator: Coordinator, access: AccessControl, certificate: DoorCertificate?, listen: ListenSettings,
+        coordinator: Coordinator, access: AccessControl, certificate: ListenerCertificate?, listen: ListenSettings,
         metrics: PrometheusRegistry, logger: Logger, probe: @escaping ProbeReadings.Lookup = { _ in nil },
-        liveView: @escaping LiveView.Source, tracer: NIOLoopBound<Tracer>? = nil, turns: NIOLoopBound<ClientTurns>? = nil
+        liveView: @escaping LiveView.Source, tracer: NIOLoopBound<Tracer>? = nil, scheduler: NIOLoopBound<SliceScheduler>? = nil
     ) {
         self.coordinator = coordinator
         self.access = access
@@ -42,7 +42,7 @@ package struct ListenerSetup: Sendable {
         self.probe = probe
         self.liveView = liveView
         self.tracer = tracer
-        self.turns = turns
+        self.scheduler = scheduler
     }
 
     /// Returns a bootstrap with the options and the admission of connections that all listeners share.
@@ -56,7 +56,7 @@ package struct ListenerSetup: Sendable {
         let failures = RefusedClients(.failedHandshake, at: listener, logger: logger)
         let certificate = isLocal ? nil : certificate
         let handshake = certificate.map { Arrival.Handshake(certificate: $0, listener: listener, failures: failures) }
-        let shortage = DescriptorShortage(door: listener.rawValue, logger: logger)
+        let shortage = DescriptorShortage(listener: listener.rawValue, logger: logger)
         return ServerBootstrap(group: coordinator.eventLoop)
             .serverChannelOption(.backlog, value: 1024)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
@@ -110,11 +110,11 @@ package struct ListenerSetup: Sendable {
         let registration = access.observe { eventLoop.execute { context.value.checkCallers() } }
         defer { registration.end() }
         let channel = try await bind(bootstrap, listener, at: endpoint)
-        logger.log(.doorOpened, ["door": listener.rawValue, "address": "\(endpoint.bound(to: channel.localAddress))"])
+        logger.log(.listenerOpened, ["door": listener.rawValue, "address": "\(endpoint.bound(to: channel.localAddress))"])
         onBound(channel.localAddress?.port ?? 0)
         try? await gracefulShutdown()
         try? await channel.close()
-        try await eventLoop.submit { context.value.goDown() }.get()
+        try await eventLoop.submit { context.value.shutDown() }.get()
         await coordinator.drain()
         try await eventLoop.untilEmpty { context.value.connectionCount == 0 }
     }

@@ -33,7 +33,7 @@ extension RESPCommands {
             try describeCommands(request, tag, connection)
         case .info:
             let report = SidecarReport(
-                status: calls.status, connections: connection.door.connectionCount, eventChannel: eventChannel
+                status: calls.status, connections: connection.listener.connectionCount, eventChannel: eventChannel
             ).text
             connection.reply(tag) { $0.bulk(report) }
         case .select:
@@ -46,9 +46,9 @@ extension RESPCommands {
             connection.closeAfterReplies(endedBy: .client)
         case .reset:
             connection.speaksRESP3 = false
-            connection.session.caller = connection.door.access.anonymous
+            connection.session.caller = connection.listener.access.anonymous
             connection.session.name = ""
-            connection.session.isToldOfLosses = false
+            connection.session.receivesLosses = false
             unfollow(connection)
             connection.reply(tag) { $0.simple("RESET") }
         case .subscribe:
@@ -70,7 +70,7 @@ extension RESPCommands {
     }
 
     private func authenticate(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) {
-        let access = connection.door.access
+        let access = connection.listener.access
         guard access.requiresKey else {
             // Redis' wording: clients recognize it, and continue without a key.
             connection.reply(tag) {
@@ -83,7 +83,7 @@ extension RESPCommands {
         let hasName = request.count == 3
         let name = hasName ? request.text(1) : nil
         guard let caller = Self.caller(access, name: name, key: request.text(hasName ? 2 : 1)) else {
-            connection.door.refusedLogin(of: connection)
+            connection.listener.refusedLogin(of: connection)
             connection.reply(tag) { $0.error("WRONGPASS", "no such API key, or not of that name") }
             return
         }
@@ -110,11 +110,11 @@ extension RESPCommands {
         var name: String?
         while index < request.count {
             if request.isWord(index, "AUTH"), index + 2 < request.count {
-                let access = connection.door.access
+                let access = connection.listener.access
                 caller =
                     Self.caller(access, name: request.text(index + 1), key: request.text(index + 2)) ?? access.anonymous
                 guard caller != nil else {
-                    connection.door.refusedLogin(of: connection)
+                    connection.listener.refusedLogin(of: connection)
                     connection.reply(tag) { $0.error("WRONGPASS", "no such API key, or not of that name") }
                     return
                 }
@@ -171,7 +171,7 @@ extension RESPCommands {
                 connection.reply(tag) { $0.error("INVALID", "RESP2 cannot tell what nobody asked: say HELLO 3 first") }
                 return
             }
-            connection.session.isToldOfLosses = request.isWord(2, "ON")
+            connection.session.receivesLosses = request.isWord(2, "ON")
             connection.reply(tag) { $0.simple("OK") }
         } else {
             connection.reply(tag) {
@@ -249,7 +249,7 @@ extension RESPCommands {
     private func unfollow(_ connection: RESPConnection) {
         guard let follower = connection.session.follower else { return }
         connection.session.follower = nil
-        connection.door.unfollow(follower)
+        connection.listener.unfollow(follower)
     }
 }
 
@@ -295,7 +295,7 @@ struct SidecarReport {
             "max_wait_ms:\(status.longestWait)", "",
             "# Services", "services:\(status.services)",
             "services_differing:\(status.servicesDiffering.joined(separator: ","))",
-            "permits_under_way:\(status.permitsUnderWay)", "permits_waiting:\(status.permitsWaiting)",
+            "permits_under_way:\(status.permitsInFlight)", "permits_waiting:\(status.permitsWaiting)",
         ]
         lines.append("")
         return lines.joined(separator: "\r\n")

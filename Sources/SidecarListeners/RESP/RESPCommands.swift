@@ -33,11 +33,11 @@ package final class RESPCommands {
         let names = RESPCommandTable.metricNames
         counters = names.map { Counter(label: "interlock_resp_commands_total", dimensions: [("command", $0)]) }
         counts = Array(repeating: 0, count: names.count)
-        calls.beforeMetrics.append { [weak self] in self?.tellCounts() }
+        calls.beforeMetrics.append { [weak self] in self?.reportCounts() }
     }
 
     /// Adds the counts to the metrics. Incrementing a metric for each command would cost a tenth of the command's time.
-    private func tellCounts() {
+    private func reportCounts() {
         for (place, counter) in counters.enumerated() where counts[place] > 0 {
             counter.increment(by: counts[place])
             counts[place] = 0
@@ -151,7 +151,7 @@ package final class RESPCommands {
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
-        let ttl = try RESPOptions.integer(request, 2, what: "ttl-ms", in: 1...DoorBounds.longestMilliseconds)
+        let ttl = try RESPOptions.integer(request, 2, what: "ttl-ms", in: 1...RequestLimits.longestMilliseconds)
         var lock = LockRequest(name: name, ttl: ttl)
         guard request.count > 3 else {
             let completion = traced(.acquire, tag, connection, name.text, completions.lock(tag)) { $0.answered }
@@ -170,12 +170,12 @@ package final class RESPCommands {
         if let others = try options.names(.also) {
             let joint = JointLockRequest(names: [name] + others, template: lock)
             let completion = jointLock(tag, connection, isLinked: isLinked)
-            let told = traced(.acquire, tag, connection, name.text, completion, wait: lock.wait, by: options) { $0.answered }
-            connection.note(calls.acquireLocks(joint, completion: told), for: tag)
+            let reported = traced(.acquire, tag, connection, name.text, completion, wait: lock.wait, by: options) { $0.answered }
+            connection.note(calls.acquireLocks(joint, completion: reported), for: tag)
         } else {
             let completion = isLinked ? completions.linkedLock(tag) : completions.lock(tag)
-            let told = traced(.acquire, tag, connection, name.text, completion, wait: lock.wait, by: options) { $0.answered }
-            connection.note(calls.acquireLock(lock, completion: told), for: tag)
+            let reported = traced(.acquire, tag, connection, name.text, completion, wait: lock.wait, by: options) { $0.answered }
+            connection.note(calls.acquireLock(lock, completion: reported), for: tag)
         }
     }
 
@@ -197,7 +197,7 @@ package final class RESPCommands {
         span.set("rpc.system", "redis")
         let step = StepTrace(step, subject(), wait: wait, of: span, calls: calls)
         let tell = answered(step)
-        return completion.told { answer in
+        return completion.reported { answer in
             tell(answer)
             connection.traced(tag, by: span.context)
             if let failure = step.failure { span.fail(failure) }
@@ -208,7 +208,7 @@ package final class RESPCommands {
     private func jointLock(_ tag: UInt64, _ connection: RESPConnection, isLinked: Bool) -> Completion<JointLockAnswer> {
         Completion(tag: tag) { tag, answer in
             guard connection.isOpen else { return false }
-            if case .granted(let leases) = answer, isLinked || connection.isToldOfLosses {
+            if case .granted(let leases) = answer, isLinked || connection.receivesLosses {
                 do throws(InterlockError) {
                     try connection.follow(leases, isLinked: isLinked)
                 } catch {
@@ -226,7 +226,7 @@ package final class RESPCommands {
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
-        let ttl = try RESPOptions.integer(request, 3, what: "ttl-ms", in: 1...DoorBounds.longestMilliseconds)
+        let ttl = try RESPOptions.integer(request, 3, what: "ttl-ms", in: 1...RequestLimits.longestMilliseconds)
         let fence = try Self.fence(request, from: 4)
         calls.renewLock(name, token: request.text(2), ttl: ttl, fence: fence, completion: completions.renew(tag))
     }
@@ -242,7 +242,7 @@ package final class RESPCommands {
     /// Returns the value of `FENCE`, the only grant that the command applies to; `nil` for the current grant.
     private static func fence(_ request: RESPRequest, from start: Int) throws(InterlockError) -> Int64? {
         guard request.count > start else { return nil }
-        return try RESPOptions(request, from: start, allowed: [.fence]).integer(.fence, in: DoorBounds.fences)
+        return try RESPOptions(request, from: start, allowed: [.fence]).integer(.fence, in: RequestLimits.fences)
     }
 
     private func breakLock(
@@ -361,7 +361,7 @@ package final class RESPCommands {
 
     private func listLimits(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
         let subject = try RESPOptions(request, from: 2, allowed: [.subject]).name(.subject)
-        let completion = Completion<Result<[LimitStanding], InterlockError>>(tag: tag) { tag, answer in
+        let completion = Completion<Result<[LimitState], InterlockError>>(tag: tag) { tag, answer in
             connection.reply(tag) { writer in
                 switch answer {
                 case .failure(let error): writer.error(error)
@@ -455,7 +455,7 @@ package final class RESPCommands {
                 .invalid, "state: expected OPEN, CLOSED, DISABLED or AUTO, got \"\(Excerpt(request.text(2)))\"")
         }
         let options = try RESPOptions(request, from: 3, allowed: [.duration, .reason])
-        let milliseconds = try options.integer(.duration, in: 1...DoorBounds.longestMilliseconds)
+        let milliseconds = try options.integer(.duration, in: 1...RequestLimits.longestMilliseconds)
         let completion = Completion<Result<BreakerStatus, InterlockError>>(tag: tag) { tag, answer in
             connection.reply(tag) { writer in
                 switch answer {

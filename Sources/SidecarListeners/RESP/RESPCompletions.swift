@@ -17,7 +17,7 @@ final class RESPCompletions {
     init(connection: RESPConnection) {
         lock = { tag, answer in
             // If the lease cannot be followed, the client notices a loss with its next command.
-            if case .granted(let lease) = answer, connection.isToldOfLosses { try? connection.follow(lease, isLinked: false) }
+            if case .granted(let lease) = answer, connection.receivesLosses { try? connection.follow(lease, isLinked: false) }
             return connection.reply(tag) { $0.lock(answer) }
         }
         leaseEnded = { connection.leaseEnded($0) }
@@ -160,7 +160,7 @@ extension RESPWriter {
     }
 
     /// Writes the state of one limit.
-    func limit(_ standing: LimitStanding) {
+    func limit(_ standing: LimitState) {
         let answer = standing.answer
         map(10)
         bulk("name")

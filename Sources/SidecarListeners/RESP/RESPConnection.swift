@@ -19,7 +19,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     /// The pause before one more command is taken while Redis is busy.
     private static let reliefPause = TimeAmount.milliseconds(1)
     /// The most leases that are followed for one client.
-    static let mostFollowed = 10_000
+    static let maximumFollowed = 10_000
     /// The size at which the output is handed to the socket before the end of the tick.
     private static let flushThreshold = 64 << 10
     /// The longest time in which a refused client may still send.
@@ -31,7 +31,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     // All references to a connection are strong, and released when the client leaves. Weak references would slow down
     // every retain of their object, by a tenth of a command's time.
-    let door: RESPDoorContext
+    let listener: RESPListenerContext
     /// The closures that write replies, one for each kind and not for each command. They keep the connection alive
     /// until its client leaves.
     private(set) var completions: RESPCompletions?
@@ -47,7 +47,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     /// The arrival time of the current commands. Waits and deadlines count from here, even if the slice comes much
     /// later.
     private(set) var now = Instant(nanoseconds: 0)
-    let turn: ClientTurn
+    let slices: ConnectionSlices
     /// The commands left until the clock is read again.
     private var commandsUntilClockRead = 0
     private var lastService: (name: [UInt8], version: Int, reference: ServiceReference)?
@@ -61,18 +61,18 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     var session: RESPSession {
         didSet {
             guard session.caller != oldValue.caller else { return }
-            turn.party = session.caller?.party ?? ""
+            slices.clientKey = session.caller?.clientKey ?? ""
             if (session.caller == nil) != (oldValue.caller == nil) { awaitLogin() }
         }
     }
 
     /// - Parameter isSecured: `false` if a TLS handshake comes first.
-    init(door: RESPDoorContext, isSecured: Bool) {
-        self.door = door
+    init(listener: RESPListenerContext, isSecured: Bool) {
+        self.listener = listener
         machine = RESPServerStateMachine(isSecured ? .plain : .tls)
-        writer = RESPWriter(speaksRESP3: false, countingIn: door.errors)
-        session = RESPSession(id: door.nextConnectionID(), caller: door.access.anonymous, isSecured: isSecured)
-        turn = ClientTurn(door.turns)
+        writer = RESPWriter(speaksRESP3: false, countingIn: listener.errors)
+        session = RESPSession(id: listener.nextConnectionID(), caller: listener.access.anonymous, isSecured: isSecured)
+        slices = ConnectionSlices(listener.scheduler)
     }
 
     var speaksRESP3: Bool {
@@ -118,13 +118,13 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     private func writeThoseReady() {
         while let reply = machine.replies.popReady() { writer.buffer.append(reply) }
         if !arrivals.isEmpty {
-            arrivals.answered(before: machine.replies.firstTag, now: door.commands.calls.now(), door.commands.times)
+            arrivals.answered(before: machine.replies.firstTag, now: listener.commands.calls.now(), listener.commands.times)
         }
         afterWriting()
     }
 
     private func afterWriting() {
-        let action = machine.written(writer.buffer.count, input: input.readableBytes, mayWrite: turn.mayWrite())
+        let action = machine.written(writer.buffer.count, input: input.readableBytes, mayWrite: slices.mayWrite())
         if action != .none { perform(action) }
     }
 
@@ -155,11 +155,11 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     var remoteAddress: SocketAddress? { context?.remoteAddress }
 
     /// Whether the client wants pushes. Many clients would take an unrequested one for the next reply.
-    var isToldOfLosses: Bool { speaksRESP3 && (session.isToldOfLosses || session.follower != nil) }
+    var receivesLosses: Bool { speaksRESP3 && (session.receivesLosses || session.follower != nil) }
 
     /// - Throws: if the limit of followed leases is reached.
     func mayFollow() throws(InterlockError) {
-        guard followed.count < Self.mostFollowed else {
+        guard followed.count < Self.maximumFollowed else {
             throw InterlockError(
                 .unavailable, "\(followed.count) leases of this connection are looked after already; use another connection")
         }
@@ -169,7 +169,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     func follow(_ lease: Lease, isLinked: Bool) throws(InterlockError) {
         guard isOpen, let completions else { return }
         try mayFollow()
-        let follower = try door.commands.calls.followLease(
+        let follower = try listener.commands.calls.followLease(
             lease, isLinked: isLinked, client: self, onEnd: completions.leaseEnded
         ).get()
         followed[follower] = isLinked || followed[follower] ?? false
@@ -183,7 +183,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         } catch {
             for follower in followed.keys.sorted() where before[follower] == nil {
                 followed[follower] = nil
-                door.unfollow(follower, releasing: false)
+                listener.unfollow(follower, releasing: false)
             }
             throw error
         }
@@ -196,9 +196,9 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         guard speaksRESP3 else {
             // RESP2 has no push to report the loss. A sidecar that shuts down closes its connections anyway.
             if wasLinked, loss != .shutdown, isOpen {
-                door.logger.log(.leaseLost, ["lock": "\(end.name)"])
+                listener.logger.log(.leaseLost, ["lock": "\(end.name)"])
                 // Closes later: the reporting call must return first, and its replies must be written.
-                turn.eventLoop.assumeIsolated().execute { [self] in perform(machine.closeBehindOutput()) }
+                slices.eventLoop.assumeIsolated().execute { [self] in perform(machine.closeBehindOutput()) }
             }
             return
         }
@@ -215,7 +215,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     func revoke() {
         guard session.isSecured else { return }
         // Cancelling a call may deliver replies.
-        for call in machine.revoke() { door.cancel(call) }
+        for call in machine.revoke() { listener.cancel(call) }
         perform(machine.closeBehindOutput())
     }
 
@@ -228,7 +228,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     /// Returns the service that argument `index` names. Clients mostly repeat the last one, so caching it saves making
     /// and hashing a string. Benchmark: "PERMIT.ACQUIRE, open breaker" in Benchmarks/figures/sidecar.py.
     func service(_ request: RESPRequest, _ index: Int) throws(InterlockError) -> ServiceReference {
-        let calls = door.commands.calls
+        let calls = listener.commands.calls
         if let lastService, lastService.version == calls.servicesVersion, request.isEqual(index, lastService.name) {
             return lastService.reference
         }
@@ -249,7 +249,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     private func submit(_ run: PlainTakes.Run) {
         guard let completions else { return }
-        _ = door.commands.calls.take(
+        _ = listener.commands.calls.take(
             run.service, count: run.count, cost: 1, subject: nil, waitMilliseconds: 0, now: now,
             completion: completions.take(run.tag))
     }
@@ -260,11 +260,11 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         guard action != .none, let context else { return }
         switch action {
         case .none, .take: break
-        case .awaitSlice: turn.later { [self] in goOn() }
+        case .awaitSlice: slices.later { [self] in goOn() }
         case .planRelief: _ = after(Self.reliefPause) { [self] in perform(machine.reliefCame()) }
         case .read: readFromSocket(context)
         case .resume: resume()
-        case .planFlush: door.flushes.plan(self)
+        case .planFlush: listener.flushes.plan(self)
         case .write:
             write(context)
             resume()
@@ -282,25 +282,25 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             context.close(promise: nil)
         case .discard: writer.buffer.removeAll()
         case .refuse:
-            let timeout = door.loginTimeout.nanoseconds / 1_000_000
+            let timeout = listener.loginTimeout.nanoseconds / 1_000_000
             refuse("NOAUTH", "no API key was shown within \(timeout) ms: AUTH key, or AUTH name key")
         case .watchStall:
-            stall = after(door.stallTimeout) { [self] in
+            stall = after(listener.stallTimeout) { [self] in
                 guard isOpen else { return }
-                door.logger.log(.clientStalled)
+                listener.logger.log(.clientStalled)
                 perform(machine.drop())
             }
         case .leave:
             stall?.cancel()
             login?.cancel()
-            turn.end()
+            slices.end()
             perform(machine.awaitSlice())
         case .end: end()
         }
     }
 
     private func after(_ delay: TimeAmount, _ work: @escaping () -> Void) -> Scheduled<Void> {
-        turn.eventLoop.assumeIsolated().scheduleTask(in: delay, work)
+        slices.eventLoop.assumeIsolated().scheduleTask(in: delay, work)
     }
 
     private func write(_ context: ChannelHandlerContext) {
@@ -320,7 +320,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         return wrapOutboundOut(bytes)
     }
 
-    func flush() { if turn.mayWrite() { flushNow() } else { turn.writeLater { [self] in flushNow() } } }
+    func flush() { if slices.mayWrite() { flushNow() } else { slices.writeLater { [self] in flushNow() } } }
 
     private func flushNow() { perform(machine.flush()) }
 
@@ -331,7 +331,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     }
 
     private func readFromSocket(_ context: ChannelHandlerContext) {
-        if turn.mayRead() { context.read() } else { turn.readLater { [self] in self.context?.read() } }
+        if slices.mayRead() { context.read() } else { slices.readLater { [self] in self.context?.read() } }
     }
 
     /// Gives a client without a key small buffers and a deadline, because another client may need its slot.
@@ -341,20 +341,20 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         guard isStranger || !session.isSecured, isOpen else {
             login?.cancel()
             login = nil
-            door.admitted(self)
+            listener.admitted(self)
             return
         }
         guard login == nil else { return }
-        door.awaitsLogin(self)
-        login = after(door.loginTimeout) { [self] in perform(machine.loginExpired(isSecured: session.isSecured)) }
+        listener.awaitsLogin(self)
+        login = after(listener.loginTimeout) { [self] in perform(machine.loginExpired(isSecured: session.isSecured)) }
     }
 
     // MARK: Commands
 
     /// Takes commands if there is time for a slice now, or else later.
     private func process() {
-        now = door.commands.calls.now()
-        if turn.begin() { takeAll() } else { perform(machine.awaitSlice()) }
+        now = listener.commands.calls.now()
+        if slices.begin() { takeAll() } else { perform(machine.awaitSlice()) }
     }
 
     /// Takes commands while the slice lasts. The rest waits for the next one.
@@ -372,7 +372,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             commandsUntilClockRead -= 1 + parser.arguments.count / Self.argumentsOfCommand
             guard commandsUntilClockRead <= 0 else { continue }
             commandsUntilClockRead = Self.commandsPerClockRead
-            guard !turn.mayGoOn else { continue }
+            guard !slices.mayGoOn else { continue }
             if input.readableBytes > 0, mayTake() { perform(machine.awaitSlice()) }
             break
         }
@@ -384,7 +384,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     @inline(__always)
     private func mayTake() -> Bool {
-        let action = machine.nextCommand(isRedisBusy: door.commands.calls.isRedisBusy)
+        let action = machine.nextCommand(isRedisBusy: listener.commands.calls.isRedisBusy)
         if action != .take { perform(action) }
         return action == .take
     }
@@ -400,12 +400,12 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     /// Takes the commands received so far, then continues to read.
     private func resume() {
-        var action = machine.resume(input: input.readableBytes, isRedisBusy: door.commands.calls.isRedisBusy)
+        var action = machine.resume(input: input.readableBytes, isRedisBusy: listener.commands.calls.isRedisBusy)
         if action == .take {
             process()
-            turn.end()
+            slices.end()
             if writer.buffer.count > 0 { perform(machine.planFlush()) }
-            action = machine.resumeReading(isRedisBusy: door.commands.calls.isRedisBusy)
+            action = machine.resumeReading(isRedisBusy: listener.commands.calls.isRedisBusy)
         }
         perform(action)
     }
@@ -417,10 +417,10 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             guard case .command(let length) = outcome else { return outcome }
             let tag = machine.commandParsed()
             if parser.unquoted.isEmpty {
-                door.commands.run(RESPRequest(bytes: bytes, arguments: parser.arguments), tag: tag, on: self)
+                listener.commands.run(RESPRequest(bytes: bytes, arguments: parser.arguments), tag: tag, on: self)
             } else {
                 let (words, arguments) = (parser.unquoted, parser.arguments)
-                words.withUnsafeBytes { door.commands.run(RESPRequest(bytes: $0, arguments: arguments), tag: tag, on: self) }
+                words.withUnsafeBytes { listener.commands.run(RESPRequest(bytes: $0, arguments: arguments), tag: tag, on: self) }
             }
             let most = RESPServerStateMachine.longestPipeline - machine.replies.count
             let repeats = takes.appendRepeats(of: tag, length: length, in: bytes, most: most)
@@ -438,7 +438,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
             refuse("ERR", "Protocol error: \(reason)")
             return false
         case .http:
-            door.logger.log(.httpAtRESP)
+            listener.logger.log(.httpAtRESP)
             perform(machine.drop())
             return false
         }
@@ -453,8 +453,8 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 
     /// Releases everything, and cancels the calls that are pending.
     private func end() {
-        turn.cancel()
-        turn.end()
+        slices.cancel()
+        slices.end()
         let calls = machine.end()
         context = nil
         completions = nil
@@ -462,11 +462,11 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         stall?.cancel()
         login?.cancel()
         linger?.cancel()
-        door.disconnected(self)
-        for call in calls { door.cancel(call) }
-        door.unfollow(followed.sorted { $0.key < $1.key }.map { ($0.key, $0.value && machine.endedBy == .client) })
+        listener.disconnected(self)
+        for call in calls { listener.cancel(call) }
+        listener.unfollow(followed.sorted { $0.key < $1.key }.map { ($0.key, $0.value && machine.endedBy == .client) })
         followed = [:]
-        if let follower = session.follower { door.unfollow(follower) }
+        if let follower = session.follower { listener.unfollow(follower) }
         session.follower = nil
     }
 }
@@ -476,10 +476,10 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
 extension RESPConnection {
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
-        turn.party = session.caller?.party ?? ""
+        slices.clientKey = session.caller?.clientKey ?? ""
         completions = RESPCompletions(connection: self)
         PeerLiveness.watch(context.channel)
-        door.connected(self)
+        listener.connected(self)
         awaitLogin()
     }
 
@@ -505,14 +505,14 @@ extension RESPConnection {
 
     func channelReadComplete(context: ChannelHandlerContext) {
         if writer.buffer.count > 0 || machine.isClosing { flushNow() }
-        turn.end()
+        slices.end()
         // The channel reuses its buffer once nothing references it.
         if input.readableBytes == 0 { input = ByteBuffer() }
     }
 
     /// NIO asks for more after each read.
     func read(context: ChannelHandlerContext) {
-        perform(machine.readRequested(input: input.readableBytes, isRedisBusy: door.commands.calls.isRedisBusy))
+        perform(machine.readRequested(input: input.readableBytes, isRedisBusy: listener.commands.calls.isRedisBusy))
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {

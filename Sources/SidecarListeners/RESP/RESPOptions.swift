@@ -33,13 +33,13 @@ package struct RESPOptions {
     }
 
     /// An option that was given, and the indices of its values.
-    private struct Place {
+    private struct GivenOption {
         var option: Option
         var values: Range<Int>
     }
 
     private let request: RESPRequest
-    private var places: [Place] = []
+    private var given: [GivenOption] = []
 
     package init(_ request: RESPRequest, from start: Int, allowed: [Option]) throws(InterlockError) {
         self.request = request
@@ -50,11 +50,11 @@ package struct RESPOptions {
                 throw InterlockError(
                     .invalid, "unknown option \"\(Excerpt(request.text(index)))\"; expected one of \(expected)")
             }
-            guard !places.contains(where: { $0.option == option }) else {
+            guard !given.contains(where: { $0.option == option }) else {
                 throw InterlockError(.invalid, "\(option.rawValue) is given twice")
             }
             let values = try Self.values(of: option, at: index + 1, in: request)
-            places.append(Place(option: option, values: values))
+            given.append(GivenOption(option: option, values: values))
             index = values.upperBound
         }
     }
@@ -77,15 +77,15 @@ package struct RESPOptions {
         }
     }
 
-    func has(_ option: Option) -> Bool { places.contains { $0.option == option } }
+    func has(_ option: Option) -> Bool { given.contains { $0.option == option } }
 
     package func text(_ option: Option) -> String? {
-        places.first { $0.option == option }?.values.first.map(request.text)
+        given.first { $0.option == option }?.values.first.map(request.text)
     }
 
     /// Returns the names in a list; `nil` if the option is absent.
     package func names(_ option: Option) throws(InterlockError) -> [ResourceName]? {
-        guard let place = places.first(where: { $0.option == option }) else { return nil }
+        guard let place = given.first(where: { $0.option == option }) else { return nil }
         var names: [ResourceName] = []
         for index in place.values { names.append(try Self.name(request.text(index), what: option.rawValue)) }
         return names
@@ -93,11 +93,11 @@ package struct RESPOptions {
 
     /// Returns the requested lock mode.
     package func lockMode() throws(InterlockError) -> LockMode {
-        let places = try integer(.permits, in: Int64(LockMode.places.lowerBound)...Int64(LockMode.places.upperBound))
-        switch (has(.shared), places) {
+        let slots = try integer(.permits, in: Int64(LockMode.slots.lowerBound)...Int64(LockMode.slots.upperBound))
+        switch (has(.shared), slots) {
         case (true, .some): throw InterlockError(.invalid, "SHARED and PERMITS do not go together: a lock is held in one way")
         case (true, nil): return .shared
-        case (false, let places?): return .permits(Int(places))
+        case (false, let slots?): return .permits(Int(slots))
         case (false, nil): return .exclusive
         }
     }
@@ -108,11 +108,11 @@ package struct RESPOptions {
     }
 
     package func milliseconds(_ option: Option) throws(InterlockError) -> Int64? {
-        try integer(option, in: 0...DoorBounds.longestMilliseconds)
+        try integer(option, in: 0...RequestLimits.longestMilliseconds)
     }
 
     func integer(_ option: Option, in range: ClosedRange<Int64>) throws(InterlockError) -> Int64? {
-        guard let place = places.first(where: { $0.option == option })?.values.first else { return nil }
+        guard let place = given.first(where: { $0.option == option })?.values.first else { return nil }
         return try Self.integer(request, place, what: option.rawValue, in: range)
     }
 

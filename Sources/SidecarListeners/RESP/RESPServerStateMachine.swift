@@ -85,7 +85,7 @@ package struct RESPServerStateMachine {
     /// The most commands of one connection that are pending while Redis is busy.
     package static let quota = 16
     /// The size of the kept replies, in bytes, at which reading pauses.
-    package static let mostWaiting = 1 << 20
+    package static let maximumWaiting = 1 << 20
     /// The most bytes that are kept for a client that does not read.
     package static let longestOutput = 4 << 20
 
@@ -159,7 +159,7 @@ extension RESPServerStateMachine {
 
     @inline(__always)
     private mutating func admit(_ isRedisBusy: @autoclosure () -> Bool) -> Action {
-        guard replies.count < Self.longestPipeline, replies.waitingBytes < Self.mostWaiting, isWritable else { return .none }
+        guard replies.count < Self.longestPipeline, replies.waitingBytes < Self.maximumWaiting, isWritable else { return .none }
         // A client that has stopped sending cannot add to the load, so the commands that it has sent are carried out.
         guard replies.count > Self.quota, reading == .flowing || reading == .heldBack, relief != .granted, isRedisBusy() else {
             return .take
@@ -184,7 +184,7 @@ extension RESPServerStateMachine {
         // The bytes would be discarded, and only their end matters: a client that goes on sending is read slowly.
         guard phase == .taking else { return planRelief() }
         reading = .heldBack
-        return isSliceAwaited && input >= ClientTurn.readAhead ? .none : readIfAdmitted(isRedisBusy())
+        return isSliceAwaited && input >= ConnectionSlices.readAhead ? .none : readIfAdmitted(isRedisBusy())
     }
 
     package var isInputEnded: Bool { reading == .ended }

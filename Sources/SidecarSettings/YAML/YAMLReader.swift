@@ -3,7 +3,7 @@ internal import CLibYAML
 /// Builds the tree of a YAML text. Limits the number of values, expands aliases, and rejects repeated keys.
 struct YAMLReader {
     /// The maximum nesting depth, because readers of the tree are recursive.
-    private static let mostLevels = 64
+    private static let maximumLevels = 64
 
     private let events: YAMLEvents
     private let most: Size
@@ -38,8 +38,8 @@ struct YAMLReader {
     }
 
     private mutating func node(_ event: YAMLEvents.Event, level: Int) throws(YAMLError) -> YAMLNode {
-        guard level <= Self.mostLevels else {
-            throw .malformed("there are more than \(Self.mostLevels) levels of lists and mappings", line: event.line)
+        guard level <= Self.maximumLevels else {
+            throw .malformed("there are more than \(Self.maximumLevels) levels of lists and mappings", line: event.line)
         }
         let before = size
         let content: YAMLNode.Content

@@ -6,7 +6,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
     case started = "sidecar.started"
     case stopped = "sidecar.stopped"
     case failed = "sidecar.failed"
-    case doorOpened = "door.opened"
+    case listenerOpened = "door.opened"
     case openFiles = "process.open_files"
     case logDropped = "log.dropped"
     case noDescriptors = "process.no_descriptors"
@@ -42,7 +42,7 @@ package enum SidecarLogEvent: String, LoggedEvent {
         case .started: (.info, "The sidecar starts")
         case .stopped: (.info, "The sidecar has stopped")
         case .failed: (.error, "The sidecar has stopped: it cannot run")
-        case .doorOpened: (.info, "A door is open")
+        case .listenerOpened: (.info, "A door is open")
         case .openFiles:
             (
                 .warning,

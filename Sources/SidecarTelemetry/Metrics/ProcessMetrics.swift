@@ -8,7 +8,7 @@ enum ProcessMetrics {
         let ticks = Double(sysconf(Int32(_SC_CLK_TCK)))
         appendMetric("process_cpu_seconds_total", .counter, (fields.userTicks + fields.systemTicks) / ticks, &text)
         if let count = openDescriptors() { appendMetric("process_open_fds", .gauge, Double(count), &text) }
-        if let bound = OpenFileBound.current { appendMetric("process_max_fds", .gauge, Double(bound), &text) }
+        if let bound = OpenFileLimit.current { appendMetric("process_max_fds", .gauge, Double(bound), &text) }
         let page = Double(sysconf(Int32(_SC_PAGESIZE)))
         appendMetric("process_resident_memory_bytes", .gauge, fields.residentPages * page, &text)
         if let boot = bootTime() {

@@ -19,7 +19,7 @@ internal import SwiftProtobuf
 package struct SpanExporter: Service {
     private static let pause = Duration.milliseconds(500)
     /// The most pauses in which spans are collected, so that many are sent together.
-    private static let mostPauses = 10
+    private static let maximumPauses = 10
     private static let attempts = 3
     private static let timeout = TimeAmount.seconds(3)
     /// The pause between two attempts, which doubles each time.
@@ -77,7 +77,7 @@ package struct SpanExporter: Service {
     func run() async throws {
         let connections = try await eventLoop.submit { [origin, eventLoop] in
             let settings = HTTPConnectionPool.Settings(
-                connectTimeout: Self.timeout, idleTimeout: Self.idleTimeout, mostConnections: 1)
+                connectTimeout: Self.timeout, idleTimeout: Self.idleTimeout, maximumConnections: 1)
             return NIOLoopBound(HTTPConnectionPool(origin, settings: settings, eventLoop: eventLoop), eventLoop: eventLoop)
         }.get()
         defer { eventLoop.execute { connections.value.close() } }
@@ -92,7 +92,7 @@ package struct SpanExporter: Service {
     }
 
     private func waitForMany() async {
-        for _ in 0..<Self.mostPauses where !queue.hasMany && !Task.isShuttingDownGracefully { await pause(for: Self.pause) }
+        for _ in 0..<Self.maximumPauses where !queue.hasMany && !Task.isShuttingDownGracefully { await pause(for: Self.pause) }
     }
 
     private func pause(for duration: Duration) async {
@@ -175,7 +175,7 @@ package struct SpanExporter: Service {
         let request = HTTPRequestHead(
             version: .http1_1, method: .POST, uri: path.isEmpty || path == "/" ? "/v1/traces" : path, headers: headers)
         return try await HTTPFetch.answer(
-            to: request, with: ByteBuffer(bytes: body), from: connections, mostBytes: Self.longestAnswer, within: Self.timeout,
+            to: request, with: ByteBuffer(bytes: body), from: connections, maximumBytes: Self.longestAnswer, within: Self.timeout,
             on: eventLoop)
     }
 }

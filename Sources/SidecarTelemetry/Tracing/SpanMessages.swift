@@ -45,13 +45,13 @@ struct SpanMessages {
 struct SpanBatch: Sendable {
     /// The size, in bytes, at which a batch is full; its last span may exceed it. Proxies before a collector often
     /// accept one megabyte.
-    static let mostBytes = 1 << 19
+    static let maximumBytes = 1 << 19
 
     private(set) var count = 0
     private var writer = ProtobufWriter(capacity: 1 << 12)
 
     var bytes: [UInt8] { writer.bytes }
-    var isFull: Bool { writer.bytes.count >= Self.mostBytes }
+    var isFull: Bool { writer.bytes.count >= Self.maximumBytes }
 
     mutating func append(_ span: FinishedSpan) {
         count += 1

@@ -27,7 +27,7 @@ package final class Tracer {
         self.queue = queue
         random = SeededRandom(seed: seed)
         self.now = now
-        threshold = settings.share >= 1 ? 0 : UInt64((1 - settings.share) * Double(Self.randomBits + 1))
+        threshold = settings.samplingRate >= 1 ? 0 : UInt64((1 - settings.samplingRate) * Double(Self.randomBits + 1))
         untilNext = gap()
     }
 
@@ -47,7 +47,7 @@ package final class Tracer {
             return span(name, kind, of: parent.traceID, state: parent.state, parentID: parent.spanID)
         }
         if let parent {
-            guard parent.traceID.low & Self.randomBits >= threshold, settings.share > 0 else { return nil }
+            guard parent.traceID.low & Self.randomBits >= threshold, settings.samplingRate > 0 else { return nil }
             return span(name, kind, of: parent.traceID, state: parent.state, parentID: parent.spanID)
         }
         guard isNextSampled else { return nil }
@@ -58,11 +58,11 @@ package final class Tracer {
     /// Draws the number of calls to skip before the next sampled one, so that each has the same probability. A skipped
     /// call costs no more than counting it.
     private func gap() -> UInt64 {
-        guard settings.share > 0 else { return .max }
-        guard settings.share < 1 else { return 0 }
+        guard settings.samplingRate > 0 else { return .max }
+        guard settings.samplingRate < 1 else { return 0 }
         // A geometric distribution by inversion, of a number above 0 and at most 1.
         let chance = Double((random.next() >> 11) + 1) / Double(1 << 53)
-        return UInt64(min(log(chance) / log1p(-settings.share), 1e18))
+        return UInt64(min(log(chance) / log1p(-settings.samplingRate), 1e18))
     }
 
     /// Returns a trace ID that every sidecar with this rate would sample.

@@ -13,7 +13,7 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
     /// The input of the outage monitor: a JSON path in the first line, then the body.
     case probes
     /// The bytes that clients send to the HTTP API, after a byte that determines the size of the pieces.
-    case door
+    case api
     /// Envoy's requests to the rate limit service.
     case ratelimit
     /// The bytes of servers' answers to the proxy, after a byte that determines the request and one for the size of the
@@ -39,7 +39,7 @@ package enum FuzzTarget: String, CaseIterable, Sendable {
         case .configuration: try ConfigurationPromises.check(input)
         case .http: try HTTPPromises.check(input)
         case .probes: try ProbePromises.check(input)
-        case .door: try DoorPromises.check(input)
+        case .api: try ListenerPromises.check(input)
         case .ratelimit: try RateLimitPromises.check(input)
         case .upstream: try UpstreamPromises.check(input)
         case .connection: try ConnectionPromises.check(input)

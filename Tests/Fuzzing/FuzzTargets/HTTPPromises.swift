@@ -103,7 +103,7 @@ enum HTTPPromises {
         let call = try reading { try CallBody(JSONFields(reading: buffer, known: CallBody.fields)) }
         if let call {
             try expect(LimitRequest.costs.contains(call.cost), "a call costs \(call.cost)")
-            try expect((0...DoorBounds.longestMilliseconds).contains(call.wait), "a call waits \(call.wait) ms")
+            try expect((0...RequestLimits.longestMilliseconds).contains(call.wait), "a call waits \(call.wait) ms")
         }
         let decoded = try? JSONDecoder().decode(JSONValue.self, from: Data(body))
         let quickly = try? JSONValue(reading: body, deepest: 64)

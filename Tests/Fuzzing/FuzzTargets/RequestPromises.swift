@@ -8,7 +8,7 @@ internal import RedisClient
 enum RequestPromises {
     private static let table = RESPCommandTable()
     /// The most commands of one input that are checked word by word.
-    private static let mostCommands = 20
+    private static let maximumCommands = 20
 
     static func check(_ input: [UInt8]) throws(FuzzFinding) {
         let reading = try RequestReading(Chunking.whole.chunks(of: input))
@@ -21,7 +21,7 @@ enum RequestPromises {
         // Slow, so only for every sixteenth input.
         if case .incomplete(let count) = reading.ending, count > 0, input.fnv % 16 == 0 { try checkBound(input.suffix(count)) }
         // Thousands of empty words are slow and show nothing new.
-        for command in reading.commands.prefix(mostCommands) {
+        for command in reading.commands.prefix(maximumCommands) {
             try checkWords(command)
             try checkOptions(command)
             try checkWriting(command)

@@ -216,7 +216,7 @@ enum ServerPromises {
                 isInputOver = true
                 try perform(machine.failed(choice & 1 == 0 ? .malformed : .disconnection))
             case 19 where isInputOver: try perform(machine.drop(choice * 10_000))
-            case 20: try perform(choice & 1 == 0 ? machine.goDown(isWritable: isWritable) : machine.timedOut())
+            case 20: try perform(choice & 1 == 0 ? machine.shutDown(isWritable: isWritable) : machine.timedOut())
             case 21: try perform(machine.callerRemoved())
             case 22 where choice == 1: try perform(machine.close())
             case 22 where phase == .closing:

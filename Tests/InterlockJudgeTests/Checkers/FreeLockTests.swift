@@ -38,7 +38,7 @@ struct FreeLockTests {
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 5000)
         history.operation(
             .release(lock: 1, lease: 1), client: 1, asked: 140, ended: 140, .unknown(reason: OperationEnding.abandoned))
-        if isBroken { history.fault(.foreignFleet, from: 150, to: 151) }
+        if isBroken { history.fault(.otherFleet, from: 150, to: 151) }
         #expect(refused(at: 4600, after: history).broken == (isBroken ? [] : [.freeLocks]))
     }
 
@@ -63,7 +63,7 @@ struct FreeLockTests {
     @Test("what is granted to who went away is given back, unless something breaks meanwhile", arguments: [false, true])
     func abandoned(isBroken: Bool) {
         var history = Self.abandoned
-        if isBroken { history.fault(.foreignFleet, from: 150, to: 151) }
+        if isBroken { history.fault(.otherFleet, from: 150, to: 151) }
         #expect(refused(at: 4600, after: history).broken == (isBroken ? [] : [.freeLocks]))
     }
 
@@ -94,7 +94,7 @@ struct FreeLockTests {
     }
 
     @Test("each lease of a semaphore that ends makes one place free", arguments: [(3040.0, true), (3060.0, false)])
-    func places(granted: Double, isGood: Bool) {
+    func slots(granted: Double, isGood: Bool) {
         var history = MadeHistory()
         for (client, released) in [(1, 40.0), (2, 45.0)] {
             let lease = LeaseID(client)

@@ -16,7 +16,7 @@ struct JobChoiceTests {
     }
 
     @Test("a mixed run has of each kind its share")
-    func shares() {
+    func weights() {
         let jobs = jobs(20_000)
         func share(_ kind: OperationKind) -> Double { Double(jobs.count { $0.kind == kind }) / Double(jobs.count) }
         #expect(abs(share(.acquire) - 0.40) < 0.02)

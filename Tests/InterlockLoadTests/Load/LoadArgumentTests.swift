@@ -34,21 +34,21 @@ struct LoadArgumentTests {
     func hostAndPort() throws {
         let endpoint = try SidecarEndpoint(argument: "127.0.0.1:7379", number: 3)
         #expect(endpoint.number == 3)
-        #expect(endpoint.door.address == .tcp(host: "127.0.0.1", port: 7379))
-        #expect(try SidecarEndpoint(argument: "[::1]:7379", number: 0).door.address == .tcp(host: "::1", port: 7379))
+        #expect(endpoint.resp.address == .tcp(host: "127.0.0.1", port: 7379))
+        #expect(try SidecarEndpoint(argument: "[::1]:7379", number: 0).resp.address == .tcp(host: "::1", port: 7379))
     }
 
     @Test("a sidecar is a Unix socket", arguments: ["unix:/run/interlock.sock", "unix:///run/interlock.sock"])
     func unixSocket(text: String) throws {
         let endpoint = try SidecarEndpoint(argument: text, number: 0)
-        #expect(endpoint.door.address == .unixSocket(path: "/run/interlock.sock"))
+        #expect(endpoint.resp.address == .unixSocket(path: "/run/interlock.sock"))
     }
 
     @Test("a sidecar's URL may hold an API key")
     func url() throws {
         let endpoint = try SidecarEndpoint(argument: "redis://:secret@sidecar.example:7379", number: 0)
-        #expect(endpoint.door.address == .tcp(host: "sidecar.example", port: 7379))
-        #expect(endpoint.door.apiKey == "secret")
+        #expect(endpoint.resp.address == .tcp(host: "sidecar.example", port: 7379))
+        #expect(endpoint.resp.apiKey == "secret")
     }
 
     @Test(

@@ -119,7 +119,7 @@ struct LoadRunTests {
         // Long enough that no answer takes longer.
         let sidecar = ScriptedSidecar(validFor: 1000) { $0.text[0] == "LOCK.RENEW" ? .text("$-1\r\n") : nil }
         let run = try await RecordedRun.of(sidecar) { plan in
-            plan.conduct = ClientConduct(overstays: 1)
+            plan.conduct = ClientBehavior(overstays: 1)
             plan.ttl = .milliseconds(20)
             plan.names = 1
         }
@@ -129,7 +129,7 @@ struct LoadRunTests {
 
     @Test("who forgets does not release")
     func forgets() async throws {
-        let run = try await RecordedRun.of(ScriptedSidecar()) { $0.conduct = ClientConduct(forgets: 1) }
+        let run = try await RecordedRun.of(ScriptedSidecar()) { $0.conduct = ClientBehavior(forgets: 1) }
         #expect(run.operations.allSatisfy { $0.kind == .acquire })
     }
 
@@ -196,7 +196,7 @@ struct LoadRunTests {
             $0.workload = .limit; $0.services = LoadServices()
         }, { $0.ttl = .zero },
         {
-            $0.workload = .mixed; $0.shares = WorkloadShares(lock: 0, limit: 0, permit: 0, proxy: 0)
+            $0.workload = .mixed; $0.weights = WorkloadWeights(lock: 0, limit: 0, permit: 0, proxy: 0)
         },
     ]
 }

@@ -32,8 +32,8 @@ struct MeasureTests {
         for microseconds in 1...10_000 { recorder.record(nanoseconds: Int64(microseconds) * 1000) }
         let points = try #require(recorder.report?.percentiles)
         #expect(points.count > 20)
-        #expect(zip(points, points.dropFirst()).allSatisfy { $0.share <= $1.share && $0.microseconds <= $1.microseconds })
-        #expect(points.allSatisfy { $0.share < 1 })
+        #expect(zip(points, points.dropFirst()).allSatisfy { $0.fraction <= $1.fraction && $0.microseconds <= $1.microseconds })
+        #expect(points.allSatisfy { $0.fraction < 1 })
     }
 
     @Test("what takes longer than ten minutes counts as ten minutes")
@@ -101,13 +101,13 @@ struct MeasureTests {
         for lock in 0..<20 {
             log.held(lock: lock, client: 1, sidecar: 0, fence: 5, from: Self.at(1000), to: Self.at(1500))
         }
-        #expect(log.spans.count == OwnershipLog.mostLocks)
+        #expect(log.spans.count == OwnershipLog.maximumLocks)
         #expect(log.spans.first?.began == 1)
         #expect(log.spans.first?.ended == 1.5)
-        for _ in 0..<(2 * OwnershipLog.mostSpans) {
+        for _ in 0..<(2 * OwnershipLog.maximumSpans) {
             log.held(lock: 0, client: 1, sidecar: 0, fence: 5, from: Self.at(1000), to: Self.at(1500))
         }
-        #expect(log.spans.count == OwnershipLog.mostSpans)
+        #expect(log.spans.count == OwnershipLog.maximumSpans)
     }
 
     @Test("commands are counted from the first count on, through restarts")

@@ -17,8 +17,8 @@ struct NameChoiceTests {
     }
 
     /// Returns Pearson's statistic, which is about the number of names if they are chosen as expected.
-    private func deviation(_ frequencies: [Int], expected shares: [Double]) -> Double {
-        zip(frequencies, shares).reduce(0) { sum, pair in
+    private func deviation(_ frequencies: [Int], expected weights: [Double]) -> Double {
+        zip(frequencies, weights).reduce(0) { sum, pair in
             let expected = pair.1 * Double(Self.draws)
             let difference = Double(pair.0) - expected
             return sum + difference * difference / expected
@@ -27,27 +27,27 @@ struct NameChoiceTests {
 
     @Test("without a skew each name is chosen as often as any other")
     func uniform() {
-        let shares = [Double](repeating: 0.01, count: 100)
+        let weights = [Double](repeating: 0.01, count: 100)
         // One seed in a thousand exceeds 150 with 99 degrees of freedom.
-        #expect(deviation(frequencies(among: 100, .uniform), expected: shares) < 150)
+        #expect(deviation(frequencies(among: 100, .uniform), expected: weights) < 150)
     }
 
     @Test("the k-th name is chosen as often as one in k to the exponent", arguments: [0.3, 0.99, 1, 1.1, 2, 3.5])
     func zipf(exponent: Double) {
-        let weights = (1...100).map { rank in rank.power(-exponent) }
-        let whole = weights.reduce(0, +)
-        let shares = weights.map { $0 / whole }
-        #expect(deviation(frequencies(among: 100, .zipf(exponent: exponent)), expected: shares) < 150)
+        let powers = (1...100).map { rank in rank.power(-exponent) }
+        let whole = powers.reduce(0, +)
+        let weights = powers.map { $0 / whole }
+        #expect(deviation(frequencies(among: 100, .zipf(exponent: exponent)), expected: weights) < 150)
     }
 
     @Test("of ten million names all are in range, and the first half is chosen more often", arguments: [0.5, 1.1])
     func many(exponent: Double) {
-        let choice = NameChoice(among: NameChoice.mostNames, skew: .zipf(exponent: exponent))
+        let choice = NameChoice(among: NameChoice.maximumNames, skew: .zipf(exponent: exponent))
         var random = SeededRandom(seed: 7)
         let names = (0..<10_000).map { _ in choice.next(using: &random) }
-        #expect(names.allSatisfy { (0..<NameChoice.mostNames).contains($0) })
+        #expect(names.allSatisfy { (0..<NameChoice.maximumNames).contains($0) })
         #expect(names.contains { $0 > 1_000_000 })
-        #expect(names.count { $0 < NameChoice.mostNames / 2 } > 6500)
+        #expect(names.count { $0 < NameChoice.maximumNames / 2 } > 6500)
     }
 
     @Test("a single name is always chosen", arguments: [NameSkew.uniform, .zipf(exponent: 1.1)])

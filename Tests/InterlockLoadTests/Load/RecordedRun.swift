@@ -38,11 +38,11 @@ struct RecordedRun {
             sidecar.answer($0)
         } _: { server in
             let services = StandardServices().load
-            var door = SidecarClientConfiguration(address: .tcp(host: "127.0.0.1", port: server.port))
-            door.connectTimeout = .seconds(10)
-            door.answerTimeout = .seconds(10)
+            var api = SidecarClientConfiguration(address: .tcp(host: "127.0.0.1", port: server.port))
+            api.connectTimeout = .seconds(10)
+            api.answerTimeout = .seconds(10)
             var plan = LoadPlan(
-                workload: .lock, sidecars: [SidecarEndpoint(number: 0, door: door)], services: services)
+                workload: .lock, sidecars: [SidecarEndpoint(number: 0, resp: api)], services: services)
             plan.pacing = .closedLoop
             plan.clients = 3
             plan.names = 1000

@@ -54,8 +54,10 @@ struct HTMLReportTests {
         report.redisCommands = .infinity
         report.redisCommandsPerOperation = .nan
         report.timeline = [TimelinePoint(second: .max, p50: .nan, p99: .infinity, max: -1)]
-        report.operations[0].latency?.percentiles = [.init(share: 2, microseconds: .nan), .init(share: .nan, microseconds: 1)]
-        report.processes[0].coreShare = -.infinity
+        report.operations[0].latency?.percentiles = [
+            .init(fraction: 2, microseconds: .nan), .init(fraction: .nan, microseconds: 1),
+        ]
+        report.processes[0].averageCores = -.infinity
         report.faults = [FaultReport(number: 0, kind: .clock, sidecar: nil, began: .nan, ended: .infinity, recoveredAfter: .nan)]
         report.ownership = [OwnershipSpan(lock: .min, client: .min, sidecar: 0, fence: .min, began: 2, ended: 1)]
         report.windows = [WindowCount(service: "", began: .nan, granted: .max, limit: .min)]

@@ -15,8 +15,8 @@ extension RunReport {
                 latency: LatencyReport(
                     count: 49_920, mean: 210, p50: 180, p90: 400, p99: 1500, p999: 9000, max: 1_200_000,
                     percentiles: [
-                        .init(share: 0, microseconds: 90), .init(share: 0.9, microseconds: 400),
-                        .init(share: 1, microseconds: 1_200_000),
+                        .init(fraction: 0, microseconds: 90), .init(fraction: 0.9, microseconds: 400),
+                        .init(fraction: 1, microseconds: 1_200_000),
                     ]))
         ]
         report.timeline = (0..<10).map {
@@ -25,7 +25,7 @@ extension RunReport {
         report.redisCommands = 100_000
         report.redisCommandsPerOperation = 2.02
         report.processes = [
-            ProcessReport(name: "sidecar 0", coreShare: 0.42, residentPeak: 41_943_040, residentEnd: 40_894_464)
+            ProcessReport(name: "sidecar 0", averageCores: 0.42, residentPeak: 41_943_040, residentEnd: 40_894_464)
         ]
         report.faults = [FaultReport(number: 0, kind: .kill, sidecar: 0, began: 3, ended: 3.5, recoveredAfter: 0.25)]
         report.ownership = [

@@ -28,7 +28,7 @@ struct RunReportJSONTests {
     @Test("an odd figure does not cost the report")
     func oddNumbers() throws {
         var report = RunReport.sample()
-        report.processes[0].coreShare = .nan
+        report.processes[0].averageCores = .nan
         let json = try report.json
         #expect(json.contains("\"cores\":\"nan\""))
     }

@@ -18,7 +18,7 @@ final class Faults {
     private unowned let state: WorldState
     private var random: SeededRandom
     private var lastNumber = 0
-    private var underWay: [Int: (place: Place?, endsItself: Bool, heal: () -> Void)] = [:]
+    private var active: [Int: (place: Place?, endsItself: Bool, heal: () -> Void)] = [:]
     /// All faults with their times, for the story.
     private(set) var told: [ToldFault] = []
     /// The earliest time at which one of several servers may be down briefly again.
@@ -55,7 +55,7 @@ final class Faults {
     /// Ends every fault except those that end by themselves: a primary that returned in the middle of a failover would
     /// be replaced after the fault had ended.
     func endAll() {
-        for (number, fault) in underWay.sorted(by: { $0.key < $1.key }) where !fault.endsItself { end(number, fault.heal) }
+        for (number, fault) in active.sorted(by: { $0.key < $1.key }) where !fault.endsItself { end(number, fault.heal) }
     }
 
     private func draw() {
@@ -80,9 +80,9 @@ final class Faults {
             case .quorum: .quorum
             case .data, .configuration, .clients, .slots: nil
             }
-        let isTaken = place != nil && underWay.values.contains { $0.place == place }
+        let isTaken = place != nil && active.values.contains { $0.place == place }
         // Connections may also break during another fault.
-        guard kept?.contains(number) ?? true, underWay.count < 3, !isTaken || place == .quorum else { return }
+        guard kept?.contains(number) ?? true, active.count < 3, !isTaken || place == .quorum else { return }
         var length = Self.length(of: kind, &random)
         let act = carryOut(kind, sidecar: sidecar, number: number, length: &length, isTaken: isTaken, &random)
         guard let (heal, words) = act else { return }
@@ -98,15 +98,15 @@ final class Faults {
                 words: words))
         ahead = 0
         guard length > 0 else { return end(number, heal) }
-        underWay[number] = (place, endsItself: !isSingle && kind == .failover || kind.target == .slots, heal)
+        active[number] = (place, endsItself: !isSingle && kind == .failover || kind.target == .slots, heal)
         state.timeline.plan(in: .milliseconds(length)) { [weak self] in
-            guard let self, let fault = underWay[number] else { return }
+            guard let self, let fault = active[number] else { return }
             end(number, fault.heal)
         }
     }
 
     private func end(_ number: Int, _ heal: () -> Void) {
-        underWay[number] = nil
+        active[number] = nil
         heal()
         state.record(.faultEnded(fault: number))
         if let place = told.lastIndex(where: { $0.number == number }) { told[place].ended = state.timeline.instant }
@@ -114,7 +114,7 @@ final class Faults {
 
     private static func length(of kind: FaultKind, _ random: inout SeededRandom) -> Int64 {
         switch kind {
-        case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .reload: 0
+        case .scripts, .lockOfOtherSoftware, .counterOfOtherSoftware, .otherFleet, .reload: 0
         // The upper limit, because a move ends once it is complete.
         case .reshard, .nodeJoin, .nodeLeave: 20_000
         case .kill: Int64.random(in: 20...1500, using: &random)
@@ -153,7 +153,7 @@ final class Faults {
             host.drain()
             length += 300
             state.timeline.plan(in: .milliseconds(300)) { [weak self] in
-                if self?.underWay[number] != nil { host.kill() }
+                if self?.active[number] != nil { host.kill() }
             }
             return (
                 {
@@ -220,7 +220,7 @@ final class Faults {
             let lag = Int64.random(in: 1...800, using: &random)
             length += lag
             state.timeline.plan(in: .milliseconds(lag)) { [weak self] in
-                if self?.underWay[number] != nil { redis.crash() }
+                if self?.active[number] != nil { redis.crash() }
             }
             return (
                 { [state] in
@@ -268,7 +268,7 @@ final class Faults {
             ahead = other == 0 ? step : other
             if other != 0 {
                 state.timeline.plan(in: .milliseconds(length / 2)) { [weak self] in
-                    guard let self, underWay[number] != nil else { return }
+                    guard let self, active[number] != nil else { return }
                     // Another jump makes Redis lose counts again.
                     state.record(.faultEnded(fault: number))
                     for server in servers { server.setClock(aheadByMilliseconds: other) }
@@ -277,11 +277,11 @@ final class Faults {
             }
             let heal = { for server in servers { server.setClock(aheadByMilliseconds: 0) } }
             return (heal, "is \(step) ms ahead\(other == 0 ? "" : ", then \(other)")")
-        case .foreignLock: return world.foreigner.touchLock(&random)
-        case .foreignCounter: return world.foreigner.deleteCounter(&random)
-        case .foreignFleet: return world.foreigner.deleteFleet()
+        case .lockOfOtherSoftware: return world.foreigner.touchLock(&random)
+        case .counterOfOtherSoftware: return world.foreigner.deleteCounter(&random)
+        case .otherFleet: return world.foreigner.deleteFleet()
         case .reload: return world.reload(sidecar: sidecar, &random)
-        case .quorumServer: return breakQuorumServer(length: &length, isOneAway: isTaken, &random)
+        case .quorumServer: return breakQuorumServer(length: &length, isOneUnreachable: isTaken, &random)
         case .quorumRestart: return isTaken ? nil : restartQuorumServer(&random)
         case .reshard, .nodeJoin, .nodeLeave:
             return topologyFaults.move(kind, ending: { [weak self] in self?.finish(number) }, &random)
@@ -300,7 +300,7 @@ final class Faults {
 
     /// Ends a fault early.
     private func finish(_ number: Int) {
-        guard let fault = underWay[number] else { return }
+        guard let fault = active[number] else { return }
         end(number, fault.heal)
     }
 
@@ -331,13 +331,13 @@ final class Faults {
 
     /// Breaks one server of the quorum. At most one is down at any time: a quorum promises nothing without a majority.
     private func breakQuorumServer(
-        length: inout Int64, isOneAway: Bool, _ random: inout SeededRandom
+        length: inout Int64, isOneUnreachable: Bool, _ random: inout SeededRandom
     ) -> StartedFault? {
         let place = Int.random(in: state.quorum.indices, using: &random)
         let host = state.quorum[place]
         guard host.isUp, !host.isStopped else { return nil }
         let point = random.unit()
-        guard !isOneAway else { return cutAll(of: place, length: &length) }
+        guard !isOneUnreachable else { return cutAll(of: place, length: &length) }
         switch point {
         case ..<0.35:
             host.stop()

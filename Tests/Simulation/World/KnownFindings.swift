@@ -62,7 +62,7 @@ package struct ToldCall: Sendable {
         }
     }
 
-    func isUnderWay(at instant: Instant) -> Bool { began <= instant && (ended.map { $0 >= instant } ?? true) }
+    func isInFlight(at instant: Instant) -> Bool { began <= instant && (ended.map { $0 >= instant } ?? true) }
 }
 
 /// The context of a finding: the world's profile and its faults.

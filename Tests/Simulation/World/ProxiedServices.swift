@@ -49,7 +49,7 @@ final class ProxiedServices {
     /// Creates the clients that call the services.
     ///
     /// - Parameter number: returns the next client's number in the history.
-    func clients(fleet: Range<Int>, number: () -> Int) -> [DoorClient] {
+    func clients(fleet: Range<Int>, number: () -> Int) -> [ListenerClient] {
         guard !hosts.isEmpty else { return [] }
         return (0..<state.profile.apis.proxyClients).map { index in
             ProxyClient(
@@ -99,10 +99,10 @@ final class ProxiedServices {
             if !host.isUp || host.isStopped { state.find(.recovery, "sidecar \(host.number) does not run at the end") }
             host.call { [state] calls in
                 for name in self.names {
-                    let underWay = calls.activity(ofService: name)?.underWay ?? 0
-                    if underWay > 0 {
+                    let inFlight = calls.activity(ofService: name)?.inFlight ?? 0
+                    if inFlight > 0 {
                         state.find(
-                            .permits, "sidecar \(host.number) has \(underWay) permits of \(name), and no call is under way")
+                            .permits, "sidecar \(host.number) has \(inFlight) permits of \(name), and no call is under way")
                     }
                     guard let counts = calls.counts.services[name] else { continue }
                     let outcomes = counts.outcomesGood + counts.outcomesFailed

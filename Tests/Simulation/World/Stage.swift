@@ -213,7 +213,7 @@ final class Stage {
     /// A client's connection to a sidecar's RESP API, and the answers that it receives.
     final class Client {
         private let wire: Wire
-        private var reader = DoorReplyReader()
+        private var reader = ListenerReplyReader()
         private(set) var isOpen = true
 
         fileprivate init(wire: Wire) {

@@ -51,9 +51,9 @@ package final class World {
     private let cut: Cut
     private var random: SeededRandom
     let foreigner: Foreigner
-    private var clients: [DoorClient] = []
+    private var clients: [ListenerClient] = []
     /// The clients that the fault `vanish` kills.
-    private var callers: [DoorClient] = []
+    private var callers: [ListenerClient] = []
     private var probers: [Prober] = []
     private var faults: Faults?
     private let proxied: ProxiedServices
@@ -93,7 +93,7 @@ package final class World {
         for number in 0..<total {
             let prefix = number < profile.sidecars ? KeySpace.defaultPrefix : Self.otherPrefix
             state.sidecars.append(sidecar(number, prefix: prefix))
-            state.doors.append(Path(delay: 10_000...60_000, random: random.split()))
+            state.listeners.append(Path(delay: 10_000...60_000, random: random.split()))
         }
         // Sidecars start one after another, as in real deployments.
         var start: Int64 = 0

@@ -10,7 +10,7 @@ final class QuorumAttempt {
         var token: String
         var ttl: Int64
         /// Whether the owner chose the token, and so may ask for the same lease again, here or elsewhere.
-        var isOwners: Bool
+        var hasOwnerToken: Bool
         var candidate: QuorumAcquireScript.Candidate
     }
 
@@ -45,7 +45,7 @@ final class QuorumAttempt {
         self.runtime = runtime
         self.completion = completion
         round = QuorumRound(
-            servers: servers.count, ttl: request.ttl, startedAt: runtime.time.now(), awaitsEveryAnswer: request.isOwners)
+            servers: servers.count, ttl: request.ttl, startedAt: runtime.time.now(), awaitsEveryAnswer: request.hasOwnerToken)
         mayHold = Array(repeating: false, count: servers.count)
     }
 
@@ -65,7 +65,7 @@ final class QuorumAttempt {
     /// Releases the lease because its caller has left. If the owner chose the token the lease is kept, because a retry
     /// may already hold that very lease.
     func abandon() {
-        guard !request.isOwners else { return }
+        guard !request.hasOwnerToken else { return }
         isAbandoned = true
         freeEverywhere()
     }
@@ -150,7 +150,7 @@ final class QuorumAttempt {
         let until = runtime.time.now().advanced(byMilliseconds: request.ttl)
         servers.free(
             QuorumServers.Leftover(
-                name: request.name, token: request.token, only: request.isOwners ? .unrecorded : nil, until: until),
+                name: request.name, token: request.token, only: request.hasOwnerToken ? .unrecorded : nil, until: until),
             on: server)
     }
 }

@@ -109,14 +109,14 @@ extension QuorumLocks: LeaseReviewer {
             let script = QuorumInspectScript(keys: runtime.keys, name: lease.name)
             servers.ask(script, within: runtime.timeoutMilliseconds) { [self] answers in
                 let replies = answers.compactMap { try? $0?.get() }
-                guard let standing = standing(of: lease, replies) else { return }
-                leases.reviewed(lease, standing, sentAt: sentAt, now: runtime.time.now())
+                guard let leaseState = leaseState(of: lease, replies) else { return }
+                leases.reviewed(lease, leaseState, sentAt: sentAt, now: runtime.time.now())
             }
         }
     }
 
     /// Returns whether a majority has the lease; `nil` if too few servers answer.
-    private func standing(of lease: LeaseTable.Listed, _ replies: [QuorumInspectScript.Reply]) -> LeaseTable.Standing? {
+    private func leaseState(of lease: LeaseTable.Listed, _ replies: [QuorumInspectScript.Reply]) -> LeaseTable.LeaseState? {
         let holding = replies.filter { $0.token.map { ExactText($0) == ExactText(lease.token) } ?? false }
         guard holding.count < servers.majority else {
             // Another number on all of them means a later lease of the same owner.
@@ -153,12 +153,12 @@ extension QuorumLocks: LeaseReviewer {
         var failure: InterlockError?
         var awaited = names.count
         guard awaited > 0 else { return completion(.success([])) }
-        for (place, name) in names.enumerated() {
+        for (scan, name) in names.enumerated() {
             inspect(
                 name: name,
                 completion: Completion { _, result in
                     switch result {
-                    case .success(let lock): found[place] = lock
+                    case .success(let lock): found[scan] = lock
                     case .failure(let error): failure = failure ?? error
                     }
                     awaited -= 1
@@ -199,13 +199,13 @@ extension QuorumLocks: LeaseReviewer {
     /// Lists the held locks of one `SCAN` step on the first connected server. It may include locks without a majority
     /// and miss others. The cursor records the server; if that server goes down, the listing must start again.
     func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
-        guard let place = ScanCursor(cursor, servers: servers.count) else {
+        guard let position = ScanCursor(cursor, servers: servers.count) else {
             completion(.failure(InterlockError(.invalid, "the cursor is 0 or what the last step answered")))
             return
         }
         let scan = Scan(
-            cursor: place.cursor, pattern: runtime.keys.lockPattern(matching: glob), count: count, type: "string")
-        let begun = cursor == "0" ? nil : place.server
+            cursor: position.cursor, pattern: runtime.keys.lockPattern(matching: glob), count: count, type: "string")
+        let begun = cursor == "0" ? nil : position.server
         servers.scan(scan, on: begun) { [self, total = servers.count] server, result in
             switch result {
             case .success(let (next, keys)):

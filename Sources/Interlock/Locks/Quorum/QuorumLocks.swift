@@ -86,7 +86,7 @@ final class QuorumLocks: LockProvider {
 
     /// Fails all waiters, because the sidecar is shutting down.
     func drain() {
-        failWaiters(.goingDown)
+        failWaiters(.shuttingDown)
     }
 
     /// Disconnects permanently.
@@ -171,7 +171,7 @@ final class QuorumLocks: LockProvider {
     ) {
         let startedAt = runtime.time.now()
         attempt(waiter, candidate) { [self] attempt, outcome in
-            guard case .contended = outcome, mayTryAgain, tries < QuorumRetry.mostTries else {
+            guard case .contended = outcome, mayTryAgain, tries < QuorumRetry.maximumTries else {
                 return completion(attempt, outcome)
             }
             let now = runtime.time.now()
@@ -196,7 +196,7 @@ final class QuorumLocks: LockProvider {
     ) {
         let asked = QuorumAttempt.Request(
             name: waiter.request.name.text, token: runtime.token(for: waiter.request), ttl: waiter.request.ttl,
-            isOwners: waiter.request.owner != nil, candidate: candidate)
+            hasOwnerToken: waiter.request.owner != nil, candidate: candidate)
         QuorumAttempt(asked, servers: servers, scripts: scripts, runtime: runtime, completion: completion).start()
     }
 
@@ -206,7 +206,7 @@ final class QuorumLocks: LockProvider {
         let lease = Lease(
             name: waiter.request.name.text, token: attempt.request.token, fence: fence, validMilliseconds: valid,
             ttlMilliseconds: waiter.request.ttl, deadline: now.advanced(byMilliseconds: valid),
-            isOwners: waiter.request.owner != nil)
+            hasOwnerToken: waiter.request.owner != nil)
         guard waiter.completion(.granted(lease)) else { return false }
         runtime.metrics.locksGranted.increment()
         runtime.metrics.acquireTime.recordNanoseconds(now.nanoseconds - waiter.startedAt.nanoseconds)
@@ -244,7 +244,7 @@ final class QuorumLocks: LockProvider {
     private func timeOut(_ id: WaiterID) {
         guard let waiter = waiters[id] else { return }
         let line = lines[ExactText(waiter.request.name.text)]
-        guard ([id] + mates(of: waiter, id)).contains(where: { line?.decisions.isAttempting($0) == true }) else {
+        guard ([id] + copies(of: waiter, id)).contains(where: { line?.decisions.isAttempting($0) == true }) else {
             return giveUp(id, because: nil)
         }
         waiters[id]?.isOverdue = true
@@ -253,7 +253,7 @@ final class QuorumLocks: LockProvider {
     /// Ends the overdue waits of this waiter and of the other copies of its call, after an attempt that did not grant
     /// the lock.
     private func stayed(_ waiter: Waiter, _ id: WaiterID, because error: InterlockError?) {
-        for overdue in mates(of: waiter, id) + [id] where waiters[overdue]?.isOverdue == true {
+        for overdue in copies(of: waiter, id) + [id] where waiters[overdue]?.isOverdue == true {
             giveUp(overdue, because: error)
         }
     }
@@ -343,10 +343,10 @@ final class QuorumLocks: LockProvider {
         // The other copies of the call share its grant. They leave while the attempt still counts as in progress, so
         // that none of them starts another.
         var copies: [Waiter] = []
-        for mate in lines[ExactText(name)]?.decisions.isAttempting(id) == true ? mates(of: waiter, id) : [] {
-            guard let copy = waiters.removeValue(forKey: mate) else { continue }
+        for other in lines[ExactText(name)]?.decisions.isAttempting(id) == true ? self.copies(of: waiter, id) : [] {
+            guard let copy = waiters.removeValue(forKey: other) else { continue }
             copy.timeout?.cancel()
-            _ = lines[ExactText(name)]?.decisions.remove(mate)
+            _ = lines[ExactText(name)]?.decisions.remove(other)
             copies.append(copy)
         }
         guard let (isWanted, next) = lines[ExactText(name)]?.decisions.granted(id) else { return attempt.abandon() }
@@ -362,7 +362,7 @@ final class QuorumLocks: LockProvider {
     }
 
     /// Returns the other waiters with the same owner and the same request. O(waiters) for a grant to an owner.
-    private func mates(of waiter: Waiter, _ id: WaiterID) -> [WaiterID] {
+    private func copies(of waiter: Waiter, _ id: WaiterID) -> [WaiterID] {
         guard let owner = waiter.request.owner, let line = lines[ExactText(waiter.request.name.text)] else { return [] }
         let asked = AskedFor(waiter.request, owner: owner)
         return line.decisions.all.filter { other in

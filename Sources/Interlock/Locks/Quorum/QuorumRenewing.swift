@@ -112,7 +112,7 @@ final class QuorumRenewing {
     /// Retries a restore. Another request for the lock may briefly hold an empty server's part of it.
     private func tryAgain(_ restore: QuorumRenewal.Restore, tries: Int) {
         let now = runtime.time.now()
-        guard tries < QuorumRetry.mostTries, renewal.mayRestore(now: now) else { return }
+        guard tries < QuorumRetry.maximumTries, renewal.mayRestore(now: now) else { return }
         let next = QuorumRetry.nextTry(
             after: now, took: now.nanoseconds - startedAt.nanoseconds, tries: tries,
             random: .random(in: 0...1, using: &runtime.entropy))

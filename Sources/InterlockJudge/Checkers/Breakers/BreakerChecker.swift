@@ -54,7 +54,7 @@ struct BreakerChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        doubtful.settle(at: step.at, into: &violations)
+        doubtful.finalize(at: step.at, into: &violations)
         switch step.what {
         case .ended(let call, .done(.permitted), _):
             judge(call, "permitted", at: step.at)

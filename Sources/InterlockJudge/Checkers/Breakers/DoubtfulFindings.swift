@@ -36,7 +36,7 @@ struct DoubtfulFindings: Sendable {
     mutating func removeAll() { findings.removeAll() }
 
     /// Reports the findings that no news has explained in time.
-    mutating func settle(at instant: Instant, into violations: inout [Violation]) {
+    mutating func finalize(at instant: Instant, into violations: inout [Violation]) {
         while let first = findings.first, first.violation.at.nanoseconds + Self.patience <= instant.nanoseconds {
             violations.append(first.violation)
             findings.removeFirst()

@@ -31,7 +31,7 @@ struct ForcedStateChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        doubtful.settle(at: step.at, into: &violations)
+        doubtful.finalize(at: step.at, into: &violations)
         switch step.what {
         case .forced(let service, nil, _):
             forced[service] = nil
@@ -58,7 +58,7 @@ struct ForcedStateChecker: HistoryChecker {
             }
             guard faults.lastClockJump < known.since || !faults.touches(.otherThanClock, since: known.since) else { return }
             // Changes from before the forced state may be reported after it.
-            guard let told = known.generation, generation > told else { return }
+            guard let reported = known.generation, generation > reported else { return }
             let finding = Violation(
                 Self.promise, at: step.at,
                 """

@@ -35,13 +35,13 @@ struct HalfOpenChecker: HistoryChecker {
         /// The expiry of each trial.
         private var lapses: [PermitNumber: Instant] = [:]
         /// The number of trials that triggers the removal of expired ones.
-        private var worthALook = 64
+        private var cleanupThreshold = 64
 
         mutating func give(_ permit: PermitNumber, until lapse: Instant, at instant: Instant) {
             lapses[permit] = lapse
-            guard lapses.count >= worthALook else { return }
+            guard lapses.count >= cleanupThreshold else { return }
             lapses = lapses.filter { $0.value > instant }
-            worthALook = max(64, 2 * lapses.count)
+            cleanupThreshold = max(64, 2 * lapses.count)
         }
 
         mutating func reported(_ permit: PermitNumber) { lapses[permit] = nil }

@@ -41,7 +41,7 @@ struct TrialChecker: HistoryChecker {
     }
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
-        doubtful.settle(at: step.at, into: &violations)
+        doubtful.finalize(at: step.at, into: &violations)
         switch step.what {
         case .invoked(let call, _):
             guard case .report(let service, let permit, let isOK) = call.operation else { return }

@@ -4,14 +4,14 @@ internal import InterlockCore
 /// that a fault explains. Memory is bounded by the number of sidecars.
 struct FaultLog: Sendable {
     private struct Track: Sendable {
-        var underWay = 0
+        var active = 0
         var lastBegin = Instant.distantPast
         var lastEnd = Instant.distantPast
 
-        func touches(since instant: Instant) -> Bool { underWay > 0 || lastEnd >= instant }
+        func touches(since instant: Instant) -> Bool { active > 0 || lastEnd >= instant }
 
         mutating func end(at instant: Instant) {
-            underWay -= 1
+            active -= 1
             lastEnd = instant
         }
     }
@@ -19,7 +19,7 @@ struct FaultLog: Sendable {
     /// The number of ends of count-losing faults that are kept.
     private static let keptEnds = 32
 
-    private var underWay: [Int: (kind: FaultKind, sidecar: Int?)] = [:]
+    private var active: [Int: (kind: FaultKind, sidecar: Int?)] = [:]
     /// Every fault, by effect.
     private var all = [Track](repeating: Track(), count: FaultEffect.allCases.count)
     /// Faults that are not specific to one sidecar, by effect.
@@ -38,17 +38,17 @@ struct FaultLog: Sendable {
         self.keepsLocks = keepsLocks
     }
 
-    var isEmpty: Bool { all[FaultEffect.any.rawValue].underWay == 0 && all[FaultEffect.any.rawValue].lastEnd == .distantPast }
+    var isEmpty: Bool { all[FaultEffect.any.rawValue].active == 0 && all[FaultEffect.any.rawValue].lastEnd == .distantPast }
 
     /// The number of active faults.
-    var underWayCount: Int { underWay.count }
+    var activeCount: Int { active.count }
 
     /// Returns `false` if a fault with this number is already active.
     mutating func began(_ fault: Int, _ kind: FaultKind, sidecar: Int?, at instant: Instant) -> Bool {
-        guard underWay.updateValue((kind, sidecar), forKey: fault) == nil else { return false }
+        guard active.updateValue((kind, sidecar), forKey: fault) == nil else { return false }
         if kind.mayCause(.clockJump) { lastClockJump = instant }
         change(kind, sidecar) { track in
-            track.underWay += 1
+            track.active += 1
             track.lastBegin = instant
         }
         return true
@@ -56,7 +56,7 @@ struct FaultLog: Sendable {
 
     /// Returns the fault that ended; `nil` if no active fault has this number.
     mutating func ended(_ fault: Int, at instant: Instant) -> (kind: FaultKind, sidecar: Int?)? {
-        guard let ended = underWay.removeValue(forKey: fault) else { return nil }
+        guard let ended = active.removeValue(forKey: fault) else { return nil }
         if ended.kind.mayCause(.clockJump) { lastClockJump = instant }
         change(ended.kind, ended.sidecar) { $0.end(at: instant) }
         if ended.kind.mayCause(.lostCounts) {
@@ -88,8 +88,8 @@ struct FaultLog: Sendable {
         return common[effect.rawValue].touches(since: instant) || own[sidecar]?[effect.rawValue].touches(since: instant) ?? false
     }
 
-    func isUnderWay(_ effect: FaultEffect, sidecar: Int) -> Bool {
-        common[effect.rawValue].underWay > 0 || own[sidecar]?[effect.rawValue].underWay ?? 0 > 0
+    func isActive(_ effect: FaultEffect, sidecar: Int) -> Bool {
+        common[effect.rawValue].active > 0 || own[sidecar]?[effect.rawValue].active ?? 0 > 0
     }
 
     /// Returns when a fault with this effect, of this sidecar or common to all, last ended.
@@ -113,10 +113,10 @@ struct FaultLog: Sendable {
     func lostCounts(since instant: Instant) -> Int {
         let track = all[FaultEffect.lostCounts.rawValue]
         guard track.touches(since: instant) else { return 0 }
-        return track.underWay + countsLost.count { $0 >= instant }
+        return track.active + countsLost.count { $0 >= instant }
     }
 
-    var isLosingCounts: Bool { all[FaultEffect.lostCounts.rawValue].underWay > 0 }
+    var isLosingCounts: Bool { all[FaultEffect.lostCounts.rawValue].active > 0 }
 
     /// Returns whether fences may fall: Redis lost its data and its clock was set back. Any jump of the clock counts,
     /// because the return from an earlier jump sets it back too.

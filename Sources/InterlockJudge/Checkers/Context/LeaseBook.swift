@@ -95,8 +95,8 @@ struct LeaseBook: Sendable {
 extension [RecordedLease] {
     /// Returns the lease after `body` has changed it; `nil` if there is none or `body` returns `false`.
     fileprivate mutating func change(_ id: LeaseID, _ body: (inout RecordedLease) -> Bool) -> RecordedLease? {
-        guard let place = lastIndex(where: { $0.id == id }), body(&self[place]) else { return nil }
-        return self[place]
+        guard let index = lastIndex(where: { $0.id == id }), body(&self[index]) else { return nil }
+        return self[index]
     }
 
     fileprivate mutating func add(_ lease: RecordedLease, remembering count: Int, at instant: Instant) {

@@ -47,18 +47,18 @@ struct FixedWindows: Sendable {
             return nil
         }
         var mayBeKnown = false
-        for place in windows.indices.reversed() {
-            let span = max(latest, windows[place].latest) - min(earliest, windows[place].earliest)
+        for index in windows.indices.reversed() {
+            let span = max(latest, windows[index].latest) - min(earliest, windows[index].earliest)
             guard span < length - Self.blur else {
-                if earliest <= windows[place].latest, windows[place].earliest <= latest { mayBeKnown = true }
+                if earliest <= windows[index].latest, windows[index].earliest <= latest { mayBeKnown = true }
                 continue
             }
-            let (low, high) = (max(earliest, windows[place].earliest), min(latest, windows[place].latest))
-            (windows[place].earliest, windows[place].latest) = (min(low, high), max(low, high))
-            windows[place].granted += cost
-            guard windows[place].granted > limit, !windows[place].isReported else { return nil }
-            windows[place].isReported = true
-            return windows[place].granted
+            let (low, high) = (max(earliest, windows[index].earliest), min(latest, windows[index].latest))
+            (windows[index].earliest, windows[index].latest) = (min(low, high), max(low, high))
+            windows[index].granted += cost
+            guard windows[index].granted > limit, !windows[index].isReported else { return nil }
+            windows[index].isReported = true
+            return windows[index].granted
         }
         guard !mayBeKnown else {
             undecided += 1

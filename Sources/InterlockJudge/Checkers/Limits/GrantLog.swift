@@ -79,16 +79,16 @@ struct GrantLog: Sendable {
     }
 
     private mutating func insert(_ entry: Entry, at instant: Int64) {
-        var place = entries.count
-        while place > 0, entries[place - 1].invoked > entry.invoked { place -= 1 }
-        entries.insert(entry, at: place)
-        if place < outside || entry.invoked <= instant - window {
+        var index = entries.count
+        while index > 0, entries[index - 1].invoked > entry.invoked { index -= 1 }
+        entries.insert(entry, at: index)
+        if index < outside || entry.invoked <= instant - window {
             outside += 1
         } else {
             sum += max(0, entry.cost)
         }
-        var before = place > 0 ? entries[place - 1] : base
-        for later in place..<entries.count {
+        var before = index > 0 ? entries[index - 1] : base
+        for later in index..<entries.count {
             let left = before.map { max(0, $0.level - Double(entries[later].invoked - $0.invoked) * rate) } ?? 0
             entries[later].level = max(0, left + Double(entries[later].cost))
             before = entries[later]

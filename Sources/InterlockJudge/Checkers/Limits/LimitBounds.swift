@@ -45,19 +45,19 @@ struct LimitBounds: Sendable {
 
 extension LimitRule {
     /// Returns the bounds for a fleet of this size without Redis, in addition to the grants of Redis. Each sidecar
-    /// grants its quota by the limit's own algorithm, as `LocalShare` divides it. Together the quotas are one more
+    /// grants its quota by the limit's own algorithm, as `LocalQuota` divides it. Together the quotas are one more
     /// limit; a quota below one call is rounded up to one call over several windows.
     func boundsWithoutRedis(sidecars: Int, clockDrift: Double) -> LimitBounds {
         let sidecars = Int64(max(1, sidecars))
         var bounds = LimitBounds(of: self, clockDrift: clockDrift)
         switch algorithm {
         case .sliding:
-            let shares = sidecars * max(1, limit / sidecars)
-            bounds.inWindow = limit + shares
+            let quota = sidecars * max(1, limit / sidecars)
+            bounds.inWindow = limit + quota
         case .fixed:
-            let shares = sidecars * max(1, limit / sidecars)
-            bounds.inWindow = 2 * (limit + shares)
-            bounds.atOnce = 2 * (limit + shares)
+            let quota = sidecars * max(1, limit / sidecars)
+            bounds.inWindow = 2 * (limit + quota)
+            bounds.atOnce = 2 * (limit + quota)
         case .gcra:
             bounds.atOnce = burst + 1 + sidecars * max(1, (burst + 1) / sidecars)
         }

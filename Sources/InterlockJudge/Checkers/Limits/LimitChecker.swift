@@ -94,7 +94,7 @@ struct LimitChecker: HistoryChecker {
             if isDoubtful, rules.whenRedisIsDown == .allow { return }
         }
         if demand.subject != nil { openSubject(of: demand, for: call, at: instant, faults: faults) }
-        for (place, rule) in rules.limits.enumerated() {
+        for (index, rule) in rules.limits.enumerated() {
             guard !rule.isPerSubject || demand.subject != nil else { continue }
             var grant = LimitCounter.Grant(
                 cost: demand.cost, invoked: call.invoked, ended: instant, isDoubtful: isDoubtful, resetAfter: nil)
@@ -105,9 +105,9 @@ struct LimitChecker: HistoryChecker {
             }
             let finding =
                 if rule.isPerSubject, let subject = demand.subject {
-                    services[demand.service].subjects[subject]?[place]?.add(grant, faults: faults)
+                    services[demand.service].subjects[subject]?[index]?.add(grant, faults: faults)
                 } else {
-                    services[demand.service].common[place]?.add(grant, faults: faults)
+                    services[demand.service].common[index]?.add(grant, faults: faults)
                 }
             guard let finding else { continue }
             let whose = rule.isPerSubject ? " of subject \(demand.subject ?? 0)" : ""

@@ -21,7 +21,7 @@ struct LimitCounter: Sendable {
     private var log: GrantLog
     /// The grants of Redis and those that sidecars may have made on their own; `nil` if the policy allows none or all
     /// of them.
-    private var logWithShares: GrantLog?
+    private var logWithQuotas: GrantLog?
     private var windows: FixedWindows
     private(set) var lastGrant = Instant.distantPast
 
@@ -31,7 +31,7 @@ struct LimitCounter: Sendable {
         boundsWithoutRedis = rule.boundsWithoutRedis(sidecars: sidecars, clockDrift: clockDrift)
         log = GrantLog(window: bounds.window, rate: bounds.perNanosecond)
         if whenRedisIsDown == .local {
-            logWithShares = GrantLog(window: bounds.window, rate: boundsWithoutRedis.perNanosecond)
+            logWithQuotas = GrantLog(window: bounds.window, rate: boundsWithoutRedis.perNanosecond)
         }
         windows = FixedWindows(window: bounds.window, clockDrift: clockDrift)
     }
@@ -45,9 +45,9 @@ struct LimitCounter: Sendable {
             if rule.hasOwnWindows, let finding = addToWindow(grant, faults: faults) { return finding }
             if let finding = Self.add(grant, to: &log, rule, bounds, faults: faults) { return finding }
         }
-        if var shares = logWithShares {
-            logWithShares = nil
-            defer { logWithShares = shares }
+        if var shares = logWithQuotas {
+            logWithQuotas = nil
+            defer { logWithQuotas = shares }
             if let finding = Self.add(grant, to: &shares, rule, boundsWithoutRedis, faults: faults) {
                 return finding + ", the shares of sidecars without Redis included"
             }
@@ -58,13 +58,13 @@ struct LimitCounter: Sendable {
     /// Handles the end of a fault that may have lost counts.
     mutating func mayHaveBeenForgotten(at instant: Instant) {
         log.forgive(bounds.whenForgotten, at: instant)
-        logWithShares?.forgive(bounds.whenForgotten, at: instant)
+        logWithQuotas?.forgive(bounds.whenForgotten, at: instant)
         windows.removeAll()
     }
 
     /// Handles the restart of a sidecar, which has forgotten its grants without Redis.
     mutating func sharesBeginAnew() {
-        logWithShares?.removeAll()
+        logWithQuotas?.removeAll()
     }
 
     private mutating func addToWindow(_ grant: Grant, faults: FaultLog) -> String? {

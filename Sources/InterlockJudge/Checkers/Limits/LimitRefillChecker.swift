@@ -21,7 +21,7 @@ struct LimitRefillChecker: HistoryChecker {
     private static let reliance: Int64 = 1000
     /// The time that answers may take, in ms.
     private static let slack: Int64 = 1000
-    private static let mostSubjects = 4096
+    private static let maximumSubjects = 4096
 
     /// A series of refusals without a grant.
     private struct Drought: Sendable {
@@ -81,7 +81,7 @@ struct LimitRefillChecker: HistoryChecker {
     ) {
         let new = Drought(since: instant, lastInvoked: call.invoked, refusals: 1)
         guard var drought = services[service].droughts[whose] else {
-            if services[service].droughts.count >= Self.mostSubjects { services[service].droughts.removeAll() }
+            if services[service].droughts.count >= Self.maximumSubjects { services[service].droughts.removeAll() }
             services[service].droughts[whose] = new
             return
         }

@@ -28,7 +28,7 @@ struct RefusalChecker: HistoryChecker {
     private let recovery: Int64
     private var capacities: [Int: FreeCapacity] = [:]
     /// The cost of active calls, and the cost that ended calls may have taken so far, by service.
-    private var underWay: [Int: Int64] = [:]
+    private var inFlight: [Int: Int64] = [:]
     private var taken: [Int: Int64] = [:]
     /// The value of `taken` when Redis last began to lose its data.
     private var takenBeforeWipe: [Int: Int64] = [:]
@@ -51,11 +51,11 @@ struct RefusalChecker: HistoryChecker {
         switch step.what {
         case .invoked(let call, _):
             guard let demand = call.demand, isJudged(demand.service) else { return }
-            underWay[demand.service, default: 0] += demand.cost
+            inFlight[demand.service, default: 0] += demand.cost
             before[call.client] = (taken[demand.service, default: 0], awaited[demand.service, default: 0])
         case .ended(let call, let ending, _):
             guard let demand = call.demand, isJudged(demand.service) else { return }
-            underWay[demand.service, default: 0] -= demand.cost
+            inFlight[demand.service, default: 0] -= demand.cost
             ended(call, demand, ending, at: step.at, faults: faults, into: &violations)
         case .faultBegan(_, let kind, _) where kind.mayCause(.clockJump),
             .faultEnded(_, let kind, _) where kind.mayCause(.clockJump):
@@ -80,7 +80,7 @@ struct RefusalChecker: HistoryChecker {
             case .gcra: continue
             }
             capacities[service] = FreeCapacity(
-                left: limit.limit - underWay[service, default: 0] - taken[service, default: 0]
+                left: limit.limit - inFlight[service, default: 0] - taken[service, default: 0]
                     + takenBeforeWipe[service, default: 0],
                 // The recovery time excuses refusals that the fault left behind.
                 known: instant.advanced(byMilliseconds: recovery + 1), source: "an empty Redis")
@@ -96,14 +96,14 @@ struct RefusalChecker: HistoryChecker {
         switch ending {
         case .done(.taken(_, let remaining, _)):
             // Active calls may have taken some of it and may have been answered sooner.
-            let meanwhile = underWay[service, default: 0] + taken[service, default: 0] - before.taken
+            let meanwhile = inFlight[service, default: 0] + taken[service, default: 0] - before.taken
             take(demand.cost, of: service)
             guard remaining > 0,
                 !faults.touches(.outage, sidecar: call.sidecar, since: call.invoked.advanced(byMilliseconds: -recovery))
             else { return }
             capacities[service] = FreeCapacity(left: remaining - meanwhile, known: instant, source: "sidecar \(call.sidecar)")
         case .refused(.limited(let retryAfter)):
-            let wanted = underWay[service, default: 0] + awaited[service, default: 0] - before.awaited
+            let wanted = inFlight[service, default: 0] + awaited[service, default: 0] - before.awaited
             if call.operation.wait > 0 { awaited[service, default: 0] += demand.cost }
             guard let capacity = capacities[service], retryAfter >= 0, capacity.left - wanted >= demand.cost,
                 call.invoked > capacity.known.advanced(byMilliseconds: Self.reliance + Self.blur),

@@ -52,11 +52,11 @@ struct ExclusionChecker: HistoryChecker {
                 \(other.client) has \(shared) ms left
                 """)
         }
-        if let crowd = conflict.crowd, !faults.touches(.lostExclusivity, since: crowd.eldest) {
+        if let overflow = conflict.overflow, !faults.touches(.lostExclusivity, since: overflow.oldestRequest) {
             report(
                 at: instant, into: &violations,
                 """
-                lock \(lease.lock): lease \(new.lease) of client \(new.client) makes \(crowd.holders) holders of \(crowd.places) \
+                lock \(lease.lock): lease \(new.lease) of client \(new.client) makes \(overflow.holders) holders of \(overflow.slots) \
                 places
                 """)
         }
@@ -85,7 +85,7 @@ struct LockHolders: Sendable {
         var others: [Holder] = []
         /// The number of holders, including the new one, if it exceeds the number of slots, and the time of the oldest
         /// holder's request.
-        var crowd: (holders: Int, places: Int, eldest: Instant)?
+        var overflow: (holders: Int, slots: Int, oldestRequest: Instant)?
     }
 
     /// The minimum number of readers that triggers the removal of expired ones.
@@ -93,9 +93,9 @@ struct LockHolders: Sendable {
 
     private var alone: [Holder] = []
     private var readers: [LeaseID: Holder] = [:]
-    private var places: [LeaseID: Holder] = [:]
+    private var slots: [LeaseID: Holder] = [:]
     /// The number of slots according to the holders.
-    private var placeCount = 0
+    private var slotCount = 0
     private var readersWorthALook = Self.fewReaders
 
     /// Adds a holder and returns its conflicts. O(holders) for exclusive leases and for semaphores that appear full;
@@ -108,23 +108,23 @@ struct LockHolders: Sendable {
         switch mode {
         case .exclusive:
             dropReaders(at: instant)
-            dropPlaces(at: instant)
+            dropSlots(at: instant)
             conflict.others += readers.values
-            conflict.others += places.values
+            conflict.others += slots.values
             alone.append(new)
         case .shared:
             if readers.count >= readersWorthALook { dropReaders(at: instant) }
-            dropPlaces(at: instant)
-            conflict.others += places.values
+            dropSlots(at: instant)
+            conflict.others += slots.values
             readers[new.lease] = new
         case .permits(let count):
             dropReaders(at: instant)
             conflict.others += readers.values
-            if places.count >= max(placeCount, count) { dropPlaces(at: instant) }
-            placeCount = max(placeCount, count)
-            places[new.lease] = new
-            guard places.count > placeCount else { break }
-            conflict.crowd = (places.count, placeCount, places.values.reduce(new.invoked) { min($0, $1.invoked) })
+            if slots.count >= max(slotCount, count) { dropSlots(at: instant) }
+            slotCount = max(slotCount, count)
+            slots[new.lease] = new
+            guard slots.count > slotCount else { break }
+            conflict.overflow = (slots.count, slotCount, slots.values.reduce(new.invoked) { min($0, $1.invoked) })
         }
         return conflict
     }
@@ -132,9 +132,9 @@ struct LockHolders: Sendable {
     mutating func change(_ lease: RecordedLease) {
         switch lease.mode {
         case .exclusive:
-            if let place = alone.firstIndex(where: { $0.lease == lease.id }) { alone[place].until = lease.until }
+            if let index = alone.firstIndex(where: { $0.lease == lease.id }) { alone[index].until = lease.until }
         case .shared: readers[lease.id]?.until = lease.until
-        case .permits: places[lease.id]?.until = lease.until
+        case .permits: slots[lease.id]?.until = lease.until
         }
     }
 
@@ -142,7 +142,7 @@ struct LockHolders: Sendable {
         switch lease.mode {
         case .exclusive: alone.removeAll { $0.lease == lease.id }
         case .shared: readers[lease.id] = nil
-        case .permits: places[lease.id] = nil
+        case .permits: slots[lease.id] = nil
         }
     }
 
@@ -152,9 +152,9 @@ struct LockHolders: Sendable {
         readersWorthALook = max(Self.fewReaders, 2 * readers.count)
     }
 
-    private mutating func dropPlaces(at instant: Instant) {
-        guard !places.isEmpty else { return }
-        places = places.filter { $0.value.until > instant }
-        if places.isEmpty { placeCount = 0 }
+    private mutating func dropSlots(at instant: Instant) {
+        guard !slots.isEmpty else { return }
+        slots = slots.filter { $0.value.until > instant }
+        if slots.isEmpty { slotCount = 0 }
     }
 }

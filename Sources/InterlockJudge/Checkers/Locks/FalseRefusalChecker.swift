@@ -33,13 +33,13 @@ struct FalseRefusalChecker: HistoryChecker {
         var lateCalls = LateCalls()
         var abandoned = AbandonedCalls()
         /// The number of leases that triggers the removal of expired ones.
-        var worthALook = 16
+        var cleanupThreshold = 16
 
         mutating func hold(_ lease: LeaseID, until end: Instant, at instant: Instant) {
             held[lease] = end
-            guard held.count >= worthALook else { return }
+            guard held.count >= cleanupThreshold else { return }
             held = held.filter { $0.value > instant }
-            worthALook = max(16, 2 * held.count)
+            cleanupThreshold = max(16, 2 * held.count)
         }
         /// The time at which a call last stopped waiting.
         var lastWaiter = Instant.distantPast
@@ -167,7 +167,7 @@ struct FalseRefusalChecker: HistoryChecker {
             .failed(code: "UNAVAILABLE") where !faults.touches(.silence, sidecar: call.sidecar, since: call.invoked):
             // The call may have held the lock or a position in the queue for a moment.
             if isWaiter { lock.suspects.removeAll { $0.open.contains(call.client) } }
-            for place in lock.suspects.indices { lock.suspects[place].open.remove(call.client) }
+            for index in lock.suspects.indices { lock.suspects[index].open.remove(call.client) }
             let isFree = lock.freeFrom < call.invoked && lock.held.values.allSatisfy { $0 < call.invoked }
             let isLonely = !isWaiter && lock.lastWaiter < call.invoked.advanced(byMilliseconds: -1000)
             if isFree, isLonely, lock.clockLeases.isEmpty {

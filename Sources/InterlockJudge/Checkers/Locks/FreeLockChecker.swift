@@ -6,8 +6,8 @@ internal import InterlockCore
 /// A lock is free once every lease that would keep the caller out was released or has expired, counted from its last
 /// answer. It may stay free for the rules' `handOver` while only other sidecars are faulty, otherwise for the recovery
 /// time. A lease that a stopped or killed sidecar may have been granted counts as held for its TTL. Readers behind a
-/// writer of such a sidecar notice at their next check, at most `readersLook` later. The checker judges nothing after
-/// any other fault.
+/// writer of such a sidecar notice at their next check, at most `readerCheckInterval` later. The checker judges nothing
+/// after any other fault.
 ///
 /// A call without an OWNER ends with its wait if its client leaves while it certainly waits: its sidecar releases the
 /// lease if it is granted. A release is carried out even if its client closes the connection right after sending it.
@@ -25,12 +25,12 @@ struct FreeLockChecker: HistoryChecker {
 
     private struct Lock: Sendable {
         var holds: [LeaseID: Hold] = [:]
-        /// The latest possible ends of other leases, granted or not. Latest first, and no more than `places`.
+        /// The latest possible ends of other leases, granted or not. Latest first, and no more than `slots`.
         private(set) var ends: [Instant] = []
         /// The largest number of slots that a client requested.
-        var places = 1
+        var slots = 1
         /// The number of leases that triggers the removal of expired ones.
-        var worthALook = 16
+        var cleanupThreshold = 16
         /// The active calls, by client.
         var open: [Int: Call] = [:]
         var clockLeases = ClockLeases()
@@ -45,9 +45,9 @@ struct FreeLockChecker: HistoryChecker {
 
         mutating func hold(_ lease: LeaseID, _ mode: LeaseMode?, until end: Instant, at instant: Instant) {
             holds[lease] = Hold(mode: mode ?? holds[lease]?.mode ?? .exclusive, end: end)
-            guard holds.count >= worthALook else { return }
+            guard holds.count >= cleanupThreshold else { return }
             for (lease, hold) in holds where hold.end <= instant { self.end(lease, at: hold.end) }
-            worthALook = max(16, 2 * holds.count)
+            cleanupThreshold = max(16, 2 * holds.count)
         }
 
         mutating func end(_ lease: LeaseID, at instant: Instant) {
@@ -58,12 +58,12 @@ struct FreeLockChecker: HistoryChecker {
         /// Records that a client may have held the lock, or a slot of it, until `end`.
         mutating func mayBeHeld(until end: Instant) {
             ends.insert(end, at: ends.firstIndex { $0 < end } ?? ends.endIndex)
-            if ends.count > places { ends.removeLast() }
+            if ends.count > slots { ends.removeLast() }
         }
 
         /// Records `end` for every slot, because the number of such calls is unknown.
         mutating func mayAllBeHeld(until end: Instant) {
-            for _ in 0..<places { mayBeHeld(until: end) }
+            for _ in 0..<slots { mayBeHeld(until: end) }
         }
 
         var lastEnd: Instant { ends.first ?? .distantPast }
@@ -73,9 +73,9 @@ struct FreeLockChecker: HistoryChecker {
             switch mode {
             case .exclusive: holds.values.reduce(lastEnd) { max($0, $1.end) }
             case .shared: holds.values.reduce(lastEnd) { $1.mode == .shared ? $0 : max($0, $1.end) }
-            case .permits(let places):
-                // A slot becomes free once all but `places - 1` leases have ended.
-                (holds.values.map(\.end) + ends).sorted(by: >).dropFirst(places - 1).first ?? .distantPast
+            case .permits(let slots):
+                // A slot becomes free once all but `slots - 1` leases have ended.
+                (holds.values.map(\.end) + ends).sorted(by: >).dropFirst(slots - 1).first ?? .distantPast
             }
         }
     }
@@ -85,7 +85,7 @@ struct FreeLockChecker: HistoryChecker {
 
     /// The interval at which readers check whether the writer ahead of them still waits, in ms; see
     /// docs/reference/locks.md.
-    static let readersLook: Int64 = 5000
+    static let readerCheckInterval: Int64 = 5000
 
     private let recovery: Int64
     private let handOver: Int64
@@ -118,7 +118,7 @@ struct FreeLockChecker: HistoryChecker {
             guard case .acquire(let lock, let mode, _, let wait, _) = call.operation else { return }
             locks[lock, default: Lock()].open[call.client] = call
             if mode == .exclusive, wait > 0 { locks[lock]?.writers.insert(call.sidecar) }
-            if case .permits(let places) = mode, places > locks[lock]?.places ?? 1 { locks[lock]?.places = places }
+            if case .permits(let slots) = mode, slots > locks[lock]?.slots ?? 1 { locks[lock]?.slots = slots }
         case .ended(let call, let ending, _):
             ended(call, ending, at: step.at, faults: faults, into: &violations)
         case .faultEnded(_, let kind, _) where kind.mayCause(.clockJump):
@@ -157,7 +157,7 @@ struct FreeLockChecker: HistoryChecker {
     ) {
         if case .acquire(let lock, let mode, _, let wait, _) = call.operation {
             locks[lock]?.open[call.client] = nil
-            if mode == .exclusive, wait > 0, !faults.isUnderWay(.silence, sidecar: call.sidecar) {
+            if mode == .exclusive, wait > 0, !faults.isActive(.silence, sidecar: call.sidecar) {
                 locks[lock]?.lastWriter = instant
             }
         }
@@ -211,15 +211,15 @@ struct FreeLockChecker: HistoryChecker {
         _ call: Call, _ number: Int, _ mode: LeaseMode, at instant: Instant, faults: FaultLog, into violations: inout [Violation]
     ) {
         guard var lock = locks[number], lock.clockLeases.isEmpty else { return }
-        for (place, other) in lock.open.values.enumerated() {
+        for (index, other) in lock.open.values.enumerated() {
             guard case .acquire(_, let otherMode, let ttl, _, let isJoint) = other.operation else { continue }
             // A joint call holds some locks while it waits for the rest.
             guard !isJoint else { return }
-            if faults.isUnderWay(.silence, sidecar: other.sidecar) {
+            if faults.isActive(.silence, sidecar: other.sidecar) {
                 let stopped = faults.lastBegin(of: .silence, sidecar: other.sidecar)
                 // The sidecar may have been granted the lease before it stopped, without answering.
                 if other.invoked <= stopped {
-                    lock.holds[LeaseID(-1 - place)] = Hold(mode: otherMode, end: rules.leaseEnd(ttl, after: stopped))
+                    lock.holds[LeaseID(-1 - index)] = Hold(mode: otherMode, end: rules.leaseEnd(ttl, after: stopped))
                 }
             } else if mode == .shared, otherMode == .exclusive {
                 // Readers do not starve writers.
@@ -234,7 +234,7 @@ struct FreeLockChecker: HistoryChecker {
         let calmSince = freeSince.advanced(byMilliseconds: -recovery)
         var bound = faults.touches(.otherThanSilence, since: calmSince) ? recovery : handOver
         if mode == .shared, lock.writers.contains(where: { faults.touches(.silence, sidecar: $0, since: calmSince) }) {
-            bound = max(bound, Self.readersLook + handOver)
+            bound = max(bound, Self.readerCheckInterval + handOver)
         }
         guard instant > freeSince.advanced(byMilliseconds: bound) else { return }
         report(

@@ -16,7 +16,7 @@ struct KeptLeaseChecker: HistoryChecker {
     }
 
     /// The most losses in the list. Further ones are only counted.
-    private static let toldLosses = 100
+    private static let listedLosses = 100
 
     private struct Held: Sendable {
         var lease: RecordedLease
@@ -28,11 +28,11 @@ struct KeptLeaseChecker: HistoryChecker {
     /// The leases whose release is active, by client.
     private var releasing: [Int: Held] = [:]
     /// The number of leases that triggers the removal of expired ones.
-    private var worthALook = 64
+    private var cleanupThreshold = 64
     private var failover: Failover?
     private var copies = QuorumCopies()
     private(set) var losses = 0
-    private(set) var told: [LostLease] = []
+    private(set) var reported: [LostLease] = []
 
     mutating func observe(_ step: HistoryStep, faults: FaultLog, into violations: inout [Violation]) {
         defer { copies.observe(step) }
@@ -68,9 +68,9 @@ struct KeptLeaseChecker: HistoryChecker {
     }
 
     private mutating func dropEnded(at instant: Instant) {
-        guard leases.count >= worthALook else { return }
+        guard leases.count >= cleanupThreshold else { return }
         leases = leases.filter { $0.value.lease.isBelieved(at: instant) }
-        worthALook = max(64, 2 * leases.count)
+        cleanupThreshold = max(64, 2 * leases.count)
     }
 
     private mutating func judge(
@@ -88,8 +88,8 @@ struct KeptLeaseChecker: HistoryChecker {
         guard faults.touches(.lostWrites, since: lease.invoked), !faults.touches(.lostLeases, since: lease.invoked), let failover
         else { return }
         losses += 1
-        guard told.count < Self.toldLosses else { return }
-        told.append(
+        guard reported.count < Self.listedLosses else { return }
+        reported.append(
             LostLease(
                 at: instant, lock: lease.lock, lease: lease.id, client: lease.client, fault: failover.number,
                 grantedAfter: Double(held.since.nanoseconds - failover.began.nanoseconds) / 1e6, left: left))

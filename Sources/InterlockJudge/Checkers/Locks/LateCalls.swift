@@ -14,7 +14,7 @@ struct LateCalls: Sendable {
     /// Records that a client left its linked lease, or that a call has no certain answer. A sidecar that processes
     /// either late may still extend or grant the lease.
     mutating func notHeard(by sidecar: Int, ttl: Int64, faults: FaultLog) {
-        guard faults.isUnderWay(.heldBack, sidecar: sidecar) else { return }
+        guard faults.isActive(.heldBack, sidecar: sidecar) else { return }
         longest[sidecar] = max(longest[sidecar] ?? 0, ttl)
     }
 
@@ -24,7 +24,7 @@ struct LateCalls: Sendable {
         guard kind.mayCause(.heldBack) else { return nil }
         let concerned = longest.filter { sidecar == nil || sidecar == $0.key }
         guard let ttl = concerned.values.max() else { return nil }
-        for place in concerned.keys where !faults.isUnderWay(.heldBack, sidecar: place) { longest[place] = nil }
+        for place in concerned.keys where !faults.isActive(.heldBack, sidecar: place) { longest[place] = nil }
         return ttl + Self.slack
     }
 }

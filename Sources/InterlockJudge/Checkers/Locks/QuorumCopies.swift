@@ -17,10 +17,10 @@ struct QuorumCopies: Sendable {
     private static let connecting: Int64 = 3000
 
     private var leases: [LeaseID: Copies] = [:]
-    private var underWay = 0
+    private var inFlight = 0
     private var calmSince = Instant.distantPast
     /// The number of leases that triggers the removal of expired ones.
-    private var worthALook = 64
+    private var cleanupThreshold = 64
 
     func mayBeLost(_ lease: LeaseID) -> Bool { leases[lease]?.mayBeLost ?? false }
 
@@ -34,16 +34,16 @@ struct QuorumCopies: Sendable {
             dropEnded(at: step.at)
         case .ended(let call, .done(.renewed), .changed(let lease, _)?):
             leases[lease.id]?.until = lease.until
-            guard underWay == 0, call.invoked >= calmSince else { return }
+            guard inFlight == 0, call.invoked >= calmSince else { return }
             leases[lease.id]?.renewals += 1
         case .faultBegan(_, let kind, _) where kind.target == .quorum:
-            underWay += 1
+            inFlight += 1
             for (id, copies) in leases {
                 if kind.mayCause(.forgottenVotes), copies.renewals < Self.enough { leases[id]?.mayBeLost = true }
                 leases[id]?.renewals = 0
             }
         case .faultEnded(_, let kind, _) where kind.target == .quorum:
-            underWay -= 1
+            inFlight -= 1
             calmSince = step.at.advanced(byMilliseconds: Self.connecting)
             for id in leases.keys { leases[id]?.renewals = 0 }
         default:
@@ -52,8 +52,8 @@ struct QuorumCopies: Sendable {
     }
 
     private mutating func dropEnded(at instant: Instant) {
-        guard leases.count >= worthALook else { return }
+        guard leases.count >= cleanupThreshold else { return }
         leases = leases.filter { $0.value.until > instant }
-        worthALook = max(64, 2 * leases.count)
+        cleanupThreshold = max(64, 2 * leases.count)
     }
 }

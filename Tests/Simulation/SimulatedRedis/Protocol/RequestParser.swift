@@ -14,7 +14,7 @@ struct RequestParser {
     /// The length of the current argument.
     private var length: Int?
 
-    private static let mostArguments: Int64 = 1 << 31 - 1
+    private static let maximumArguments: Int64 = 1 << 31 - 1
     private static let longestArgument: Int64 = 512 << 20
     private static let longestLine = 64 << 10
 
@@ -32,7 +32,7 @@ struct RequestParser {
     mutating func next() throws(Violation) -> [Bytes]? {
         while missing == 0 {
             guard let start = try number(after: "*", tooLong: "too big mbulk count string") else { return nil }
-            guard let count = start.value, count <= Self.mostArguments else {
+            guard let count = start.value, count <= Self.maximumArguments else {
                 throw Violation(text: "invalid multibulk length")
             }
             // An empty array is not a command and gets no reply.

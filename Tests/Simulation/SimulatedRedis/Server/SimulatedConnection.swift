@@ -55,7 +55,7 @@ package final class SimulatedConnection {
         do throws(RequestParser.Violation) {
             while state == .open, replicaWait == nil, let arguments = try parser.next() {
                 push(server.execute(arguments, from: self))
-                server.tellPendingInvalidations(to: self)
+                server.sendPendingInvalidations(to: self)
             }
         } catch {
             push(.error(Bytes("ERR Protocol error: \(error.text)")))

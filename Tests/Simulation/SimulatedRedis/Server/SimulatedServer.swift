@@ -248,7 +248,7 @@ package final class SimulatedServer {
         }
     }
 
-    func tellPendingInvalidations(to connection: SimulatedConnection) {
+    func sendPendingInvalidations(to connection: SimulatedConnection) {
         guard !pendingInvalidations.isEmpty else { return }
         let keys = pendingInvalidations
         pendingInvalidations = []

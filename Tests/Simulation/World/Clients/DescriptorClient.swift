@@ -5,7 +5,7 @@ import SwiftProtobuf
 
 /// A client of Envoy's rate limit service. Like Envoy, it sends one or several descriptors per request, and one or
 /// several requests at once. Each descriptor is a separate operation that takes from the rule it matches.
-final class DescriptorClient: DoorClient {
+final class DescriptorClient: ListenerClient {
     typealias Request = Envoy_Service_Ratelimit_V3_RateLimitRequest
 
     /// A request, and the operations that its descriptors represent.
@@ -66,11 +66,11 @@ final class DescriptorClient: DoorClient {
     // MARK: Calls
 
     /// The connection, which may still be connecting.
-    private var door: GRPCWireConnection {
+    private var listener: GRPCWireConnection {
         if let connection, connection.takesCalls { return connection }
         if connection != nil { moveOn() }
         let made = GRPCWireConnection(
-            to: world.sidecars[sidecar], over: world.doors[sidecar], timeline: world.timeline, on: loop)
+            to: world.sidecars[sidecar], over: world.listeners[sidecar], timeline: world.timeline, on: loop)
         connection = made
         return made
     }
@@ -95,7 +95,7 @@ final class DescriptorClient: DoorClient {
     }
 
     private func ask(_ question: Question, then done: @escaping () -> Void) {
-        let (door, sidecar) = (door, sidecar)
+        let (listener, sidecar) = (listener, sidecar)
         for (index, rule) in question.rules.enumerated() {
             let operation = Operation.take(
                 service: firstRule + rule, cost: question.cost, subject: question.subjects[index], wait: 0)
@@ -109,18 +109,18 @@ final class DescriptorClient: DoorClient {
             done()
         }
         let all = { (ending: OperationEnding) in question.rules.map { _ in ending } }
-        let call = door.call(Self.method, request(question)) { [weak self] result in
+        let call = listener.call(Self.method, request(question)) { [weak self] result in
             switch result {
             case .success(let answer): end(self?.endings(of: question, answer, from: sidecar) ?? [])
             case .failure(.notConnected): end(all(.failed(code: "not-connected")))
             case .failure(.answerLost):
-                end(all(.unknown(reason: self?.connection === door ? "answer-lost" : OperationEnding.vanished)))
+                end(all(.unknown(reason: self?.connection === listener ? "answer-lost" : OperationEnding.vanished)))
             case .failure(.unreadable(let reason)):
                 self?.complain(of: reason, from: sidecar)
                 end(all(.unknown(reason: "answer-lost")))
             }
         }
-        if !isOver, random.happens(0.05) { leave(door, call) { end(all(.unknown(reason: OperationEnding.vanished))) } }
+        if !isOver, random.happens(0.05) { leave(listener, call) { end(all(.unknown(reason: OperationEnding.vanished))) } }
         // The limit exceeds the rules' patience.
         world.timeline.plan(in: .milliseconds(WorldState.patience + 1000)) { [weak self] in
             guard let self, !isOver else { return }
@@ -130,12 +130,12 @@ final class DescriptorClient: DoorClient {
     }
 
     /// Cancels a call early, as a proxy with a short deadline does, or closes the connection with all its calls.
-    private func leave(_ door: GRPCWireConnection, _ call: Int, _ end: @escaping () -> Void) {
+    private func leave(_ listener: GRPCWireConnection, _ call: Int, _ end: @escaping () -> Void) {
         let closes = random.happens(0.3)
         world.timeline.plan(in: .microseconds(Int64.random(in: 50...20_000, using: &random))) { [weak self] in
-            guard let self, connection === door else { return }
+            guard let self, connection === listener else { return }
             if closes { return hangUp() }
-            door.cancel(call)
+            listener.cancel(call)
             end()
         }
     }
@@ -182,8 +182,8 @@ final class DescriptorClient: DoorClient {
 
     /// Makes a call that the history does not record, and continues when it is answered.
     private func call(_ path: String, _ message: some Message, isGood: @escaping (GRPCWireConnection.Answer) -> Bool) {
-        let (door, sidecar) = (door, sidecar)
-        door.call(path, message) { [weak self] result in
+        let (listener, sidecar) = (listener, sidecar)
+        listener.call(path, message) { [weak self] result in
             switch result {
             case .success(let answer):
                 if !isGood(answer) { self?.complain(of: "\(path) answers \(answer)", from: sidecar) }

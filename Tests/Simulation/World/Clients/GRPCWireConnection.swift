@@ -81,7 +81,7 @@ final class GRPCWireConnection {
                 NIOHTTP2Handler(
                     mode: .client, frameDelegate: frames,
                     connectionConfiguration: HTTPProtocol.connection([HTTP2Setting(parameter: .enablePush, value: 0)]),
-                    streamConfiguration: HTTPProtocol.streams(mostResets: 1_000_000)), frames)
+                    streamConfiguration: HTTPProtocol.streams(maximumResets: 1_000_000)), frames)
             channel.activate()
             for call in unsent { send(call.stream, call.path, call.message) }
         }

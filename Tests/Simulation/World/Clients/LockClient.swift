@@ -4,7 +4,7 @@ import InterlockJudge
 import RedisClient
 
 /// Acquires locks in every way, holds them, and ends leases as programs do: properly, late or never.
-final class LockClient: DoorClient {
+final class LockClient: ListenerClient {
     private struct Held {
         var number: Int
         var lock: Int
@@ -85,7 +85,7 @@ final class LockClient: DoorClient {
         switch kinds[lock] {
         case .exclusive: .exclusive
         case .readersAndWriters: random.happens(world.profile.manners.writers) ? .exclusive : .shared
-        case .semaphore(let places): .permits(places)
+        case .semaphore(let slots): .permits(slots)
         }
     }
 
@@ -120,7 +120,7 @@ final class LockClient: DoorClient {
         switch request.mode {
         case .exclusive: break
         case .shared: words.append("SHARED")
-        case .permits(let places): words += ["PERMITS", "\(places)"]
+        case .permits(let slots): words += ["PERMITS", "\(slots)"]
         }
         if request.locks.count > 1 {
             words += ["ALSO", "\(request.locks.count - 1)"] + request.locks.dropFirst().map(world.name(ofLock:))

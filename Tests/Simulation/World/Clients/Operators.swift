@@ -30,7 +30,7 @@ final class EventListener: ServiceClient {
     override func act() {
         tell(["SUBSCRIBE", channel]) { [self] reply in
             guard let reply else { return begin() }
-            heard(reply.array ?? [])
+            received(reply.array ?? [])
         }
     }
 
@@ -41,9 +41,9 @@ final class EventListener: ServiceClient {
         forgetPlans()
         rest()
     }
-    override func told(_ parts: [RedisReply]) { heard(parts) }
+    override func told(_ parts: [RedisReply]) { received(parts) }
 
-    private func heard(_ parts: [RedisReply]) {
+    private func received(_ parts: [RedisReply]) {
         guard parts.count == 3, parts[0].text == "message", case .bulk(let json) = parts[2],
             let notice = try? JSONDecoder().decode(Notice.self, from: Data(json)), notice.type == "breaker",
             let place = notice.service.flatMap({ services.firstIndex(of: $0) }), let generation = notice.generation

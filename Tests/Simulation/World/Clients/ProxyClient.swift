@@ -75,7 +75,7 @@ final class ProxyClient: ServiceClient {
     private func connection() -> HTTPWireConnection {
         if let http, !http.isClosed { return http }
         if http != nil { moveOn() }
-        let made = HTTPWireConnection(to: world.sidecars[sidecar], over: world.doors[sidecar], timeline: world.timeline)
+        let made = HTTPWireConnection(to: world.sidecars[sidecar], over: world.listeners[sidecar], timeline: world.timeline)
         made.onStrayBytes = { [weak self, sidecar] in
             guard let self else { return }
             world.find(.bytes, "client \(number) at sidecar \(sidecar) got bytes behind an answer")

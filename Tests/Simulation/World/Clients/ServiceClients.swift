@@ -3,7 +3,7 @@ import InterlockJudge
 import RedisClient
 
 /// A client that uses services.
-class ServiceClient: DoorClient {
+class ServiceClient: ListenerClient {
     /// The number of the first service in the history.
     let firstService: Int
     /// The fleet's services, in the order of their numbers in the history.

@@ -86,7 +86,7 @@ final class SidecarHost {
             coordinator.assumeIsolated { $0.start() }
             return HostedListeners(
                 coordinator: coordinator, access: AccessControl(keys: []), servers: servers,
-                turns: ClientTurns(eventLoop: loop, clock: workClock(of: loop)), logger: logger)
+                scheduler: SliceScheduler(eventLoop: loop, clock: workClock(of: loop)), logger: logger)
         }
         process = Process(loop: loop, coordinator: coordinator, listeners: listeners)
         isStopped = false
@@ -193,7 +193,7 @@ final class SidecarHost {
         guard let process, !isStopped else { return }
         process.loop.enter {
             process.coordinator.assumeIsolated { $0.drain() }
-            process.listeners.goDown()
+            process.listeners.shutDown()
         }
     }
 }

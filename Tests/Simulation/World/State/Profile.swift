@@ -241,7 +241,7 @@ struct Profile {
 
     private static func weight(of kind: FaultKind, isQuorum: Bool) -> Int {
         switch kind {
-        case .scripts, .foreignLock, .foreignCounter, .foreignFleet, .refusing: 2
+        case .scripts, .lockOfOtherSoftware, .counterOfOtherSoftware, .otherFleet, .refusing: 2
         case .redisRestart, .redisWipe, .clock, .failover, .full: 3
         case .kill, .redisPause, .latency, .reload, .vanish: 4
         case .partition, .reset: 5
@@ -370,7 +370,7 @@ extension Profile: CustomStringConvertible {
             var words = [
                 service.name, limits.joined(separator: " + "), service.onLimit.action.rawValue, "\(service.whenRedisIsDown)",
             ]
-            if let places = service.concurrency { words.append("\(places) places") }
+            if let slots = service.concurrency { words.append("\(slots) places") }
             if service.breaker.reporters > 1 { words.append("\(service.breaker.reporters) reporters") }
             if let probe = service.probe { words.append("probed by \(probe.origin.rawValue)") }
             words.append("\(service.breaker.halfOpenPermits) trials")

@@ -18,7 +18,7 @@ final class WorldState {
     var quorum: [RedisHost] = []
     var sidecars: [SidecarHost] = []
     /// The path from clients to each sidecar.
-    var doors: [Path] = []
+    var listeners: [Path] = []
     var upstreams: [SimulatedUpstream]
     /// Whether a Redis without real replicas pretends that its replica lags.
     var isReplicaLagging = false { didSet { redis.server.replicasAcknowledging = isReplicaLagging ? 0 : 1 } }
@@ -47,7 +47,7 @@ final class WorldState {
         machines = RedisMachines(
             profile.topology, timeline: timeline, delay: .microseconds(50)...(.microseconds(1500)), driftPerBillion: redisDrift,
             random: random)
-        check = HistoryCheck(rules: profile.rules, toldViolations: .max)
+        check = HistoryCheck(rules: profile.rules, listedViolations: .max)
         redis.server.replicasAcknowledging = 1
     }
 

@@ -144,14 +144,14 @@ final class ClusterGroup {
             node: member.own, currentEpoch: member.currentEpoch, slots: claims[number].slots, version: member.version,
             suspects: minds[number].suspects(member, now: timeline.now))
         for other in others(number) {
-            backbone.send(from: number, to: other) { [weak self] in self?.heard(beat, at: other) }
+            backbone.send(from: number, to: other) { [weak self] in self?.received(beat, at: other) }
         }
     }
 
-    private func heard(_ beat: ClusterMind.Heartbeat, at number: Int) {
+    private func received(_ beat: ClusterMind.Heartbeat, at number: Int) {
         let member = members[number]
         guard member.node(beat.node.number) != nil else { return }
-        minds[number].heard(beat, member, now: timeline.now)
+        minds[number].received(beat, member, now: timeline.now)
         let taken = minds[number].claims(in: beat, member)
         if !taken.isEmpty { give(taken, to: beat.node.number, at: number) }
     }

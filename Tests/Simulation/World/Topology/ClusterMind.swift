@@ -65,7 +65,7 @@ struct ClusterMind {
     // MARK: Heartbeats
 
     /// Processes another server's heartbeat, except for its hash slots.
-    mutating func heard(_ beat: Heartbeat, _ member: ClusterMember, now: Int64) {
+    mutating func received(_ beat: Heartbeat, _ member: ClusterMember, now: Int64) {
         let sender = beat.node.number
         lastHeard[sender] = now
         member.currentEpoch = max(member.currentEpoch, beat.currentEpoch)

@@ -117,7 +117,7 @@ final class SentinelGroup {
         for other in minds.indices where other != sentinel {
             backbone.send(from: machine(sentinel), to: machine(other)) { [weak self] in
                 guard let self else { return }
-                let actions = minds[other].heard(
+                let actions = minds[other].received(
                     primary: named, epoch: mind.configEpoch, currentEpoch: mind.currentEpoch, now: timeline.now)
                 perform(actions, of: other)
             }
@@ -141,7 +141,7 @@ final class SentinelGroup {
     }
 
     private func perform(_ actions: [SentinelMind.Action], of sentinel: Int) {
-        tellClients(of: sentinel)
+        notifyClients(of: sentinel)
         for action in actions {
             switch action {
             case .ask(let epoch, let wantsVote): ask(sentinel, epoch: epoch, wantsVote: wantsVote)
@@ -149,19 +149,19 @@ final class SentinelGroup {
                 backbone.send(from: machine(sentinel), to: server) { [weak self] in self?.promote(server) }
             case .follow(let server, let primary):
                 backbone.send(from: machine(sentinel), to: server) { [weak self] in self?.demote(server, to: primary) }
-            case .tellPromoted(let server):
+            case .reportPromoted(let server):
                 let primary = hosts[minds[sentinel].primary].name
                 publish(
                     "slave \(hosts[server].name):6379 \(hosts[server].name) 6379 @ \(Self.name) \(primary) 6379",
                     on: "+promoted-slave", by: sentinel)
-            case .tellSwitch(let former, let primary):
+            case .reportSwitch(let former, let primary):
                 publish(
                     "\(Self.name) \(hosts[former].name) 6379 \(hosts[primary].name) 6379", on: "+switch-master", by: sentinel)
             }
         }
     }
 
-    private func tellClients(of sentinel: Int) {
+    private func notifyClients(of sentinel: Int) {
         let mind = minds[sentinel]
         hosts[machine(sentinel)].server.sentinel = SentinelKnowledge(
             name: Self.name, primary: ServerAddress(host: hosts[mind.named].name), epoch: mind.configEpoch)

@@ -10,9 +10,9 @@ struct SentinelMind {
         case promote(Int)
         case follow(server: Int, primary: Int)
         /// Publishes `+promoted-slave`.
-        case tellPromoted(Int)
+        case reportPromoted(Int)
         /// Publishes `+switch-master`.
-        case tellSwitch(from: Int, to: Int)
+        case reportSwitch(from: Int, to: Int)
     }
 
     /// The last known state of a server.
@@ -118,7 +118,7 @@ struct SentinelMind {
     }
 
     /// Processes another Sentinel's announcement of the primary.
-    mutating func heard(primary new: Int, epoch: Int64, currentEpoch other: Int64, now: Int64) -> [Action] {
+    mutating func received(primary new: Int, epoch: Int64, currentEpoch other: Int64, now: Int64) -> [Action] {
         currentEpoch = max(currentEpoch, other)
         guard epoch > configEpoch else { return [] }
         configEpoch = epoch
@@ -132,7 +132,7 @@ struct SentinelMind {
         let former = primary
         primary = new
         switchedAt = now
-        return [.tellSwitch(from: former, to: new)]
+        return [.reportSwitch(from: former, to: new)]
     }
 
     // MARK: Decisions
@@ -169,7 +169,7 @@ struct SentinelMind {
                 configEpoch = epoch
                 stage = .reconfiguring(replica: replica, began: now)
                 let others = sights.indices.filter { $0 != replica && $0 != primary }
-                return [.tellPromoted(replica)] + others.map { .follow(server: $0, primary: replica) }
+                return [.reportPromoted(replica)] + others.map { .follow(server: $0, primary: replica) }
             }
             if now - began > Self.promotionTime { stage = .idle }
             return []

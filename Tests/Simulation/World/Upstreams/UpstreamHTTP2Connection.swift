@@ -81,10 +81,10 @@ final class UpstreamHTTP2Connection: ChannelInboundHandler {
     /// clock.
     private func protocolHandler() -> NIOHTTP2Handler {
         let windows = [1024, 16_384, 65_535, 65_535]
-        let mostStreams = [1, 4, 100, 100]
+        let maximumStreams = [1, 4, 100, 100]
         var connection = NIOHTTP2Handler.ConnectionConfiguration()
         connection.initialSettings = [
-            HTTP2Setting(parameter: .maxConcurrentStreams, value: mostStreams[Int.random(in: 0..<4, using: &random)]),
+            HTTP2Setting(parameter: .maxConcurrentStreams, value: maximumStreams[Int.random(in: 0..<4, using: &random)]),
             HTTP2Setting(parameter: .initialWindowSize, value: windows[Int.random(in: 0..<4, using: &random)]),
         ]
         connection.contentLengthValidation = .disabled

@@ -1,0 +1,188 @@
+internal import InterlockCore
+internal import RedisClient
+
+/// A pending repeat of a lock inspection.
+struct PendingInspection {
+    let timer: Deadlines.Entry
+    /// Answers with the result of the previous inspection.
+    let answer: () -> Void
+}
+
+/// Inspection of locks.
+extension LockCoordinator {
+    /// The pauses in milliseconds before an inspection is repeated because some waiter counts are missing.
+    private static let pauses: [Int64] = [20, 80]
+
+    /// The maximum number of locks that one command inspects, on one server.
+    static let maximumAtOnce = 50
+    private static let maximumSilent = 1000
+
+    func inspect(name: ResourceName, completion: Completion<Result<LockInformation?, InterlockError>>) {
+        inspect(names: [name]) { completion($0.map { $0[0] }) }
+    }
+
+    /// Inspects locks.
+    /// - Parameter completion: called with the state of each lock in the same order; `nil` for one that has no holder
+    ///   and no waiters.
+    func inspect(names: [ResourceName], completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void) {
+        inspect(at: names.map(\.text), again: Self.pauses[...], completion)
+    }
+
+    private func inspect(
+        at names: [String], again pauses: ArraySlice<Int64>,
+        _ completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void
+    ) {
+        askForAll(names) { [self] result in
+            guard case .success(let found) = result else { return completion(result) }
+            let now = runtime.time.now()
+            let silent = found.indices.filter { shouldInspectAgain(found[$0], now: now) }
+            guard let pause = pauses.first, !isShuttingDown, !silent.isEmpty else {
+                noteSilent(silent.compactMap { found[$0] }, now: now)
+                return completion(result)
+            }
+            let again = now.advanced(byMilliseconds: pause)
+            lastCheck += 1
+            let id = lastCheck
+            let timer = runtime.deadlines.schedule(at: again) { [unowned self] in
+                pendingInspections[id] = nil
+                inspect(at: silent.map { names[$0] }, again: pauses.dropFirst()) { second in
+                    guard case .success(let news) = second else { return completion(result) }
+                    var all = found
+                    for (scan, lock) in zip(silent, news) { all[scan] = lock }
+                    completion(.success(all))
+                }
+            }
+            pendingInspections[id] = PendingInspection(timer: timer) { completion(result) }
+        }
+    }
+
+    /// Returns whether a sidecar that is expected to answer has not yet reported its waiters.
+    private func shouldInspectAgain(_ lock: LockInformation?, now: Instant) -> Bool {
+        lock?.queue.contains { $0.waiters == nil && silent[$0.id] ?? now <= now } ?? false
+    }
+
+    /// Notes the sidecars that did not report, so that later inspections do not wait for them. They may run an older
+    /// version or be gone.
+    private func noteSilent(_ locks: [LockInformation], now: Instant) {
+        guard !locks.isEmpty else { return }
+        silent = silent.filter { $0.value > now }
+        let until = now.advanced(byMilliseconds: WaiterCounts.lifetime)
+        for sidecar in locks.flatMap(\.queue) where sidecar.waiters == nil && silent.count < Self.maximumSilent {
+            silent[sidecar.id] = until
+        }
+    }
+
+    /// Sends all commands at once, each with as many locks as possible.
+    private func askForAll(
+        _ names: [String], _ completion: @escaping (Result<[LockInformation?], InterlockError>) -> Void
+    ) {
+        let size = runtime.keys.isOnCluster ? 1 : Self.maximumAtOnce
+        var found = [LockInformation?](repeating: nil, count: names.count)
+        var failure: InterlockError?
+        let starts = stride(from: 0, to: names.count, by: size)
+        var awaited = starts.underestimatedCount
+        guard awaited > 0 else { return completion(.success([])) }
+        for start in starts {
+            let part = names[start..<min(start + size, names.count)]
+            let script = InspectScript(locks: part.map { keys($0) }, sidecar: runtime.id)
+            runtime.pipeline.send(script) { [self] result in
+                switch result {
+                case .success(let replies):
+                    for (offset, reply) in replies.enumerated() {
+                        found[start + offset] = information(on: names[start + offset], reply)
+                    }
+                case .failure(let error):
+                    failure = failure ?? InterlockError(error)
+                }
+                awaited -= 1
+                guard awaited == 0 else { return }
+                completion(failure.map { .failure($0) } ?? .success(found))
+            }
+        }
+    }
+
+    /// Answers pending inspections with their first result, because the sidecar is shutting down.
+    func shutDown() {
+        isShuttingDown = true
+        let looks = pendingInspections.sorted { $0.key < $1.key }
+        pendingInspections = [:]
+        for (_, inspect) in looks {
+            inspect.timer.cancel()
+            inspect.answer()
+        }
+    }
+
+    /// Returns the state of a lock, or `nil` if it has no holder and no waiters.
+    private func information(on name: String, _ reply: InspectScript.Found) -> LockInformation? {
+        let queue = waitingSidecars(for: name, reply)
+        let waiters = waiting(for: name) + reply.otherSidecars
+        guard reply.token != nil || waiters > 0 else { return nil }
+        func label(_ token: String) -> String {
+            if OwnerToken.isTicket(token) { return OwnerToken.sidecar(ofTicket: token) }
+            return leases.label(of: name, token: token) ?? OwnerToken.label(of: token)
+        }
+        func lease(_ token: String, fence: Int64?, ttl: Int64) -> LeaseInformation? {
+            // A turn or a slot that is being offered is not a lease.
+            OwnerToken.isTicket(token) ? nil : LeaseInformation(label: label(token), fence: fence, ttlMilliseconds: ttl)
+        }
+        guard let token = reply.token else {
+            return LockInformation(
+                name: name, label: nil, fence: reply.fence, ttlMilliseconds: 0, mode: nil, holders: 0, leases: [],
+                waiters: waiters, queue: queue)
+        }
+        guard let group = reply.group else {
+            let holder = lease(token, fence: reply.fence, ttl: reply.ttl)
+            return LockInformation(
+                name: name, label: label(token), fence: reply.fence, ttlMilliseconds: reply.ttl, mode: .exclusive, holders: 1,
+                leases: holder.map { [$0] } ?? [], waiters: waiters, queue: queue)
+        }
+        return LockInformation(
+            name: name, label: label(token), fence: reply.fence, ttlMilliseconds: reply.ttl,
+            mode: group.slots == 0 ? .shared : .permits(group.slots), holders: group.holders,
+            leases: group.leases.compactMap { lease($0.token, fence: $0.fence, ttl: $0.ttl) }, waiters: waiters, queue: queue)
+    }
+
+    /// Returns the waiting sidecars in the order of their turns. This one comes last if its ticket is not in Redis yet.
+    private func waitingSidecars(for name: String, _ reply: InspectScript.Found) -> [WaitingSidecar] {
+        let own = queue(name)
+        var sidecars = reply.waiting.map { ticket, waiters in
+            WaitingSidecar(
+                id: OwnerToken.sidecar(ofTicket: ticket),
+                waiters: ticket == own?.ticket ? own?.decisions.count : waiters.map(Int.init))
+        }
+        // A ticket without waiters is about to be withdrawn.
+        sidecars.removeAll { $0.id == runtime.id && $0.waiters ?? 0 == 0 }
+        if let own, own.decisions.count > 0, !sidecars.contains(where: { $0.id == runtime.id }) {
+            sidecars.append(WaitingSidecar(id: runtime.id, waiters: own.decisions.count))
+        }
+        return sidecars
+    }
+
+    /// Lists the held locks of one `SCAN` step. `count`, from 1 to 1000, limits its duration. On a cluster the servers
+    /// are scanned one after the other; the cursor records which.
+    func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
+        let servers = runtime.pipeline.connections
+        guard let position = ScanCursor(cursor, servers: servers.count) else {
+            completion(
+                .failure(
+                    servers.isEmpty
+                        ? InterlockError(runtime.pipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected"))
+                        : InterlockError(.invalid, "the cursor is 0 or what the last step answered")))
+            return
+        }
+        let scan = Scan(
+            cursor: position.cursor, pattern: runtime.keys.lockPattern(matching: glob), count: count, type: "string")
+        servers[position.server].send(scan) { [self] result in
+            switch result {
+            case .success(let (next, keys)):
+                completion(
+                    .success(
+                        LockPage(
+                            cursor: position.following(next, isLast: position.server == servers.count - 1),
+                            names: keys.compactMap { runtime.keys.lockName(ofKey: $0) })))
+            case .failure(let error):
+                completion(.failure(InterlockError(error)))
+            }
+        }
+    }
+}

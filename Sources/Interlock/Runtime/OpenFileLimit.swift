@@ -1,0 +1,36 @@
+internal import Glibc
+
+/// The limit on the files and connections that this process may have open at once.
+package enum OpenFileLimit {
+    /// The soft limit; `nil` if it cannot be read.
+    package static var current: Int? {
+        var limit = rlimit()
+        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return nil }
+        return Int(clamping: limit.rlim_cur)
+    }
+
+    /// Raises the soft limit to the hard limit.
+    /// - Returns: the new limit, or `nil` if it cannot be read.
+    package static func raised() -> Int? {
+        let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+        var limit = rlimit()
+        guard getrlimit(resource, &limit) == 0 else { return nil }
+        if limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max
+            _ = setrlimit(resource, &limit)
+        }
+        return current
+    }
+
+    /// The maximum number of descriptors that listeners leave to health checks, files and libraries; if the limit is
+    /// small, a quarter of it.
+    private static let maximumReserved = 32
+
+    /// Returns whether a descriptor is one of the last, reserved ones. The system assigns the lowest free number, so
+    /// few are left then. Running out is dangerous, because libdispatch ends a process in which it cannot open a file
+    /// of `/proc`.
+    package static func isReserved(_ descriptor: CInt) -> Bool {
+        guard let bound = current else { return false }
+        return Int(descriptor) >= bound - min(maximumReserved, bound / 4)
+    }
+}

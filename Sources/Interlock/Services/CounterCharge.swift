@@ -1,0 +1,26 @@
+package import InterlockCore
+
+/// An amount taken from one counter, with the data needed to refund it.
+package struct CounterCharge: Hashable, Sendable {
+    package var key: String
+    package var limit: LimitDefinition
+    /// The limit's index among the service's limits.
+    package var definition: Int
+    package var subject: String?
+    package var cost: Int64
+    /// The window that the amount was taken from, by Redis' clock. For a fixed window: its end, in milliseconds. For a
+    /// sliding window: the time of the take, in microseconds. For `gcra`: the time at which the limit has recovered the
+    /// amount by itself, in microseconds.
+    package var since: Int64
+
+    package init(
+        key: String, limit: LimitDefinition, definition: Int, subject: String?, cost: Int64, since: Int64
+    ) {
+        self.key = key
+        self.limit = limit
+        self.definition = definition
+        self.subject = subject
+        self.cost = cost
+        self.since = since
+    }
+}

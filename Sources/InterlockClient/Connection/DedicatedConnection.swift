@@ -1,0 +1,98 @@
+internal import Logging
+internal import NIOCore
+
+/// A dedicated connection that carries one call at a time. A sidecar answers the calls of a connection in order, so a
+/// waiting call would block all later ones on the shared connection. Closing the connection withdraws the call.
+///
+/// Confined to its event loop. Connects on its first call and does not reconnect after a loss.
+final class DedicatedConnection {
+    private enum State {
+        case idle
+        /// Sends the pending call once the connection is up.
+        case connecting(send: () -> Void, fail: (InterlockError) -> Void)
+        case busy
+        case closed
+    }
+
+    private let connection: SidecarConnection
+    private let eventLoop: any EventLoop
+    /// Closes the connection after a period without calls.
+    private var expiry: Scheduled<Void>?
+    private var state = State.idle
+    /// The number of calls sent so far, which identifies the current one.
+    private(set) var callNumber = 0
+
+    /// Called once, when the connection is closed or lost.
+    var onClose: (() -> Void)?
+
+    init(_ configuration: SidecarClientConfiguration, eventLoop: any EventLoop, logger: Logger) {
+        self.eventLoop = eventLoop
+        connection = SidecarConnection(configuration, eventLoop: eventLoop, logger: logger)
+        connection.onUp = { [weak self] in self?.isUp() }
+        connection.onDown = { [weak self] in self?.isLost($0) }
+    }
+
+    var isClosed: Bool {
+        if case .closed = state { true } else { false }
+    }
+
+    /// Sends a call, connecting first if necessary. No other call may be in flight.
+    func send<Call: SidecarCall>(
+        _ call: Call, timeout: TimeAmount? = nil, completion: @escaping (Result<Call.Reply, InterlockError>) -> Void
+    ) {
+        callNumber += 1
+        expiry?.cancel()
+        let send = { [self] in
+            state = .busy
+            connection.send(call, timeout: timeout) { [self] result in
+                if case .busy = state { state = .idle }
+                // A late answer must not be mistaken for the next call's.
+                if case .failure(let error) = result, error.code == .answerTimedOut { close() }
+                completion(result)
+            }
+        }
+        if connection.isUp { return send() }
+        state = .connecting(send: send) { completion(.failure($0)) }
+        connection.start()
+    }
+
+    /// Closes the connection unless another call is sent within `time`.
+    func expire(after time: TimeAmount) {
+        expiry?.cancel()
+        expiry = eventLoop.assumeIsolated().scheduleTask(in: time) { [weak self] () -> Void in self?.close() }
+    }
+
+    /// Withdraws the call with this number if it is still in flight.
+    func withdraw(call number: Int) {
+        guard number == callNumber else { return }
+        switch state {
+        case .connecting, .busy: close()
+        case .idle, .closed: break
+        }
+    }
+
+    /// Closes the connection. A call in flight fails.
+    @discardableResult
+    func close() -> EventLoopFuture<Void> {
+        end(InterlockError(.notConnected, "the call was withdrawn before there was a connection"))
+        return connection.close()
+    }
+
+    private func isUp() {
+        if case .connecting(let send, _) = state { send() }
+    }
+
+    private func isLost(_ error: InterlockError) {
+        end(error)
+        connection.close()
+    }
+
+    private func end(_ error: InterlockError) {
+        expiry?.cancel()
+        let previous = state
+        state = .closed
+        if case .connecting(_, let fail) = previous { fail(error) }
+        onClose?()
+        onClose = nil
+    }
+}

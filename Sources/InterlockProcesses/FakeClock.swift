@@ -1,0 +1,88 @@
+internal import FoundationEssentials
+internal import Glibc
+internal import Subprocess
+
+/// A wall clock for a child process, controlled through libfaketime. The monotonic clock is not changed. Start the
+/// process with `environment`.
+package struct FakeClock: Sendable {
+    /// The variables that make a program use this clock.
+    package let environment: [String: String]
+    private let path: String
+
+    /// Creates a clock that shows the true time at first.
+    /// - Parameters:
+    ///   - path: the file that holds the time; its folder must exist.
+    ///   - isReadEachTime: whether a change shows at once, at the cost of a file read per clock reading: a loaded Redis
+    ///     then does an eighth of its work. Otherwise a change shows within two seconds, and Redis does two thirds.
+    /// - Throws: `SteeredClockError` if libfaketime is missing, or an error of Foundation if the file cannot be
+    ///   written.
+    package init(file path: String, isReadEachTime: Bool = true) async throws {
+        self.path = path
+        let reading = isReadEachTime ? "FAKETIME_NO_CACHE" : "FAKETIME_CACHE_DURATION"
+        environment = [
+            // Memory comes from libc, because Redis is linked with jemalloc, which reads the clock while libfaketime is
+            // still allocating: both would wait forever.
+            "LD_PRELOAD": "\(try await Self.library()):libc.so.6",
+            "FAKETIME_TIMESTAMP_FILE": path,
+            reading: "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "TZ": "UTC",
+        ]
+        try show(secondsBesideTrueTime: 0)
+    }
+
+    /// Shows the true time plus this offset from now on, in seconds.
+    package func show(secondsBesideTrueTime offset: Int) throws {
+        try write(offset < 0 ? "\(offset)" : "+\(offset)")
+    }
+
+    /// Stops the clock at this time, in microseconds of the Unix epoch.
+    package func stand(atMicroseconds time: Int64) throws {
+        var seconds = time_t(time / 1_000_000)
+        var date = tm()
+        gmtime_r(&seconds, &date)
+        func padded(_ number: some BinaryInteger, _ length: Int) -> String {
+            let digits = "\(number)"
+            return String(repeating: "0", count: max(0, length - digits.count)) + digits
+        }
+        let day = "\(padded(date.tm_year + 1900, 4))-\(padded(date.tm_mon + 1, 2))-\(padded(date.tm_mday, 2))"
+        let hour = "\(padded(date.tm_hour, 2)):\(padded(date.tm_min, 2)):\(padded(date.tm_sec, 2))"
+        // libfaketime reads the fraction as a floating-point number and truncates it, so half a microsecond is added.
+        try write("\(day) \(hour).\(padded(time % 1_000_000, 6))5")
+    }
+
+    /// Replaces the file atomically, because libfaketime may read it at any time.
+    private func write(_ text: String) throws {
+        try Data(text.utf8).write(to: URL(filePath: path), options: .atomic)
+    }
+
+    /// The number of attempts to run `faketime`, which fails if a killed one had its process ID and left a semaphore
+    /// behind.
+    private static let attempts = 5
+
+    /// Returns the libraries that `faketime` preloads. Only it knows the path.
+    private static func library() async throws -> String {
+        let words = ["-m", "-f", "+0", "printenv", "LD_PRELOAD"]
+        var said = ""
+        for _ in 0..<attempts {
+            do {
+                let result = try await Subprocess.run(
+                    .name("faketime"), arguments: Arguments(words), output: .string(limit: 1 << 12),
+                    error: .string(limit: 1 << 12))
+                if let path = result.standardOutput.split(separator: "\n").first { return String(path) }
+                said = result.standardError
+            } catch {
+                throw SteeredClockError(
+                    reason: "there is no faketime to move a clock with; `make setup` installs it: \(error)")
+            }
+        }
+        throw SteeredClockError(reason: "faketime preloads nothing: \(said)")
+    }
+}
+
+/// The error of a clock that cannot be controlled.
+package struct SteeredClockError: Error, CustomStringConvertible {
+    package var reason: String
+
+    package var description: String { reason }
+}

@@ -1,0 +1,103 @@
+internal import DequeModule
+internal import NIOCore
+
+/// The scheduling of one connection in `SliceScheduler`. Confined to the event loop.
+package final class ConnectionSlices {
+    /// The system's part of a read, which runs after the slice that requests it.
+    private static let costOfRead = TimeAmount.microseconds(8)
+    /// The cost of reading and dropping up to 64 KiB.
+    static let costOfDrop = TimeAmount.microseconds(20)
+    private static let costOfWrite = TimeAmount.microseconds(4)
+
+    private let scheduler: SliceScheduler
+    /// The name of the connection's API key; empty if it has shown none.
+    var clientKey = ""
+    /// Whether the connection used up its last slice.
+    var isHeavy = false
+    /// The pending work, in order. A connection has at most one piece for itself and one for each of its streams.
+    private var left: Deque<() -> Void> = []
+    private var isInLine = false
+    var hasWorkLeft: Bool { !left.isEmpty }
+    /// Called at the end of each slice, for work that is worth batching: flushing to the socket.
+    var beforeEnd: (() -> Void)?
+
+    package init(_ scheduler: SliceScheduler) {
+        self.scheduler = scheduler
+    }
+
+    var eventLoop: any EventLoop { scheduler.eventLoop }
+
+    /// Begins a slice; `end` must follow.
+    /// - Returns: `false` if there is no time now; then the work must go to `later`.
+    func begin() -> Bool { left.isEmpty && scheduler.begin(self) }
+
+    /// Whether the slice that has begun may go on.
+    package var mayGoOn: Bool { scheduler.mayGoOn(self) }
+
+    /// Whether the slice may begin more work. The first piece does not read the clock.
+    var mayBeginWork: Bool { scheduler.mayBeginWork(self) }
+
+    func end() { scheduler.end(self) }
+
+    /// Whether the current slice is this connection's.
+    var isRunning: Bool { scheduler.current === self }
+
+    /// Charges the connection's budget for work that runs outside its slice.
+    func charge(_ time: TimeAmount) { scheduler.charge(time.nanoseconds) }
+
+    /// The number of buffered bytes below which reading continues.
+    static let readAhead = 2048
+
+    /// Whether the socket may be read now. If not, `readLater` must follow: a thousand reads would use up a tick.
+    func mayRead() -> Bool { scheduler.mayRead() }
+
+    /// Reads from the socket in a later slice.
+    func readLater(_ read: @escaping () -> Void) { later(charging: Self.costOfRead, read) }
+
+    /// Whether the socket may be written now, which is charged. If not, `writeLater` must follow.
+    func mayWrite() -> Bool {
+        guard mayUseSocket else { return false }
+        if !isRunning { charge(Self.costOfWrite) }
+        return true
+    }
+
+    /// Writes to the socket in a later slice.
+    func writeLater(_ write: @escaping () -> Void) { later(charging: Self.costOfWrite, write) }
+
+    private var mayUseSocket: Bool { isRunning || left.isEmpty && scheduler.mayGoFirst(self) }
+
+    private func later(charging time: TimeAmount, _ work: @escaping () -> Void) {
+        later { [self] in
+            charge(time)
+            work()
+        }
+    }
+
+    /// Schedules work for a later slice, behind all pending work. The work may check `mayGoOn` and call `later` again.
+    package func later(_ work: @escaping () -> Void) {
+        left.append(work)
+        enterLine()
+    }
+
+    /// Drops all pending work because the connection has closed.
+    func cancel() { left.removeAll() }
+
+    private func enterLine() {
+        guard !isInLine else { return }
+        isInLine = true
+        scheduler.wait(self)
+    }
+
+    func goOn() {
+        // The connection queues again at the end, by its load at that time.
+        var most = left.count
+        while most > 0, let work = left.popFirst() {
+            most -= 1
+            work()
+            guard mayGoOn else { break }
+        }
+        scheduler.end(self)
+        isInLine = false
+        if !left.isEmpty { enterLine() }
+    }
+}

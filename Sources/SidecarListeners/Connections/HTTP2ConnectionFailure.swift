@@ -1,0 +1,16 @@
+internal import NIOHTTP2
+
+/// Detects the failure of a whole connection: NIO's errors do not say whether they concern it or one of its streams,
+/// but only a failed connection has sent a GOAWAY with an error. Confined to the connection's event loop.
+final class HTTP2ConnectionFailure: NIOHTTP2FrameDelegate {
+    private var hasHappened = false
+
+    func wroteFrame(_ frame: HTTP2Frame) {
+        if case .goAway(_, let code, _) = frame.payload, code != .noError { hasHappened = true }
+    }
+
+    /// Returns whether this error ends the connection, not only a stream.
+    func isMeant(by error: any Error) -> Bool {
+        hasHappened || !(error is any NIOHTTP2Error || error is NIOHTTP2Errors.StreamError)
+    }
+}

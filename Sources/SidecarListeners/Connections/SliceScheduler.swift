@@ -1,0 +1,180 @@
+internal import DequeModule
+package import Interlock
+internal import InterlockCore
+package import NIOCore
+
+/// Divides the event loop's time among the connections of all listeners, by a `TickBudget`. Confined to the loop.
+///
+/// A connection that used up its last slice waits behind those that did not, so an occasional client never waits behind
+/// a hundred busy ones. Among waiting connections, API keys take turns, as do the connections of one key; all
+/// connections without a key count as one key. Each tick runs at least one slice of a busy connection, and one for each
+/// of the first few keys among the others, so none starves.
+package final class SliceScheduler {
+    /// The pause between two ticks with work left. Any length lets the loop read its sockets.
+    private static let pause = TimeAmount.microseconds(10)
+    /// The most keys that get a slice in each tick, even if its budget is spent.
+    private static let keysPerTick = 4
+    /// The most reads that begin in one tick, whatever its budget. Deferring a read costs two more system calls.
+    private static let readsPerTick = 50
+    /// The number of reads after which the end of the tick is scheduled, which resets their count.
+    private static let negligibleReads = 8
+    /// The time spent, in nanoseconds, below which the end of the tick is not scheduled: that would cost more than it
+    /// limits.
+    private static let negligible: Int64 = 100_000
+
+    let eventLoop: any EventLoop
+    private let clock: () -> Int64
+    private var budget = TickBudget()
+    private var light = RoundRobinQueue<String, ConnectionSlices>()
+    private var heavy = RoundRobinQueue<String, ConnectionSlices>()
+    private(set) var current: ConnectionSlices?
+    private var isPlanned = false
+    private var reads = 0
+    /// Whether no work has begun in the current slice.
+    private var isFresh = false
+
+    /// - Parameter clock: a monotonic clock that advances while work is done, in nanoseconds.
+    package init(eventLoop: any EventLoop, clock: @escaping () -> Int64) {
+        self.eventLoop = eventLoop
+        self.clock = clock
+    }
+
+    /// Uses the event loop's clock.
+    package convenience init(of coordinator: Coordinator) {
+        let eventLoop = coordinator.eventLoop
+        self.init(eventLoop: eventLoop) { eventLoop.uptime }
+    }
+
+    /// Creates the instance that a coordinator's listeners share, on its event loop.
+    package static func shared(by coordinator: Coordinator) async throws -> NIOLoopBound<SliceScheduler> {
+        let eventLoop = coordinator.eventLoop
+        return try await eventLoop.submit { NIOLoopBound(SliceScheduler(of: coordinator), eventLoop: eventLoop) }.get()
+    }
+
+    func begin(_ slices: ConnectionSlices) -> Bool {
+        if let current {
+            if current === slices { return true }
+            // The slice was left open because its connection closed within it.
+            end(current)
+        }
+        guard mayGoFirst(slices) else { return false }
+        current = slices
+        budget.begin(now: clock())
+        isFresh = true
+        return true
+    }
+
+    func mayGoOn(_ slices: ConnectionSlices) -> Bool { current === slices && budget.mayGoOn(now: clock()) }
+
+    func mayBeginWork(_ slices: ConnectionSlices) -> Bool {
+        guard isFresh, current === slices else { return mayGoOn(slices) }
+        isFresh = false
+        return true
+    }
+
+    func end(_ slices: ConnectionSlices) {
+        guard current === slices else { return }
+        slices.beforeEnd?()
+        current = nil
+        // A busy client stays busy if its slice ended early because the tick did.
+        slices.isHeavy = budget.end(now: clock()) || slices.isHeavy && slices.hasWorkLeft
+        planTickIfSpent()
+    }
+
+    func charge(_ nanoseconds: Int64) {
+        budget.charge(nanoseconds)
+        planTickIfSpent()
+    }
+
+    /// Whether the connection may run now: there is time, it is not busy, and no other connection of its client is
+    /// waiting.
+    func mayGoFirst(_ slices: ConnectionSlices) -> Bool {
+        budget.hasRoom && !slices.isHeavy && (light.isEmpty || !light.isWaiting(slices.clientKey))
+    }
+
+    /// Returns whether a read may begin now, and counts it.
+    func mayRead() -> Bool {
+        guard reads < Self.readsPerTick else { return false }
+        reads += 1
+        if reads == Self.negligibleReads { planTick() }
+        return true
+    }
+
+    private func planTickIfSpent() { if budget.spent >= Self.negligible { planTick() } }
+
+    func wait(_ slices: ConnectionSlices) {
+        if slices.isHeavy { heavy.append(slices, of: slices.clientKey) } else { light.append(slices, of: slices.clientKey) }
+        planTick()
+    }
+
+    private func planTick() {
+        guard !isPlanned else { return }
+        isPlanned = true
+        eventLoop.assumeIsolated().execute { [self] in endTick() }
+    }
+
+    /// Runs after all reads of the tick; waiting connections go on while there is time.
+    private func endTick() {
+        if let current { end(current) }
+        var hasRunHeavy = false
+        var owed = min(light.keyCount, Self.keysPerTick)
+        while budget.hasRoom || owed > 0, let slices = light.popFirst() {
+            owed -= 1
+            run(slices)
+        }
+        while budget.hasRoom || !hasRunHeavy, let slices = heavy.popFirst() {
+            hasRunHeavy = true
+            run(slices)
+        }
+        budget.tickEnded()
+        reads = 0
+        isPlanned = !light.isEmpty || !heavy.isEmpty
+        if isPlanned { planNextTick() }
+    }
+
+    /// Schedules the next tick. The loop reads its sockets when no task is due, so the pause must begin after the
+    /// remaining work of this tick and its consequences, such as the ends of streams or a thousand replies, which
+    /// outlast the pause.
+    private func planNextTick(hops: Int = 8) {
+        let planned = clock()
+        let eventLoop = eventLoop.assumeIsolated()
+        eventLoop.execute { [self] in
+            guard hops > 0, clock() - planned > Self.pause.nanoseconds else {
+                eventLoop.scheduleTask(in: Self.pause) { [self] in endTick() }
+                return
+            }
+            planNextTick(hops: hops - 1)
+        }
+    }
+
+    private func run(_ slices: ConnectionSlices) {
+        current = slices
+        budget.begin(now: clock())
+        isFresh = false
+        slices.goOn()
+    }
+}
+
+/// A queue of members by key. Keys take turns, as do the members of one key, in order of arrival.
+struct RoundRobinQueue<Key: Hashable, Member> {
+    private var members: [Key: Deque<Member>] = [:]
+    /// Each key with a waiting member, once.
+    private var keys: Deque<Key> = []
+
+    var isEmpty: Bool { keys.isEmpty }
+    /// The number of keys with a waiting member.
+    var keyCount: Int { keys.count }
+
+    func isWaiting(_ key: Key) -> Bool { members[key] != nil }
+
+    mutating func append(_ member: Member, of key: Key) {
+        if members[key] == nil { keys.append(key) }
+        members[key, default: []].append(member)
+    }
+
+    mutating func popFirst() -> Member? {
+        guard let key = keys.popFirst(), let member = members[key]?.popFirst() else { return nil }
+        if members[key]?.isEmpty ?? true { members[key] = nil } else { keys.append(key) }
+        return member
+    }
+}

@@ -1,8 +1,0 @@
-internal import InterlockCore
-
-/// The limits on request parameters of all APIs.
-package enum DoorBounds {
-    /// The longest time, in milliseconds: more than 30 years, but far from overflow in sums of times.
-    package static let longestMilliseconds: Int64 = 1_000_000_000_000
-    package static let fences: ClosedRange<Int64> = 1...(ScriptNumber.mostExact - 1)
-}

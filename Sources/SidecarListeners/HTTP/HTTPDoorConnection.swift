@@ -1,9 +1,0 @@
-/// A client's connection, as its listener sees it. Confined to the coordinator's event loop.
-protocol HTTPDoorConnection: AnyObject {
-    /// Accepts no further request, because the sidecar shuts down.
-    func goDown()
-    /// Ends the connection or its requests if the key of their caller was removed.
-    func endIfRemoved(_ isRemoved: (AccessControl.Caller) -> Bool)
-    /// Closes the connection of an unknown client to make room for another one.
-    func evict()
-}

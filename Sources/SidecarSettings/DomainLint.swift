@@ -1,0 +1,117 @@
+import InterlockCore
+
+/// Finds rules of a domain that appear to limit requests but have no effect, which is probably a mistake.
+struct DomainLint {
+    /// The maximum number of patterns of one key that are compared with each other.
+    private static let maximumPatterns = 1000
+
+    private let domain: RateLimitDomain
+    private let names: Set<String>
+    /// The warnings, one sentence each, starting with the rule's path below the domain.
+    private(set) var sentences: [String] = []
+
+    init(_ domain: RateLimitDomain) {
+        self.domain = domain
+        var names: Set<String> = []
+        Self.visit(domain.rules) { if let name = $0.name { names.insert(name) } }
+        self.names = names
+        if domain.rules.isEmpty { sentences.append("descriptors: there are none, so the domain limits nobody") }
+        examine(domain.rules, at: "descriptors")
+    }
+
+    private static func visit(_ rules: [DescriptorRule], _ body: (DescriptorRule) -> Void) {
+        for rule in rules {
+            body(rule)
+            visit(rule.rules, body)
+        }
+    }
+
+    private mutating func examine(_ rules: [DescriptorRule], at path: String) {
+        let all = Dictionary(grouping: rules.filter { $0.value?.hasStars != false }) { ExactText($0.key) }
+        var patterns: [ExactText: [DescriptorPattern]] = [:]
+        for (place, rule) in rules.enumerated() {
+            let path = "\(path)[\(place)]"
+            let before = patterns[ExactText(rule.key)] ?? []
+            examine(replacing: rule, at: path)
+            if let cover = before.prefix(Self.maximumPatterns).first(where: { rule.isCovered(by: $0) }) {
+                sentences.append(
+                    "\(path): no descriptor meets this rule: the value \(ConfigurationValue.quoted(cover.text)) above matches "
+                        + "whatever it does; put the narrower rule first")
+            }
+            if let value = rule.value, value.hasStars { patterns[ExactText(rule.key), default: []].append(value) }
+            if rule.limit == nil, rule.rules.isEmpty, !isExempt(rule, among: all[ExactText(rule.key)] ?? []) {
+                sentences.append("\(path): it limits nobody; give it a limit, or say unlimited: true")
+            }
+            examine(rule.rules, at: path + ".descriptors")
+        }
+    }
+
+    private mutating func examine(replacing rule: DescriptorRule, at path: String) {
+        for name in rule.replaces where !names.contains(name) {
+            let hint = ConfigurationText.closest(to: name, among: names.sorted()).map { "; did you mean \($0)?" } ?? ""
+            sentences.append(
+                "\(path).replaces: no rule of this domain has the name \(ConfigurationValue.quoted(name))\(hint)")
+        }
+        if rule.isShadow, let name = rule.replaces.first(where: names.contains) {
+            sentences.append(
+                "\(path).replaces: a shadow refuses nobody, so requests that meet it are not held to "
+                    + "\(ConfigurationValue.quoted(name)) either; take one of the two away")
+        }
+    }
+
+    /// Returns whether a rule without a limit exempts values that another rule in its list would limit.
+    /// - Parameter wider: the rules with the same key that match more than one value.
+    private func isExempt(_ rule: DescriptorRule, among wider: [DescriptorRule]) -> Bool {
+        guard let value = rule.value else { return false }
+        return wider.prefix(Self.maximumPatterns).contains { other in other.value.map { $0 != value && $0.covers(value) } ?? true
+        }
+    }
+
+    /// Returns the names of rules that replace each other in a cycle, so that a request that matches all of them is
+    /// limited by none. Returns `nil` if there is no cycle. O(n) in the number of rules and their replacements.
+    static func circle(in rules: [DescriptorRule]) -> [String]? {
+        var replaced: [String: Set<String>] = [:]
+        visit(rules) { rule in
+            if let name = rule.name { replaced[name, default: []].formUnion(rule.replaces.filter { $0 != name }) }
+        }
+        var settled: Set<String> = []
+        for start in replaced.keys.sorted() where !settled.contains(start) {
+            // The path of the depth-first search, and the names left to visit from each of its steps.
+            var way = [start]
+            var left = [replaced[start]?.sorted() ?? []]
+            while !way.isEmpty {
+                guard let next = left[left.count - 1].popLast() else {
+                    settled.insert(way.removeLast())
+                    left.removeLast()
+                    continue
+                }
+                if let first = way.firstIndex(of: next) { return Array(way[first...]) }
+                guard !settled.contains(next), let further = replaced[next] else { continue }
+                way.append(next)
+                left.append(further.sorted())
+            }
+        }
+        return nil
+    }
+
+    /// Describes a cycle: `"x" replaces "y" replaces "x"`.
+    static func described(_ circle: [String]) -> String {
+        let least = circle.indices.min { circle[$0] < circle[$1] } ?? 0
+        let names = circle[least...] + circle[..<least] + [circle[least]]
+        return names.map(ConfigurationValue.quoted).joined(separator: " replaces ")
+    }
+}
+
+extension DescriptorRule {
+    /// Returns whether an earlier pattern matches everything that this rule matches. Values without a star take
+    /// precedence over patterns.
+    fileprivate func isCovered(by pattern: DescriptorPattern) -> Bool {
+        guard let value else { return pattern.covers(DescriptorPattern("*")) }
+        return value.hasStars && pattern.covers(value)
+    }
+}
+
+extension DescriptorPattern {
+    /// Returns whether this pattern matches everything that `other` matches. A star is matched only by a star.
+    fileprivate func covers(_ other: DescriptorPattern) -> Bool { hasStars && matches(other.text) }
+}

@@ -1,0 +1,215 @@
+import InterlockClient
+import InterlockProcesses
+import InterlockTesting
+import Testing
+
+@Suite("A client of a door with faults", .timeLimit(.minutes(3)))
+struct FaultyListenerTests {
+    private static func with(
+        answersLogin: Bool = true, change: (inout SidecarClientConfiguration) -> Void = { _ in },
+        api: @escaping @Sendable (ReceivedCommand) -> ScriptedAnswer,
+        _ body: (SidecarClient, MisbehavingRedis) async throws -> Void
+    ) async throws {
+        try await MisbehavingRedis.withServer(answersLogin: answersLogin, script: api) { server in
+            var configuration = TestSidecar.patient(port: server.port)
+            change(&configuration)
+            let client = SidecarClient(configuration)
+            do {
+                try await body(client, server)
+            } catch {
+                await client.close()
+                throw error
+            }
+            await client.close()
+        }
+    }
+
+    private static func code(_ call: () async throws -> Void) async -> InterlockError.Code? {
+        do {
+            try await call()
+            return nil
+        } catch {
+            return (error as? InterlockError)?.code
+        }
+    }
+
+    @Test("a reply that is cut in the middle is no reply, and the next call has another connection")
+    func cut() async throws {
+        try await Self.with(api: { command in
+            command.connection == 0 ? .bytesThenClose(Array("*3\r\n$5\r\nto".utf8)) : .text(":1\r\n")
+        }) { client, server in
+            #expect(await Self.code { _ = try await client.locks.acquire("a", ttl: .seconds(1)) } == .answerLost)
+            let wasHeld = try await client.locks.release("a", token: "t")
+            #expect(wasHeld)
+            #expect(server.connectionCount == 2)
+        }
+    }
+
+    @Test("a door that never answers is given up after the deadline, a wait included")
+    func silence() async throws {
+        try await Self.with(
+            change: { $0.answerTimeout = .milliseconds(100) },
+            api: { _ in
+                .silence
+            }
+        ) { client, server in
+            #expect(await Self.code { _ = try await client.locks.acquire("a", ttl: .seconds(1)) } == .answerTimedOut)
+            let clock = ContinuousClock()
+            let length = await clock.measure {
+                let code = await Self.code {
+                    _ = try await client.locks.acquire("a", ttl: .seconds(1), wait: .milliseconds(300))
+                }
+                #expect(code == .answerTimedOut)
+            }
+            #expect(length >= .milliseconds(400))
+        }
+    }
+
+    @Test("a release without an answer hides neither what the body returned nor what it threw")
+    func unansweredRelease() async throws {
+        struct BodyError: Error {}
+        try await Self.with(api: { command in
+            switch command.text.first {
+            case "LOCK.ACQUIRE": .text("*3\r\n$5\r\ntoken\r\n:7\r\n:29000\r\n")
+            case "LOCK.RELEASE": .bytesThenClose([])
+            default: .text("+PONG\r\n")
+            }
+        }) { client, _ in
+            let fence = try await client.locks.withLock("orders") { $0.fence }
+            #expect(fence == 7)
+            await #expect(throws: BodyError.self) {
+                try await client.locks.withLock("orders") { _ in throw BodyError() }
+            }
+        }
+    }
+
+    @Test("what is released for an owner names the lease's fence, for a later lease has the same token")
+    func fencedRelease() async throws {
+        try await Self.with(api: { command in
+            switch command.text.first {
+            case "LOCK.ACQUIRE": .text("*3\r\n$2\r\nme\r\n:7\r\n:29000\r\n")
+            case "LOCK.RELEASE": .text(Array(command.text.suffix(2)) == ["FENCE", "7"] ? ":1\r\n" : ":0\r\n")
+            default: .text("+PONG\r\n")
+            }
+        }) { client, _ in
+            let owners = try #require(try await client.locks.acquireLinked("a", ttl: .seconds(30), owner: "me"))
+            #expect(try await owners.release())
+            let made = try #require(try await client.locks.acquireLinked("a", ttl: .seconds(30)))
+            #expect(try await made.release() == false)
+        }
+    }
+
+    @Test("what is no RESP is no answer")
+    func garbage() async throws {
+        try await Self.with(api: { _ in
+            .text("HTTP/1.1 400 Bad Request\r\n\r\n")
+        }) { client, _ in
+            #expect(await Self.code { _ = try await client.status() } == .answerLost)
+        }
+    }
+
+    @Test("a reply of another shape is not guessed at")
+    func unexpected() async throws {
+        try await Self.with(api: { _ in
+            .text("+OK\r\n")
+        }) { client, _ in
+            #expect(await Self.code { _ = try await client.locks.acquire("a", ttl: .seconds(1)) } == .unreadable)
+            #expect(await Self.code { _ = try await client.limits.take(from: "a") } == .unreadable)
+            #expect(await Self.code { _ = try await client.status() } == .unreadable)
+        }
+    }
+
+    @Test("a refused login is told with the door's words, and the key is not")
+    func refusedLogin() async throws {
+        try await Self.with(
+            answersLogin: false, change: { $0.apiKey = "the-key" },
+            api: { command in
+                .text(command.text[0] == "AUTH" ? "-WRONGPASS no such API key\r\n" : "-NOAUTH show a key\r\n")
+            }
+        ) { client, _ in
+            let error = await #expect(throws: InterlockError.self) { try await client.status() }
+            #expect(error?.code == .wrongKey)
+            #expect(error?.message == "no such API key")
+        }
+    }
+
+    @Test("nobody at the address is a failed connection")
+    func nobody() async throws {
+        let client = SidecarClient(TestSidecar.patient(port: try await LocalPort.unused()))
+        let error = await #expect(throws: InterlockError.self) { try await client.status() }
+        #expect(error?.code == .connectionFailed)
+        #expect(error?.message.contains("refuses connections") == true, "\(error?.message ?? "")")
+        await client.close()
+    }
+
+    @Test("a door that closes while a call waits leaves its outcome unknown")
+    func closedWhileWaiting() async throws {
+        try await Self.with(api: { _ in
+            .close
+        }) { client, server in
+            let error = await #expect(throws: InterlockError.self) {
+                try await client.locks.acquire("a", ttl: .seconds(1), wait: .seconds(10))
+            }
+            #expect(error?.code == .answerLost)
+            #expect(error?.isOutcomeUnknown == true)
+            #expect(server.commands.count == 1)
+        }
+    }
+
+    @Test("a linked lease whose door falls silent is told as lost before it can have lapsed")
+    func silentListener() async throws {
+        try await Self.with(api: { command in
+            command.text[0] == "LOCK.ACQUIRE" ? .text("*3\r\n$3\r\na/b\r\n:7\r\n:900\r\n") : .silence
+        }) { client, _ in
+            let clock = ContinuousClock()
+            let start = clock.now
+            let linked = try #require(try await client.locks.acquireLinked("a", ttl: .seconds(2)))
+            var losses = linked.losses.makeAsyncIterator()
+            #expect(await losses.next() != nil)
+            #expect(clock.now - start >= .seconds(1))
+        }
+    }
+
+    @Test("calls beyond the bound are refused, and never sent")
+    func overload() async throws {
+        try await Self.with(
+            change: { configuration in
+                configuration.maximumInFlight = 2
+                configuration.maximumWaiting = 1
+            },
+            api: { _ in
+                .silence
+            }
+        ) { client, server in
+            try await client.connect()
+            let first = [Task { try await client.limits.take(from: "a") }, Task { try await client.limits.take(from: "a") }]
+            let waiting = Task { try await client.limits.take(from: "a", wait: .seconds(60)) }
+            try await eventually("three are sent") { server.commands.count == 3 }
+            #expect(await Self.code { _ = try await client.limits.take(from: "b") } == .overloaded)
+            #expect(await Self.code { _ = try await client.limits.take(from: "b", wait: .seconds(1)) } == .overloaded)
+            #expect(server.commands.count == 3)
+            await client.close()
+            for task in first + [waiting] { #expect(await Self.code { _ = try await task.value } == .answerLost) }
+        }
+    }
+
+    @Test("a subscription that is cut is made again, and says that events were missed")
+    func subscription() async throws {
+        try await Self.with(
+            change: { $0.eventChannel = "e" },
+            api: { command in
+                switch command.text[0] {
+                case "SUBSCRIBE":
+                    let confirmation = Array("*3\r\n$9\r\nsubscribe\r\n$1\r\ne\r\n:1\r\n".utf8)
+                    return command.connection == 0 ? .bytesThenClose(confirmation) : .bytes(confirmation)
+                default: return .text(":1\r\n")
+                }
+            }
+        ) { client, _ in
+            var connection = client.events.connection.makeAsyncIterator()
+            #expect(await connection.next() == .following)
+            guard case .interrupted = await connection.next() else { return #expect(Bool(false), "not told of") }
+            #expect(await connection.next() == .following)
+        }
+    }
+}

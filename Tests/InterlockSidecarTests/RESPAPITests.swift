@@ -1,0 +1,326 @@
+import Interlock
+import InterlockCore
+import InterlockProcesses
+import SidecarSettings
+import NIOCore
+import RedisClient
+import Testing
+
+@Suite("RESP door: commands")
+struct RESPAPITests {
+    @Test("a lock's life by commands")
+    func lockLife() async throws {
+        try await RESPTestAPI.with { api in
+            let granted = try await api.cli("LOCK.ACQUIRE", "orders", "30000", "LABEL", "web-1").array ?? []
+            #expect(granted.count == 3)
+            let token = granted.first?.text ?? ""
+            #expect(token.hasPrefix("web-1/"))
+            #expect(try await api.cli("lock.acquire", "orders", "30000") == .null)
+            let information = try await api.cli("LOCK.INFO", "orders").array?.map { $0.text ?? "\($0.integer ?? 0)" } ?? []
+            #expect(Array(information.prefix(2)) == ["label", "web-1"])
+            #expect(!information.contains(token))
+            #expect(try await api.cli("LOCK.LIST") == .array([.bulk(Array("0".utf8)), .array([.bulk(Array("orders".utf8))])]))
+            #expect(try await api.cli("LOCK.RENEW", "orders", token, "60000").integer ?? 0 > 50_000)
+            #expect(try await api.cli("LOCK.RENEW", "orders", "other", "60000") == .null)
+            #expect(try await api.cli("LOCK.RELEASE", "orders", "other") == .integer(0))
+            #expect(try await api.cli("LOCK.RELEASE", "orders", token) == .integer(1))
+            #expect(try await api.cli("LOCK.INFO", "orders") == .null)
+            #expect(try await api.cli("LOCK.BREAK", "orders") == .integer(0))
+            #expect(try await api.cli("LOCK.BREAK", "orders", "FENCE", "1") == .integer(0))
+            for wrong in [["FENCE"], ["FENCE", "0"], ["FENCE", "x"], ["FENCE", "9007199254740992"], ["FENSE", "1"]] {
+                guard case .error(let error) = try await api.client.send(AnyCommand(["LOCK.BREAK", "orders"] + wrong)) else {
+                    Issue.record("\(wrong) is taken")
+                    continue
+                }
+                #expect(error.message.hasPrefix("INVALID "))
+            }
+        }
+    }
+
+    @Test("CL.THROTTLE answers five numbers, in whole seconds")
+    func throttle() async throws {
+        try await RESPTestAPI.with { api in
+            var answers: [[Int64]] = []
+            for quantity in [[], ["1"], ["1"], ["3"], ["0"]] {
+                let answer = try await api.cli(["CL.THROTTLE", "mail", "1", "1", "1000"] + quantity)
+                answers.append(answer.array?.compactMap(\.integer) ?? [])
+            }
+            #expect(
+                answers == [
+                    [0, 2, 1, -1, 1000], [0, 2, 0, -1, 2000], [1, 2, 0, 1000, 2000], [1, 2, 0, -1, 2000], [0, 2, 0, -1, 2000],
+                ])
+        }
+    }
+
+    @Test("eleven takes of a limit of ten, and the breaker trips")
+    func limitAndBreaker() async throws {
+        try await RESPTestAPI.with { api in
+            var limited: [Int64] = []
+            for _ in 0..<11 { limited.append(try await api.cli("LIMIT.TAKE", "catalog").array?.first?.integer ?? -1) }
+            #expect(limited == Array(repeating: 0, count: 10) + [1])
+            try await eventually(within: .seconds(5), "the breaker is open") {
+                try await api.cli("PERMIT.ACQUIRE", "catalog").array?[1].text == "open"
+            }
+            let state = try await api.cli("BREAKER.STATE", "catalog").array?.map { $0.text ?? "" } ?? []
+            #expect(state.count == 34)
+            #expect(try await api.cli("BREAKER.LIST").array?.count == 1)
+            #expect(try await api.cli("BREAKER.FORCE", "catalog", "AUTO").text == "OK")
+            #expect(try await api.cli("LIMIT.PEEK", "catalog").array?.first?.integer == 1)
+        }
+    }
+
+    @Test("with NAMED the limit that binds is told by name, and LIMIT.LIST tells of each")
+    func namedLimits() async throws {
+        let service = ServiceDefinition(
+            name: "search",
+            limits: [
+                LimitDefinition(name: "all", limit: 3, window: .seconds(600)),
+                LimitDefinition(name: "tenant", limit: 1, window: .seconds(600), isPerSubject: true),
+                LimitDefinition(name: "trial", limit: 1, window: .seconds(600), isShadow: true),
+            ])
+        try await RESPTestAPI.with(services: [service]) { api in
+            let taken = try await api.cli("LIMIT.TAKE", "search", "SUBJECT", "a", "NAMED").array ?? []
+            #expect(taken.count == 6)
+            #expect(taken.last?.text == "tenant")
+            let refused = try await api.cli("LIMIT.TAKE", "search", "SUBJECT", "a", "NAMED").array ?? []
+            #expect(refused.first?.integer == 1)
+            #expect(refused.last?.text == "tenant")
+            #expect(try await api.cli("LIMIT.PEEK", "search", "NAMED").array?.last?.text == "all")
+            #expect(try await api.cli("LIMIT.TAKE", "search").array?.count == 5)
+            func names(_ words: String...) async throws -> [String] {
+                try await api.cli(["LIMIT.LIST", "search"] + words).array?.compactMap { $0.array?[1].text } ?? []
+            }
+            #expect(try await names() == ["all", "trial"])
+            #expect(try await names("SUBJECT", "a") == ["all", "tenant", "trial"])
+            #expect(try await api.errorWord("LIMIT.LIST", "absent") == "UNKNOWN")
+        }
+    }
+
+    @Test("a permit is given, reported once, and refused the second time")
+    func permit() async throws {
+        try await RESPTestAPI.with { api in
+            let permit = try await api.cli("PERMIT.ACQUIRE", "catalog", "COST", "2").array ?? []
+            #expect(permit.first?.integer == 1)
+            let id = permit[1].text ?? ""
+            #expect(try await api.cli("PERMIT.REPORT", "catalog", id, "OK", "LATENCY", "12", "STATUS", "200").text == "closed")
+            #expect(try await api.errorWord("PERMIT.REPORT", "catalog", id, "OK") == "INVALID")
+        }
+    }
+
+    /// Invalid commands, each with the first word of its error.
+    private static let wrongCalls: [([String], String)] = [
+        (["NOPE"], "ERR"), (["LOCK.ACQUIRE"], "ERR"), (["LOCK.ACQUIRE", "a"], "ERR"), (["PING", "a", "b"], "ERR"),
+        (["LOCK.ACQUIRE", "a", "x"], "INVALID"), (["LOCK.ACQUIRE", "a", "0"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "-5"], "INVALID"), (["LOCK.ACQUIRE", "a", "99999999999999999999"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "3600001"], "INVALID"), (["LOCK.ACQUIRE", "a b", "1000"], "INVALID"),
+        (["LOCK.ACQUIRE", "{a}", "1000"], "INVALID"), (["LOCK.ACQUIRE", "", "1000"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "1000", "WAIT"], "INVALID"), (["LOCK.ACQUIRE", "a", "1000", "WAIT", "-1"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "1000", "NOPE", "1"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "1000", "WAIT", "1", "WAIT", "1"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "1000", "LINKED", "LINKED"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "1000", "SHARED", "PERMITS", "2"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "1000", "PERMITS"], "INVALID"), (["LOCK.ACQUIRE", "a", "1000", "PERMITS", "0"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "1000", "PERMITS", "1000001"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "1000", "LABEL", "permits-5"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "1000", "OWNER", "shared/x"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "1000", "ALSO"], "INVALID"), (["LOCK.ACQUIRE", "a", "1000", "ALSO", "2", "b"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "1000", "ALSO", "1", "a"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "1000", "ALSO", "1", "{b}"], "INVALID"),
+        (["LOCK.ACQUIRE", "a", "1000", "SHARED", "ALSO", "1", "b"], "INVALID"),
+        (["LIMIT.TAKE", "nope"], "UNKNOWN"), (["LIMIT.TAKE", "catalog", "COST", "0"], "INVALID"),
+        (["LIMIT.TAKE", "catalog", "COST", "1000000"], "INVALID"),
+        (["PERMIT.ACQUIRE", "catalog", "COST", "1000000", "WAIT", "1000"], "INVALID"),
+        (["CL.THROTTLE", "a", "-1", "1", "1"], "INVALID"), (["CL.THROTTLE", "a", "1", "0", "1"], "INVALID"),
+        (["CL.THROTTLE", "a", "1", "1", "0"], "INVALID"), (["CL.THROTTLE", "a", "1", "1", "1", "-1"], "INVALID"),
+        (["CL.THROTTLE", "{a}", "1", "1", "1"], "INVALID"), (["CL.THROTTLE", "a", "1", "1"], "ERR"),
+        (["CL.THROTTLE", "a", "1000000", "1", "31622400"], "INVALID"),
+        (["LIMIT.TAKE", "catalog", "COST", "x"], "INVALID"), (["PERMIT.ACQUIRE", "nope"], "UNKNOWN"),
+        (["PERMIT.REPORT", "catalog", "zz", "OK"], "INVALID"),
+        (["PERMIT.REPORT", "catalog", "00000000000000000000000000000000", "OK"], "INVALID"),
+        (["PERMIT.REPORT", "catalog", "00000000000000000000000000000000", "MAYBE"], "INVALID"),
+        (["BREAKER.STATE", "nope"], "UNKNOWN"), (["BREAKER.FORCE", "catalog", "AJAR"], "INVALID"),
+        (["LOCK.LIST", "x"], "INVALID"), (["LOCK.LIST", "0", "COUNT", "0"], "INVALID"), (["SELECT", "1"], "INVALID"),
+        (["SUBSCRIBE", "other"], "INVALID"), (["HELLO", "4"], "NOPROTO"), (["AUTH", "x"], "ERR"),
+    ]
+
+    @Test("every wrong call gets the error that programs switch on, and the connection goes on")
+    func wrongCalls() async throws {
+        try await RESPTestAPI.with { api in
+            for (words, expected) in Self.wrongCalls {
+                guard case .error(let error) = try await api.client.send(AnyCommand(words)) else {
+                    Issue.record("\(words) was accepted")
+                    continue
+                }
+                let word = error.message.split(separator: " ").first.map(String.init)
+                #expect(word == expected, "\(words): \(error.message)")
+            }
+            #expect(try await api.cli("PING").text == "PONG")
+        }
+    }
+
+    @Test(
+        "a protocol error is told and closes the connection, and nobody else is affected",
+        arguments: [
+            "*1025\r\n", "*1\r\n$65537\r\n", "*1\r\n+x\r\n", "*1\r\n$1\r\nab\r\n",
+        ])
+    func protocolErrors(bytes: String) async throws {
+        try await RESPTestAPI.with { api in
+            let answer = try await api.exchange("PING\r\n" + bytes)
+            #expect(answer.hasPrefix("+PONG\r\n-ERR Protocol error"))
+            #expect(try await api.cli("PING").text == "PONG")
+        }
+    }
+
+    @Test("HTTP on this door is closed without a word, and nothing of its body is run")
+    func http() async throws {
+        try await RESPTestAPI.with { api in
+            let request = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n\r\nLOCK.ACQUIRE stolen 30000\r\n"
+            let answer = try await api.exchange(request)
+            #expect(answer == "")
+            #expect(try await api.cli("LOCK.INFO", "stolen") == .null)
+        }
+    }
+
+    @Test("inline commands, half commands and a client that leaves in the middle are fine")
+    func inlineAndHalf() async throws {
+        try await RESPTestAPI.with { api in
+            #expect(try await api.exchange("ECHO hello\r\nQUIT\r\n") == "$5\r\nhello\r\n+OK\r\n")
+            _ = try await api.exchange("PING\r\n*3\r\n$12\r\nLOCK.ACQ", enough: "+PONG")
+            #expect(try await api.cli("PING").text == "PONG")
+        }
+    }
+
+    @Test("ten thousand pipelined commands are answered in order")
+    func pipeline() async throws {
+        try await RESPTestAPI.with { api in
+            var bytes = ByteBuffer()
+            for number in 0..<10_000 { bytes.writeString("ECHO \(number)\r\n") }
+            bytes.writeString("QUIT\r\n")
+            let answer = try await RawConnection.exchange(port: api.port, bytes) { _ in false }
+            let expected = (0..<10_000).map { "$\("\($0)".utf8.count)\r\n\($0)\r\n" }.joined() + "+OK\r\n"
+            #expect(answer == expected)
+        }
+    }
+
+    @Test("commands start in order without waiting, and a waiting one holds back only the answers behind it")
+    func answersInOrder() async throws {
+        try await RESPTestAPI.with { api in
+            let token = try await api.cli("LOCK.ACQUIRE", "orders", "30000").array?.first?.text ?? ""
+            let bytes = "LOCK.ACQUIRE orders 30000 WAIT 20000\r\nLOCK.RELEASE orders \(token)\r\nECHO last\r\nQUIT\r\n"
+            let answer = try await api.exchange(bytes)
+            #expect(answer.hasPrefix("*3\r\n"))
+            #expect(answer.hasSuffix(":1\r\n$4\r\nlast\r\n+OK\r\n"))
+        }
+    }
+
+    @Test("more than 1,024 pending commands pause the reading, and go on when answers come")
+    func pausedReading() async throws {
+        try await RESPTestAPI.with { api in
+            let token = try await api.cli("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
+            var bytes = "LOCK.ACQUIRE orders 30000 WAIT 50000\r\n"
+            bytes += String(repeating: "PING\r\n", count: 3000) + "QUIT\r\n"
+            async let answer = api.exchange(bytes)
+            try await eventually(within: .seconds(10), "somebody waits") { await api.coordinator.status.locksWaiting == 1 }
+            #expect(try await api.cli("LOCK.RELEASE", "orders", token) == .integer(1))
+            let text = try await answer
+            #expect(text.split(separator: "+PONG\r\n", omittingEmptySubsequences: false).count == 3001)
+        }
+    }
+
+    @Test("a client that leaves while it waits is forgotten, and leaves no lock behind")
+    func leavingWaiter() async throws {
+        try await RESPTestAPI.with { api in
+            let token = try await api.cli("LOCK.ACQUIRE", "orders", "60000").array?.first?.text ?? ""
+            _ = try await api.exchange("PING\r\nLOCK.ACQUIRE orders 60000 WAIT 50000\r\n", enough: "+PONG")
+            try await eventually(within: .seconds(10), "nobody waits") { await api.coordinator.status.locksWaiting == 0 }
+            #expect(try await api.cli("LOCK.RELEASE", "orders", token) == .integer(1))
+            #expect(try await api.cli("LOCK.INFO", "orders") == .null)
+        }
+    }
+
+    @Test("RESP3 has maps, and nil is null")
+    func resp3() async throws {
+        try await RESPTestAPI.with { api in
+            let answer = try await api.exchange("HELLO 3\r\nLOCK.INFO nobody\r\nBREAKER.STATE catalog\r\nQUIT\r\n")
+            #expect(answer.hasPrefix("%7\r\n$6\r\nserver\r\n"))
+            #expect(answer.contains("\r\n_\r\n%17\r\n"))
+            #expect(answer.contains("failure_rate\r\n,0.0\r\n"))
+        }
+    }
+
+    @Test("with keys configured nobody enters without one, and roles hold")
+    func keys() async throws {
+        let keys = [
+            APIKey(name: "web", secret: "web-secret", role: .use), APIKey(name: "ops", secret: "ops-secret", role: .admin),
+        ]
+        try await RESPTestAPI.with(keys: keys) { api in
+            let anonymous = try await api.exchange("PING\r\nAUTH nope\r\nAUTH ops web-secret\r\nPING\r\nQUIT\r\n")
+            #expect(anonymous.split(separator: "\r\n").map { $0.prefix(6) } == ["-NOAUT", "-WRONG", "-WRONG", "-NOAUT", "+OK"])
+            // The well-behaved client has logged in as `web`.
+            #expect(try await api.cli("PING").text == "PONG")
+            #expect(try await api.errorWord("LOCK.BREAK", "orders") == "NOPERM")
+            #expect(try await api.errorWord("BREAKER.FORCE", "catalog", "OPEN") == "NOPERM")
+            #expect(
+                try await api.exchange("AUTH ops ops-secret\r\nBREAKER.FORCE catalog OPEN\r\nQUIT\r\n")
+                    == "+OK\r\n+OK\r\n+OK\r\n")
+            #expect(try await api.exchange("HELLO 3 AUTH default ops-secret\r\nQUIT\r\n").hasPrefix("%7"))
+            #expect(try await api.exchange("HELLO 3\r\nQUIT\r\n").hasPrefix("-NOAUTH"))
+        }
+    }
+
+    @Test("a subscriber hears of every change")
+    func subscription() async throws {
+        try await RESPTestAPI.with { api in
+            // A change may be missed until the subscription is active, so it is repeated.
+            let changes = Task {
+                while !Task.isCancelled {
+                    try await api.cli("BREAKER.FORCE", "catalog", "OPEN")
+                    await Task.yield()
+                }
+            }
+            let answer = try await api.exchange("SUBSCRIBE interlock:events\r\n", enough: "\"state\":\"open\"")
+            changes.cancel()
+            #expect(answer.hasPrefix("*3\r\n$9\r\nsubscribe\r\n"))
+        }
+    }
+
+    @Test("a client that never reads is held at a bound, and the others go on")
+    func clientThatNeverReads() async throws {
+        try await RESPTestAPI.with { api in
+            // Other commands are answered while the first client leaves tens of thousands of replies unread.
+            async let lazy = RawConnection.exchange(
+                port: api.port, ByteBuffer(string: String(repeating: "COMMAND DOCS\r\n", count: 3000) + "QUIT\r\n")
+            ) { _ in true }
+            for _ in 0..<50 { #expect(try await api.cli("PING").text == "PONG") }
+            _ = try await lazy
+        }
+    }
+
+    @Test("on shutdown waits are answered, connections close, and a lease stays its holder's")
+    func shutdown() async throws {
+        try await RESPTestAPI.with { api in
+            _ = try await api.cli("LOCK.ACQUIRE", "orders", "60000")
+            async let waiting = api.exchange("LOCK.ACQUIRE orders 60000 WAIT 50000\r\n")
+            try await eventually(within: .seconds(10), "somebody waits") { await api.coordinator.status.locksWaiting == 1 }
+            await api.shutDown()
+            #expect(try await waiting.hasPrefix("-UNAVAILABLE"))
+            let redis = RedisClient(configuration: api.redis.configuration)
+            try await redis.connect()
+            #expect(try await redis.send(AnyCommand(["EXISTS", "interlock:lock:{orders}"])) == .integer(1))
+            await redis.close()
+        }
+    }
+
+    @Test("the Unix socket is for this user alone, and goes with the door")
+    func unixSocket() async throws {
+        let path = "/tmp/interlock-door-\(UInt64.random(in: 0...UInt64.max)).sock"
+        try await RESPTestAPI.with(unix: path) { api in
+            let client = RedisClient(configuration: RedisConfiguration(address: .unixSocket(path: path)))
+            try await client.connect()
+            #expect(try await client.send(AnyCommand(["PING"])).text == "PONG")
+            await client.close()
+            #expect(FileMode.of(path) == 0o600)
+        }
+        #expect(FileMode.of(path) == nil)
+    }
+}

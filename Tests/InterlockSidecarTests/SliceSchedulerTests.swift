@@ -1,0 +1,224 @@
+import NIOCore
+import NIOEmbedded
+import Testing
+
+@testable import SidecarListeners
+
+@Suite("Turns of clients on the event loop")
+struct SliceSchedulerTests {
+    /// An event loop whose clock advances by the declared cost of each piece of work.
+    private final class Loop {
+        let events = EmbeddedEventLoop()
+        var now: Int64 = 0
+        private(set) var done: [String] = []
+        /// The number of pieces of work done in each tick.
+        private(set) var ticks: [Int] = []
+        private lazy var scheduler = SliceScheduler(eventLoop: events) { [unowned self] in now }
+
+        /// A connection whose pieces of work each take `cost` microseconds.
+        final class Client {
+            let name: String
+            let loop: Loop
+            let slices: ConnectionSlices
+            let cost: Int64
+            private var pieces = 0
+            private var isWaiting = false
+
+            init(_ name: String, of clientKey: String = "", cost: Int64, on loop: Loop) {
+                self.name = name
+                self.loop = loop
+                self.cost = cost
+                slices = ConnectionSlices(loop.scheduler)
+                slices.clientKey = clientKey
+            }
+
+            /// Receives `count` pieces of work from the socket.
+            func receive(_ count: Int) {
+                pieces += count
+                guard !isWaiting else { return }
+                guard slices.begin() else { return goOnLater() }
+                work()
+                slices.end()
+            }
+
+            private func goOnLater() {
+                isWaiting = true
+                slices.later { [self] in
+                    isWaiting = false
+                    work()
+                }
+            }
+
+            private func work() {
+                repeat {
+                    pieces -= 1
+                    loop.now += cost * 1_000
+                    loop.done.append(name)
+                } while pieces > 0 && slices.mayGoOn
+                if pieces > 0 { goOnLater() }
+            }
+        }
+
+        func client(_ name: String, of clientKey: String = "", cost: Int64) -> Client {
+            Client(name, of: clientKey, cost: cost, on: self)
+        }
+
+        /// Ends the current tick and begins the next.
+        func tick() {
+            let before = done.count
+            events.run()
+            events.advanceTime(by: .microseconds(10))
+            events.run()
+            ticks.append(done.count - before)
+        }
+
+        func forget() { done = [] }
+    }
+
+    @Test("A client that comes alone is served at once")
+    func alone() {
+        let loop = Loop()
+        loop.client("a", cost: 50).receive(3)
+        #expect(loop.done == ["a", "a", "a"])
+    }
+
+    @Test("A slice of a busy client ends after a quarter of a millisecond, and goes on in a later tick")
+    func sliced() {
+        let loop = Loop()
+        loop.client("a", cost: 100).receive(30)
+        #expect(loop.done.count == 3)
+        var ticks = 0
+        while loop.done.count < 30 {
+            let before = loop.now
+            loop.tick()
+            // The first slice took 300 µs; each run of the queue takes at most a millisecond and one slice.
+            #expect(loop.now - before <= 2 * 1_300_000)
+            ticks += 1
+            #expect(ticks < 20)
+        }
+        #expect(loop.done.count == 30)
+    }
+
+    @Test("An occasional client goes before a hundred busy ones")
+    func lightFirst() {
+        let loop = Loop()
+        let busy = (0..<100).map { loop.client("busy\($0)", cost: 100) }
+        for client in busy { client.receive(1000) }
+        for _ in 0..<150 { loop.tick() }
+        let occasional = loop.client("occasional", cost: 10)
+        loop.forget()
+        occasional.receive(1)
+        if loop.done.isEmpty { loop.tick() }
+        let place = loop.done.firstIndex(of: "occasional")
+        // At most one tick of the other clients precedes it.
+        #expect(place.map { $0 <= 16 } ?? false)
+    }
+
+    @Test("A busy client goes on while occasional ones take all the time there is")
+    func heavyIsNotStarved() {
+        let loop = Loop()
+        let busy = loop.client("busy", cost: 100)
+        busy.receive(1000)
+        loop.forget()
+        let others = (0..<100).map { loop.client("other\($0)", of: "others", cost: 100) }
+        for _ in 0..<20 {
+            for other in others { other.receive(1) }
+            loop.tick()
+        }
+        #expect(loop.done.contains("busy"))
+    }
+
+    @Test("Connections of one key take turns as one")
+    func partiesTakeTurns() {
+        let loop = Loop()
+        let many = (0..<50).map { loop.client("many", of: "many\($0 / 50)", cost: 100) }
+        let one = loop.client("one", of: "one", cost: 100)
+        for client in many { client.receive(1000) }
+        one.receive(1000)
+        for _ in 0..<100 { loop.tick() }
+        loop.forget()
+        for _ in 0..<100 { loop.tick() }
+        let share = loop.done.count { $0 == "one" }
+        #expect(share * 5 >= loop.done.count * 2, "\(share) of \(loop.done.count)")
+    }
+
+    @Test("A slice that is left open by a connection that closed within it ends with the next one")
+    func leftOpen() {
+        let loop = Loop()
+        let closed = loop.client("closed", cost: 1)
+        #expect(closed.slices.begin())
+        loop.client("next", cost: 1).receive(1)
+        #expect(loop.done == ["next"])
+    }
+
+    @Test("Of many sockets that are to be read, a few are read in each tick, and an occasional client's among the first")
+    func reads() {
+        let loop = Loop()
+        let busy = loop.client("busy", of: "busy", cost: 1000)
+        busy.receive(1)
+        var read: [String] = []
+        for number in 0..<500 { loop.client("many", of: "many", cost: 1).slices.read { read.append("many\(number)") } }
+        #expect(read.count == 50)
+        loop.client("one", of: "one", cost: 1).slices.read { read.append("one") }
+        loop.tick()
+        #expect(read.firstIndex(of: "one").map { $0 < 52 } ?? false)
+        // Each read is charged 8 µs of the 500 µs that a tick has, so a tick adds at most 63.
+        #expect(read.count <= 50 + 63)
+        for _ in 0..<30 { loop.tick() }
+        #expect(read.count == 501)
+    }
+
+    @Test("Of many sockets that are to be written to, those beyond a tick's time wait for the next one")
+    func writes() {
+        let loop = Loop()
+        let clients = (0..<300).map { _ in loop.client("many", cost: 1) }
+        var written = 0
+        for client in clients { client.slices.write { written += 1 } }
+        #expect(written == 125)
+        for _ in 0..<10 { loop.tick() }
+        #expect(written == 300)
+    }
+
+    @Test("What is written within a slice is flushed once, at its end")
+    func flushedOnce() {
+        let loop = Loop()
+        let client = loop.client("a", cost: 10)
+        var flushes: [Int] = []
+        client.slices.beforeEnd = { flushes.append(loop.done.count) }
+        client.receive(20)
+        #expect(flushes == [20])
+    }
+}
+
+@Suite("The line of those that wait for their slices")
+struct RoundRobinQueueTests {
+    @Test("Parties take turns, and so do the members of one")
+    func partiesTakeTurns() {
+        var line = RoundRobinQueue<String, Int>()
+        for member in 1...4 { line.append(member, of: "many") }
+        line.append(10, of: "few")
+        line.append(5, of: "many")
+        line.append(20, of: "other")
+        var order: [Int] = []
+        while let member = line.popFirst() { order.append(member) }
+        #expect(order == [1, 10, 20, 2, 3, 4, 5])
+        #expect(line.isEmpty)
+    }
+
+    @Test("A member that comes again waits behind the other parties")
+    func comesAgain() {
+        var line = RoundRobinQueue<String, Int>()
+        line.append(1, of: "a")
+        line.append(2, of: "b")
+        var order = [line.popFirst()]
+        line.append(1, of: "a")
+        for _ in 0..<3 { order.append(line.popFirst()) }
+        #expect(order == [1, 2, 1, nil])
+    }
+}
+
+extension ConnectionSlices {
+    fileprivate func read(_ read: @escaping () -> Void) { if mayRead() { read() } else { readLater(read) } }
+
+    fileprivate func write(_ write: @escaping () -> Void) { if mayWrite() { write() } else { writeLater(write) } }
+}

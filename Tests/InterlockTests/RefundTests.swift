@@ -1,0 +1,62 @@
+import InterlockCore
+import InterlockProcesses
+import RedisClient
+import Testing
+
+@testable import Interlock
+
+@Suite("What is given back to a limit")
+struct RefundTests {
+    @Test(
+        "a smooth limit takes nothing back that has come back by itself meanwhile",
+        arguments: [(-1, 60), (30, 59)] as [(Int64, Int64)])
+    func smooth(secondsUntilWhole: Int64, expected: Int64) async throws {
+        let limit = LimitDefinition(name: "1m", limit: 60, window: .seconds(60), algorithm: .gcra(burst: 99))
+        try await Fleet.run(services: [ServiceDefinition(name: "catalog", limits: [limit])]) { fleet in
+            let clock = try await fleet.cli("TIME").array ?? []
+            let now = (Int64(clock[0].text ?? "") ?? 0) * 1_000_000 + (Int64(clock[1].text ?? "") ?? 0)
+            // Other callers occupy the counter for another minute.
+            let arrival = now + 60_000_000
+            try await fleet.cli("SET", "counter", "\(arrival)")
+            let source = String(decoding: RefundScript.source.source, as: UTF8.self)
+            let until = now + secondsUntilWhole * 1_000_000
+            try await fleet.cli("EVAL", source, "1", "counter", "2", "1", "\(until)", "60", "60000", "100")
+            let left = try await fleet.cli("GET", "counter").text?.split(separator: ":").first.flatMap { Int64($0) } ?? 0
+            #expect(left == now + expected * 1_000_000)
+        }
+    }
+
+    @Test("a smooth limit takes back only the part that has not come back by itself meanwhile")
+    func smoothInPart() async throws {
+        try await Fleet.run { fleet in
+            let clock = try await fleet.cli("TIME").array ?? []
+            let now = (Int64(clock[0].text ?? "") ?? 0) * 1_000_000 + (Int64(clock[1].text ?? "") ?? 0)
+            try await fleet.cli("SET", "counter", "\(now + 60_000_000)")
+            let source = String(decoding: RefundScript.source.source, as: UTF8.self)
+            // Each call takes 20 s to be restored, so about 30 s of the 40 s for both are still outstanding.
+            try await fleet.cli("EVAL", source, "1", "counter", "2", "2", "\(now + 30_000_000)", "3", "60000", "3")
+            let left = try await fleet.cli("GET", "counter").text?.split(separator: ":").first.flatMap { Int64($0) } ?? 0
+            #expect((now + 30_000_000...now + 50_000_000).contains(left))
+        }
+    }
+
+    @Test("of a sliding limit no more is given back than was taken at that moment, and what comes with it still is")
+    func slidingTwice() async throws {
+        try await Fleet.run(services: [ServiceDefinition(name: "catalog")]) { fleet in
+            let clock = try await fleet.cli("TIME").array ?? []
+            let now = (Int64(clock[0].text ?? "") ?? 0) * 1_000_000 + (Int64(clock[1].text ?? "") ?? 0)
+            try await fleet.cli("HSET", "log", "head", "1", "tail", "1", "total", "2", "last", "\(now)", "1", "\(now):2")
+            try await fleet.cli("SET", "counter", "5", "PX", "60000")
+            let source = String(decoding: RefundScript.source.source, as: UTF8.self)
+            let end = now / 1000 + 60_000
+            for amount in ["2", "1"] {
+                let returned = try await fleet.cli(
+                    "EVAL", source, "2", "log", "counter", "1", amount, "\(now)", "10", "60000", "10", "0", "1", "\(end)",
+                    "10", "60000", "10")
+                #expect(returned.integer == 2)
+            }
+            #expect(try await fleet.cli("HGET", "log", "total").integer == 0)
+            #expect(try await fleet.cli("GET", "counter").integer == 3)
+        }
+    }
+}

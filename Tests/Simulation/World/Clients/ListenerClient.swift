@@ -1,0 +1,189 @@
+import InterlockCore
+import InterlockJudge
+import RedisClient
+
+/// The base class of a world's clients. A client has a connection to a sidecar, which it replaces when it is lost, and
+/// makes one call at a time, which the history records.
+class ListenerClient {
+    unowned let world: WorldState
+    let number: Int
+    /// The sidecars of the client's fleet.
+    let sidecars: Range<Int>
+    private(set) var sidecar: Int
+    var random: SeededRandom
+    let speaks: ClientProtocol
+    private var connection: (any ClientConnection)?
+    /// A counter whose increments cancel everything that was scheduled.
+    private var era = 0
+
+    /// - Parameter speaks: the client's protocol; if `nil`, a version of RESP drawn from `random`.
+    init(world: WorldState, number: Int, sidecars: Range<Int>, random: SeededRandom, speaks: ClientProtocol? = nil) {
+        self.world = world
+        self.number = number
+        self.sidecars = sidecars
+        self.random = random
+        sidecar = Int.random(in: sidecars, using: &self.random)
+        // The version is always drawn, so that the protocol changes nothing else about a client.
+        let version: ClientProtocol = self.random.happens(0.4) ? .resp3 : .resp2
+        self.speaks = speaks ?? version
+    }
+
+    /// Starts the next action.
+    func act() {}
+    /// Handles a push message.
+    func told(_ parts: [RedisReply]) {}
+    /// Handles the end of the connection, with which everything linked to it ends.
+    func disconnected(byItself: Bool) {}
+
+    func start() { rest() }
+
+    /// Pauses, then acts.
+    func rest() {
+        plan(after: .milliseconds(Int64.random(in: world.profile.pause, using: &random))) { [self] in
+            if !world.isClosing { act() }
+        }
+    }
+
+    /// Runs `body` later, unless `forgetPlans` is called first.
+    func plan(after nanoseconds: Int64, _ body: @escaping () -> Void) {
+        let now = era
+        world.timeline.plan(in: max(0, nanoseconds)) { [weak self] in
+            guard let self, era == now else { return }
+            body()
+        }
+    }
+
+    /// Cancels everything that was scheduled.
+    func forgetPlans() { era += 1 }
+
+    // MARK: Calls
+
+    /// The connection, which may still be connecting.
+    private var listener: any ClientConnection {
+        if let connection, !connection.isClosed { return connection }
+        if connection != nil { moveOn() }
+        let made = connect()
+        made.onPush = { [weak self] in self?.told($0) }
+        made.onLost = { [weak self] in self?.disconnected(byItself: false) }
+        connection = made
+        return made
+    }
+
+    /// Chooses the sidecar of the next connection: usually the one on the same host, sometimes another one.
+    func moveOn() {
+        if random.happens(0.3) { sidecar = Int.random(in: sidecars, using: &random) }
+    }
+
+    private func connect() -> any ClientConnection {
+        let (host, path) = (world.sidecars[sidecar], world.listeners[sidecar])
+        switch speaks {
+        case .resp2, .resp3:
+            return ListenerConnection(to: host, over: path, timeline: world.timeline, speaksRESP3: speaks == .resp3)
+        case .http:
+            return HTTPCommandConnection(to: host, over: path, timeline: world.timeline) { [weak self] in
+                self?.complain(of: $0, from: host.number)
+            }
+        }
+    }
+
+    /// Reports an answer that the client's protocol does not allow.
+    func complain(of words: String, from sidecar: Int) {
+        world.find(.answers, "client \(number) at sidecar \(sidecar): \(words)")
+    }
+
+    /// Closes the connection, as the end of the process does.
+    func hangUp() {
+        let gone = connection
+        connection = nil
+        gone?.close()
+        disconnected(byItself: true)
+    }
+
+    /// Ends the process immediately. Another one replaces it after this many milliseconds.
+    func die(for milliseconds: Int64) {
+        hangUp()
+        // Cancels what the endings of calls have scheduled, too.
+        forgetPlans()
+        plan(after: .milliseconds(milliseconds)) { [self] in rest() }
+    }
+
+    /// Sends a command that no promise covers.
+    func tell(_ words: [String], then done: @escaping (RedisReply?) -> Void = { _ in }) {
+        listener.send(words) { done(try? $0.get()) }
+    }
+
+    /// Sends everything that `body` sends in one write, between other commands that use up the sidecar's time slice for
+    /// one client.
+    func pipelined(_ body: () -> Void) {
+        let listener = listener
+        listener.sendTogether {
+            ping(Int.random(in: 0...Self.maximumPings, using: &random), over: listener)
+            body()
+            ping(Int.random(in: 0...Self.maximumPings / 2, using: &random), over: listener)
+        }
+    }
+
+    /// The maximum number of commands before a call in one write. A slice lasts for about twenty.
+    private static let maximumPings = 48
+    private static let pingWord = "ping-"
+
+    private func ping(_ count: Int, over listener: any ClientConnection) {
+        for number in 0..<count {
+            let word = "\(Self.pingWord)\(number)"
+            listener.send(["PING", word]) { [weak listener] result in
+                if case .success(let reply) = result, reply.text != word { listener?.giveUpOnReplies() }
+            }
+        }
+    }
+
+    /// Returns whether to send the next call among others in one write.
+    func pipelines() -> Bool { world.profile.pipelining > 0 && random.happens(world.profile.pipelining) }
+
+    /// Whether the connection is open, so that commands are sent immediately.
+    var isConnected: Bool { connection?.isOpen ?? false }
+
+    /// Sends a command, and records the operations and their endings. `completion` is called once.
+    ///
+    /// - Parameters:
+    ///   - operations: the operations with their client numbers. A call for several locks is one operation per lock.
+    ///   - farewell: the ending if the client itself closes the connection before the answer.
+    func ask(
+        _ operations: [(number: Int, operation: Operation)], _ words: [String],
+        farewell: String = OperationEnding.vanished,
+        judge: @escaping (RedisReply) -> [OperationEnding],
+        completion: @escaping ([OperationEnding]) -> Void
+    ) {
+        let listener = listener
+        let sidecar = sidecar
+        for (number, operation) in operations { world.record(.invoked(client: number, sidecar: sidecar, operation)) }
+        let wait = operations.first?.operation.wait ?? 0
+        var isOver = false
+        func end(_ endings: [OperationEnding]) {
+            guard !isOver else { return }
+            isOver = true
+            for ((number, _), ending) in zip(operations, endings) { world.record(.ended(client: number, ending)) }
+            completion(endings)
+        }
+        func all(_ ending: OperationEnding) -> [OperationEnding] { operations.map { _ in ending } }
+        listener.send(words) { [weak self] result in
+            switch result {
+            // The reply belongs to another command. The rules detect calls that remain unanswered.
+            case .success(let reply) where reply.text?.hasPrefix(Self.pingWord) ?? false: listener.giveUpOnReplies()
+            case .success(.error(let error)):
+                let word = error.message.prefix { $0 != " " }
+                end(all(.failed(code: String(word))))
+            case .success(let reply): end(judge(reply))
+            case .failure(.notConnected): end(all(.failed(code: "not-connected")))
+            // A connection that the client closed says nothing about the sidecar.
+            case .failure(.answerLost):
+                end(all(.unknown(reason: self?.connection === listener ? "answer-lost" : farewell)))
+            }
+        }
+        // The limit exceeds the rules' patience.
+        world.timeline.plan(in: .milliseconds(wait + WorldState.patience + 1000)) { [weak self] in
+            guard let self, !isOver else { return }
+            end(all(.unknown(reason: "timed-out")))
+            hangUp()
+        }
+    }
+}

@@ -1,0 +1,183 @@
+import NIOCore
+import RedisClient
+import SimulatedRedis
+
+/// A client's connection to a sidecar's RESP API. Replies arrive in the order of the commands.
+final class ListenerConnection: ClientConnection {
+    private enum State {
+        case connecting
+        case open
+        case closed
+    }
+
+    private let wire: Wire
+    private var state = State.connecting
+    private var reader = ListenerReplyReader()
+    private var waiting: [(Result<RedisReply, ClientLoss>) -> Void] = []
+    private var unsent: [ByteBuffer] = []
+    /// The commands of the write being assembled.
+    private var together: ByteBuffer?
+
+    var onPush: ([RedisReply]) -> Void = { _ in }
+    /// Called when the connection is lost, but not when this side closes it.
+    var onLost: () -> Void = {}
+
+    /// Starts to connect. Commands sent before the connection is open are queued.
+    init(to sidecar: SidecarHost, over path: Path, timeline: WorldTimeline, speaksRESP3: Bool) {
+        wire = Wire(timeline: timeline, path: path)
+        wire.near.onBytes = { [weak self] in self?.receive($0) }
+        wire.near.onEnd = { [weak self] in self?.lost() }
+        if speaksRESP3 {
+            send(["HELLO", "3"]) { _ in }
+            send(["CLIENT", "LOSSES", "ON"]) { _ in }
+        }
+        timeline.plan(in: path.draw()) { [self] in
+            guard state == .connecting else { return }
+            guard sidecar.accept(wire) else {
+                timeline.plan(in: path.draw()) { [self] in lost() }
+                return
+            }
+            state = .open
+            for bytes in unsent { wire.send(bytes, to: wire.far) }
+            unsent = []
+        }
+    }
+
+    var isClosed: Bool { state == .closed }
+    var isOpen: Bool { state == .open }
+
+    /// Sends a command. `completion` is called once.
+    func send(_ words: [String], completion: @escaping (Result<RedisReply, ClientLoss>) -> Void) {
+        guard state != .closed else { return completion(.failure(.notConnected)) }
+        let bytes = ByteBuffer(bytes: RequestEncoder.encode(words))
+        waiting.append(completion)
+        if together?.writeImmutableBuffer(bytes) == nil { write(bytes) }
+    }
+
+    /// Sends all commands of `body` in one write.
+    func sendTogether(_ body: () -> Void) {
+        together = ByteBuffer()
+        body()
+        guard let bytes = together else { return }
+        together = nil
+        write(bytes)
+    }
+
+    private func write(_ bytes: ByteBuffer) {
+        switch state {
+        case .connecting: unsent.append(bytes)
+        case .open: wire.send(bytes, to: wire.far)
+        case .closed: break
+        }
+    }
+
+    /// Drops all calls: the client cannot match replies to its commands.
+    func giveUpOnReplies() { waiting = waiting.map { _ in { _ in } } }
+
+    /// Closes this end, even if commands are pending.
+    func close() {
+        guard state != .closed else { return }
+        let wasOpen = state == .open
+        state = .closed
+        if wasOpen { wire.close(to: wire.far) }
+        fail(.answerLost)
+    }
+
+    private func receive(_ bytes: ByteBuffer) {
+        guard state == .open else { return }
+        reader.append(bytes.readableBytesView)
+        do throws(ListenerReplyReader.Unreadable) {
+            while state == .open, let message = try reader.next() {
+                switch message {
+                case .push(let parts): onPush(parts)
+                case .reply(let reply):
+                    // A published message looks like a reply in RESP2.
+                    if waiting.isEmpty { onPush(reply.array ?? []) } else { waiting.removeFirst()(.success(reply)) }
+                }
+            }
+        } catch {
+            lost()
+        }
+    }
+
+    private func lost() {
+        guard state != .closed else { return }
+        let loss: ClientLoss = state == .open ? .answerLost : .notConnected
+        state = .closed
+        fail(loss)
+        onLost()
+    }
+
+    private func fail(_ loss: ClientLoss) {
+        let failed = waiting
+        waiting = []
+        for completion in failed { completion(.failure(loss)) }
+    }
+}
+
+/// An incremental parser of RESP2 and RESP3 answers. hiredis 0.14 cannot read RESP3.
+struct ListenerReplyReader {
+    struct Unreadable: Error {}
+
+    enum Message {
+        case reply(RedisReply)
+        /// A message that answers no command.
+        case push([RedisReply])
+    }
+
+    private var bytes: [UInt8] = []
+    private var start = 0
+
+    mutating func append(_ more: some Sequence<UInt8>) {
+        bytes.append(contentsOf: more)
+    }
+
+    /// Returns the next complete message, or `nil` if more bytes are needed.
+    mutating func next() throws(Unreadable) -> Message? {
+        var place = start
+        let isPush = place < bytes.count && bytes[place] == UInt8(ascii: ">")
+        guard let reply = try value(&place) else { return nil }
+        start = place
+        if start > 4096 || start == bytes.count {
+            bytes.removeFirst(start)
+            start = 0
+        }
+        if isPush, case .array(let parts) = reply { return .push(parts) }
+        return .reply(reply)
+    }
+
+    private func value(_ place: inout Int) throws(Unreadable) -> RedisReply? {
+        guard place < bytes.count else { return nil }
+        let kind = bytes[place]
+        guard let end = bytes[place...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
+        let line = String(decoding: bytes[(place + 1)..<(end - 1)], as: UTF8.self)
+        place = end + 1
+        switch kind {
+        case UInt8(ascii: "+"): return .status(line)
+        case UInt8(ascii: "-"):
+            let word = line.prefix { $0 != " " }
+            return .error(RedisError(.server(ServerCondition(rawValue: String(word))), line))
+        case UInt8(ascii: ":"):
+            guard let number = Int64(line) else { throw Unreadable() }
+            return .integer(number)
+        case UInt8(ascii: "_"): return .null
+        case UInt8(ascii: "$"):
+            guard let length = Int(line) else { throw Unreadable() }
+            guard length >= 0 else { return .null }
+            guard bytes.count >= place + length + 2 else { return nil }
+            defer { place += length + 2 }
+            return .bulk(Array(bytes[place..<(place + length)]))
+        case UInt8(ascii: "*"), UInt8(ascii: ">"), UInt8(ascii: "%"):
+            guard var count = Int(line) else { throw Unreadable() }
+            guard count >= 0 else { return .null }
+            if kind == UInt8(ascii: "%") { count *= 2 }
+            var elements: [RedisReply] = []
+            for _ in 0..<count {
+                guard let element = try value(&place) else { return nil }
+                elements.append(element)
+            }
+            return .array(elements)
+        default: throw Unreadable()
+        }
+    }
+}
