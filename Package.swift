@@ -76,7 +76,7 @@ let package = Package(
         .target(name: "InterlockOutput", dependencies: ["InterlockCore", nioLocks], swiftSettings: houseRules),
         .target(
             name: "RedisClient",
-            dependencies: ["CHiredis", "CLibMD", nioCore, nioPosix, nioSSL, deque, logging],
+            dependencies: ["CHiredis", "CLibMD", nioCore, nioPosix, nioTLS, nioSSL, deque, logging],
             swiftSettings: houseRules
         ),
         .target(

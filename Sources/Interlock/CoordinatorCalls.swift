@@ -158,9 +158,7 @@ package final class CoordinatorCalls {
     package func peek(domain name: String, descriptor: String, completion: Completion<TakeAnswer>) {
         func fail(_ message: String) { completion(.failed(InterlockError(.invalid, message))) }
         guard let entries = DescriptorEntry.list(descriptor) else {
-            return fail(
-                "DESCRIPTOR: expected entries as in the key of a counter, key=value,key=value with %2C for a comma, got \"\(Excerpt(descriptor))\""
-            )
+            return fail("DESCRIPTOR: expected key=value,key=value with %2C for a comma, got \"\(Excerpt(descriptor))\"")
         }
         let isKnown = domains.ask(
             name, [DescriptorAsk(entries: entries, cost: 0)], isUncounted: true,
@@ -170,11 +168,12 @@ package final class CoordinatorCalls {
                 case .decided(let answer):
                     let status = answer.statuses[0]
                     guard let rule = status.rule else {
-                        fail("the descriptor meets no rule of the domain \"\(Excerpt(name))\"; nothing limits it")
+                        fail("the descriptor matches no rule of the domain \"\(Excerpt(name))\"; nothing limits it")
                         return true
                     }
                     guard answer.cause != .redis else {
-                        return completion(.failed(InterlockError(.unavailable, "Redis is away: what is left is not known")))
+                        return completion(
+                            .failed(InterlockError(.unavailable, "Redis is unreachable, so the remaining quota is unknown")))
                     }
                     return completion(.decided(LimitAnswer(status, of: rule, isShadow: domains.isShadow(rule, in: name))))
                 }
@@ -203,7 +202,7 @@ package final class CoordinatorCalls {
         var request = request
         if isShuttingDown { request.wait = 0 }
         if quorum != nil, request.mode != .exclusive {
-            completion(.failed(.notOnQuorum("a lock that several hold")))
+            completion(.failed(.notOnQuorum("a shared lock or semaphore")))
             return nil
         }
         if runtime.keys.isTaken(lockName: request.name.text) {
@@ -215,7 +214,7 @@ package final class CoordinatorCalls {
 
     /// Acquires all of the locks or none, one after another in the order of their names.
     package func acquireLocks(_ request: JointLockRequest, completion: Completion<JointLockAnswer>) -> PendingCall? {
-        if let wrong = quorum == nil ? JointAcquisition.violation(in: request) : .notOnQuorum("taking several locks at once") {
+        if let wrong = quorum == nil ? JointAcquisition.violation(in: request) : .notOnQuorum("acquiring several locks at once") {
             completion(.failed(wrong))
             return nil
         }
@@ -244,7 +243,7 @@ package final class CoordinatorCalls {
     package func followLease(
         _ lease: Lease, isLinked: Bool, client: AnyObject? = nil, onEnd: @escaping (LeaseEnd) -> Void
     ) -> Result<LeaseFollower, InterlockError> {
-        guard quorum == nil else { return .failure(.notOnQuorum("a lease that the sidecar looks after")) }
+        guard quorum == nil else { return .failure(.notOnQuorum("a lease that the sidecar follows")) }
         guard !locks.keeper.isClosed else { return .failure(.stopped) }
         guard !locks.keeper.isFull(forLinked: isLinked) else { return .failure(.tooManyFollowed) }
         return .success(

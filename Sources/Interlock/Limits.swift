@@ -50,7 +50,7 @@ extension LimitRequest {
     /// - Throws: `InterlockError` if either is invalid.
     static func check(cost: Int64, subject: String?) throws(InterlockError) {
         guard costs.contains(cost) else {
-            throw InterlockError(.invalid, "the cost of a call is \(costs.lowerBound) to \(costs.upperBound), not \(cost)")
+            throw InterlockError(.invalid, "expected a cost from \(costs.lowerBound) to \(costs.upperBound), got \(cost)")
         }
         guard let subject else { return }
         do {

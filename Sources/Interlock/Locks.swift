@@ -66,7 +66,7 @@ public struct Locks: LockService {
     public func follow(_ lease: Lease, extends: Bool) async throws -> FollowedLease {
         guard lease.deadline > Lease.unknownDeadline else {
             throw InterlockError(
-                .invalid, "the lease of \"\(lease.name)\" came through a sidecar: acquire it here, or link it there")
+                .invalid, "the lease of \"\(lease.name)\" came from a sidecar: acquire it here, or link it there")
         }
         return try await coordinator.followLease(lease, isLinked: extends)
     }

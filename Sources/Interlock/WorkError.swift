@@ -51,7 +51,7 @@ extension WorkError {
     init(_ cause: Cause, name: String) {
         switch cause {
         case .cancelled: self.init(.cancelled, "\"\(name)\" was cancelled")
-        case .shutDown: self.init(.shutDown, "\"\(name)\" did not get to its end: its queue was shut down")
+        case .shutDown: self.init(.shutDown, "\"\(name)\" did not finish because its queue was shut down")
         }
     }
 
@@ -60,7 +60,7 @@ extension WorkError {
         let reason = error.map { ": \($0)" } ?? ""
         self.init(
             .dependency,
-            "\"\(name)\" was not begun: \"\(dependency.name)\", which it comes after, did not succeed\(reason)",
+            "\"\(name)\" was not started because \"\(dependency.name)\" did not succeed\(reason)",
             dependency: dependency.name, underlying: error)
     }
 }

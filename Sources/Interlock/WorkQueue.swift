@@ -68,7 +68,7 @@ public final class WorkQueue: Service {
         let references = dependencies.map(\.reference)
         for dependency in references where dependency.queue !== self {
             throw WorkError(
-                .invalid, "\"\(name)\" cannot come after \"\(dependency.record.name)\", which is work of another queue")
+                .invalid, "\"\(name)\" cannot depend on \"\(dependency.record.name)\", which belongs to another queue")
         }
         let record = TypedWorkRecord<Value>(name: name, state: .waiting) { [services] begin in
             guard let service else {
@@ -89,7 +89,7 @@ public final class WorkQueue: Service {
     private func enter(_ record: any WorkRecord, after dependencies: [WorkReference]) throws(WorkError) -> UInt64? {
         let entered: Result<UInt64?, WorkError> = contents.withLockedValue { contents in
             guard !contents.isClosed else {
-                return .failure(WorkError(.closed, "\"\(record.name)\" was not taken on: the queue takes no more work"))
+                return .failure(WorkError(.closed, "\"\(record.name)\" was not accepted: the queue is closed"))
             }
             for dependency in dependencies {
                 switch dependency.record.state {
@@ -102,7 +102,7 @@ public final class WorkQueue: Service {
             guard let id = contents.order.add(after: dependencies.compactMap(\.id)) else {
                 return .failure(
                     WorkError(
-                        .full, "\"\(record.name)\" was not taken on: \(contents.order.capacity) pieces of work have not ended yet"
+                        .full, "\"\(record.name)\" was not accepted: the queue is full (\(contents.order.capacity) items)"
                     ))
             }
             contents.entries[id] = Entry(record: record)
@@ -169,7 +169,7 @@ public final class WorkQueue: Service {
     /// not begun and cancels the tasks of running operations; this method returns when they have ended.
     /// - Throws: `WorkError` if the queue runs already or has run.
     public func run() async throws {
-        guard beginRunning() else { throw WorkError(.invalid, "the queue runs already, or has run: it cannot run twice") }
+        guard beginRunning() else { throw WorkError(.invalid, "the queue is running or has run; create a new one") }
         await serve()
     }
 

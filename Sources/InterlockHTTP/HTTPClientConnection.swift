@@ -437,9 +437,9 @@ extension HTTPClientConnection.Malformed {
     fileprivate init(_ flaw: HTTPClientStateMachine.Flaw, _ head: HTTPResponseHead? = nil) {
         switch flaw {
         case .status: reason = "the answer's status is \(head?.status.code ?? 0)"
-        case .contentLength: reason = "the answer's Content-Length is not one number of digits"
+        case .contentLength: reason = "the answer's Content-Length is not a single number"
         case .transferCoding: reason = "the answer's transfer coding is \"\(head?.headers.unknownTransferCoding ?? "")\""
-        case .noHead: reason = "the answer ends before it begins"
+        case .noHead: reason = "the answer ended before its headers"
         }
     }
 }
@@ -470,9 +470,9 @@ private final class StatusCheck: ChannelInboundHandler {
             return context.fireChannelRead(data)
         }
         if status.utf8.count != 3 || !status.utf8.allSatisfy({ 48...57 ~= $0 }) {
-            fail(context, "the answer's status is no number of three digits")
+            fail(context, "the answer's status is not a three-digit number")
         } else if head.endStream, status.utf8.first == UInt8(ascii: "1") {
-            fail(context, "the answer ends before it begins")
+            fail(context, "the answer ended before its headers")
         } else {
             context.fireChannelRead(data)
         }

@@ -13,7 +13,7 @@ package enum BuiltProgram {
             guard let slash = folder.lastIndex(of: "/") else { break }
             folder = folder[..<slash]
         }
-        throw BuiltProgramError(reason: "there is no program \(name) near \(own): build it first")
+        throw BuiltProgramError(reason: "found no program \(name) near \(own); build it first")
     }
 }
 

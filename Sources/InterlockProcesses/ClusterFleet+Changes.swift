@@ -11,7 +11,7 @@ extension ClusterFleet {
     package func losePrimary(_ loss: PrimaryLoss, serverIndex: Int) async throws {
         var found: (primary: Member, replica: Member)?
         // Servers learn one by one of a recent promotion or demotion.
-        try await eventually(within: Self.patience, "the primary has a replica, by the word of the others") {
+        try await eventually(within: Self.patience, "the other servers list a replica of the primary") {
             let lines = try await nodes()
             let primaries = members.filter { member in lines.contains { $0.id == member.id && !$0.slots.isEmpty } }
             guard !primaries.isEmpty else { return false }
@@ -33,7 +33,7 @@ extension ClusterFleet {
     /// cluster is whole.
     package func mend() async throws {
         if let (primary, loss) = lost {
-            try await eventually(within: Self.patience, "another server has the lost one's slots") {
+            try await eventually(within: Self.patience, "another server has the lost server's hash slots") {
                 let lines = try await nodes(but: primary)
                 return lines.allSatisfy { $0.id != primary.id || $0.slots.isEmpty }
                     && lines.reduce(0) { $0 + ($1.slots.map(\.count).reduce(0, +)) } == HashSlot.count
@@ -202,7 +202,7 @@ extension ClusterFleet {
             guard await member.server.processID != nil else { continue }
             return try await nodes(at: member)
         }
-        throw RedisServerError(reason: "no server of the cluster runs", log: await logs)
+        throw RedisServerError(reason: "no server of the cluster is running", log: await logs)
     }
 
     private func nodes(at member: Member) async throws -> [Node] {

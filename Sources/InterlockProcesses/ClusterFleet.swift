@@ -101,7 +101,7 @@ package actor ClusterFleet {
 
     /// Waits until every running server knows all the others, and all hash slots are served.
     package func waitUntilHealthy() async throws {
-        try await eventually(within: Self.patience, "the cluster is whole") {
+        try await eventually(within: Self.patience, "the cluster is complete") {
             for member in members where await member.server.processID != nil {
                 let info = (try? await member.server.ask(["CLUSTER", "INFO"]))?.text ?? ""
                 guard info.contains("cluster_state:ok"), info.contains("cluster_slots_ok:\(HashSlot.count)"),
@@ -150,7 +150,7 @@ package actor ClusterFleet {
                 if let owner = members.first(where: { $0.server.port.map { Int64($0) } == port }) { return owner }
             }
         }
-        throw RedisServerError(reason: "nobody serves slot \(slot)", log: await logs)
+        throw RedisServerError(reason: "no server serves hash slot \(slot)", log: await logs)
     }
 
     /// Starts to move a hash slot: until `finishMove`, commands on it are answered with `ASK` or `TRYAGAIN`.

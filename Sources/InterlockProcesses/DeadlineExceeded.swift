@@ -10,5 +10,5 @@ package struct DeadlineExceeded: Error, Hashable, Sendable, CustomStringConverti
         self.limit = limit
     }
 
-    package var description: String { "waited \(limit) in vain for this: \(expectation)" }
+    package var description: String { "not true within \(limit): \(expectation)" }
 }

@@ -73,10 +73,10 @@ package struct FakeClock: Sendable {
                 said = result.standardError
             } catch {
                 throw SteeredClockError(
-                    reason: "there is no faketime to move a clock with; `make setup` installs it: \(error)")
+                    reason: "cannot run faketime, which moves the clock; install it with `make setup`: \(error)")
             }
         }
-        throw SteeredClockError(reason: "faketime preloads nothing: \(said)")
+        throw SteeredClockError(reason: "faketime does not preload a library: \(said)")
     }
 }
 

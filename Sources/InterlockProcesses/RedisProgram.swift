@@ -17,7 +17,7 @@ package struct RedisProgram: Sendable, CustomStringConvertible {
             let words = try await output("--version").split(separator: " ")
             guard let product = words.first, let version = words.first(where: { $0.hasPrefix("v=") })?.dropFirst(2) else {
                 throw RedisServerError(
-                    reason: "redis-server --version says nothing of a version", log: words.joined(separator: " "))
+                    reason: "redis-server --version printed no version", log: words.joined(separator: " "))
             }
             // A build with TLS complains about the missing certificate. One without TLS fails earlier.
             let complaint = try await output("--port", "0", "--tls-port", "1")

@@ -150,7 +150,7 @@ package actor RedisServer {
         let client = RedisClient(configuration: configuration)
         try await attempt {
             try await client.connect()
-            try await eventually("Redis tells \(count) connections of the next change to a key") {
+            try await eventually("Redis notifies \(count) connections of the next change to a key") {
                 let report = try await client.send(AnyCommand(["INFO", "stats"])).text ?? ""
                 return report.split(separator: "\r\n").contains("tracking_total_items:\(count)")
             }
@@ -203,7 +203,7 @@ package actor RedisServer {
                     } catch let error as RedisError {
                         if case .server(let condition) = error.code { return condition != .loading }
                         guard launched.isRunning else {
-                            throw RedisServerError(reason: "redis-server ended as soon as it was started", log: launched.log)
+                            throw RedisServerError(reason: "redis-server exited right after it started", log: launched.log)
                         }
                         return false
                     }

@@ -138,7 +138,7 @@ package actor SentinelFleet {
     /// - Throws: `DeadlineExceeded` if they do not agree in time.
     package func primary() async throws -> RedisServer {
         var found: RedisServer?
-        try await eventually(within: Self.patience, "a majority of the Sentinels names one primary") {
+        try await eventually(within: Self.patience, "a majority of the Sentinels reports one primary") {
             var votes: [Int: Int] = [:]
             for sentinel in sentinels {
                 if let port = try? await sentinel.primaryPort() { votes[port, default: 0] += 1 }
@@ -147,7 +147,7 @@ package actor SentinelFleet {
             found = servers.first { $0.port == port }
             return found != nil
         }
-        guard let found else { throw RedisServerError(reason: "the Sentinels name a foreign server", log: await logs) }
+        guard let found else { throw RedisServerError(reason: "the Sentinels report an unknown server", log: await logs) }
         return found
     }
 
@@ -175,7 +175,7 @@ package actor SentinelFleet {
             case .killed: try await server.restart(keepingData: true)
             case .stopped: await server.resume()
             case .cutOff:
-                try await eventually(within: Self.patience, "Sentinels may speak to the server again") {
+                try await eventually(within: Self.patience, "Sentinels may talk to the server again") {
                     (try? await server.ask(["ACL", "SETUSER", Self.user, "allcommands"]))?.text == "OK"
                 }
             }
@@ -254,7 +254,7 @@ package actor Sentinel {
         let sentinel = Sentinel(port: port, folder: folder, process: process, certificate: certificate)
         do {
             try await eventually(within: .seconds(20), "a Sentinel answers") {
-                guard process.isRunning else { throw RedisServerError(reason: "a Sentinel ended", log: process.log) }
+                guard process.isRunning else { throw RedisServerError(reason: "a Sentinel exited", log: process.log) }
                 return (try? await sentinel.ask(["PING"])) != nil
             }
         } catch {

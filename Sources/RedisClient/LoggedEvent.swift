@@ -37,16 +37,16 @@ package enum RedisLogEvent: String, LoggedEvent {
 
     package var line: (level: Logger.Level, message: String) {
         switch self {
-        case .refused: (.error, "Redis refuses what it is asked")
-        case .retried: (.debug, "The connection to Redis is down; it will be tried again")
-        case .moved: (.notice, "One connection to Redis found another server, or a demoted one; the others leave it too")
+        case .refused: (.error, "Redis rejected a command")
+        case .retried: (.debug, "Redis connection failed; retrying")
+        case .moved: (.notice, "A connection to Redis reached a different or demoted server; reconnecting the others")
         case .severalServers:
-            (.error, "The address of Redis leads to several servers in turn: name one primary, or Sentinels, or a cluster")
-        case .primaryFound: (.info, "Sentinels name the primary")
-        case .switched: (.notice, "Sentinels name another primary; all connections are there now")
-        case .formerPrimary: (.warning, "A Sentinel names a former primary, of an older epoch; it is not followed")
-        case .clusterFound: (.info, "The cluster tells which servers it has")
-        case .clusterSwitched: (.notice, "A server of the cluster has left its slots to others; all connections are there now")
+            (.error, "The Redis address leads to several servers; use that of one primary, of Sentinels or of a cluster")
+        case .primaryFound: (.info, "Sentinels reported the primary")
+        case .switched: (.notice, "Sentinels reported a new primary; all connections use it now")
+        case .formerPrimary: (.warning, "A Sentinel reported a former primary with an older epoch; ignoring it")
+        case .clusterFound: (.info, "Discovered the servers of the cluster")
+        case .clusterSwitched: (.notice, "Hash slots moved to other servers of the cluster; all connections use them now")
         }
     }
 }

@@ -148,10 +148,10 @@ struct LockCommandTests {
         try await SidecarProcess.withSidecar { sidecar in
             let acquired = try await sidecar.interlock("lock", "acquire", "orders", "--label", "web 1")
             #expect(acquired.status == .exited(65))
-            #expect(acquired.errors.contains("the label contains U+0020"))
+            #expect(acquired.errors.contains("the label contains a space"))
             let run = try await sidecar.interlock("run", "--lock", "orders", "--label", "web 1", "--", "true")
             #expect(run.status == .exited(64))
-            #expect(run.errors.contains("--label: the label contains U+0020"))
+            #expect(run.errors.contains("--label: the label contains a space"))
         }
     }
 

@@ -42,7 +42,7 @@ struct SidecarLifetimeTests {
         for field in ["config=none", "http=127.0.0.1:0", "id=", "prefix=interlock:", "resp=127.0.0.1:0", "version="] {
             #expect(start.contains(" \(field)"), "\(field)")
         }
-        #expect(try #require(lines.last).contains(#"event=sidecar.stopped message="The sidecar has stopped" ran="#))
+        #expect(try #require(lines.last).contains(#"event=sidecar.stopped message="Sidecar stopped" ran="#))
         #expect(try #require(lines.last).hasSuffix("s reason=SIGTERM"))
     }
 
@@ -120,7 +120,7 @@ struct SidecarLifetimeTests {
                 (["--http", "nowhere.invalid:7380"], "listen.http nowhere.invalid:7380: cannot resolve nowhere.invalid"),
                 (
                     ["--unix", "\(folder.path)/none/a.sock"],
-                    "listen.unix \(folder.path)/none/a.sock: there is no such file or folder"
+                    "listen.unix \(folder.path)/none/a.sock: no such file or folder"
                 ),
             ]
             for (words, line) in cases {

@@ -23,10 +23,21 @@ struct NameTests {
         }
         #expect(throws: ResourceName.Violation.forbidden(" ")) { try ResourceName("a b") }
         let space = ResourceName.Violation.forbidden(" ")
-        #expect(space.description.hasPrefix("the name contains U+0020; it must be 1-256 bytes"))
-        #expect(space.message(for: "LABEL").hasPrefix("LABEL: the label contains U+0020"))
-        #expect(space.message(for: "--lock").hasPrefix("--lock: the name contains U+0020"))
-        #expect(space.message(for: "also[0]").hasPrefix("also[0]: the name contains U+0020"))
+        #expect(space.description.hasPrefix("the name contains a space; it must be 1-256 bytes"))
+        #expect(space.message(for: "LABEL").hasPrefix("LABEL: the label contains a space"))
+        #expect(space.message(for: "--lock").hasPrefix("--lock: the name contains a space"))
+        #expect(space.message(for: "also[0]").hasPrefix("also[0]: the name contains a space"))
+    }
+
+    @Test(
+        "A refused character has a readable name",
+        arguments: [
+            (" ", "a space"), ("\t", "a tab"), ("\n", "a line break"), ("\0", "a zero byte"), ("{", "\"{\""),
+            ("\u{1B}", "the control character U+001B"), ("\u{A0}", "a no-break space (U+00A0)"),
+            ("\u{202E}", "the invisible character U+202E"),
+        ] as [(Unicode.Scalar, String)])
+    func characterNames(scalar: Unicode.Scalar, name: String) {
+        #expect(ResourceName.Violation.forbidden(scalar).description.hasPrefix("the name contains \(name); "))
     }
 
     @Test("a token begins with its label and never shows more than that")

@@ -21,7 +21,7 @@ struct ConfigurationClusterTests {
         arguments: [
             (
                 "{ url: \"redis+cluster://r1/2\" }",
-                "redis.url: expected a URL that can be used (a cluster has no database but 0), got \"redis+cluster://r1/2\""
+                "redis.url: expected a URL that can be used (a cluster has only database 0), got \"redis+cluster://r1/2\""
             ),
             (
                 "{ url: \"redis+cluster://r1,r1\" }",

@@ -88,8 +88,8 @@ struct ConfigurationProbeTests {
             ("{ path: /, expect: { body: ok, body_matches: null } }", ".expect.body_matches: \(Self.noExpressions)"),
             (
                 "{ path: /, expect: { json: { '$..a': x } } }",
-                ".expect.json.$..a: expected a path such as $.status or $.checks[0]['disk']: expected a name behind the dot; "
-                    + "others than letters, digits, _ and - stand in ['…'] (character 3)"
+                ".expect.json.$..a: expected a path such as $.status or $.checks[0]['disk']: expected a name after the dot; "
+                    + "put other characters than letters, digits, _ and - in ['…'] (character 3)"
             ),
             ("{ path: /, expect: { headers: { 'a b': x } } }", ".expect.headers.a b: expected the name of a header"),
         ]

@@ -42,7 +42,7 @@ struct ConfigurationQuorumTests {
             ),
             (
                 "[ \"redis://a\", \"redis://b\", \"redis://c/x\" ]",
-                "redis.urls[2]: expected a URL that can be used (the database behind the host must be a number from 0; percent-encode @ : / ? # % in a password), got \"redis://c/x\""
+                "redis.urls[2]: expected a URL that can be used (the database after the host must be a number from 0; percent-encode @ : / ? # % in a password), got \"redis://c/x\""
             ),
             (
                 "[ \"redis://a\", \"redis://b\", \"redis://:hunter2@a:6379/7\" ]",

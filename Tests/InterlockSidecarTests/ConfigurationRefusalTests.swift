@@ -96,7 +96,7 @@ struct ConfigurationRefusalTests {
             ),
             (
                 "limits: [ { limit: 1, per: 366d, algorithm: gcra, burst: 100 } ]",
-                "limits[0]: expected a burst that comes back within a hundred years, got 100"
+                "limits[0]: expected a burst that refills within a hundred years, got 100"
             ),
             ("limits: [ { limit: 1, per: 1s, shadow: 1 } ]", "limits[0].shadow: expected true or false, got 1"),
             (
@@ -122,7 +122,7 @@ struct ConfigurationRefusalTests {
             ("on_limit: { action: block }", "on_limit.action: expected wait, deny or trip, got \"block\""),
             (
                 "on_limit: { pause: 3s..2s }",
-                "on_limit.pause: expected a range whose first duration is not the longer one, got 3s..2s"
+                "on_limit.pause: expected a range that starts with the shorter duration, got 3s..2s"
             ),
             ("on_limit: { max_waiting: 100001 }", "on_limit.max_waiting: expected a whole number of 100000 or less, got 100001"),
             ("when_redis_is_down: no", "when_redis_is_down: expected local, allow or deny, got \"no\""),
@@ -133,7 +133,7 @@ struct ConfigurationRefusalTests {
             ("breaker: { open_for: 0s }", "breaker.open_for: expected a duration of 1ms or more, got 0s"),
             (
                 "breaker: { open_for: 1s..0s }",
-                "breaker.open_for: expected a range whose first duration is not the longer one, got 1s..0s"
+                "breaker.open_for: expected a range that starts with the shorter duration, got 1s..0s"
             ),
             ("breaker: { reporters: 0 }", "breaker.reporters: expected a whole number of 1 or more, got 0"),
             ("breaker: { reporters: 1001 }", "breaker.reporters: expected a whole number of 1000 or less, got 1001"),

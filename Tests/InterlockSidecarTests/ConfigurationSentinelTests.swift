@@ -45,7 +45,7 @@ struct ConfigurationSentinelTests {
             ),
             (
                 "{ url: \"redis+sentinel://s1\" }",
-                "redis.url: expected a URL that can be used (it does not name the primary: redis+sentinel://HOST,HOST/NAME), got \"redis+sentinel://s1\""
+                "redis.url: expected a URL that can be used (it does not name the primary; write redis+sentinel://HOST,HOST/NAME), got \"redis+sentinel://s1\""
             ),
             (
                 "{ sentinels: [s1, s1], primary: main }",

@@ -108,10 +108,10 @@ struct HTTPLockModeTests {
             (#""permits": 1000001"#, "permits: expected a whole number from 1 to 1000000"),
             (#""also": "b""#, "also: expected an array of names, got a string"),
             (#""also": ["b", 7]"#, "also[1]: expected a string, got 7"),
-            (#""also": ["b c"]"#, "also[0]: the name contains U+0020"),
+            (#""also": ["b c"]"#, "also[0]: the name contains a space"),
             (#""also": ["a"]"#, "a lock is named twice"),
-            (#""also": ["b"], "mode": "shared""#, "locks that are taken together are exclusive"),
-            (#""also": ["b"], "permits": 2"#, "locks that are taken together are exclusive"),
+            (#""also": ["b"], "mode": "shared""#, "locks acquired together must be exclusive"),
+            (#""also": ["b"], "permits": 2"#, "locks acquired together must be exclusive"),
             (#""linked": 1"#, "linked: expected true or false, got 1"),
         ])
     func wrong(fields: String, detail: String) async throws {

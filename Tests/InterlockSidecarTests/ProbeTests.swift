@@ -157,7 +157,7 @@ struct ProbeTests {
                 let url = "https://localhost:\(port)"
                 let untrusted = try await found(port: port, url: url)
                 #expect(
-                    untrusted.reason?.description.hasPrefix("TLS could not be agreed on: its certificate is not signed") == true)
+                    untrusted.reason?.description.hasPrefix("the TLS handshake failed: its certificate is not signed") == true)
                 let trusted = try await found(port: port, url: url, certificateAuthority: certificate.certificatePath)
                 #expect(trusted == .good)
             }

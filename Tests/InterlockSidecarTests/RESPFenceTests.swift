@@ -84,4 +84,14 @@ struct RESPFenceTests {
             #expect(error.message == "INVALID ALSO: expected a whole number from 1 to 31, got \"0\"")
         }
     }
+
+    @Test("A ttl with a unit is refused, with an example in milliseconds", arguments: ["LOCK.ACQUIRE a", "LOCK.RENEW a me"])
+    func ttlWithUnit(command: String) async throws {
+        try await RESPTestAPI.with { api in
+            guard case .error(let error) = try await api.cli(command.split(separator: " ").map { String($0) } + ["30s"]) else {
+                return #expect(Bool(false))
+            }
+            #expect(error.message == "INVALID ttl-ms: expected milliseconds, such as 30000 for 30 s, got \"30s\"")
+        }
+    }
 }

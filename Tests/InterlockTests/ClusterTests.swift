@@ -149,8 +149,8 @@ struct ClusterTests {
                 #expect(error?.code == .unavailable)
                 #expect(
                     error?.message
-                        == "Redis cannot serve: slot \(HashSlot(ofKey: name.text)) is on its way to another server of the cluster, and "
-                        + "has not arrived in time")
+                        == "Redis cannot serve: hash slot \(HashSlot(ofKey: name.text)) is moving to another server of the cluster and "
+                        + "did not arrive in time")
             }
         }
     }
@@ -238,12 +238,12 @@ struct ClusterTests {
         try await RedisServer.withServer { server in
             let port = try #require(server.port)
             let failure = try await Self.failure(of: "redis+cluster://127.0.0.1:\(port)")
-            #expect(failure == "127.0.0.1:\(port) is no cluster: give its address as redis:// or rediss://")
+            #expect(failure == "127.0.0.1:\(port) is not a cluster: use redis:// or rediss://")
         }
         try await ClusterFleet.withFleet { fleet in
             let port = try #require(await fleet.members[0].server.port)
             let failure = try await Self.failure(of: "redis://127.0.0.1:\(port)")
-            #expect(failure.hasPrefix("Redis is a cluster, and was named as one server"))
+            #expect(failure.hasPrefix("Redis is a cluster but is configured as a single server"))
         }
     }
 

@@ -76,7 +76,7 @@ struct DefinitionTests {
     @Test("a label, an owner or a host that no door would take is refused")
     func labels() async throws {
         let message =
-            "label: the label contains U+0020; it must be 1-256 bytes of UTF-8 without control characters, spaces or braces"
+            "label: the label contains a space; it must be 1-256 bytes of UTF-8 without control characters, spaces or braces"
         try await Fleet.run(of: 1, services: []) { fleet in
             let locks = fleet.sidecars[0].locks
             let labelled = await #expect(throws: InterlockError.self) { try await locks.acquire("orders", label: "web 1") }
@@ -88,7 +88,7 @@ struct DefinitionTests {
         let hosted = #expect(throws: InterlockError.self) {
             try InterlockConfiguration(redis: "redis://127.0.0.1:6379", host: "web 1")
         }
-        #expect(hosted?.message.contains("host, the label of owners that give none") == true)
+        #expect(hosted?.message.contains("host, the default label") == true)
     }
 
     @Test("are not taken over by a coordinator that runs")

@@ -305,7 +305,9 @@ struct FieldLockTests {
                 try await fleet.sidecars[0].acquireLock(LockRequest(name: name, ttl: 30))
             }
             #expect(error?.code == .invalid)
-            #expect(error?.message == "a ttl of 30 ms: it must be 100 ms (locks.min_ttl) or more; 30 seconds are 30000 ms")
+            #expect(
+                error?.message
+                    == "expected a ttl from 100 to 3600000 ms (locks.min_ttl, locks.max_ttl), got 30; 30 s is 30000 ms")
             let lease = try await fleet.sidecars[0].acquireLock(LockRequest(name: name, ttl: 100))
             #expect(lease != nil)
         }

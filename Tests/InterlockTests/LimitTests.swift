@@ -63,7 +63,7 @@ struct LimitTests {
                 (Int64(11), "a call of cost 11 can never be granted: the limit 1m of the service \"catalog\" is 10"),
                 (
                     6,
-                    "a call of cost 6 can never be granted: the limit smooth of the service \"catalog\" grants 5 at once at most"
+                    "a call of cost 6 can never be granted: the limit smooth of the service \"catalog\" grants at most 5 at once"
                 ),
             ]
             for (cost, message) in expected {

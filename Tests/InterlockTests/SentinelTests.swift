@@ -119,7 +119,7 @@ struct SentinelTests {
             await coordinator.start()
             try await eventually(within: .seconds(20), "the reason is said") {
                 await coordinator.status.redisFailure?.hasPrefix(
-                    "1 of 3 Sentinels name the primary main, and 2 are needed: the Sentinel 127.0.0.1:") ?? false
+                    "1 of 3 Sentinels know the primary main, and 2 are needed: the Sentinel 127.0.0.1:") ?? false
             }
             #expect(await !coordinator.isReady)
             await coordinator.stop()

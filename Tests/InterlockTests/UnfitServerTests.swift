@@ -99,7 +99,7 @@ struct UnfitServerTests {
         try await RedisServer.withServer { primary in
             try await RedisServer.withServer(arguments: ["--replicaof", "127.0.0.1", "\(try #require(primary.port))"]) {
                 replica in
-                try await Self.expectDown(replica.configuration, saying: "is a replica, which takes no writes")
+                try await Self.expectDown(replica.configuration, saying: "is a replica, which accepts no writes")
             }
         }
     }

@@ -117,4 +117,16 @@ struct LoginTests {
             #expect(await failureCode { try await withClient(server.configuration) { _ in } } == .connectionFailed)
         }
     }
+
+    @Test("A server that does not answer the login is reported as such, and not as one that refuses it")
+    func unanswered() async throws {
+        try await MisbehavingRedis.withServer(answersLogin: false) { _ in
+            .silence
+        } _: { server in
+            var configuration = server.configuration
+            configuration.connectTimeout = .milliseconds(200)
+            let error = try await #require(throws: RedisError.self) { try await withClient(configuration) { _ in } }
+            #expect(error.message == "redis://127.0.0.1:\(server.port)/0 did not answer the login within 200 ms")
+        }
+    }
 }

@@ -36,7 +36,7 @@ struct TLSTests {
             #expect(error.code == .connectionFailed)
             #expect(
                 error.message.hasSuffix(
-                    "TLS could not be agreed on: its certificate is not signed by an authority that is trusted here, or has expired"
+                    "the TLS handshake failed: its certificate is not signed by a trusted authority, or has expired"
                 ))
         }
     }
@@ -86,7 +86,7 @@ struct TLSTests {
             let error = try await #require(throws: RedisError.self) { try await withClient(configuration) { _ in } }
             #expect(
                 error.message
-                    == "no answer over TLS within 200 ms: does rediss://127.0.0.1:\(try #require(server.port))/0 speak TLS?")
+                    == "no TLS handshake within 200 ms: does rediss://127.0.0.1:\(try #require(server.port))/0 speak TLS?")
         }
     }
 }

@@ -48,7 +48,7 @@ extension ServiceExecutor {
             return
         }
         if let wrong = BreakerSnapshot.controlCharacter(in: reason) {
-            let message = "reason: contains \(wrong.codePoint); it is one line, without control characters"
+            let message = "reason: expected one line without control characters, but it contains \(wrong.readableName)"
             completion(.failure(InterlockError(.invalid, message)))
             return
         }

@@ -424,7 +424,7 @@ extension InterlockError {
             .invalid,
             service.gate.definition.limits.isEmpty
                 ? "the service \(service.name) has no limits"
-                : "the limits of the service \(service.name) count per subject: say SUBJECT")
+                : "the limits of the service \(service.name) count per subject; pass SUBJECT")
     }
 
     /// The error for a call that costs more than a limit can ever grant at once. Waiting cannot help it.
@@ -434,7 +434,7 @@ extension InterlockError {
             let limit = "the limit \(definition.name) of the service \"\(service.name)\""
             reason =
                 definition.capacity == definition.limit
-                ? "\(limit) is \(definition.limit)" : "\(limit) grants \(definition.capacity) at once at most"
+                ? "\(limit) is \(definition.limit)" : "\(limit) grants at most \(definition.capacity) at once"
         }
         return InterlockError(.invalid, "a call of cost \(cost) can never be granted: \(reason)")
     }

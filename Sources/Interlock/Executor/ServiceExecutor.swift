@@ -336,7 +336,7 @@ final class ServiceExecutor {
 }
 
 extension InterlockError {
-    static let shuttingDown = InterlockError(.unavailable, "this sidecar is going down")
+    static let shuttingDown = InterlockError(.unavailable, "this sidecar is shutting down")
 
     static func unconfigured(_ service: String) -> InterlockError {
         InterlockError(.unknownService, "the service \(service) is no longer configured")

@@ -32,13 +32,13 @@ final class JointAcquisition {
     static func violation(in request: JointLockRequest) -> InterlockError? {
         guard (1...JointLockRequest.most).contains(request.names.count) else {
             return InterlockError(
-                .invalid, "\(request.names.count) locks at once: at most \(JointLockRequest.most) can be taken together")
+                .invalid, "expected at most \(JointLockRequest.most) locks in one call, got \(request.names.count)")
         }
         guard Set(request.names).count == request.names.count else {
-            return InterlockError(.invalid, "a lock is named twice: all that are taken together must differ")
+            return InterlockError(.invalid, "a lock is named twice; locks acquired together must differ")
         }
         guard request.template.mode == .exclusive else {
-            return InterlockError(.invalid, "locks that are taken together are exclusive: not shared, and no semaphores")
+            return InterlockError(.invalid, "locks acquired together must be exclusive, not shared or semaphores")
         }
         return nil
     }
@@ -93,7 +93,7 @@ final class JointAcquisition {
                     .failed(
                         InterlockError(
                             .unavailable,
-                            "the lease of \"\(lease.name)\" was over before the others could be had; ask for longer leases")))
+                            "the lease of \"\(lease.name)\" ended before the other locks were acquired; use a longer ttl")))
             }
             leases[ExactText(lease.name)] = lease
         }

@@ -167,7 +167,7 @@ extension LockCoordinator {
                 .failure(
                     servers.isEmpty
                         ? InterlockError(runtime.pipeline.lastFailure ?? RedisError(.notConnected, "Redis is not connected"))
-                        : InterlockError(.invalid, "the cursor is 0 or what the last step answered")))
+                        : InterlockError(.invalid, "the cursor must be 0 or the cursor of the last page")))
             return
         }
         let scan = Scan(

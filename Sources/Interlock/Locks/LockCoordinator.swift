@@ -154,7 +154,7 @@ final class LockCoordinator {
     /// Hands a lease out once the configured number of replicas has it.
     func hand(_ grant: AcquireScript.Grant, to waiter: LockWaiter, sentAt: Instant) {
         guard settings.waitReplicas > 0 else { return handOut(grant, to: waiter, sentAt: sentAt) }
-        acknowledged("the lease in time, and it was given up") { [self] error in
+        acknowledged("the lease in time, so it was released") { [self] error in
             guard let error else { return handOut(grant, to: waiter, sentAt: sentAt) }
             fail(waiter, error)
             releaseGrant(waiter)
@@ -167,7 +167,7 @@ final class LockCoordinator {
     private func acknowledged(_ what: String, then done: @escaping (InterlockError?) -> Void) {
         // On a cluster, this is the server that ran the script.
         guard let server = pipeline.answering else {
-            preconditionFailure("replicas are waited for within the reply that they are to have")
+            preconditionFailure("replicas must be awaited while the reply is handled")
         }
         replication.acknowledged(at: server) { [settings] result in
             switch result {
@@ -196,7 +196,7 @@ final class LockCoordinator {
         pipeline.send(script) { [self] result in
             switch result {
             case .success(.holds):
-                acknowledged("the renewal in time; what was promised before stands") { done($0.map { .tooFew($0) } ?? .enough) }
+                acknowledged("the renewal in time; the lease keeps its previous end") { done($0.map { .tooFew($0) } ?? .enough) }
             case .success(.lost), .success(.perhapsInGroup): done(.lost)
             case .failure(let error): done(.tooFew(InterlockError(error)))
             }
@@ -213,7 +213,7 @@ final class LockCoordinator {
             return fail(
                 waiter,
                 InterlockError(
-                    .unavailable, "the lease of \(request.ttl) ms was over before it could be handed out; ask for a longer one"))
+                    .unavailable, "the lease of \(request.ttl) ms ended before it could be returned; use a longer ttl"))
         }
         let lease = Lease(
             name: request.name.text, token: waiter.token, fence: grant.fence, validMilliseconds: valid,

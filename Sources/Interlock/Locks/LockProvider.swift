@@ -39,7 +39,7 @@ extension InterlockError {
     /// Creates the error for a feature that needs a single Redis.
     static func notOnQuorum(_ what: String) -> InterlockError {
         InterlockError(
-            .invalid, "\(what) is not possible with redis.urls: locks on a majority of servers are exclusive, and renewed by hand"
+            .invalid, "\(what) is not supported with redis.urls: quorum locks are exclusive and are not renewed automatically"
         )
     }
 }
@@ -49,29 +49,26 @@ extension LockSettings {
     func violation(in request: LockRequest) -> InterlockError? {
         let shortest = max(minimumTTL.wholeMilliseconds, LeaseValidity.shortestTTL)
         let longest = maximumTTL.wholeMilliseconds
-        guard request.ttl >= shortest else {
+        guard request.ttl >= shortest, request.ttl <= longest else {
             // A number so small usually means seconds.
-            let advice = request.ttl > 0 ? "; \(request.ttl) seconds are \(request.ttl)000 ms" : ""
+            let isTooSmall = request.ttl > 0 && request.ttl < shortest
+            let advice = isTooSmall ? "; \(request.ttl) s is \(request.ttl)000 ms" : ""
             return InterlockError(
-                .invalid, "a ttl of \(request.ttl) ms: it must be \(shortest) ms (locks.min_ttl) or more\(advice)")
-        }
-        guard request.ttl <= longest else {
-            return InterlockError(
-                .invalid, "a ttl of \(request.ttl) ms: it must be \(longest) ms (locks.max_ttl) or less")
+                .invalid,
+                "expected a ttl from \(shortest) to \(longest) ms (locks.min_ttl, locks.max_ttl), got \(request.ttl)\(advice)")
         }
         guard request.wait >= 0 else {
-            return InterlockError(.invalid, "a wait of \(request.wait) ms: it must be 0 or more")
+            return InterlockError(.invalid, "expected a wait of 0 ms or more, got \(request.wait)")
         }
         if case .permits(let count) = request.mode, !LockMode.slots.contains(count) {
             return InterlockError(
                 .invalid,
-                "a semaphore of \(count) places: it must have between \(LockMode.slots.lowerBound) and \(LockMode.slots.upperBound)"
-            )
+                "expected a semaphore of \(LockMode.slots.lowerBound) to \(LockMode.slots.upperBound) slots, got \(count)")
         }
         for (what, text) in [("label", request.label), ("owner", request.owner)] {
             guard let text, LockMode.isReserved(token: text) else { continue }
             return InterlockError(
-                .invalid, "the \(what) \"\(text)\": Interlock itself uses such names, for groups of holders and for tickets")
+                .invalid, "the \(what) \"\(text)\" is reserved for Interlock; choose another one")
         }
         return nil
     }
@@ -80,27 +77,29 @@ extension LockSettings {
 extension InterlockError {
     /// See `CoordinatorCalls.followLease`.
     static let tooManyFollowed = InterlockError(
-        .unavailable, "this sidecar already looks after as many leases as it can; ask another one, or without LINKED")
+        .unavailable, "this sidecar already follows as many leases as it can; use another sidecar, or omit LINKED")
 
     static let stopped = InterlockError(
-        .unavailable, "this coordinator was stopped, and follows no lease; a stopped one cannot be started again: make a new one")
+        .unavailable, "this coordinator was stopped and cannot be restarted; create a new one")
 
     static func ownKey(_ name: ResourceName, _ keys: KeySpace) -> InterlockError {
         InterlockError(
             .invalid,
-            "the lock \"\(name)\": with locks.key_prefix its key would be among the fleet's own, which begin with "
+            "with locks.key_prefix, the key of the lock \"\(name)\" would start with the fleet's own prefix "
                 + "\"\(keys.prefix)\"; choose another name or another prefix")
     }
 
     static func heldOtherwise(_ request: LockRequest, _ mode: LockMode) -> InterlockError {
-        let how =
+        func words(_ mode: LockMode) -> String {
             switch mode {
-            case .exclusive: "by one holder alone"
-            case .shared: "by readers"
+            case .exclusive: "exclusively"
+            case .shared: "as shared"
             case .permits(let count): "as a semaphore of \(count)"
             }
+        }
         return InterlockError(
-            .invalid, "the lock \"\(request.name)\" is held \(how), which does not go together with what was asked for")
+            .invalid,
+            "the lock \"\(request.name)\" is held \(words(mode)); it cannot be acquired \(words(request.mode))")
     }
 
     /// - Parameter what: the change that replicas should have acknowledged, and the consequence.

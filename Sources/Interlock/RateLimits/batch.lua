@@ -63,7 +63,7 @@ for k = 1, #KEYS do
     taken = opened[k].total
   elseif batch[d] == 3 then
     opened[k] = open_aligned(window, value, time)
-    if not opened[k] then return redis.error_reply('ERR the counter ' .. KEYS[k] .. ' is not of an aligned window') end
+    if not opened[k] then return redis.error_reply('ERR the counter ' .. KEYS[k] .. ' does not belong to an aligned window') end
     taken = opened[k].count
   else
     opened[k] = open_cells(batch[d + 2], window * 1000, value, time, batch[d + 1], KEYS[k])

@@ -22,29 +22,29 @@ package enum CoordinatorLogEvent: String, LoggedEvent {
     package var line: (level: Logger.Level, message: String) {
         switch self {
         case .redisConnected: (.info, "Redis is connected")
-        case .redisLost: (.warning, "Redis is not connected; it is tried again until it is")
+        case .redisLost: (.warning, "Redis is not connected; retrying")
         case .redisIsCluster:
             (
                 .error,
-                "Redis is a cluster, and was named as one server: most names would be refused; name it as redis+cluster://"
+                "Redis is a cluster but is configured as a single server, which would reject most keys; use a redis+cluster:// URL"
             )
         case .redisEvicts:
-            (.warning, "Redis may evict keys: an evicted lock is a lost lock. Set maxmemory-policy to noeviction")
+            (.warning, "Redis may evict keys, and an evicted lock is a lost lock; set maxmemory-policy to noeviction")
         case .redisUntracked:
-            (.warning, "Redis does not tell which keys are changed: foreign releases and lost leases are noticed later")
-        case .quorumConnected: (.info, "A server of the quorum is connected")
-        case .quorumLost: (.warning, "A server of the quorum is not connected; it is tried again until it is")
+            (.warning, "Redis does not report changed keys, so releases elsewhere and lost leases are noticed later")
+        case .quorumConnected: (.info, "A quorum server is connected")
+        case .quorumLost: (.warning, "A quorum server is not connected; retrying")
         case .lockBroken: (.notice, "A lock was broken")
         case .lockPermitsDiffer:
-            (.warning, "A semaphore was asked for with another size than it has: it keeps its size while it is held")
+            (.warning, "A semaphore was requested with a different size; it keeps its size while it is held")
         case .breakerChanged: (.notice, "A breaker changed")
-        case .breakerLocally: (.notice, "A breaker opened for this sidecar alone")
+        case .breakerLocally: (.notice, "A breaker opened for this sidecar only")
         case .permitsUnreported:
-            (.warning, "A service's permits are used up: its callers do not report the outcomes of their calls")
+            (.warning, "A service's permits are exhausted because its callers do not report outcomes")
         case .configurationDiffers:
-            (.warning, "Other sidecars have another configuration of a service: compare `interlock config show`, then reload")
-        case .configurationAgrees: (.notice, "No sidecar has another configuration of the service any more")
-        case .servicesReloaded: (.notice, "The services were reloaded")
+            (.warning, "Other sidecars have a different configuration of a service; compare `interlock config show`, then reload")
+        case .configurationAgrees: (.notice, "All sidecars have the same configuration of the service again")
+        case .servicesReloaded: (.notice, "Services reloaded")
         }
     }
 }

@@ -78,11 +78,11 @@ public struct InterlockConfiguration: Sendable {
                 case .primary, .cluster: false
                 }
             },
-            "a quorum is of servers that fail by themselves, not of primaries whose place another takes")
+            "a quorum needs independent servers, not Sentinels or clusters")
         try require(
             servers.isEmpty || Self.quorumSizes.contains(servers.count),
-            "a quorum of \(servers.count) servers: expected \(Self.quorumSizes.lowerBound) to \(Self.quorumSizes.upperBound); "
-                + "with fewer no majority is left when one is down")
+            "expected a quorum of \(Self.quorumSizes.lowerBound) to \(Self.quorumSizes.upperBound) servers, got \(servers.count); "
+                + "with fewer, no majority is left when one is down")
         try require(
             Self.timeouts.contains(timeout),
             "timeout: expected \(Self.timeouts.lowerBound) to \(Self.timeouts.upperBound), got \(timeout)")
@@ -92,7 +92,7 @@ public struct InterlockConfiguration: Sendable {
         do throws(ResourceName.Violation) {
             _ = try ResourceName(host)
         } catch {
-            throw InterlockError(.invalid, "host, the label of owners that give none: \(error.message(for: "label"))")
+            throw InterlockError(.invalid, "host, the default label: \(error.message(for: "label"))")
         }
         do throws(DefinitionError) {
             try locks.check()

@@ -8,10 +8,10 @@ extension InterlockError {
         case .server(.wrongType):
             self.init(
                 .other,
-                "Redis: the key of that name holds another type: other software uses it; choose another name or prefix")
+                "Redis: other software uses the key of this name with a different type; choose another name or prefix")
         // Covers every wording of the error, for a script and for a command.
         case .server(.readOnly):
-            self.init(.unavailable, "Redis cannot serve: the server is a replica, which takes no writes")
+            self.init(.unavailable, "Redis cannot serve: the server is a replica, which accepts no writes")
         case .server(let condition) where condition.isUnavailability:
             self.init(.unavailable, "Redis cannot serve: \(error.message)")
         case _ where error.isUnavailability:

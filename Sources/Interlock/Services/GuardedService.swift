@@ -112,8 +112,8 @@ extension ServiceDefinition {
         limits.first(where: \.requiresSubject).map { limit in
             InterlockError(
                 .invalid,
-                "the limit \"\(limit.name)\" of the service \"\(name)\" counts each subject apart and refuses calls without one "
-                    + "(subject: required): say SUBJECT, over HTTP \"subject\", through the proxy the header Interlock-Subject")
+                "the limit \"\(limit.name)\" of the service \"\(name)\" needs a subject (subject: required): "
+                    + "pass SUBJECT over RESP, \"subject\" over HTTP, or the header Interlock-Subject through the proxy")
         }
     }
 }

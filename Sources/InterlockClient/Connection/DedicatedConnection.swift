@@ -74,7 +74,7 @@ final class DedicatedConnection {
     /// Closes the connection. A call in flight fails.
     @discardableResult
     func close() -> EventLoopFuture<Void> {
-        end(InterlockError(.notConnected, "the call was withdrawn before there was a connection"))
+        end(InterlockError(.notConnected, "the call was cancelled before the connection was established"))
         return connection.close()
     }
 

@@ -39,7 +39,7 @@ public struct SidecarClientConfiguration: Sendable {
             trustRoots = try NIOSSLCertificate.fromPEMFile(file)
         } catch {
             throw InterlockError(
-                .invalid, "\(file): expected certificates in PEM; there are none, or they cannot be read")
+                .invalid, "\(file): expected CA certificates in PEM, but found none or cannot read the file")
         }
     }
 

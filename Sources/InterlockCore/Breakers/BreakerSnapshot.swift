@@ -117,7 +117,7 @@ public struct BreakerSnapshot: Hashable, Sendable {
     package func reasons(ownCause: String? = nil) -> String {
         let end = forced == nil ? untilMilliseconds : forcedUntilMilliseconds
         let reasons = [
-            forced.map { "forced \($0.rawValue)" } ?? cause, ownCause.map { "this sidecar alone: \($0)" } ?? "", reason,
+            forced.map { "forced \($0.rawValue)" } ?? cause, ownCause.map { "this sidecar only: \($0)" } ?? "", reason,
             end > 0 ? "until \(ReadableText.moment(epochMilliseconds: end))" : "", by.isEmpty ? "" : "by \(by)",
         ]
         return reasons.filter { !$0.isEmpty }.joined(separator: ", ")

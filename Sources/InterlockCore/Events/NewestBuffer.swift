@@ -25,7 +25,7 @@ package final class NewestBuffer<Element: Sendable>: Sendable {
 
     /// - Parameter capacity: the most elements that are kept, at least one.
     package init(capacity: Int) {
-        precondition(capacity > 0, "a buffer keeps something")
+        precondition(capacity > 0, "a buffer needs a capacity of 1 or more")
         self.capacity = capacity
     }
 

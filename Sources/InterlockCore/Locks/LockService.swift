@@ -110,8 +110,8 @@ extension LockService {
     ) async throws -> Result {
         guard let linked = try await acquireLinked(name, ttl: ttl, wait: wait, mode: mode, label: label) else {
             throw wait > .zero
-                ? InterlockError(.waitTimedOut, "another holder had the lock \"\(name)\" for the whole wait of \(wait)")
-                : InterlockError(.held, "another holder has the lock \"\(name)\": wait for it, or try again later")
+                ? InterlockError(.waitTimedOut, "the lock \"\(name)\" was not available within \(wait)")
+                : InterlockError(.held, "the lock \"\(name)\" is held: wait for it, or try again later")
         }
         return try await linked.run(isolation: isolation, body)
     }

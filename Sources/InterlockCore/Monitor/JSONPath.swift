@@ -33,7 +33,7 @@ extension JSONPath {
         }
 
         mutating func path() throws(Violation) -> [Step] {
-            guard take("$") else { throw violation("a path begins with $") }
+            guard take("$") else { throw violation("a path must start with $") }
             var steps: [Step] = []
             while let character = next() {
                 switch character {
@@ -52,7 +52,7 @@ extension JSONPath {
                 index += 1
             }
             guard !name.isEmpty else {
-                throw violation("expected a name behind the dot; others than letters, digits, _ and - stand in ['…']")
+                throw violation("expected a name after the dot; put other characters than letters, digits, _ and - in ['…']")
             }
             return name
         }
@@ -75,13 +75,13 @@ extension JSONPath {
                 case quote: return name
                 case "\\":
                     guard let escaped = next(), escaped == quote || escaped == "\\" || escaped == "/" else {
-                        throw violation("only quotes, \\ and / stand behind a \\", at: index - 1)
+                        throw violation("only quotes, \\ and / may follow a \\", at: index - 1)
                     }
                     name.append(escaped)
                 default: name.append(character)
                 }
             }
-            throw violation("a name in quotes does not end")
+            throw violation("a quoted name has no closing quote")
         }
 
         private mutating func number() throws(Violation) -> Int {
@@ -89,7 +89,7 @@ extension JSONPath {
             _ = take("-")
             while let character = peek, character.isASCII, character.isNumber { index += 1 }
             guard let number = Int(String(characters[start..<index])) else {
-                throw violation("expected a number or a name in quotes; a path to several values is not one value", at: start)
+                throw violation("expected a number or a quoted name; a path must lead to a single value", at: start)
             }
             return number
         }

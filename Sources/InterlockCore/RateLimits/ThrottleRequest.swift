@@ -15,8 +15,8 @@ package struct ThrottleRequest: Hashable, Sendable {
     /// must be in its range.
     /// - Returns: `nil` if the burst would take more than a hundred years to refill.
     package init?(key: ResourceName, maximumBurst: Int64, count: Int64, period: Int64, quantity: Int64 = 1) {
-        precondition(Self.bursts.contains(maximumBurst) && Self.counts.contains(count), "out of bounds")
-        precondition(Self.periods.contains(period) && Self.quantities.contains(quantity), "out of bounds")
+        precondition(Self.bursts.contains(maximumBurst) && Self.counts.contains(count), "out of range")
+        precondition(Self.periods.contains(period) && Self.quantities.contains(quantity), "out of range")
         rate = CellRate(limit: count, windowMicroseconds: period * 1_000_000, capacity: maximumBurst + 1)
         guard rate.isExact else { return nil }
         self.key = key

@@ -34,7 +34,7 @@ extension LimitDefinition {
                 return "expected a limit of \(Self.largestSmoothLimit) or less with the algorithm gcra, got \(limit)"
             }
             guard !cellRate.isExact else { return nil }
-            return "expected a burst that comes back within a hundred years, got \(burst)"
+            return "expected a burst that refills within a hundred years, got \(burst)"
         }
     }
 }
@@ -130,7 +130,7 @@ extension LimitDefinition {
         if case .gcra(let burst) = algorithm { try checks.check("burst", burst, in: Self.bursts) }
         if let expected = expectedOfAlgorithm { throw checks.error(expected) }
         if requiresSubject, !isPerSubject || isShadow {
-            throw checks.error("requiresSubject: expected a limit that counts per subject and is no shadow")
+            throw checks.error("requiresSubject: expected a limit that counts per subject and is not a shadow")
         }
     }
 }

@@ -36,13 +36,13 @@ extension ServiceCallError {
     ) {
         let canHelp = milliseconds >= 0
         let advice =
-            canHelp ? "try again in \(milliseconds) ms, or wait with more patience" : "try again later; the time is unknown"
+            canHelp ? "try again in \(milliseconds) ms, or allow a longer wait" : "try again later"
         let finding =
             switch code {
             case .open: "the breaker of the service \"\(service)\" is open"
             case .limited: "a limit of the service \"\(service)\" is reached"
-            case .busy: "the calls under way to the service \"\(service)\" have reached its concurrency"
-            default: "the service \"\(service)\" may not be called (\(code))"
+            case .busy: "the service \"\(service)\" has reached its concurrency limit"
+            default: "the service \"\(service)\" cannot be called now (\(code))"
             }
         self.init(
             code, service: service, state: state, retryAfter: canHelp ? .milliseconds(milliseconds) : nil,

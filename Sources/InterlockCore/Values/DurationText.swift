@@ -59,7 +59,7 @@ package enum DurationText {
         }
         let lower = try parse(text[..<dots.lowerBound])
         let upper = try parse(text[dots.upperBound...])
-        guard lower <= upper else { throw ConfigurationExpectation("a range whose first duration is not the longer one") }
+        guard lower <= upper else { throw ConfigurationExpectation("a range that starts with the shorter duration") }
         return lower...upper
     }
 

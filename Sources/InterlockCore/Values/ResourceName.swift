@@ -90,7 +90,7 @@ package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
                 case .empty: "is empty"
                 case .tooLong(let bytes): "has \(bytes) bytes"
                 case .forbidden("\u{FFFD}"): "is not valid UTF-8"
-                case .forbidden(let scalar): "contains \(scalar.codePoint)"
+                case .forbidden(let scalar): "contains \(scalar.readableName)"
                 }
             return "the \(noun) \(fault); it must be \(ResourceName.rule)"
         }
@@ -98,8 +98,26 @@ package struct ResourceName: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension Unicode.Scalar {
+    /// A name for people: `a space`, `"{"`, or the code point with the kind of character.
+    package var readableName: String {
+        switch self {
+        case " ": "a space"
+        case "\t": "a tab"
+        case "\n", "\r": "a line break"
+        case "\0": "a zero byte"
+        case "{", "}": "\"\(self)\""
+        case "\u{A0}": "a no-break space (\(codePoint))"
+        default:
+            if properties.generalCategory == .control {
+                "the control character \(codePoint)"
+            } else {
+                "the invisible character \(codePoint)"
+            }
+        }
+    }
+
     /// The code point in Unicode notation: `U+000A`.
-    package var codePoint: String {
+    private var codePoint: String {
         let digits = String(value, radix: 16, uppercase: true)
         return "U+" + String(repeating: "0", count: max(0, 4 - digits.count)) + digits
     }

@@ -58,7 +58,7 @@ package struct WorkOrder: Sendable {
 
     /// - Precondition: both are 1 or more.
     package init(maximumStarted: Int, capacity: Int) {
-        precondition(maximumStarted > 0 && capacity > 0, "work needs a place to run and a place to wait")
+        precondition(maximumStarted > 0 && capacity > 0, "maximumStarted and capacity must be 1 or more")
         self.maximumStarted = maximumStarted
         self.capacity = capacity
     }

@@ -196,7 +196,7 @@ package final class ClusterDirectory {
         guard answer.covered > 0 else {
             guard !view.isKnown else { return }
             return unknown(
-                because: RedisError(.connectionFailed, "the cluster has no slots yet: its servers have not been joined to one"))
+                because: RedisError(.connectionFailed, "the cluster has no hash slots yet: its servers have not joined"))
         }
         let wasKnown = view.isKnown
         let former = view.primaries
@@ -227,7 +227,7 @@ package final class ClusterDirectory {
         if error.message.contains("cluster support disabled") {
             unknown(
                 because: RedisError(
-                    .connectionFailed, "\(connection.address) is no cluster: give its address as redis:// or rediss://"))
+                    .connectionFailed, "\(connection.address) is not a cluster: use redis:// or rediss://"))
         } else if connection.isUp || scouts.allSatisfy({ $0.lastFailure != nil }) {
             unknown(because: RedisError(error.code, "\(connection.address): \(error.message)"))
         }

@@ -103,7 +103,7 @@ package final class ClusterPipeline: RedisSender {
         return primaries.first { !$0.isUp && $0.lastFailure != nil }.map { failure(of: $0) }
     }
 
-    private static let unknown = RedisError(.notConnected, "the cluster has not been heard of yet")
+    private static let unknown = RedisError(.notConnected, "the servers of the cluster are not known yet")
 
     private func failure(of server: RedisPipeline) -> RedisError {
         RedisError(.notConnected, "\(server.address): \(server.lastFailure?.message ?? "not connected yet")")
@@ -356,15 +356,15 @@ package final class ClusterPipeline: RedisSender {
     }
 
     private func givenUp(_ call: any ClusterCall) -> RedisError {
-        let slot = call.slot.map { "slot \($0)" } ?? "what was asked for"
+        let slot = call.slot.map { "hash slot \($0)" } ?? "the hash slot"
         return switch call.last {
         case .tryAgain, .ask:
-            RedisError(.server(.tryAgain), "\(slot) is on its way to another server of the cluster, and has not arrived in time")
+            RedisError(.server(.tryAgain), "\(slot) is moving to another server of the cluster and did not arrive in time")
         case .moved:
-            RedisError(.server(.moved), "the servers of the cluster do not agree about who serves \(slot)")
+            RedisError(.server(.moved), "the servers of the cluster do not agree on which of them serves \(slot)")
         case .down, nil:
             directory.view.isKnown
-                ? RedisError(.server(.clusterDown), "no server of the cluster serves \(slot) for now")
+                ? RedisError(.server(.clusterDown), "no server of the cluster serves \(slot) at present")
                 : lastFailure ?? Self.unknown
         }
     }

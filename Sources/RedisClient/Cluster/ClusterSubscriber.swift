@@ -127,7 +127,7 @@ extension ClusterSubscriber: ClusterFollower {
         where !primaries.contains(address) {
             servers[address] = nil
             _ = subscriber.close()
-            onDown?(RedisError(.notConnected, "\(address) is no primary of the cluster any more"), address)
+            onDown?(RedisError(.notConnected, "\(address) is no longer a primary of the cluster"), address)
         }
         if let ear, servers[ear] == nil { leaveEar() }
     }

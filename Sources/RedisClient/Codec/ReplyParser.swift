@@ -66,7 +66,7 @@ package final class ReplyParser {
             }
             return .array(elements)
         default:
-            throw RedisError(.protocolViolation, "hiredis read a reply of type \(reply.type), which is no RESP2")
+            throw RedisError(.protocolViolation, "hiredis returned a reply of type \(reply.type), which is not a RESP2 type")
         }
     }
 

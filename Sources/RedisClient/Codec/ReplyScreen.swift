@@ -78,7 +78,7 @@ struct ReplyScreen {
         case Self.tlsAlert:
             throw .tlsPeer
         default:
-            throw RedisError(.protocolViolation, "a reply starts with byte \(byte), which is no RESP2 type")
+            throw RedisError(.protocolViolation, "a reply starts with byte \(byte), which is not a RESP2 type")
         }
     }
 

@@ -16,13 +16,13 @@ package struct ClusterSettings: Hashable, Sendable {
 
     /// Reads `host[:port]`.
     package static func seed(_ text: String) throws(RedisURLError) -> RedisConfiguration.Address {
-        try HostListURL.address(text, standardPort: standardPort, of: "a server of a cluster")
+        try HostListURL.address(text, standardPort: standardPort, of: "a cluster server")
     }
 
     /// - Throws: `RedisURLError` if there is no server, too many, or one twice.
     package func check() throws(RedisURLError) {
         guard (1...Self.most).contains(seeds.count) else {
-            throw RedisURLError(reason: "it names \(seeds.count) servers; 1 to \(Self.most) are expected")
+            throw RedisURLError(reason: "it names \(seeds.count) servers; 1 to \(Self.most) are allowed")
         }
         guard Set(seeds).count == seeds.count else { throw RedisURLError(reason: "it names a server twice") }
     }
@@ -30,8 +30,8 @@ package struct ClusterSettings: Hashable, Sendable {
     /// Reads `redis+cluster://[[user]:password@]host[:port],…`, the same with `rediss+cluster://` for TLS.
     static func configuration(_ url: HostListURL) throws(RedisURLError) -> RedisConfiguration {
         let path = url.components.path.drop { $0 == "/" }
-        guard path.isEmpty || path == "0" else { throw RedisURLError(reason: "a cluster has no database but 0") }
-        guard url.components.queryItems == nil else { throw RedisURLError(reason: "it has a query, which means nothing here") }
+        guard path.isEmpty || path == "0" else { throw RedisURLError(reason: "a cluster has only database 0") }
+        guard url.components.queryItems == nil else { throw RedisURLError(reason: "it has a query, which is not supported") }
         var settings = ClusterSettings(seeds: [])
         for host in url.hosts { settings.seeds.append(try Self.seed(host)) }
         try settings.check()

@@ -22,7 +22,7 @@ struct HostListURL {
         guard !further.prefix(while: { $0 != "?" }).contains("@"),
             let components = URLComponents(string: "redis://\(rest[..<list.startIndex])hosts\(further)"),
             components.fragment == nil
-        else { throw RedisURLError(reason: "it is not a URL; a password's special characters are percent-encoded") }
+        else { throw RedisURLError(reason: "it is not a URL; percent-encode all special characters of the password") }
         hosts = list.split(separator: ",", omittingEmptySubsequences: false).map { String($0) }
         self.components = components
     }
@@ -42,7 +42,7 @@ struct HostListURL {
         guard let components = URLComponents(string: "redis://\(text)"), components.path.isEmpty, components.user == nil,
             components.queryItems == nil,
             case .host(let host, let port) = try RedisConfiguration.Address(of: components, standardPort: standardPort)
-        else { throw RedisURLError(reason: "\(what) is named as host[:port]") }
+        else { throw RedisURLError(reason: "\(what) must be HOST[:PORT]") }
         return .host(host.lowercased(), port: port)
     }
 }

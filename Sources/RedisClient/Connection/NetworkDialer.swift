@@ -13,7 +13,7 @@ package struct NetworkDialer: RedisDialer {
             tls = try configuration.tls.map { try NIOSSLContext(configuration: $0) }
         } catch {
             return eventLoop.makeFailedFuture(
-                RedisError(.connectionFailed, "the TLS settings for Redis cannot be used: \(error)"))
+                RedisError(.connectionFailed, "invalid TLS settings for Redis: \(error)"))
         }
         let serverName = configuration.checkedName
         let bootstrap = ClientBootstrap(group: eventLoop)
@@ -29,9 +29,9 @@ package struct NetworkDialer: RedisDialer {
         case .unixSocket(let path): bootstrap.connect(unixDomainSocketPath: path)
         case .primary(let settings):
             eventLoop.makeFailedFuture(
-                RedisError(.connectionFailed, "Sentinels must be asked which server is the primary \(settings.primary)"))
+                RedisError(.connectionFailed, "only Sentinels know the address of the primary \(settings.primary)"))
         case .cluster:
-            eventLoop.makeFailedFuture(RedisError(.connectionFailed, "a cluster must be asked which servers it has"))
+            eventLoop.makeFailedFuture(RedisError(.connectionFailed, "only the cluster knows the addresses of its servers"))
         }
     }
 }

@@ -29,14 +29,14 @@ package struct NetworkReason: CustomStringConvertible {
         case EADDRINUSE: "the port is in use"
         case EADDRNOTAVAIL: "this host has no such address, or no free port"
         case EACCES, EPERM: "permission denied"
-        case ENOENT: "there is no such file or folder"
-        case EMFILE, ENFILE: "no more files may be open (ulimit -n)"
+        case ENOENT: "no such file or folder"
+        case EMFILE, ENFILE: "too many open files (ulimit -n)"
         case ETIMEDOUT: timedOut
         default: String(cString: strerror(code))
         }
     }
 
-    private static let timedOut = "nobody answered in time"
+    private static let timedOut = "the connection timed out"
 
     private static func words(of error: any Error) -> String {
         switch error {
@@ -46,11 +46,12 @@ package struct NetworkReason: CustomStringConvertible {
         case is SocketAddressError: "the address cannot be used"
         case ChannelError.connectTimeout: timedOut
         case is ChannelError: "the connection was closed"
-        case NIOSSLError.handshakeFailed(let reason): "TLS could not be agreed on: \(words(ofHandshake: reason))"
-        case NIOSSLError.uncleanShutdown: "the connection was closed without a word"
-        case let error as NIOSSLExtraError where error == .failedToValidateHostname: "its certificate is for another host name"
+        case NIOSSLError.handshakeFailed(let reason): "the TLS handshake failed: \(words(ofHandshake: reason))"
+        case NIOSSLError.uncleanShutdown: "the connection was closed without notice"
+        case let error as NIOSSLExtraError where error == .failedToValidateHostname:
+            "its certificate is for a different host name"
         case let error as NIOSSLExtraError where error == .serverHostnameImpossibleToMatch:
-            "TLS could not be agreed on: no certificate can be for this host name"
+            "the TLS handshake failed: no certificate can match this host name"
         default: "\(error)"
         }
     }
@@ -59,20 +60,20 @@ package struct NetworkReason: CustomStringConvertible {
     private static func words(ofHandshake error: BoringSSLError) -> String {
         let text = "\(error)"
         let known = [
-            ("CERTIFICATE_VERIFY_FAILED", "its certificate is not signed by an authority that is trusted here, or has expired"),
+            ("CERTIFICATE_VERIFY_FAILED", "its certificate is not signed by a trusted authority, or has expired"),
             ("WRONG_VERSION_NUMBER", "the other side does not speak TLS"),
-            ("UNSUPPORTED_PROTOCOL", "the other side speaks only versions of TLS older than 1.2"),
+            ("UNSUPPORTED_PROTOCOL", "the other side supports only TLS versions older than 1.2"),
             ("PROTOCOL_VERSION", "the other side does not accept TLS 1.2 or 1.3"),
             ("UNKNOWN_CA", "the other side does not trust this side's certificate"),
-            ("CERTIFICATE_REQUIRED", "the other side wants a certificate of this side"),
-            ("NO_SHARED_CIPHER", "no cipher is common to both sides"),
+            ("CERTIFICATE_REQUIRED", "the other side requires a client certificate"),
+            ("NO_SHARED_CIPHER", "the two sides have no cipher in common"),
         ]
         if let (_, words) = known.first(where: { text.contains($0.0) }) { return words }
         // The name in `SSL routines:OPENSSL_internal:NAME at FILE:LINE`, in lower case.
         guard
             let name = text.firstRange(of: "OPENSSL_internal:").map({ text[$0.upperBound...].prefix { $0 != " " && $0 != "]" } })
         else {
-            return "the connection was closed meanwhile"
+            return "the connection was closed during the handshake"
         }
         return name.lowercased().split(separator: "_").joined(separator: " ")
     }

@@ -23,13 +23,13 @@ struct PeerCheck {
         if hello["server"] == "interlock" {
             return RedisError(
                 .connectionFailed,
-                "\(name) is the RESP API of an Interlock sidecar, not a Redis server: name the Redis that the sidecars share")
+                "\(name) is the RESP API of an Interlock sidecar, not a Redis server: use the Redis that the sidecars share")
         }
         if [hello["mode"], info["redis_mode"]].contains("sentinel") {
             return RedisError(
                 .connectionFailed,
-                "\(name) is a Sentinel, not a Redis server: name it as redis+sentinel://HOST:PORT/NAME, "
-                    + "or in redis.sentinels beside redis.primary")
+                "\(name) is a Sentinel, not a Redis server: use redis+sentinel://HOST:PORT/NAME, "
+                    + "or set redis.sentinels and redis.primary")
         }
         return nil
     }
@@ -42,7 +42,7 @@ struct PeerCheck {
         }
         if refusesReplicas, hello["role"] == "replica" {
             return RedisError(
-                .server(.readOnly), "\(name) is a replica, which takes no writes: name its primary, or Sentinels or the cluster")
+                .server(.readOnly), "\(name) is a replica, which accepts no writes: use its primary, Sentinels or the cluster")
         }
         guard let scriptFailure else { return nil }
         switch scriptFailure.code {
@@ -57,7 +57,7 @@ struct PeerCheck {
         case .server, .unexpectedReply:
             return RedisError(
                 .connectionFailed,
-                "\(name) cannot run scripts (\(scriptFailure.message)): Interlock needs EVAL and EVALSHA under these names")
+                "\(name) cannot run scripts (\(scriptFailure.message)): Interlock needs EVAL and EVALSHA under their own names")
         case .notConnected, .overloaded, .timedOut, .answerLost, .protocolViolation, .connectionFailed:
             return RedisError(scriptFailure.code, "\(name) refused the login: \(scriptFailure.message)")
         }

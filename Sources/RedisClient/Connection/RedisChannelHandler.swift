@@ -1,4 +1,5 @@
 internal import NIOCore
+internal import NIOTLS
 
 /// Carries the bytes of a `RedisExchange` over a channel, and runs its timeouts on the event loop. Commands sent within
 /// one tick of the loop leave in one write.
@@ -30,8 +31,8 @@ final class RedisChannelHandler: ChannelInboundHandler {
         exchange.clock = configuration.knowsTimeAfter.map { ServerClock(delay: TimeAmount($0)) }
     }
 
-    /// Whether the peer has sent anything.
-    private(set) var hasRead = false
+    /// Whether the TLS handshake is complete; always `false` without TLS.
+    private(set) var hasCompletedHandshake = false
 
     var isOpen: Bool { context != nil && exchange.closeReason == nil }
 
@@ -191,9 +192,13 @@ extension RedisChannelHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let now = eventLoop.now
-        hasRead = true
         unwrapInboundIn(data).withUnsafeReadableBytes { exchange.receive($0, now: now) }
         afterExchange()
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case TLSUserEvent.handshakeCompleted = event { hasCompletedHandshake = true }
+        context.fireUserInboundEventTriggered(event)
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {

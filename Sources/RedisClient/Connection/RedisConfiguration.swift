@@ -74,7 +74,7 @@ package struct RedisConfiguration: Sendable {
     package func checkLogins() throws(RedisURLError) {
         guard username == nil || password != nil else { throw RedisURLError(reason: "it names a user but no password") }
         guard case .primary(let sentinels) = address, sentinels.username != nil, sentinels.password == nil else { return }
-        throw RedisURLError(reason: "it names a user of the Sentinels but no password")
+        throw RedisURLError(reason: "it names a Sentinel user but no Sentinel password")
     }
 
     /// Rejects a URL that has percent escapes and is not valid as a whole. The parser would escape its percent signs
@@ -86,13 +86,13 @@ package struct RedisConfiguration: Sendable {
         }
         for place in bytes.indices where bytes[place] == UInt8(ascii: "%") {
             guard isHexadecimal(place + 1), isHexadecimal(place + 2) else {
-                throw RedisURLError(reason: "a percent sign in it escapes nothing; a password's own percent sign is %25")
+                throw RedisURLError(reason: "it has a % without two hexadecimal digits; write a password's % as %25")
             }
         }
         let isOutside = { (byte: UInt8) in "\"<>\\^`{|}".utf8.contains(byte) || byte > 0x7e }
         guard bytes.contains(UInt8(ascii: "%")), bytes.contains(where: isOutside) else { return }
         throw RedisURLError(
-            reason: "it has percent escapes and characters that no URL has; percent-encode all special characters of a password")
+            reason: "it has characters that are not allowed in a URL; percent-encode all special characters of the password")
     }
 
     private init(oneServer url: String) throws(RedisURLError) {
@@ -105,21 +105,21 @@ package struct RedisConfiguration: Sendable {
             self.init(address: try Address(of: components, standardPort: 6379))
             if scheme == "rediss" { tls = Self.standardTLS }
             databaseText = String(components.path.drop { $0 == "/" })
-            guard components.queryItems == nil else { throw RedisURLError(reason: "it has a query, which means nothing here") }
+            guard components.queryItems == nil else { throw RedisURLError(reason: "it has a query, which is not supported") }
         case "unix":
             guard components.host?.isEmpty ?? true, components.path.count > 1 else {
-                throw RedisURLError(reason: "a Unix socket is named by its whole path: unix:///run/redis.sock")
+                throw RedisURLError(reason: "a Unix socket needs an absolute path, such as unix:///run/redis.sock")
             }
             self.init(address: .unixSocket(path: components.path))
             let items = components.queryItems ?? []
             guard items.allSatisfy({ $0.name == "db" }) else {
-                throw RedisURLError(reason: "the only parameter of a unix:// URL is db")
+                throw RedisURLError(reason: "only the parameter db is allowed in a unix:// URL")
             }
             databaseText = items.first?.value ?? ""
         default:
             throw RedisURLError(
                 reason:
-                    "\(scheme):// is not supported; use redis://, rediss://, unix://, or one of the first two with +sentinel or +cluster"
+                    "\(scheme):// is not supported; use redis:// or rediss://, alone or with +sentinel or +cluster, or unix://"
             )
         }
         try read(credentials: components, database: databaseText)
@@ -133,7 +133,7 @@ package struct RedisConfiguration: Sendable {
             guard let number = Int(text), number >= 0 else {
                 // The message omits the text, which may be the end of a password.
                 throw RedisURLError(
-                    reason: "the database behind the host must be a number from 0; percent-encode @ : / ? # % in a password")
+                    reason: "the database after the host must be a number from 0; percent-encode @ : / ? # % in a password")
             }
             database = number
         }
@@ -164,10 +164,10 @@ package struct RedisConfiguration: Sendable {
 extension RedisConfiguration.Address: CustomStringConvertible {
     /// Reads the host and port of a URL.
     init(of components: URLComponents, standardPort: Int) throws(RedisURLError) {
-        guard var host = components.host, !host.isEmpty else { throw RedisURLError(reason: "it names no host") }
+        guard var host = components.host, !host.isEmpty else { throw RedisURLError(reason: "it has no host") }
         if host.hasPrefix("["), host.hasSuffix("]") { host = String(host.dropFirst().dropLast()) }
         let port = components.port ?? standardPort
-        guard (1...65535).contains(port) else { throw RedisURLError(reason: "port \(port) is not in 1…65535") }
+        guard (1...65535).contains(port) else { throw RedisURLError(reason: "port \(port) is not in the range 1 to 65535") }
         self = .host(host, port: port)
     }
 

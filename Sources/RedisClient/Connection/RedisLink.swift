@@ -134,7 +134,7 @@ final class RedisLink {
         }
         guard isCurrent(handler) else {
             channel.close(promise: nil)
-            return ended(handler, because: RedisError(.notConnected, "this attempt was given up"))
+            return ended(handler, because: RedisError(.notConnected, "this attempt was abandoned"))
         }
         handler.onClose = { [self] in ended(handler, because: $0) }
         login(handler, timeout: deadline - eventLoop.now) { [self] failure in
@@ -190,10 +190,12 @@ final class RedisLink {
             guard failure == nil, case .failure(let error) = result else { return }
             failure = RedisError(.connectionFailed, "\(server.displayName) refused the login: \(error.message)")
             if case .server = error.code { failure?.code = error.code }
-            if error.code == .timedOut, server.tls != nil, !handler.hasRead {
-                let patience = TimeAmount(configuration.connectTimeout).nanoseconds / 1_000_000
-                failure?.message = "no answer over TLS within \(patience) ms: does \(server.displayName) speak TLS?"
-            }
+            guard error.code == .timedOut else { return }
+            let patience = TimeAmount(configuration.connectTimeout).nanoseconds / 1_000_000
+            failure?.message =
+                server.tls != nil && !handler.hasCompletedHandshake
+                ? "no TLS handshake within \(patience) ms: does \(server.displayName) speak TLS?"
+                : "\(server.displayName) did not answer the login within \(patience) ms"
         }
         if let password = server.password {
             handler.send(Auth(username: server.username, password: password), timeout: timeout) { note($0) }
@@ -226,7 +228,7 @@ final class RedisLink {
             handler.send(ServerRole(), timeout: timeout) { [self] result in
                 note(result)
                 guard failure == nil, case .success(let role) = result, role != ServerRole.primary else { return }
-                failure = RedisError(.connectionFailed, "\(server.displayName) is no primary; its role is \(role)")
+                failure = RedisError(.connectionFailed, "\(server.displayName) is not a primary; its role is \(role)")
             }
         }
         handler.send(Ping(), timeout: timeout) { [self] result in

@@ -211,7 +211,7 @@ package final class RedisSubscriber: RedisListener {
         check = link.eventLoop.assumeIsolated().scheduleTask(in: checkInterval) { [weak self, weak handler] in
             guard let self, let handler else { return }
             guard handler.timeSinceLastRead < self.checkInterval + self.checkInterval else {
-                return handler.close(reason: RedisError(.answerLost, "Redis gave no sign of life to a subscription"))
+                return handler.close(reason: RedisError(.answerLost, "Redis was silent on a subscription for too long"))
             }
             if self.isRefused { self.requestSubscriptions(by: handler) } else { handler.sendWithoutReply(["PING"]) }
             self.scheduleCheck(of: handler)

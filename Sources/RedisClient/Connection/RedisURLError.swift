@@ -4,5 +4,5 @@ internal import FoundationEssentials
 package struct RedisURLError: Error, Hashable, Sendable, CustomStringConvertible {
     package var reason: String
 
-    package var description: String { "the Redis URL cannot be used: \(reason)" }
+    package var description: String { "invalid Redis URL: \(reason)" }
 }

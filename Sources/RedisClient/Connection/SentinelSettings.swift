@@ -41,11 +41,11 @@ package struct SentinelSettings: Hashable, Sendable {
         guard Self.isName(primary) else {
             throw RedisURLError(
                 reason: primary.isEmpty
-                    ? "it does not name the primary: redis+sentinel://HOST,HOST/NAME"
-                    : "a primary's name has 1–255 letters, digits, dots, dashes or underscores")
+                    ? "it does not name the primary; write redis+sentinel://HOST,HOST/NAME"
+                    : "a primary's name must be 1–255 letters, digits, dots, dashes or underscores")
         }
         guard (1...Self.most).contains(sentinels.count) else {
-            throw RedisURLError(reason: "it names \(sentinels.count) Sentinels; 1 to \(Self.most) are expected")
+            throw RedisURLError(reason: "it names \(sentinels.count) Sentinels; 1 to \(Self.most) are allowed")
         }
         guard Set(sentinels).count == sentinels.count else { throw RedisURLError(reason: "it names a Sentinel twice") }
     }
@@ -58,7 +58,7 @@ extension SentinelSettings {
     static func configuration(_ url: HostListURL) throws(RedisURLError) -> RedisConfiguration {
         let path = url.components.path.split(separator: "/", omittingEmptySubsequences: true)
         guard path.count <= 2 else {
-            throw RedisURLError(reason: "after the hosts come the primary's name and the database alone")
+            throw RedisURLError(reason: "only the primary's name and the database may follow the hosts")
         }
         var settings = SentinelSettings(sentinels: [], primary: path.first.map { String($0) } ?? "")
         for host in url.hosts { settings.sentinels.append(try Self.sentinel(host)) }
@@ -66,7 +66,7 @@ extension SentinelSettings {
             switch item.name {
             case "sentinel_username": settings.username = item.value
             case "sentinel_password": settings.password = item.value
-            default: throw RedisURLError(reason: "its only parameters are sentinel_username and sentinel_password")
+            default: throw RedisURLError(reason: "only the parameters sentinel_username and sentinel_password are allowed")
             }
         }
         try settings.check()

@@ -47,13 +47,13 @@ final class ServerGroup {
         let leaving = agreement.reached(
             number, runID: arrival.runID, dialedAt: arrival.dialedAt, areOthersUp: isSettled)
         if agreement.isGivenUp, !wasGivenUp { complain(arrival) }
-        move(leaving, because: RedisError(.answerLost, "\(arrival.name) leads to another server now"), arrival.name)
+        move(leaving, because: RedisError(.answerLost, "\(arrival.name) now leads to another server"), arrival.name)
     }
 
     func lost(_ follower: any RedisDirectoryFollower, because error: RedisError, at arrival: RedisArrival) {
         guard let number = number(of: follower) else { return }
         let leaving = agreement.lost(number, isDemoted: error.isDemotion, runID: arrival.runID)
-        move(leaving, because: RedisError(.answerLost, "\(arrival.name) serves no more: \(error.message)"), arrival.name)
+        move(leaving, because: RedisError(.answerLost, "\(arrival.name) can no longer serve: \(error.message)"), arrival.name)
     }
 
     private func number(of follower: any RedisDirectoryFollower) -> ServerAgreement.Member? {

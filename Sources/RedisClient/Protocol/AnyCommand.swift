@@ -5,7 +5,7 @@ package struct AnyCommand: RedisCommand, Sendable {
     package var arguments: [String]
 
     package init(_ arguments: [String]) {
-        precondition(!arguments.isEmpty, "a command has a name")
+        precondition(!arguments.isEmpty, "a command needs a name")
         self.arguments = arguments
     }
 

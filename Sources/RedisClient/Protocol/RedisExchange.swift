@@ -240,7 +240,7 @@ final class RedisExchange {
     private func deliver(_ reply: RedisReply) {
         guard let command = pending.popFirst() else {
             guard let onPush else {
-                return close(reason: RedisError(.protocolViolation, "Redis sent a reply that no command asked for"))
+                return close(reason: RedisError(.protocolViolation, "Redis sent a reply although no command was pending"))
             }
             return onPush(reply)
         }
@@ -279,7 +279,7 @@ final class RedisExchange {
             // A command that had little time left says nothing about the peer.
             let end = max(oldest.deadline, lastRead) + max(oldest.timeout, commandTimeout)
             if end <= now {
-                close(reason: RedisError(.answerLost, "Redis has not answered for too long; the connection was given up"))
+                close(reason: RedisError(.answerLost, "Redis did not answer for too long; the connection was closed"))
             } else {
                 next = min(next ?? end, end)
             }

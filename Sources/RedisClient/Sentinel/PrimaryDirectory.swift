@@ -113,7 +113,7 @@ package final class PrimaryDirectory {
         switches += 1
         nextComplaint = environment.eventLoop.now + Self.newsTime
         switching = (switching?.from ?? former, environment.eventLoop.now)
-        let reason = RedisError(.answerLost, "\(primary.address) is the primary now, and \(former.address) is none any more")
+        let reason = RedisError(.answerLost, "\(primary.address) is now the primary, and \(former.address) is no longer")
         followers.notify { $0.leave(because: reason) }
     }
 
@@ -141,7 +141,7 @@ extension PrimaryDirectory: RedisDirectory {
         guard isOutOfReach else { return nil }
         throw RedisError(
             .connectionFailed,
-            "\(choice.answering) of \(sentinels.count) Sentinels name the primary \(settings.primary), and \(choice.majority) are needed: "
+            "\(choice.answering) of \(sentinels.count) Sentinels know the primary \(settings.primary), and \(choice.majority) are needed: "
                 + (sentinels.lazy.compactMap(\.failure).first?.message ?? "the others do not answer"))
     }
 
@@ -237,9 +237,9 @@ private final class SentinelConnection {
         switch (address, description) {
         case (.failure(let error), _) where error.message.contains("unknown command"):
             .failure(
-                RedisError(.connectionFailed, "it is no Sentinel (\(error.message)); a server is named as redis://HOST:PORT"))
+                RedisError(.connectionFailed, "it is not a Sentinel (\(error.message)); use redis://HOST:PORT for a server"))
         case (.failure(let error), _): .failure(error)
-        case (.success(nil), _): .failure(RedisError(.connectionFailed, "it knows no primary of that name"))
+        case (.success(nil), _): .failure(RedisError(.connectionFailed, "it knows no primary with that name"))
         case (.success(let address?), .success(let description)?):
             .success(PrimaryChoice.Primary(address, epoch: description.epoch))
         case (.success(_?), .failure(let error)?): .failure(error)

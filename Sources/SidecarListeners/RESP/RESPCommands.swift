@@ -151,7 +151,7 @@ package final class RESPCommands {
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
-        let ttl = try RESPOptions.integer(request, 2, what: "ttl-ms", in: 1...RequestLimits.longestMilliseconds)
+        let ttl = try RESPOptions.ttl(request, 2)
         var lock = LockRequest(name: name, ttl: ttl)
         guard request.count > 3 else {
             let completion = traced(.acquire, tag, connection, name.text, completions.lock(tag)) { $0.answered }
@@ -226,7 +226,7 @@ package final class RESPCommands {
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
         let name = try RESPOptions.name(request.text(1), what: "name")
-        let ttl = try RESPOptions.integer(request, 3, what: "ttl-ms", in: 1...RequestLimits.longestMilliseconds)
+        let ttl = try RESPOptions.ttl(request, 3)
         let fence = try Self.fence(request, from: 4)
         calls.renewLock(name, token: request.text(2), ttl: ttl, fence: fence, completion: completions.renew(tag))
     }

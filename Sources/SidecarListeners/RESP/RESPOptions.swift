@@ -107,6 +107,16 @@ package struct RESPOptions {
         return try Self.name(text, what: option.rawValue).text
     }
 
+    /// Returns the length of a lease in milliseconds. The usual mistake is a number with a unit.
+    static func ttl(_ request: RESPRequest, _ index: Int) throws(InterlockError) -> Int64 {
+        guard let value = request.integer(index), (1...RequestLimits.longestMilliseconds).contains(value) else {
+            throw InterlockError(
+                .invalid,
+                "ttl-ms: expected milliseconds, such as 30000 for 30 s, got \"\(Excerpt(request.text(index)))\"")
+        }
+        return value
+    }
+
     package func milliseconds(_ option: Option) throws(InterlockError) -> Int64? {
         try integer(option, in: 0...RequestLimits.longestMilliseconds)
     }

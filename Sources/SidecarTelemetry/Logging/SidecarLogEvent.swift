@@ -39,50 +39,51 @@ package enum SidecarLogEvent: String, LoggedEvent {
 
     package var line: (level: Logger.Level, message: String) {
         switch self {
-        case .started: (.info, "The sidecar starts")
-        case .stopped: (.info, "The sidecar has stopped")
-        case .failed: (.error, "The sidecar has stopped: it cannot run")
-        case .listenerOpened: (.info, "A door is open")
+        case .started: (.info, "Sidecar starting")
+        case .stopped: (.info, "Sidecar stopped")
+        case .failed: (.error, "Sidecar failed")
+        case .listenerOpened: (.info, "Listening")
         case .openFiles:
+            // Logged at the start, when no client can be affected yet; `noDescriptors` is the warning.
             (
-                .warning,
-                "Fewer files may be open than listen.max_connections wants at all doors: connections beyond will wait "
-                    + "unanswered. Raise the bound (ulimit -Hn), or lower listen.max_connections"
+                .info,
+                "The open-file limit is below what listen.max_connections needs; extra connections will hang. "
+                    + "Raise `ulimit -Hn` or lower listen.max_connections"
             )
-        case .logDropped: (.warning, "Lines of the log were dropped: standard error was not read")
+        case .logDropped: (.warning, "Log lines were dropped because standard error was blocked")
         case .noDescriptors:
             (
                 .warning,
-                "The file descriptors are used up: new connections are closed, and only health and metrics are answered. Raise the limit (ulimit -n), "
-                    + "or lower listen.max_connections"
+                "Out of file descriptors; new connections are closed, except for health checks and metrics. "
+                    + "Raise `ulimit -n` or lower listen.max_connections"
             )
-        case .configurationDoubtful: (.warning, "The configuration is accepted, and something in it may be a mistake")
-        case .configurationRefused: (.error, "The configuration was not reloaded; the old one stays")
-        case .restartNeeded: (.warning, "The configuration was reloaded, but for what takes a new start of the sidecar")
+        case .configurationDoubtful: (.warning, "The configuration may contain a mistake")
+        case .configurationRefused: (.error, "Configuration reload failed; the old configuration stays in effect")
+        case .restartNeeded: (.warning, "Configuration reloaded; some settings need a restart")
         case .configurationRemoved:
-            (.notice, "The reload removed something: its callers are refused, its limits and breakers are gone")
-        case .handshakeFailed: (.warning, "A TLS handshake failed")
-        case .keyUnknown: (.warning, "An API key was shown that is none")
-        case .httpAtRESP: (.warning, "An HTTP request came to the RESP door; the connection was closed")
-        case .clientStalled: (.info, "A client does not read its replies; it was dropped")
+            (.notice, "The reload removed keys, services or domains, with their limits and breakers")
+        case .handshakeFailed: (.warning, "TLS handshake failed")
+        case .keyUnknown: (.warning, "Invalid API key")
+        case .httpAtRESP: (.warning, "Received an HTTP request on the RESP port; closed the connection")
+        case .clientStalled: (.info, "Disconnected a client that does not read its replies")
         case .leaseLost: (.info, "A linked lease was lost; its RESP2 connection is closed")
         case .probeImpossible: (.error, "The service cannot be probed")
-        case .probeElected: (.info, "This sidecar probes the service")
-        case .probeUnelected: (.warning, "Nobody can be elected to probe the service: this sidecar does, for itself")
-        case .electionFailed: (.debug, "Nobody can be elected to probe the service")
-        case .probeDoubted: (.notice, "The probes are bad: another sidecar is to confirm it")
-        case .probeBad: (.warning, "A probe was bad")
-        case .probeStillBad: (.debug, "A probe was bad again")
-        case .probeGood: (.notice, "The service is good again at its probes")
-        case .probeUnjudged: (.warning, "A probe could not be judged")
-        case .probeReported: (.debug, "The breaker was told")
-        case .probeUnreported: (.warning, "The breaker could not be told what the probes found: it will be")
-        case .upstreamFailed: (.debug, "A call to an upstream failed")
+        case .probeElected: (.info, "This sidecar now probes the service")
+        case .probeUnelected: (.warning, "Prober election failed; this sidecar probes the service for itself")
+        case .electionFailed: (.debug, "Prober election failed")
+        case .probeDoubted: (.notice, "Probes are failing; waiting for another sidecar to confirm")
+        case .probeBad: (.warning, "Probe failed")
+        case .probeStillBad: (.debug, "Probe failed again")
+        case .probeGood: (.notice, "Probes are succeeding again")
+        case .probeUnjudged: (.warning, "Probe was inconclusive")
+        case .probeReported: (.debug, "Reported the probe result to the breaker")
+        case .probeUnreported: (.warning, "Could not report the probe result to the breaker; retrying")
+        case .upstreamFailed: (.debug, "Upstream call failed")
         case .httpAnswered: (.debug, "Answered a request")
-        case .httpRefused: (.debug, "Refused a request")
-        case .managerUnreachable: (.warning, "The service manager cannot be notified")
-        case .spansNotSent: (.warning, "The collector did not take these spans; they are dropped")
-        case .domainUnknown: (.warning, "A domain that is not configured was asked for: nothing limits it")
+        case .httpRefused: (.debug, "Rejected a request")
+        case .managerUnreachable: (.warning, "Cannot notify the service manager")
+        case .spansNotSent: (.warning, "Dropped spans that the collector did not accept")
+        case .domainUnknown: (.warning, "Rate limit request for an unknown domain; nothing limits it")
         }
     }
 }

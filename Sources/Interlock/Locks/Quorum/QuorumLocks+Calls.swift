@@ -200,7 +200,7 @@ extension QuorumLocks: LeaseReviewer {
     /// and miss others. The cursor records the server; if that server goes down, the listing must start again.
     func list(cursor: String, glob: String, count: Int, completion: Completion<Result<LockPage, InterlockError>>) {
         guard let position = ScanCursor(cursor, servers: servers.count) else {
-            completion(.failure(InterlockError(.invalid, "the cursor is 0 or what the last step answered")))
+            completion(.failure(InterlockError(.invalid, "the cursor must be 0 or the cursor of the last page")))
             return
         }
         let scan = Scan(

@@ -164,7 +164,7 @@ final class QuorumServers {
 
     /// Creates the error for a call that no majority has answered.
     func unavailable(because failure: (server: Server, error: RedisError)?) -> InterlockError {
-        let cause = failure.map { "\(names[$0.server]): \($0.error.message)" } ?? "they took too long"
+        let cause = failure.map { "\(names[$0.server]): \($0.error.message)" } ?? "they did not answer in time"
         return InterlockError(.unavailable, "no majority of the \(count) Redis servers could be reached: \(cause)")
     }
 
