@@ -3,6 +3,13 @@ import InterlockCore
 extension BreakerSettings {
     /// Reads `services.NAME.breaker`.
     mutating func read(_ value: ConfigurationValue) {
+        if let isOn = value.node.plainText.flatMap(Bool.init) {
+            let remedy =
+                isOn
+                ? "every service has a breaker by default, so remove the key"
+                : "to keep the breaker from opening, write breaker: { metrics_only: true }"
+            return value.refuse("expected a mapping (key: value), got \(isOn); \(remedy)")
+        }
         value.section(shorthand: "failure_rate") { section in
             section.read("failure_rate", into: &failureRate) { $0.percentage() }
             section.readOptional("slow_call", into: &slowCall) { $0.duration(in: Self.durations) }
@@ -25,7 +32,7 @@ extension BreakerSettings {
         if let time, let parsed = time.duration(in: Self.durations) { window = .time(parsed) }
         if let calls {
             if time != nil {
-                calls.refuse("window is given too: the rates are judged over a time or over a number of calls, not both")
+                calls.refuse("conflicts with window; remove one of them")
             } else if let parsed = calls.wholeNumber(in: Self.windowCalls) {
                 window = .calls(parsed)
             }
@@ -38,7 +45,7 @@ extension BreakerSettings {
         guard let parsed = value.wholeNumber(in: Self.callCounts) else { return }
         minimumCalls = parsed
         if case .calls(let count) = window, parsed > count {
-            value.refuse("expected at most the \(count) of window_calls, got \(parsed): so many are never there to be judged")
+            value.refuse("expected at most window_calls (\(count)), got \(parsed)")
         }
     }
 }
@@ -69,7 +76,7 @@ extension ConfigurationValue {
 
 extension StatusSet {
     fileprivate static let wanted =
-        "a status or a range of them, such as 200..399, within \(possible.lowerBound)..\(possible.upperBound)"
+        "a status or a range such as 200..399, within \(possible.lowerBound)..\(possible.upperBound)"
 
     fileprivate static func parseRange(_ text: String) throws(ConfigurationExpectation) -> ClosedRange<Int> {
         let parts =
@@ -78,7 +85,7 @@ extension StatusSet {
         guard ends.count == parts.count, let lower = ends.first, let upper = ends.last, lower <= upper,
             let lower = Int(exactly: lower), let upper = Int(exactly: upper),
             possible.contains(lower), possible.contains(upper)
-        else { throw ConfigurationExpectation(wanted) }
+        else { throw ConfigurationExpectation(wanted, suggestion: ConfigurationSuggestion.statuses(for: text)) }
         return lower...upper
     }
 }

@@ -47,14 +47,14 @@ package struct CertificateFacts: Equatable {
     func warnings(for hosts: [String], now: Int) -> [String] {
         var warnings: [String] = []
         if now > validity.upperBound {
-            warnings.append("listen.tls.certificate has expired \(Self.days(now - validity.upperBound)) ago: clients refuse it")
+            warnings.append("listen.tls.certificate expired \(Self.days(now - validity.upperBound)) ago; clients reject it")
         } else if now < validity.lowerBound {
-            warnings.append("listen.tls.certificate is not valid yet: clients refuse it")
+            warnings.append("listen.tls.certificate is not valid yet; clients reject it")
         }
         let others = hosts.filter { !isFor($0) }
         if !others.isEmpty {
             warnings.append(
-                "listen.tls.certificate is not for \(others.joined(separator: ", ")), by which clients call this sidecar; it is for "
+                "listen.tls.certificate is not valid for \(others.joined(separator: ", ")), which clients call; it is valid for "
                     + (names.isEmpty ? "no host" : names.joined(separator: ", ")))
         }
         return warnings

@@ -39,14 +39,14 @@ struct ConfigurationFile {
             let count = read(STDIN_FILENO, &buffer, buffer.count)
             if count == 0 { break }
             if count < 0, errno == EINTR { continue }
-            guard count > 0 else { throw refusal(nil, "it cannot be read: \(String(cString: strerror(errno)))") }
+            guard count > 0 else { throw refusal(nil, "cannot be read: \(String(cString: strerror(errno)))") }
             bytes += buffer.prefix(count)
         }
         return try text(of: bytes)
     }
 
     private func text(of bytes: some Sequence<UInt8>) throws(ConfigurationError) -> String {
-        guard let text = String(validating: bytes, as: UTF8.self) else { throw refusal(nil, "expected text in UTF-8") }
+        guard let text = String(validating: bytes, as: UTF8.self) else { throw refusal(nil, "expected UTF-8 text") }
         return text
     }
 
@@ -67,18 +67,22 @@ struct ConfigurationFile {
     private func refusal(_ error: YAMLError) -> ConfigurationError {
         switch error {
         case .malformed(let problem, let line):
-            return refusal(line, "not YAML: \(problem)")
-        case .repeatedKeys(let repeated, let line):
-            let keys = Set(repeated.map(ConfigurationValue.quoted)).sorted()
-            let shown = keys.prefix(Self.maximumShown).joined(separator: ", ")
-            let more = keys.count > Self.maximumShown ? " and \(keys.count - Self.maximumShown) more" : ""
-            return refusal(line, "expected every key once, got \(shown)\(more) again further down in the same mapping")
+            return refusal(line, "invalid YAML: \(problem)")
+        case .repeatedKeys(let repeated):
+            let shown = repeated.prefix(Self.maximumShown).map { key in
+                let lines = [key.first, key.second].compactMap(\.self).map { "\($0)" }.joined(separator: " and ")
+                return "\(ConfigurationValue.quoted(key.key)) (lines \(lines))"
+            }
+            let more = repeated.count > Self.maximumShown ? " and \(repeated.count - Self.maximumShown) more" : ""
+            return refusal(
+                repeated.first?.first,
+                "duplicate \(repeated.count == 1 ? "key" : "keys"): \(shown.joined(separator: ", "))\(more); set each key once")
         case .tooManyValues:
-            return refusal(nil, "expected at most \(Self.maximumValues) values, counting what aliases repeat")
+            return refusal(nil, "expected at most \(Self.maximumValues) values after expanding aliases")
         case .tooLong:
-            return refusal(nil, "expected at most \(Self.maximumWrittenOut >> 20) MiB of text, counting what aliases repeat")
+            return refusal(nil, "expected at most \(Self.maximumWrittenOut >> 20) MiB of text after expanding aliases")
         case .outOfMemory:
-            return refusal(nil, "there is no memory to read it")
+            return refusal(nil, "not enough memory to parse the file")
         }
     }
 

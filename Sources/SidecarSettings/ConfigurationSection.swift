@@ -23,7 +23,7 @@ final class ConfigurationSection {
         }
         entries = mapping.compactMap { entry in
             guard let name = entry.key.text, !name.isEmpty else {
-                value.child(entry.key, "").refuse("expected a word as key")
+                value.child(entry.key, "").refuse("expected a string as key")
                 return nil
             }
             let word = ConfigurationValue.cut(name)
@@ -86,8 +86,17 @@ final class ConfigurationSection {
         }
     }
 
+    /// Accepts and ignores keys that begin with `x-`, which hold anchors for use elsewhere in the file.
+    func ignoreExtensions() {
+        settled.formUnion(entries.map(\.name).filter { $0.hasPrefix("x-") })
+    }
+
     func refuseUnknownKeys() {
         for entry in entries where !known.contains(entry.name) && !settled.contains(entry.name) {
+            if entry.name == "<<" {
+                entry.key.refuse("merge keys are not supported; repeat the settings, or use an alias for the whole value")
+                continue
+            }
             let suggestion = Self.meant(by: entry.name, among: known) ?? ConfigurationText.closest(to: entry.name, among: known)
             let hint = suggestion.map { "did you mean \($0)?" } ?? "expected \(ConfigurationText.alternatives(known))"
             entry.key.refuse("unknown key; \(hint)")

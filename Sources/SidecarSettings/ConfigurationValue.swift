@@ -33,7 +33,7 @@ struct ConfigurationValue {
     /// - Parameter shorthand: the key to suggest if there is a plain value instead of a mapping.
     func refuse(expected expectation: ConfigurationExpectation, instead shorthand: String? = nil) {
         let message = expectation.message(got: shown)
-        guard let shorthand, let text = word, !isConcealed, !text.isEmpty else { return refuse(message) }
+        guard let shorthand, let text = word, !isConcealed, !text.isEmpty, Bool(text) == nil else { return refuse(message) }
         let key = path.split(separator: ".").last.map(String.init) ?? path
         refuse("\(message); write \(key): { \(shorthand): \(Self.cut("\(RedactedURL(text))")) }")
     }
@@ -44,9 +44,15 @@ struct ConfigurationValue {
         case .mapping: "a mapping"
         case .sequence: "a list"
         case .scalar where isNull: "nothing"
-        case .scalar where isConcealed: "another text (not shown, as it may be a secret)"
-        case .scalar(let text, let isPlain): isPlain && text.first?.isNumber == true ? Self.cut(text) : Self.quoted(text)
+        case .scalar where isConcealed: "another value (not shown, because it may be a secret)"
+        case .scalar(let text, let isPlain): isPlain && Self.isLikeNumber(text) ? Self.cut(text) : Self.quoted(text)
         }
+    }
+
+    /// Returns whether the text begins like a number, which messages show without quotes.
+    private static func isLikeNumber(_ text: String) -> Bool {
+        let digits = text.first == "-" ? text.dropFirst() : text[...]
+        return digits.first?.isNumber == true
     }
 
     /// Whether the value is `null`, `~` or empty.
@@ -96,7 +102,7 @@ extension ConfigurationValue {
     func parsed<Parsed>(by parse: (String) throws(ConfigurationExpectation) -> Parsed) -> Parsed? {
         do throws(ConfigurationExpectation) {
             let parsed = try parse(isNull ? "" : node.text ?? "")
-            guard node.text != nil else { throw ConfigurationExpectation("a text") }
+            guard node.text != nil else { throw ConfigurationExpectation("a string") }
             return parsed
         } catch {
             refuse(expected: error)
@@ -130,7 +136,8 @@ extension ConfigurationValue {
     /// Reads `true` or `false`.
     func flag() -> Bool? {
         if let flag = node.plainText.flatMap(Bool.init) { return flag }
-        refuse(expected: ConfigurationExpectation("true or false"))
+        let suggestion = node.plainText.flatMap(ConfigurationSuggestion.flag(for:))
+        refuse(expected: ConfigurationExpectation("true or false", suggestion: suggestion))
         return nil
     }
 
@@ -152,7 +159,15 @@ extension ConfigurationValue {
         in bounds: ClosedRange<Duration>,
         by parse: (String) throws(ConfigurationExpectation) -> ClosedRange<Duration>
     ) -> ClosedRange<Duration>? {
-        guard let range = parsed(by: parse) else { return nil }
+        let read = parsed { (text: String) throws(ConfigurationExpectation) -> ClosedRange<Duration> in
+            do throws(ConfigurationExpectation) {
+                return try parse(text)
+            } catch {
+                let suggestion = error.suggestion ?? ConfigurationSuggestion.duration(for: text) { (try? parse($0)) != nil }
+                throw ConfigurationExpectation(error.wanted, suggestion: suggestion)
+            }
+        }
+        guard let range = read else { return nil }
         for end in [range.lowerBound, range.upperBound] {
             guard let broken = ConfigurationExpectation.bound("a duration", end, bounds, DurationText.shortest) else { continue }
             refuse(expected: broken)
@@ -167,7 +182,8 @@ extension ConfigurationValue {
             let number = text.dropLast()
             let isDecimal = number.allSatisfy { $0 == "." || ("0"..."9").contains($0) }
             guard text.hasSuffix("%"), isDecimal, let percent = Double(number) else {
-                throw ConfigurationExpectation("a percentage such as 50%")
+                throw ConfigurationExpectation(
+                    "a percentage such as 50%", suggestion: ConfigurationSuggestion.percentage(for: text, in: range))
             }
             guard range.contains(percent) else {
                 throw ConfigurationExpectation("a percentage from \(Int(range.lowerBound))% to \(Int(range.upperBound))%")

@@ -15,7 +15,7 @@ struct DomainLint {
         var names: Set<String> = []
         Self.visit(domain.rules) { if let name = $0.name { names.insert(name) } }
         self.names = names
-        if domain.rules.isEmpty { sentences.append("descriptors: there are none, so the domain limits nobody") }
+        if domain.rules.isEmpty { sentences.append("descriptors: the list is empty, so the domain limits nothing") }
         examine(domain.rules, at: "descriptors")
     }
 
@@ -35,12 +35,12 @@ struct DomainLint {
             examine(replacing: rule, at: path)
             if let cover = before.prefix(Self.maximumPatterns).first(where: { rule.isCovered(by: $0) }) {
                 sentences.append(
-                    "\(path): no descriptor meets this rule: the value \(ConfigurationValue.quoted(cover.text)) above matches "
-                        + "whatever it does; put the narrower rule first")
+                    "\(path): no request reaches this rule: the earlier value \(ConfigurationValue.quoted(cover.text)) matches "
+                        + "everything that it matches; move the narrower rule up")
             }
             if let value = rule.value, value.hasStars { patterns[ExactText(rule.key), default: []].append(value) }
             if rule.limit == nil, rule.rules.isEmpty, !isExempt(rule, among: all[ExactText(rule.key)] ?? []) {
-                sentences.append("\(path): it limits nobody; give it a limit, or say unlimited: true")
+                sentences.append("\(path): this rule limits nothing; add a limit, or set unlimited: true")
             }
             examine(rule.rules, at: path + ".descriptors")
         }
@@ -50,12 +50,12 @@ struct DomainLint {
         for name in rule.replaces where !names.contains(name) {
             let hint = ConfigurationText.closest(to: name, among: names.sorted()).map { "; did you mean \($0)?" } ?? ""
             sentences.append(
-                "\(path).replaces: no rule of this domain has the name \(ConfigurationValue.quoted(name))\(hint)")
+                "\(path).replaces: no rule of this domain is named \(ConfigurationValue.quoted(name))\(hint)")
         }
         if rule.isShadow, let name = rule.replaces.first(where: names.contains) {
             sentences.append(
-                "\(path).replaces: a shadow refuses nobody, so requests that meet it are not held to "
-                    + "\(ConfigurationValue.quoted(name)) either; take one of the two away")
+                "\(path).replaces: a shadow rule rejects nothing, so requests that match it escape "
+                    + "\(ConfigurationValue.quoted(name)) too; remove shadow or replaces")
         }
     }
 

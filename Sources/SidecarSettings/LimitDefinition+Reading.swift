@@ -12,7 +12,7 @@ extension LimitDefinition {
         for item in value.list() {
             guard let limit = LimitDefinition(reading: item) else { continue }
             if limits.contains(where: { ExactText($0.name) == ExactText(limit.name) }) {
-                item.refuse("the name \"\(limit.name)\" is given to more than one limit of this service; give each its own name")
+                item.refuse("duplicate limit name \"\(limit.name)\"; each limit of a service needs its own name")
             } else {
                 limits.append(limit)
             }
@@ -37,10 +37,10 @@ extension LimitDefinition {
             section.read("subject", into: &subject) { item in
                 let rule = item.parsed(by: SubjectRule.init(parsing:))
                 if rule == .required, !isPerSubject {
-                    item.refuse("required goes with per_subject: true only; add that to the limit")
+                    item.refuse("required needs per_subject: true; add it to the limit")
                 }
                 if rule == .required, isShadow {
-                    item.refuse("required refuses calls, and a shadow refuses none; take one of the two away")
+                    item.refuse("required rejects calls, which a shadow limit never does; remove subject or shadow")
                 }
                 return rule
             }
@@ -61,7 +61,7 @@ extension LimitDefinition {
             _ = section.value("burst")
             return nil
         }
-        if name != .gcra { section.refuse(["burst"], "goes with the algorithm gcra only") }
+        if name != .gcra { section.refuse(["burst"], "requires algorithm: gcra") }
         switch name {
         case .fixed: return .fixed
         case .sliding: return .sliding

@@ -38,7 +38,7 @@ extension ListenSettings {
 
     static func checkedGroup(_ group: String) throws(ConfigurationExpectation) -> String {
         guard UnixSocketSettings.groupNumber(of: group) != nil else {
-            throw ConfigurationExpectation("the name of a group that there is on this host, or a number")
+            throw ConfigurationExpectation("the name of an existing group, or a number")
         }
         return group
     }
@@ -77,7 +77,7 @@ extension TLSSettings {
     static func file(_ value: ConfigurationValue) -> String? {
         value.parsed { path throws(ConfigurationExpectation) in
             guard !value.findings.readsSecrets || ConfigurationFile(path: path).isReadable else {
-                throw ConfigurationExpectation("the path of a PEM file that exists and can be read")
+                throw ConfigurationExpectation("the path of a readable PEM file")
             }
             return path
         }
@@ -90,7 +90,7 @@ extension TLSSettings {
         guard let path = file(value) else { return nil }
         guard value.findings.readsSecrets else { return path }
         guard (try? HTTPOrigin.clientTLS(certificateAuthority: path)) != nil else {
-            value.refuse("expected certificates of authorities in PEM; what stands in \(path) is none")
+            value.refuse("\(path) contains no CA certificate in PEM format")
             return nil
         }
         return path
@@ -118,7 +118,7 @@ extension APIKey {
         for item in value.list() {
             guard let key = APIKey(reading: item, environment: environment) else { continue }
             if keys.contains(where: { $0.name == key.name }) {
-                item.refuse("the name \"\(key.name)\" is given to more than one key; names must be unique")
+                item.refuse("duplicate key name \"\(key.name)\"; each key needs its own name")
             } else if let other = keys.first(where: { $0.secret == key.secret }) {
                 item.refuse("the keys \"\(other.name)\" and \"\(key.name)\" have the same secret; give each its own")
             } else {
@@ -155,7 +155,7 @@ extension APIKey {
         case (nil, nil, let literal?): return literal.parsed(by: checkedSecret)
         case (nil, nil, nil):
             section.whole.refuse(
-                "expected key_env, the name of the environment variable that holds the key, or key_file, the path of a file that does"
+                "expected key_env (an environment variable that holds the key) or key_file (a file that holds it)"
             )
         default:
             (literal ?? file)?.refuse("expected only one of key_env, key_file and key")
@@ -194,7 +194,7 @@ extension APIKey {
     private static func checkedSecret(_ text: String) throws(ConfigurationExpectation) -> String {
         let isAcceptable = !text.isEmpty && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
         guard isAcceptable else {
-            throw ConfigurationExpectation("a key of printable ASCII without spaces or line ends")
+            throw ConfigurationExpectation("a key of printable ASCII without spaces or line breaks")
         }
         return text
     }

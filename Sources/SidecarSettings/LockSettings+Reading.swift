@@ -20,7 +20,7 @@ extension LockSettings {
                 guard let read = value.duration(in: Self.shortestLeases) else { return nil }
                 guard read <= longest else {
                     value.refuse(
-                        "expected at most locks.max_ttl, \(DurationText.shortest(longest)), got \(DurationText.shortest(read))")
+                        "expected at most locks.max_ttl (\(DurationText.shortest(longest))), got \(DurationText.shortest(read))")
                     return nil
                 }
                 return read
@@ -52,8 +52,8 @@ extension RedisSettings {
         guard InterlockConfiguration.quorumSizes.contains(items.count) else {
             value.refuse(
                 """
-                expected \(InterlockConfiguration.quorumSizes.lowerBound)-\(InterlockConfiguration.quorumSizes.upperBound) servers, best an odd number, \
-                got \(items.count); with fewer no majority is left when one is down
+                expected \(InterlockConfiguration.quorumSizes.lowerBound)-\(InterlockConfiguration.quorumSizes.upperBound) servers, preferably an odd number, \
+                got \(items.count); fewer have no majority when one is down
                 """)
             return []
         }
@@ -64,15 +64,15 @@ extension RedisSettings {
             do throws(RedisURLError) {
                 let address = try RedisConfiguration(url: url).address
                 if case .primary = address {
-                    item.refuse("expected a server that fails by itself; one whose place another takes forgets what it granted")
+                    item.refuse("expected an independent server; a failover by Sentinels can lose granted locks")
                     continue
                 }
                 if case .cluster = address {
-                    item.refuse("expected a server that fails by itself; a cluster's replicas take the place of its servers")
+                    item.refuse("expected an independent server; a failover in a cluster can lose granted locks")
                     continue
                 }
                 if let first = servers[address] {
-                    item.refuse("the same server as \(urlsPath)[\(first)]; a majority counts servers that fail independently")
+                    item.refuse("the same server as \(urlsPath)[\(first)]; the servers must fail independently")
                     continue
                 }
                 servers[address] = index
@@ -95,14 +95,14 @@ extension SidecarConfiguration {
             let users = services.isEmpty ? "events and the list of sidecars" : "limits, breakers, events and the list of sidecars"
             findings.refuse(
                 at: findings.places[RedisSettings.urlsPath] ?? findings.wholeFile, path: RedisSettings.urlsPath,
-                "expected redis.url beside it: the quorum is for locks alone; \(users) live in the one Redis of redis.url")
+                "requires redis.url, because the quorum stores only locks; \(users) are stored in redis.url")
         }
         if locks.waitReplicas > 0 {
             let path = LockSettings.waitReplicasPath
             findings.refuse(
                 at: findings.places[path] ?? findings.wholeFile, path: path,
                 """
-                expected 0 with \(RedisSettings.urlsPath), whose majority takes the place of replicas, \
+                expected 0 with \(RedisSettings.urlsPath), whose majority replaces the wait for replicas, \
                 got \(locks.waitReplicas)
                 """)
         }

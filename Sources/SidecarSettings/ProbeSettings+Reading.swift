@@ -32,7 +32,7 @@ extension ProbeSettings {
             section.read("from", into: &settings.origin) { $0.parsed(by: Origin.init(parsing:)) }
         }
         guard let first = targets.first else {
-            value.refuse("expected one of the keys path, url and tcp: what the probe asks")
+            value.refuse("expected one of the keys path, url and tcp: the target of the probe")
             return nil
         }
         for other in targets.dropFirst() { other.place.refuse("expected only one of path, url and tcp") }
@@ -40,7 +40,7 @@ extension ProbeSettings {
         settings.timeout = timeout ?? min(settings.timeout, settings.interval * 4 / 5)
         guard let target = first.target else { return nil }
         settings.target = target
-        if case .tcp = target { expectation?.refuse("goes with path or url: a connection alone has no answer to judge") }
+        if case .tcp = target { expectation?.refuse("requires path or url; a TCP probe has no response to check") }
         self = settings
     }
 
@@ -60,7 +60,7 @@ extension ProbeSettings {
     private static func checkedURL(_ text: String) throws(ConfigurationExpectation) -> String {
         _ = try UpstreamSettings.checkedURL(String(text.prefix { $0 != "?" }))
         guard text.utf8.allSatisfy(isVisible), !text.contains("#") else {
-            throw ConfigurationExpectation("a URL without a fragment, other characters than ASCII percent-encoded")
+            throw ConfigurationExpectation("a URL without a fragment, with all non-ASCII characters percent-encoded")
         }
         return text
     }
@@ -89,7 +89,7 @@ extension ProbeExpectation {
             section.read("json") { body += Self.members($0) }
             section.refuse(
                 ["body_matches"],
-                "regular expressions are no longer supported; write body: TEXT to require a text in the body, "
+                "regular expressions are no longer supported; write body: TEXT to require a string in the body, "
                     + "or json: { PATH: VALUE } to require a value of a JSON body")
         }
     }
@@ -99,7 +99,7 @@ extension ProbeExpectation {
         value.section { section in
             for entry in section.named() {
                 guard HTTPToken.isValid(entry.name), entry.name.utf8.count <= longestText else {
-                    entry.key.refuse("expected the name of a header")
+                    entry.key.refuse("expected a header name")
                     continue
                 }
                 guard let text = entry.value.parsed(by: checkedText) else { continue }
@@ -129,13 +129,13 @@ extension ProbeExpectation {
     }
 
     private static func checkedMember(_ text: String) throws(ConfigurationExpectation) -> String {
-        guard text.utf8.count <= longestText else { throw ConfigurationExpectation("a text of at most \(longestText) bytes") }
+        guard text.utf8.count <= longestText else { throw ConfigurationExpectation("a string of at most \(longestText) bytes") }
         return text
     }
 
     private static func checkedText(_ text: String) throws(ConfigurationExpectation) -> String {
         guard !text.isEmpty, text.utf8.count <= longestText else {
-            throw ConfigurationExpectation("a text of 1-\(longestText) bytes")
+            throw ConfigurationExpectation("a string of 1-\(longestText) bytes")
         }
         return text
     }

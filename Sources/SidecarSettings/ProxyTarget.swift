@@ -37,7 +37,7 @@ package struct ProxyTarget: Sendable, Equatable {
         }
         let rest = whole[whole.utf8.index(after: slash)...]
         guard rest.utf8.first != UInt8(ascii: "/") else {
-            throw Violation("the path behind the service begins with //, which could be read as a host")
+            throw Violation("the path after the service begins with //, which could be read as a host")
         }
         // A path can begin with two separators after decoding only if its first character is encoded or a separator.
         if let first = rest.utf8.first, first == UInt8(ascii: "%") || Self.isSeparator(first),
@@ -46,7 +46,7 @@ package struct ProxyTarget: Sendable, Equatable {
             for text in [once, PercentEncoding.decode(once[...]) ?? once]
             where text.utf8.prefix(2).count(where: Self.isSeparator) == 2 {
                 throw Violation(
-                    "the path behind the service begins with two slashes once it is decoded, which could be read as a host")
+                    "the path after the service, once decoded, begins with two slashes, which could be read as a host")
             }
         }
         for segment in rest.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: true) {
@@ -69,7 +69,7 @@ package struct ProxyTarget: Sendable, Equatable {
                 throw Violation("the path contains an encoded control character")
             }
             if climbs(text) {
-                throw Violation("the path contains a segment that is . or .. once it is decoded")
+                throw Violation("the path contains a segment that decodes to . or ..")
             }
         }
     }

@@ -38,7 +38,7 @@ extension RateLimitDomain {
         for sentence in DomainLint(self).sentences { findings.warn("\(findings.fileName): \(sentence)") }
         if let circle = DomainLint.circle(in: rules) {
             findings.warn(
-                "\(findings.fileName): \(DomainLint.described(circle)): a request that meets all of these is held to none of them"
+                "\(findings.fileName): \(DomainLint.described(circle)): a request that matches all of these rules escapes them all"
             )
         }
         isIndependent = true
@@ -62,7 +62,7 @@ extension ConfigurationSection {
     ]
 
     fileprivate func ignoreWhatTheReferenceIgnores() {
-        ignore(Self.keysOfTheReference, "means nothing here, to the reference neither; it is ignored")
+        ignore(Self.keysOfTheReference, "has no effect here, and is ignored as in envoyproxy/ratelimit")
     }
 }
 
@@ -72,7 +72,7 @@ extension DescriptorRule {
     private static let longestName = 1024
 
     private static func expectedName(insteadOf text: String) -> String? {
-        text.isEmpty || text.utf8.count > longestName ? "a text of 1-\(longestName) bytes" : nil
+        text.isEmpty || text.utf8.count > longestName ? "a string of 1-\(longestName) bytes" : nil
     }
 
     /// Reads the rules of a list in the reference's format.
@@ -90,13 +90,13 @@ extension DescriptorRule {
                 item.parsed { text throws(ConfigurationExpectation) in
                     guard !text.isEmpty else { throw ConfigurationExpectation("the key of a descriptor's entry") }
                     guard !text.contains("*") else {
-                        throw ConfigurationExpectation("a key without a star: stars stand for parts of values here")
+                        throw ConfigurationExpectation("a key without a star; stars are wildcards in values only")
                     }
                     return text
                 }
             }
             section.read("value") { item in
-                guard let text = item.word else { return item.refuse(expected: ConfigurationExpectation("a text")) }
+                guard let text = item.word else { return item.refuse(expected: ConfigurationExpectation("a string")) }
                 rule.value = text.isEmpty ? nil : DescriptorPattern(text)
             }
             section.read("rate_limit") { rule.read(limit: $0) }
@@ -106,11 +106,11 @@ extension DescriptorRule {
                 section.read(metrics) { item in if item.flag() == true { rule.hasDetailedMetrics = true } }
             }
             section.read("quota_mode") { item in
-                if item.flag() == true { item.refuse("quota_mode is not carried out here; take it away, or set it to false") }
+                if item.flag() == true { item.refuse("quota_mode is not supported; remove it, or set it to false") }
             }
             section.read("metadata") { item in
                 if case .mapping(let entries) = item.node.content, entries.isEmpty { return }
-                if !item.isNull { item.refuse("metadata are not sent by this service; take them away") }
+                if !item.isNull { item.refuse("metadata is not supported; remove it") }
             }
             section.read("descriptors") {
                 rule.rules = Self.imported($0, deep: depth + 1, isDetailed: rule.hasDetailedMetrics)
@@ -156,7 +156,7 @@ extension DescriptorRule {
             }
             section.ignoreWhatTheReferenceIgnores()
             if isUnlimited {
-                if unit != nil { section.refuse(["unit"], "does not go with unlimited: true; take one of the two away") }
+                if unit != nil { section.refuse(["unit"], "conflicts with unlimited: true; remove one of them") }
                 limit = .unlimited
             } else if let unit {
                 limit =

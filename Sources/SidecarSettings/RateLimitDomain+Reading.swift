@@ -12,7 +12,7 @@ extension DomainSettings {
                 domain.read(entry.value)
                 if let circle = DomainLint.circle(in: domain.rules) {
                     entry.key.refuse(
-                        "\(DomainLint.described(circle)): a request that meets all of these is held to none of them")
+                        "\(DomainLint.described(circle)): a request that matches all of these rules escapes them all")
                 }
                 add(domain, at: entry.key)
                 for sentence in DomainLint(domain).sentences { entry.value.findings.warn("\(entry.value.path).\(sentence)") }
@@ -36,7 +36,7 @@ extension DomainSettings {
 
     private mutating func add(_ domain: RateLimitDomain, at value: ConfigurationValue) {
         guard !definitions.contains(where: { ExactText($0.name) == ExactText(domain.name) }) else {
-            return value.refuse("the domain \"\(domain.name)\" is there already; give each domain once")
+            return value.refuse("duplicate domain \"\(domain.name)\"; define each domain once")
         }
         definitions.append(domain)
     }
@@ -51,7 +51,7 @@ extension RateLimitDomain {
             section.read("count_refused", into: &countsRefused) { value in
                 let flag = value.flag()
                 if flag == true, !isIndependent {
-                    value.refuse("true goes with independent: true only; what is refused together is not counted")
+                    value.refuse("true requires independent: true; other rules count a request together or not at all")
                 }
                 return flag
             }
@@ -61,7 +61,7 @@ extension RateLimitDomain {
             rules = section.required("descriptors", "a list of descriptors", { DescriptorRule.list($0, deep: 1) }) ?? []
         }
         if countsRefused, let sliding = rules.firstNotCountable() {
-            value.refuse("count_refused goes with the algorithms fixed and aligned only; \(sliding) has another one")
+            value.refuse("count_refused requires the algorithm fixed or aligned; \(sliding) uses another one")
         }
     }
 }
@@ -104,14 +104,14 @@ extension DescriptorRule {
         _ value: ConfigurationValue, deep depth: Int, read: (ConfigurationValue) -> DescriptorRule?
     ) -> [DescriptorRule] {
         guard depth <= DescriptorEntry.most else {
-            value.refuse("expected descriptors nested \(DescriptorEntry.most) deep at most")
+            value.refuse("expected descriptors nested at most \(DescriptorEntry.most) levels deep")
             return []
         }
         var entries: Set<[ExactText?]> = []
         return value.list().compactMap { item in
             guard let rule = read(item) else { return nil }
             guard entries.insert([ExactText(rule.key), rule.value.map { ExactText($0.text) }]).inserted else {
-                item.refuse("the key \(ConfigurationValue.quoted(rule.key)) with this value is there already; give each once")
+                item.refuse("duplicate rule for this value of the key \(ConfigurationValue.quoted(rule.key)); remove one")
                 return nil
             }
             return rule
@@ -131,7 +131,7 @@ extension DescriptorRule {
             section.read("replaces") { list in
                 rule.replaces = list.list().compactMap { $0.parsed(insteadOf: ResourceName.expectedPart) }
                 if let name = rule.name, rule.replaces.contains(name) {
-                    list.refuse("a rule cannot replace itself; take \(ConfigurationValue.quoted(name)) away")
+                    list.refuse("a rule cannot replace itself; remove \(ConfigurationValue.quoted(name))")
                 }
             }
             rule.limit = Self.limit(section)
@@ -156,13 +156,13 @@ extension DescriptorRule {
         section.read("algorithm", into: &algorithm) { $0.parsed(by: Algorithm.init(parsing:)) }
         var burst: Int64 = 0
         section.read("burst", into: &burst) { $0.wholeNumber(in: LimitDefinition.bursts) }
-        if algorithm != .gcra { section.refuse(["burst"], "goes with the algorithm gcra only") }
+        if algorithm != .gcra { section.refuse(["burst"], "requires algorithm: gcra") }
         if isUnlimited {
-            section.refuse(["limit", "per", "algorithm"], "does not go with unlimited: true; take one of the two away")
+            section.refuse(["limit", "per", "algorithm"], "conflicts with unlimited: true; remove one of them")
             return .unlimited
         }
         guard let limit else {
-            section.refuse(["per", "algorithm", "shadow", "replaces"], "goes with a limit only")
+            section.refuse(["per", "algorithm", "shadow", "replaces"], "requires a limit")
             return nil
         }
         guard limit > 0 else { return .blocked(window: window ?? DescriptorLimit.blockedWindow) }
@@ -181,7 +181,7 @@ extension ConfigurationValue {
     /// Reads whether all values that match a rule share one count, which requires a pattern.
     func sharing(by pattern: DescriptorPattern?) -> Bool? {
         let flag = flag()
-        if flag == true, pattern?.hasStars != true { refuse("true goes with a value with a star in it only") }
+        if flag == true, pattern?.hasStars != true { refuse("true requires a value with a star") }
         return flag
     }
 }

@@ -63,7 +63,7 @@ extension RedisSettings {
                     guard findings.readsSecrets else { return Self.unread }
                     guard let text = environment[variable], !text.isEmpty else {
                         throw ConfigurationExpectation(
-                            "the name of an environment variable that holds the URL; this one is not set")
+                            "the name of an environment variable that is set and holds the URL")
                     }
                     return try Self.checkedURL(text)
                 }
@@ -81,10 +81,11 @@ extension RedisSettings {
             }
             section.read("timeout", into: &timeout) { $0.duration(in: InterlockConfiguration.timeouts) }
             if url != nil, isEmbeddedOnPurpose {
-                section.read("embedded") { $0.refuse("true, and a Redis is named besides: expected one of the two") }
+                let named = ["url", "url_env", "sentinels", "cluster"].first { section.value($0).map { !$0.isNull } ?? false }
+                section.read("embedded") { $0.refuse("true conflicts with redis.\(named ?? "url"); remove one of them") }
             }
-            section.refuse(["nodes"], "is called redis.cluster")
-            section.refuse(["sentinel"], "is called redis.sentinels")
+            section.refuse(["nodes"], "unknown key; use redis.cluster")
+            section.refuse(["sentinel"], "unknown key; use redis.sentinels")
         }
     }
 
@@ -97,16 +98,16 @@ extension RedisSettings {
             isNamed = true
             hosts = value.list().compactMap { $0.parsed(by: Self.checkedSentinel) }
             if !(1...SentinelSettings.most).contains(hosts.count) || Set(hosts).count < hosts.count {
-                value.refuse("expected 1-\(SentinelSettings.most) Sentinels, each named once")
+                value.refuse("expected 1-\(SentinelSettings.most) different Sentinels")
             }
-            if url != nil { value.refuse("stands beside redis.url or redis.url_env: give one of them") }
+            if url != nil { value.refuse("conflicts with redis.url or redis.url_env; keep one") }
         }
         let name: String? = section.value("primary").flatMap { $0.isNull ? nil : $0.parsed(by: Self.checkedPrimary) }
         switch (hosts.isEmpty, name) {
         case (false, let name?): url = "\(tls == nil ? "redis" : "rediss")+sentinel://\(hosts.joined(separator: ","))/\(name)"
-        case (false, nil): section.whole.refuse("expected the key primary beside sentinels: what they call the primary")
+        case (false, nil): section.whole.refuse("sentinels requires the key primary: the primary's name")
         case (true, _?) where !isNamed:
-            section.whole.refuse("expected the key sentinels beside primary: their addresses, as host[:port]")
+            section.whole.refuse("primary requires the key sentinels: their addresses as host[:port]")
         case (true, _): break
         }
     }
@@ -117,10 +118,10 @@ extension RedisSettings {
             guard !value.isNull else { return }
             let hosts = value.list().compactMap { $0.parsed(by: Self.checkedSeed) }
             if !(1...ClusterSettings.most).contains(hosts.count) || Set(hosts).count < hosts.count {
-                value.refuse("expected 1-\(ClusterSettings.most) servers of a cluster, each named once")
+                value.refuse("expected 1-\(ClusterSettings.most) different servers")
             }
             if url != nil {
-                value.refuse("stands beside redis.url, redis.url_env or redis.sentinels: give one of them")
+                value.refuse("conflicts with redis.url, redis.url_env or redis.sentinels; keep one")
             } else {
                 url = "\(tls == nil ? "redis" : "rediss")+cluster://\(hosts.joined(separator: ","))"
             }
@@ -132,7 +133,7 @@ extension RedisSettings {
             return try ClusterSettings.seed(text).description
         } catch {
             throw ConfigurationExpectation(
-                "the host[:port] of a server of the cluster, such as redis-1:\(ClusterSettings.standardPort)")
+                "a cluster server as host[:port], such as redis-1:\(ClusterSettings.standardPort)")
         }
     }
 
@@ -140,14 +141,14 @@ extension RedisSettings {
         do throws(RedisURLError) {
             return try SentinelSettings.sentinel(text).description
         } catch {
-            throw ConfigurationExpectation("a Sentinel's host[:port], such as sentinel-1:\(SentinelSettings.standardPort)")
+            throw ConfigurationExpectation("a Sentinel as host[:port], such as sentinel-1:\(SentinelSettings.standardPort)")
         }
     }
 
     private static func checkedPrimary(_ text: String) throws(ConfigurationExpectation) -> String {
         guard SentinelSettings.isName(text) else {
             throw ConfigurationExpectation(
-                "what the Sentinels call the primary: 1-255 letters, digits, dots, dashes, underscores")
+                "the primary's name: 1-255 letters, digits, dots, dashes and underscores")
         }
         return text
     }
@@ -166,8 +167,7 @@ extension RedisSettings {
         }
         guard !text.contains("${") else {
             throw ConfigurationExpectation(
-                "a URL as it is, for nothing is filled in: name a variable that holds it as redis.url_env, or put the password in a file "
-                    + "and that as redis.password_file")
+                "a URL without ${ (variables in URLs are not expanded; use redis.url_env or redis.password_file)")
         }
         guard !text.unicodeScalars.contains(where: ConfigurationText.isSpaceOrControl) else {
             throw ConfigurationExpectation("a URL without spaces or control characters")
@@ -176,8 +176,9 @@ extension RedisSettings {
             // The password may be missing here, because it can be in a file.
             _ = try RedisConfiguration(url: text, isWhole: false)
         } catch {
-            let remedy = text.contains("@") ? "; or put the password in a file and name it as redis.password_file" : ""
-            throw ConfigurationExpectation("a URL that can be used (\(error.reason)\(remedy))")
+            let encode = error.reason.contains("percent-encode ") ? "" : "percent-encode @ : / ? # % in the password, "
+            let remedy = text.contains("@") ? "; \(encode)or use redis.password_file" : ""
+            throw ConfigurationExpectation("a valid Redis URL (\(error.reason)\(remedy))")
         }
         return text
     }
@@ -203,7 +204,7 @@ package struct RedisTLSSettings: Sendable, Equatable {
             section.readOptional("server_name", into: &serverName) { $0.parsed(by: Self.checkedName) }
         }
         guard (certificate == nil) == (key == nil) else {
-            value.refuse("expected cert and key together")
+            value.refuse("expected both cert and key, or neither")
             return nil
         }
         guard value.findings.readsSecrets else { return }
@@ -239,7 +240,7 @@ package struct RedisTLSSettings: Sendable, Equatable {
             if let key { tls.privateKey = .privateKey(try NIOSSLPrivateKey(file: key, format: .pem)) }
             _ = try NIOSSLContext(configuration: tls)
         } catch {
-            throw SidecarError("expected PEM files of certificates, and of the key of the first one of cert, without a password")
+            throw SidecarError("expected PEM certificates in ca and cert, and the unencrypted private key of cert in key")
         }
         return tls
     }

@@ -31,7 +31,7 @@ struct SecretFile {
             bytes += buffer.prefix(count)
         }
         guard bytes.count <= Self.maximumBytes else {
-            throw Problem(description: "the file is longer than \(Self.maximumBytes) bytes; it must hold the secret alone")
+            throw Problem(description: "the file is longer than \(Self.maximumBytes) bytes; it must contain only the secret")
         }
         guard let text = String(validating: bytes, as: UTF8.self) else { throw Problem(description: "the file is not UTF-8") }
         let secret = text.last?.isNewline == true ? String(text.dropLast()) : text
@@ -61,7 +61,7 @@ struct SecretFile {
         switch code {
         case ENOENT, ENOTDIR: Problem(description: "there is no such file")
         case EACCES, EPERM: Problem(description: "this user may not read the file")
-        case EISDIR: Problem(description: "this is a folder; expected a file")
+        case EISDIR: Problem(description: "expected a file, got a directory")
         default: Problem(description: "the file cannot be read: \(String(cString: strerror(code)))")
         }
     }

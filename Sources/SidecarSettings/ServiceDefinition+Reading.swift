@@ -13,6 +13,9 @@ extension ServiceDefinition {
                     let got = ConfigurationValue.quoted(entry.name)
                     entry.key.refuse(ConfigurationExpectation(expected).message(got: got))
                 }
+                if entry.value.isNull {
+                    entry.value.findings.warn("\(entry.value.path) is empty; set its url or limits, or write {} for the defaults")
+                }
                 var service = ServiceDefinition(name: entry.name)
                 service.read(entry.value)
                 services.append(service)
@@ -38,7 +41,7 @@ extension ServiceDefinition {
                 permitLifetime = lifetime
                 guard let total = upstream?.totalTimeout, lifetime < total else { return }
                 value.findings.warn(
-                    "\(value.path) is shorter than timeouts.total: the outcome of a call that takes longer is lost, and its place is free before it ends"
+                    "\(value.path) is shorter than timeouts.total: a call that takes longer frees its slot before it ends, and its outcome is lost"
                 )
             }
             section.readOptional("concurrency", into: &concurrency) { $0.wholeNumber(in: Self.concurrencies) }
@@ -48,10 +51,12 @@ extension ServiceDefinition {
                 probe = settings
                 let isRefused = value.findings.hasProblem(under: section.whole.path + ".url")
                 if settings.needsServiceURL, upstream == nil, !isRefused {
-                    value.refuse("path is asked below the service's url, which is not given; give it, or url instead of path")
+                    value.refuse("path is relative to the service's url, which is not set; set it, or replace path with url")
                 }
                 if settings.origin == .one, ProbeLock.name(ofService: name) == nil {
-                    value.refuse("expected a service whose name has at most \(ProbeLock.longestService) bytes")
+                    value.refuse(
+                        "from: one requires a service name of at most \(ProbeLock.longestService) bytes; shorten the name, "
+                            + "or set from: all")
                 }
             }
         }

@@ -59,7 +59,7 @@ extension SidecarConfiguration {
         configuration.warnOfMistakes(in: environment, named: findings.variables, findings)
         if let url = flags.redisURL, "\(RedactedURL(url))" != url {
             findings.warn(
-                "--redis shows its password to everyone who may list processes; set INTERLOCK_REDIS_URL, redis.url_env or "
+                "the password in --redis is visible to everyone who can list processes; use INTERLOCK_REDIS_URL, redis.url_env or "
                     + "redis.password_file instead")
         }
         configuration.refuseUnguardedListeners(findings)
@@ -85,6 +85,7 @@ extension SidecarConfiguration {
             section.read("services") { services = ServiceDefinition.list($0) }
             section.read("rate_limits") { domains.read(domains: $0) }
             section.read("rls") { domains.read(service: $0) }
+            section.ignoreExtensions()
         }
     }
 }

@@ -1,4 +1,5 @@
 package import InterlockCore
+internal import RedisClient
 
 /// The configuration of a sidecar: its Redis, its listeners, the API keys, and the services it guards.
 ///
@@ -51,7 +52,7 @@ extension SidecarConfiguration {
             findings.refuse(
                 at: findings.places[ListenSettings.httpPath] ?? findings.places[ListenSettings.respPath] ?? findings.wholeFile,
                 path: ListenSettings.httpPath,
-                "expected another address than \(ListenSettings.respPath), got \(listen.http) for both"
+                "expected a different address from \(ListenSettings.respPath), got \(listen.http) for both"
             )
         }
     }
@@ -71,8 +72,8 @@ extension SidecarConfiguration {
                 at: place,
                 path: path,
                 """
-                \(endpoint) can be reached from other hosts and would carry keys unencrypted; give listen.tls, \
-                or say listen.allow_plaintext: true where the network is private to a pod or a compose project
+                \(endpoint) can be reached from other hosts and would carry keys unencrypted; set listen.tls, \
+                or set listen.allow_plaintext: true if the network is private to a pod or a compose project
                 """
             )
         }
@@ -94,10 +95,10 @@ extension SidecarConfiguration {
         let known = Self.otherVariables.union(named).union(Overrides.Setting.allCases.map(\.variable))
         for variable in environment.keys.sorted() where variable.hasPrefix(Self.variablePrefix) && !known.contains(variable) {
             let all = Overrides.Setting.allCases.map(\.variable).sorted().joined(separator: ", ")
-            findings.warn("\(variable) means nothing to interlock serve; it reads \(all)")
+            findings.warn("\(variable) is not a setting of interlock serve, which reads \(all)")
         }
         if listen.unix == nil, listen.unixMode != nil || listen.unixGroup != nil {
-            findings.warn("listen.unix_mode and listen.unix_group mean nothing without listen.unix")
+            findings.warn("listen.unix_mode and listen.unix_group have no effect without listen.unix")
         }
         for service in services where service.onLimit.patience > locks.maximumWait {
             findings.warn(
@@ -105,7 +106,7 @@ extension SidecarConfiguration {
                     + "locks.max_wait ends every wait after \(DurationText.shortest(locks.maximumWait))")
         }
         if listen.grpc == nil, !domains.definitions.isEmpty {
-            findings.warn("rate_limits and rls.import limit nobody: nothing listens for Envoy; set listen.grpc")
+            findings.warn("rate_limits and rls.import have no effect without the gRPC API; set listen.grpc")
         }
         if findings.readsSecrets { for warning in listen.certificateWarnings() { findings.warn(warning) } }
         let isURLKnown = redis.url != RedisSettings.unread
@@ -113,16 +114,27 @@ extension SidecarConfiguration {
         if isURLKnown, redis.tls != nil, !urls.contains(where: { $0.lowercased().hasPrefix("rediss") }) {
             findings.refuse(
                 at: findings.wholeFile, path: "redis.tls",
-                "means nothing without a URL that begins with rediss://, rediss+sentinel:// or rediss+cluster://")
+                "requires a URL that begins with rediss://, rediss+sentinel:// or rediss+cluster://")
         }
         if isURLKnown, redis.sentinelPasswordFile != nil, redis.url?.lowercased().contains("+sentinel://") != true {
-            findings.refuse(at: findings.wholeFile, path: "redis.sentinel_password_file", "means nothing without Sentinels")
+            findings.refuse(at: findings.wholeFile, path: "redis.sentinel_password_file", "requires Sentinels")
+        }
+        if isURLKnown, let url = redis.url, case .host(_, let port)? = Self.address(of: url),
+            port == SentinelSettings.standardPort
+        {
+            findings.warn(
+                "redis.url uses port \(port), the default port of Sentinels; for Sentinels, set redis.sentinels and "
+                    + "redis.primary instead")
         }
         for key in keys where findings.readsSecrets && key.secret.count < APIKey.shortestSafe {
             findings.warn(
                 "auth.keys: the key \"\(key.name)\" has \(key.secret.count) character\(key.secret.count == 1 ? "" : "s") and can be guessed; "
-                    + "make one of \(APIKey.shortestSafe) or more, as by openssl rand -hex 16")
+                    + "use at least \(APIKey.shortestSafe), for example from openssl rand -hex 16")
         }
+    }
+
+    private static func address(of url: String) -> RedisConfiguration.Address? {
+        try? RedisConfiguration(url: url, isWhole: false).address
     }
 
     /// The warning about a configuration that names no Redis and does not set `redis.embedded`; `nil` if there is no
@@ -130,7 +142,7 @@ extension SidecarConfiguration {
     package var warningOfOwnRedis: String? {
         guard redis.isEmbedded, !redis.isEmbeddedOnPurpose else { return nil }
         return
-            "no Redis is named: this sidecar locks and counts for this host alone. Name the one that the fleet shares as redis.url, or "
-            + "say redis.embedded: true, without which the next version refuses to start"
+            "no Redis is configured, so locks and limits apply to this host only; set redis.url to the Redis that the fleet shares, or "
+            + "set redis.embedded: true (required from the next version on)"
     }
 }

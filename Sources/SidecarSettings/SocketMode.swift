@@ -24,7 +24,7 @@ package struct SocketMode: Hashable, Sendable, CustomStringConvertible {
             let bits = UInt16(digits, radix: 8)
         else {
             throw ConfigurationExpectation(
-                "permissions such as 0600, 0660 or 0666: reading and writing for the owner, and no others than these two")
+                "permissions such as 0600, 0660 or 0666: read and write only, and both for the owner")
         }
         self.init(bits: bits)
     }

@@ -19,7 +19,7 @@ extension TLSSettings {
         }
         // An empty file would reject every client, and only the clients would notice.
         guard let authorities = try? NIOSSLCertificate.fromPEMFile(file), !authorities.isEmpty else {
-            throw SidecarError("expected certificates of authorities in PEM; what stands in \(file) is none")
+            throw SidecarError("\(file) contains no CA certificate in PEM format")
         }
         return try serverContext(protocols: listener.protocols, clientAuthorities: authorities)
     }
@@ -47,7 +47,7 @@ extension TLSSettings {
             return try NIOSSLContext(configuration: configuration)
         } catch {
             throw SidecarError(
-                "expected a certificate and its key in PEM; what stands in \(certificate) and \(key) is none, or they are not of one pair"
+                "expected a PEM certificate and its private key in \(certificate) and \(key)"
             )
         }
     }

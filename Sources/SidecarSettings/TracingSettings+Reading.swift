@@ -14,7 +14,7 @@ extension TracingSettings {
             settings.endpoint = endpoint ?? ""
             section.readOptional("ca", into: &settings.certificateAuthority, TLSSettings.authorities)
             if settings.certificateAuthority != nil, settings.endpoint.lowercased().hasPrefix("http://") {
-                section.refuse(["ca"], "goes with an endpoint that begins with https://")
+                section.refuse(["ca"], "requires an endpoint that begins with https://")
             }
             section.read("headers") { headers in
                 settings.headers = headers.concealed().list().compactMap { Header(reading: $0.concealed()) }
@@ -57,7 +57,7 @@ extension TracingSettings.Header {
             return SecretFile.secret(namedBy: file, checkedBy: checkedValue)
         case (nil, let literal?): return literal.parsed(by: checkedValue)
         default:
-            section.whole.refuse("expected either value_file, the path of a file that holds the value, or value")
+            section.whole.refuse("expected either value_file (a file that holds the value) or value")
             return nil
         }
     }
@@ -65,14 +65,14 @@ extension TracingSettings.Header {
     private static func checkedName(_ text: String) throws(ConfigurationExpectation) -> String {
         guard HTTPToken.isValid(text) else { throw ConfigurationExpectation("the name of a header field, such as Authorization") }
         guard !own.contains(text.lowercased()) else {
-            throw ConfigurationExpectation("another header field than those that the exporter writes itself")
+            throw ConfigurationExpectation("a header field that the exporter does not set itself")
         }
         return text
     }
 
     private static func checkedValue(_ text: String) throws(ConfigurationExpectation) -> String {
         guard !text.isEmpty, text.utf8.allSatisfy({ (0x20...0x7E).contains($0) }), text.first != " ", text.last != " " else {
-            throw ConfigurationExpectation("a header field's value of printable ASCII, without spaces around it")
+            throw ConfigurationExpectation("printable ASCII without leading or trailing spaces")
         }
         return text
     }

@@ -24,9 +24,9 @@ extension UpstreamSettings {
         section.readOptional("fallback", into: &settings.fallback) { FallbackSettings(reading: $0) }
         if section.value("url").map(\.isNull) ?? true {
             section.refuse(
-                ["tls", "http2", "timeouts", "connections", "retries", "fallback"], "goes with url, and this service has none")
+                ["tls", "http2", "timeouts", "connections", "retries", "fallback"], "requires url, which is not set")
         } else if url?.lowercased().hasPrefix("http://") == true {
-            section.refuse(["tls"], "goes with a url that begins with https://")
+            section.refuse(["tls"], "requires a url that begins with https://")
         }
         guard let url else { return nil }
         settings.url = url
@@ -43,6 +43,9 @@ extension UpstreamSettings {
             section.read("idle", into: &idleTimeout) { $0.duration(in: Self.timeouts) }
             section.read("total") { value in
                 if value.word == Self.endless { totalTimeout = nil } else { totalTimeout = value.duration(in: Self.timeouts) }
+            }
+            if let connect = section.value("connect"), let totalTimeout, connectTimeout > totalTimeout {
+                connect.findings.warn("\(connect.path) has no effect: timeouts.total is shorter and ends the call first")
             }
         }
     }
@@ -64,7 +67,7 @@ extension UpstreamSettings {
         else { throw expectation }
         let authority = text.dropFirst(scheme.count).prefix { !"/?#".contains($0) }
         guard !authority.contains("@"), !text.contains("?"), !text.contains("#") else {
-            throw ConfigurationExpectation("a URL without user, query and fragment")
+            throw ConfigurationExpectation("a URL without user, query or fragment")
         }
         let hasPort = authority.last != "]" && authority.contains(":")
         do {
@@ -73,7 +76,7 @@ extension UpstreamSettings {
             throw expectation
         }
         guard UpstreamBase(text) != nil else {
-            throw ConfigurationExpectation("a URL whose path is percent-encoded and has no segment . or ..")
+            throw ConfigurationExpectation("a URL whose path is percent-encoded and has no . or .. segments")
         }
         return text
     }
@@ -117,9 +120,9 @@ extension FallbackSettings {
             section.read("type", into: &mediaType) { $0.parsed(by: Self.checkedMediaType) }
             section.read("last_good", into: &age) { $0.duration(in: UpstreamSettings.ages) }
             if section.value("last_good") != nil {
-                section.refuse(["status", "body", "type"], "is of a fixed answer, which last_good is not; give one of them")
+                section.refuse(["status", "body", "type"], "conflicts with last_good; remove one of them")
             } else if section.value("status") == nil {
-                section.whole.refuse("expected status, with body and type, or last_good")
+                section.whole.refuse("expected last_good, or status with optional body and type")
             }
         }
         if let age {
@@ -133,7 +136,7 @@ extension FallbackSettings {
 
     private static func checkedBody(_ text: String) throws(ConfigurationExpectation) -> String {
         guard text.utf8.count <= UpstreamSettings.longestBody else {
-            throw ConfigurationExpectation("a text of at most \(UpstreamSettings.longestBody) bytes")
+            throw ConfigurationExpectation("a string of at most \(UpstreamSettings.longestBody) bytes")
         }
         return text
     }

@@ -8,7 +8,7 @@ import Testing
 /// `interlock bench` as users run it: with its own fleet, real faults, and a check of the history.
 @Suite("interlock bench", .serialized, .timeLimit(.minutes(5)))
 struct BenchTests {
-    @Test("a minute of everything at once, with every kind of fault: no promise is broken")
+    @Test("a minute of mixed load with every kind of fault breaks no promise")
     func mixedMinute() async throws {
         let process = try await InterlockProcess.start([
             "bench", "mixed", "--fleet", "3", "--duration", "60s", "--rate", "400", "--clients", "96", "--names", "300",
@@ -21,7 +21,7 @@ struct BenchTests {
         #expect(process.errors.contains("begins: "))
     }
 
-    @Test("a history that a run wrote down is judged again alike")
+    @Test("judging a recorded history again gives the same verdict")
     func history() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -36,7 +36,7 @@ struct BenchTests {
         #expect(check.output.split(separator: "\n").last.map(String.init) == verdict)
     }
 
-    @Test("without interlock-bench it is said how to get it")
+    @Test("explains how to get interlock-bench if it is missing")
     func missing() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -52,7 +52,7 @@ struct BenchTests {
     }
 
     @Test(
-        "bench simulate says what has taken its place",
+        "bench simulate names its replacement",
         arguments: [[], ["--seed", "7"], ["--party", "locks", "--steps", "5"]])
     func simulation(options: [String]) async throws {
         let outcome = try await InterlockProcess.outcome(["bench", "simulate"] + options)
@@ -61,7 +61,7 @@ struct BenchTests {
     }
 
     @Test(
-        "what cannot be run is refused with what was expected",
+        "rejects invalid arguments and says what it expected",
         arguments: [
             ["bench", "lock", "--rate", "0"], ["bench", "lock", "--rate", "5", "--closed-loop"],
             ["bench", "lock", "--skew", "zipf"], ["bench", "lock", "--hold", "5"], ["bench", "lock", "--names", "0"],
@@ -74,7 +74,7 @@ struct BenchTests {
         #expect(!outcome.errors.isEmpty)
     }
 
-    @Test("a sidecar that does not answer is said to be unreachable")
+    @Test("reports a sidecar that does not answer as unreachable")
     func unreachable() async throws {
         let outcome = try await InterlockProcess.outcome([
             "bench", "lock", "--sidecars", "127.0.0.1:1", "--clients", "1", "--duration", "1s",
@@ -83,7 +83,7 @@ struct BenchTests {
         #expect(outcome.errors.contains("sidecar 0"))
     }
 
-    @Test("a history that is damaged or missing is an error that names the file")
+    @Test("the error for a damaged or missing history names the file")
     func badHistory() async throws {
         let outcome = try await InterlockProcess.outcome(["bench", "check", "/nowhere/run.jsonl"])
         #expect(outcome.status == .exited(1))

@@ -6,7 +6,7 @@ import Subprocess
 import Testing
 
 /// Standard output and error are pipes that nobody reads, as when a log collector was stopped.
-@Suite("Output that nobody reads", .serialized, .timeLimit(.minutes(3)))
+@Suite("Blocked output", .serialized, .timeLimit(.minutes(3)))
 struct BlockedOutputTests {
     private static func withPipe(_ body: (BlockedPipe, TemporaryFolder) async throws -> Void) async throws {
         let folder = try TemporaryFolder()
@@ -38,7 +38,7 @@ struct BlockedOutputTests {
         #expect(status == .exited(0), "SIGTERM ends the sidecar within 10 s")
     }
 
-    @Test("E8: a log that nobody reads stops neither answers nor leases nor the end; lines beyond the buffer are counted")
+    @Test("E8: a blocked log stops neither replies nor leases nor the shutdown, and dropped lines are counted")
     func log() async throws {
         try await Self.withPipe { pipe, folder in
             let sidecar = try await Self.serve(folder, descriptor: STDERR_FILENO, into: pipe)
@@ -62,7 +62,7 @@ struct BlockedOutputTests {
             #expect(try await Self.dropped(sidecar) > 0)
             // The pipe holds only the filling so far. Later lines are in order, and the dropped ones are reported.
             var heard = pipe.read()
-            try await eventually("it flows again, and the gap is named") {
+            try await eventually("the log flows again and reports the gap") {
                 heard += pipe.read()
                 return heard.contains("event=log.dropped")
             }
@@ -90,7 +90,7 @@ struct BlockedOutputTests {
         return try #require(line?.split(separator: " ").last.flatMap { Int($0) })
     }
 
-    @Test("E8: with its log blocked throughout, SIGTERM ends a sidecar within its time")
+    @Test("E8: SIGTERM ends a sidecar in time although its log stays blocked")
     func blockedEnd() async throws {
         try await Self.withPipe { pipe, folder in
             let sidecar = try await Self.serve(folder, descriptor: STDERR_FILENO, into: pipe)
@@ -100,7 +100,7 @@ struct BlockedOutputTests {
         }
     }
 
-    @Test("E8: an announcement that nobody reads stops neither answers nor the end")
+    @Test("E8: a blocked banner stops neither replies nor the shutdown")
     func announcement() async throws {
         try await Self.withPipe { pipe, folder in
             let sidecar = try await Self.serve(folder, descriptor: STDOUT_FILENO, into: pipe)
@@ -116,7 +116,7 @@ struct BlockedOutputTests {
         }
     }
 
-    @Test("E8: `interlock run` renews, ends and runs its command although nobody reads its messages")
+    @Test("E8: `interlock run` renews, and runs and ends its command, although its output is blocked")
     func leader() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             try await Self.withPipe { pipe, _ in
@@ -134,7 +134,7 @@ struct BlockedOutputTests {
     }
 
     @Test(
-        "E8: SIGTERM ends a command whose answers nobody reads", arguments: [["top", "--json", "--every", "100ms"], ["events"]])
+        "E8: SIGTERM ends a command whose output is blocked", arguments: [["top", "--json", "--every", "100ms"], ["events"]])
     func answers(words: [String]) async throws {
         try await SidecarProcess.withSidecar { sidecar in
             try await Self.withPipe { pipe, _ in

@@ -4,7 +4,7 @@ import Testing
 
 @testable import InterlockCLI
 
-@Suite("How a lock is asked for")
+@Suite("Candidacy for a lock")
 struct CandidacyTests {
     private static let start = Instant(nanoseconds: 1_000_000_000_000)
 
@@ -14,7 +14,7 @@ struct CandidacyTests {
         Candidacy(purpose, ttl: ttl, now: start)
     }
 
-    @Test("a wait longer than sidecars allow is asked for in pieces, until it is over")
+    @Test("splits a wait that exceeds the sidecar's maximum into several requests")
     func longWait() {
         var candidacy = Self.candidacy(.once(wait: .seconds(100)))
         let first = candidacy.connected(now: Self.at(10))
@@ -25,7 +25,7 @@ struct CandidacyTests {
         #expect(last == .giveUp)
     }
 
-    @Test("without a wait one refusal is enough")
+    @Test("gives up after one refusal without a wait")
     func noWait() {
         var candidacy = Self.candidacy(.once(wait: .zero))
         let request = candidacy.connected(now: Self.start)
@@ -33,7 +33,7 @@ struct CandidacyTests {
         #expect(candidacy.answered(isGranted: false, request: request, sentAt: Self.start, now: Self.at(1)) == .giveUp)
     }
 
-    @Test("who waits for no holder still outlives a short absence of the sidecar or its Redis")
+    @Test("rides out a short outage of the sidecar or its Redis even without a wait")
     func shortAbsence() {
         var candidacy = Self.candidacy(.once(wait: .zero))
         _ = candidacy.connected(now: Self.start)
@@ -42,7 +42,7 @@ struct CandidacyTests {
         #expect(candidacy.failed(now: Self.at(10_000)) == nil)
     }
 
-    @Test("what answers in a sidecar's place for a while is waited for; what never was one is not")
+    @Test("retries if other software answers for a while, but not if it never was a sidecar")
     func stranger() {
         var candidacy = Self.candidacy(.lead)
         #expect(!candidacy.isUnreachable(.notSidecar))
@@ -52,7 +52,7 @@ struct CandidacyTests {
         #expect(Candidacy.refusals.filter(candidacy.isUnreachable) == [.notSidecar])
     }
 
-    @Test("a sidecar that does not wait is not asked all the time")
+    @Test("limits the rate of requests to a sidecar that refuses at once")
     func pause() {
         var candidacy = Self.candidacy(.lead)
         let request = candidacy.connected(now: Self.start)
@@ -60,7 +60,7 @@ struct CandidacyTests {
         #expect(action == .ask(Candidacy.Request(wait: 60_000, at: Self.at(251))))
     }
 
-    @Test("a lease that was granted after a long wait is asked for again, for its end is not known")
+    @Test("requests a lease again if it was granted after a long wait, because its deadline is unknown")
     func staleGrant() {
         var candidacy = Self.candidacy(.lead, ttl: .seconds(3))
         let request = candidacy.connected(now: Self.start)
@@ -70,14 +70,14 @@ struct CandidacyTests {
         #expect(candidacy.answered(isGranted: true, request: again, sentAt: Self.at(2000), now: Self.at(2001)) == .start)
     }
 
-    @Test("a lease that was granted soon is good at once")
+    @Test("accepts a lease that was granted soon")
     func freshGrant() {
         var candidacy = Self.candidacy(.once(wait: .seconds(10)), ttl: .seconds(3))
         let request = candidacy.connected(now: Self.start)
         #expect(candidacy.answered(isGranted: true, request: request, sentAt: Self.start, now: Self.at(900)) == .start)
     }
 
-    @Test("a sidecar that was never there is waited for only by those who stand for election")
+    @Test("only elections wait for a sidecar that was never reachable")
     func absentSidecar() {
         var once = Self.candidacy(.once(wait: .seconds(10)))
         #expect(once.failed(now: Self.at(1)) == nil)
@@ -85,7 +85,7 @@ struct CandidacyTests {
         #expect(lead.failed(now: Self.at(1)) != nil)
     }
 
-    @Test("a sidecar that goes away is waited for until the wait is over, more and more seldom")
+    @Test("retries an unreachable sidecar at growing intervals until the wait is over")
     func outage() {
         var candidacy = Self.candidacy(.once(wait: .seconds(10)))
         _ = candidacy.connected(now: Self.start)
@@ -95,7 +95,7 @@ struct CandidacyTests {
         #expect(candidacy.failed(now: Self.at(10_000)) == nil)
     }
 
-    @Test("that the lock is waited for is told once, after 2 s")
+    @Test("reports once, after 2 s, that it waits for the lock")
     func notice() {
         var candidacy = Self.candidacy(.lead)
         #expect(candidacy.isNoticeDue(now: Self.at(1999)) == false)

@@ -18,7 +18,7 @@ struct CheckConfigTests {
         var problems: [Problem]
     }
 
-    @Test("a good file is one line and exit code 0")
+    @Test("a valid file prints one line and exits with 0")
     func good() async throws {
         let (outcome, file) = try await check(
             "redis: { embedded: true }\nservices: { catalog: { limits: [ { limit: 3, per: 1s } ] } }\n")
@@ -27,7 +27,7 @@ struct CheckConfigTests {
         #expect(outcome.errors.isEmpty)
     }
 
-    @Test("every mistake is a line on standard error with its place, and exit code 1")
+    @Test("each mistake is a line with its position on standard error, and the exit code is 1")
     func bad() async throws {
         let (outcome, file) = try await check("redis:\n  timeout: soon\nnonsense: 1\n")
         #expect(outcome.status == .exited(1))
@@ -38,7 +38,7 @@ struct CheckConfigTests {
         #expect(lines.last?.hasPrefix("\(file):3:") == true)
     }
 
-    @Test("a Redis URL is looked at to its end, and never shown")
+    @Test("validates a Redis URL completely without showing its password")
     func redisURL() async throws {
         let (outcome, _) = try await check("redis: { url: \"redis://:hunter2@127.0.0.1/first\" }\n")
         #expect(outcome.status == .exited(1))
@@ -46,7 +46,7 @@ struct CheckConfigTests {
         #expect(!outcome.errors.contains("hunter2"))
     }
 
-    @Test("- is standard input")
+    @Test("reads standard input for -")
     func standardInput() async throws {
         func check(_ yaml: String) async throws -> CommandOutcome {
             let command = "printf '%s' \"$1\" | \"$2\" check-config -"
@@ -64,7 +64,7 @@ struct CheckConfigTests {
         #expect(bad.errors.hasPrefix("standard input:2: nonsense: unknown key"))
     }
 
-    @Test("without secrets nothing that is on its own host has to be there, and everything else is checked")
+    @Test("--without-secrets skips variables and files of the sidecar's host, and checks everything else")
     func withoutSecrets() async throws {
         let yaml = """
             redis: { url_env: NOWHERE_REDIS_URL, password_file: /nowhere/password }
@@ -89,7 +89,7 @@ struct CheckConfigTests {
         #expect(wrongName.status == .exited(1))
     }
 
-    @Test("what waiting for replicas keeps is said, for the file cannot tell how many there are")
+    @Test("explains what wait_replicas guarantees")
     func waitReplicas() async throws {
         let (good, file) = try await check("locks: { wait_replicas: 1 }\n")
         #expect(
@@ -101,14 +101,14 @@ struct CheckConfigTests {
                 """)
     }
 
-    @Test("a file that is not there is a mistake")
+    @Test("reports a missing file")
     func absent() async throws {
         let outcome = try await InterlockProcess.outcome(["check-config", "/nowhere/interlock.yaml"])
         #expect(outcome.status == .exited(1))
         #expect(outcome.errors.contains("there is no such file"))
     }
 
-    @Test("a regular expression of a probe is refused with its replacement, by check-config and at the start")
+    @Test("check-config and serve reject a probe's regular expression and name the replacement")
     func regularExpression() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -127,7 +127,7 @@ struct CheckConfigTests {
         }
     }
 
-    @Test("the verdict is JSON on request, good or not")
+    @Test("--json prints the verdict on valid and invalid files")
     func json() async throws {
         let (good, _) = try await check("", "--json")
         #expect(good.status == .exited(0))

@@ -14,7 +14,7 @@ struct ClockJumpTests {
     /// The longest validity of a lease of `ttl`.
     private static let longestValidity = ttl - LeaseValidity.drift(ofTTL: ttl)
 
-    @Test("10. a clock jump expires every lock: its holder finds it lost, and the next has a higher fence")
+    @Test("10. a clock jump expires every lock: the holder loses it, and the next holder has a higher fence")
     func forward() async throws {
         try await Scene.run { scene in
             let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
@@ -47,7 +47,7 @@ struct ClockJumpTests {
         }
     }
 
-    @Test("a jump back makes a lease last in Redis, not for its holder, and gives the lock to nobody else")
+    @Test("a jump back extends a lease in Redis, but not for its holder, and grants the lock to nobody else")
     func back() async throws {
         try await Scene.run { scene in
             let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
@@ -65,7 +65,7 @@ struct ClockJumpTests {
         }
     }
 
-    @Test("after a jump back the next grant comes at once, and fences still rise", arguments: [0, 3600])
+    @Test("after a jump back, the next grant is immediate and fences still increase", arguments: [0, 3600])
     func grantsAfterJumpBack(start: Int) async throws {
         try await Scene.run { scene in
             try await scene.jump(toSeconds: start)
@@ -89,7 +89,7 @@ struct ClockJumpTests {
         }
     }
 
-    @Test("a waiter outlives a jump back and is granted by the release, with a higher fence")
+    @Test("a waiter survives a jump back and gets the lock on release, with a higher fence")
     func backWithWaiter() async throws {
         try await Scene.run { scene in
             let first = try #require(try await scene.acquire(from: scene.sidecars[0], ttl: Self.ttl))
@@ -193,7 +193,7 @@ extension ClockJumpTests {
         }
 
         func untilSomebodyWaits() async throws {
-            try await eventually("somebody waits") {
+            try await eventually("a caller waits") {
                 try await redis.send(AnyCommand(["ZCARD", Self.queueKey])).integer == 1
             }
         }

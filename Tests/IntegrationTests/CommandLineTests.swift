@@ -17,7 +17,7 @@ struct CommandLineTests {
 
     // MARK: Limits
 
-    @Test("a limit is taken until it is used up, then refused with 1 and a time to come back")
+    @Test("takes from a limit until it is exhausted, then exits with 1 and a time to retry")
     func limit() async throws {
         struct Reading: Decodable {
             var limited: Bool
@@ -42,7 +42,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("a cost above the limit is refused at once as what can never be, also with a wait")
+    @Test("rejects a cost above the limit immediately, even with a wait")
     func tooDear() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
             for wait in ["0ms", "20s"] {
@@ -57,7 +57,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("an older sidecar's word for a cost above the limit is understood")
+    @Test("understands an older sidecar's reply to a cost above the limit")
     func tooDearForOlder() async throws {
         let reply = "*5\r\n:1\r\n:10\r\n:10\r\n:-1\r\n:0\r\n"
         try await MisbehavingRedis.withServer(script: { _ in .text(reply) }) { peer in
@@ -68,7 +68,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("an older sidecar, which neither names nor lists limits, is asked for what it knows")
+    @Test("works with an older sidecar that neither names nor lists limits")
     func limitsOfOlder() async throws {
         let script: @Sendable (ReceivedCommand) -> ScriptedAnswer = { command in
             .text(
@@ -88,7 +88,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("a service that nobody configured is refused and named")
+    @Test("rejects an unknown service by name")
     func unknownService() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let refused = try await sidecar.interlock("limit", "take", "absent")
@@ -99,7 +99,7 @@ struct CommandLineTests {
 
     // MARK: Breakers
 
-    @Test("a breaker is forced, shown and listed")
+    @Test("forces, shows and lists a breaker")
     func breaker() async throws {
         struct Reading: Decodable {
             var service: String
@@ -131,7 +131,7 @@ struct CommandLineTests {
 
     // MARK: Status
 
-    @Test("status tells of the sidecar, its Redis, the fleet, the locks and the services")
+    @Test("status shows the sidecar, its Redis, the fleet, the locks and the services")
     func status() async throws {
         struct Status: Decodable {
             struct Redis: Decodable { var up: Bool }
@@ -159,7 +159,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("status warns of a Redis that may evict locks")
+    @Test("status warns about a Redis that may evict locks")
     func eviction() async throws {
         let arguments = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]
         try await RedisServer.withServer(arguments: arguments, listener: .none) { server in
@@ -171,12 +171,12 @@ struct CommandLineTests {
         }
     }
 
-    @Test("while Redis is away, status and locks exit with 69, and status --live with 0")
+    @Test("while Redis is unreachable, status and locks exit with 69, and status --live with 0")
     func redisUnreachable() async throws {
         try await RedisServer.withServer(listener: .none) { server in
             try await SidecarProcess.withSidecar(arguments: ["--redis", "unix://\(server.socketPath)"]) { sidecar in
                 await server.kill()
-                try await eventually("status sees that Redis is away") {
+                try await eventually("status reports that Redis is unreachable") {
                     try await sidecar.interlock("status").status == .exited(69)
                 }
                 let refused = try await sidecar.interlock("lock", "acquire", "orders")
@@ -192,7 +192,7 @@ struct CommandLineTests {
     // MARK: No answer
 
     @Test(
-        "without a sidecar every command exits with 69 and says how to get one",
+        "without a sidecar, every command exits with 69 and explains how to start one",
         arguments: [
             ["status"], ["status", "--live"], ["lock", "acquire", "a"], ["lock", "list"], ["limit", "show", "a"],
             ["breaker", "list"], ["events"],
@@ -206,7 +206,7 @@ struct CommandLineTests {
         #expect(outcome.errors.contains("interlock serve"))
     }
 
-    @Test("what answers at the address, or that nothing does, is told in words")
+    @Test("describes in words what answers at the address, or that nothing does")
     func wrongAddress() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             func errors(_ address: String, apiKey: String? = nil) async throws -> String {
@@ -234,7 +234,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("a peer that takes a command and never answers is given up with 69")
+    @Test("gives up with 69 on a peer that accepts a command and never replies")
     func silence() async throws {
         try await MisbehavingRedis.withServer(script: { _ in .silence }) { peer in
             let outcome = try await InterlockProcess.outcome(["lock", "show", "a", "--sidecar", "127.0.0.1:\(peer.port)"])
@@ -242,7 +242,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("what a peer says cannot steer the terminal")
+    @Test("a peer's reply cannot control the terminal")
     func controlCharacters() async throws {
         try await MisbehavingRedis.withServer(script: { _ in .text("-INVALID \u{1B}[31mred\u{9B}2J\r\n") }) { peer in
             let outcome = try await InterlockProcess.outcome(["lock", "show", "a", "--sidecar", "127.0.0.1:\(peer.port)"])
@@ -254,7 +254,7 @@ struct CommandLineTests {
 
     // MARK: Keys
 
-    @Test("keys and roles are asked for by name")
+    @Test("errors name the missing key or role")
     func keys() async throws {
         let configuration = """
             auth:
@@ -283,7 +283,7 @@ struct CommandLineTests {
 
     // MARK: Events
 
-    @Test("events are followed until Ctrl-C, which is no error", arguments: [false, true])
+    @Test("follows events until Ctrl-C, and exits with 0", arguments: [false, true])
     func events(asJSON: Bool) async throws {
         struct Event: Decodable {
             var type: String
@@ -310,7 +310,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("of the events only those of the types asked for are printed")
+    @Test("prints only events of the requested types")
     func eventTypes() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
             let follower = try await InterlockProcess.start(
@@ -329,7 +329,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("a channel that the sidecar does not have is refused")
+    @Test("rejects an unknown channel")
     func otherChannel() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let refused = try await sidecar.interlock("events", "--prefix", "other:")
@@ -341,7 +341,7 @@ struct CommandLineTests {
     // MARK: Usage
 
     @Test(
-        "what cannot be understood exits with 64",
+        "invalid arguments exit with 64",
         arguments: [
             ["--nonsense"], ["status", "--nonsense"], ["nonsense"], ["lock", "acquire"], ["lock", "acquire", "a", "--ttl", "5"],
             ["lock", "list", "--limit", "0"], ["status", "--sidecar", "nowhere"], ["limit", "take", "a", "--cost", "much"],
@@ -355,7 +355,7 @@ struct CommandLineTests {
     }
 
     @Test(
-        "a command that is not there is asked back for",
+        "suggests a command for an unknown one",
         arguments: [
             (["stauts"], "`interlock stauts`: did you mean `interlock status`?"),
             (["lock", "aquire", "a"], "`interlock lock aquire`: did you mean `interlock lock acquire`?"),
@@ -370,7 +370,7 @@ struct CommandLineTests {
         #expect(outcome.errors == "interlock: there is no command \(question)\n")
     }
 
-    @Test("list is also ls, show also info, and the version is told in two ways")
+    @Test("accepts ls for list and info for show, and prints the version in two ways")
     func aliases() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.services) { sidecar in
             _ = try await sidecar.interlock("lock", "acquire", "orders")
@@ -385,7 +385,7 @@ struct CommandLineTests {
         #expect(version.output == (try await InterlockProcess.outcome(["--version"])).output)
     }
 
-    @Test("a duration without a unit is asked back for what was meant, and one of several parts is read")
+    @Test("suggests a unit for a bare number, and reads durations of several parts")
     func durations() async throws {
         let bare = try await InterlockProcess.outcome(["lock", "acquire", "a", "--ttl", "30"])
         #expect(bare.status == .exited(64))
@@ -402,7 +402,7 @@ struct CommandLineTests {
         }
     }
 
-    @Test("a variable that cannot be understood exits with 64 and is named")
+    @Test("an invalid variable exits with 64 and is named")
     func variable() async throws {
         let environment = InterlockProcess.environment.updating(["INTERLOCK_SIDECAR": "nowhere"])
         let outcome = try await InterlockProcess.outcome(["status"], environment: environment)

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("A sidecar without file descriptors", .serialized, .timeLimit(.minutes(2)))
 struct DescriptorTests {
-    @Test("E6: answers health and metrics within a second, logs it once a minute, and serves on when some are free")
+    @Test("E6: answers health checks and metrics within a second, logs once a minute, and recovers when descriptors are free")
     func exhausted() async throws {
         try await SidecarProcess.withSidecar(openFiles: 80) { sidecar in
             var silent: [any Channel] = []

@@ -22,7 +22,7 @@ struct ExitCodeTests {
         ["limit", "show", "absent"], ["breaker", "show", "absent"], ["events", "--prefix", "other:"],
     ]
 
-    @Test("65: what the sidecar refuses as invalid")
+    @Test("65: the sidecar rejects the command as invalid")
     func invalid() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             for words in Self.invalid {
@@ -37,7 +37,7 @@ struct ExitCodeTests {
         }
     }
 
-    @Test("1: held by another, lost, not there, limited")
+    @Test("1: held, lost, missing or limited")
     func no() async throws {
         let limit = "services: { catalog: { limits: [ { limit: 1, per: 1h } ] } }"
         try await SidecarProcess.withSidecar(configuration: limit) { sidecar in
@@ -54,7 +54,7 @@ struct ExitCodeTests {
         }
     }
 
-    @Test("77: no key, a wrong key, a key without the role")
+    @Test("77: no key, a wrong key, or a key without the required role")
     func denied() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.keys) { sidecar in
             let none = try await sidecar.interlock("lock", "acquire", "orders")
@@ -69,7 +69,7 @@ struct ExitCodeTests {
         }
     }
 
-    @Test("69: what answers is no sidecar")
+    @Test("69: the peer is not a sidecar")
     func notSidecar() async throws {
         for reply in ["-ERR unknown command 'LOCK.INFO'\r\n", "$5\r\nhello\r\n"] {
             try await MisbehavingRedis.withServer(script: { _ in .text(reply) }) { peer in
@@ -79,7 +79,7 @@ struct ExitCodeTests {
         }
     }
 
-    @Test("INTERLOCK_EXIT_CODES=1 gives the former codes")
+    @Test("INTERLOCK_EXIT_CODES=1 selects the former codes")
     func former() async throws {
         try await SidecarProcess.withSidecar(configuration: Self.keys) { sidecar in
             func status(_ words: [String], key: String?) async throws -> TerminationStatus {
@@ -99,7 +99,7 @@ struct ExitCodeTests {
         }
     }
 
-    @Test("only refusals have a former code of their own")
+    @Test("only refusals have a different former code")
     func formerCodes() {
         for status in ExitStatus.allCases {
             switch status {

@@ -26,7 +26,7 @@ struct FleetCommandTests {
         var yaml: String
     }
 
-    @Test("interlock config show prints what is in force, with the digest that the fleet shows")
+    @Test("interlock config show prints the effective configuration with the digest that the fleet shows")
     func show() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }

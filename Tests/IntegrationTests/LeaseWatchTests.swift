@@ -4,7 +4,7 @@ import Testing
 @testable import InterlockCLI
 
 /// Tests with a lease of 10 s, which is renewed every second and ends after 9.898 s.
-@Suite("When a command's lease is renewed, and when the command is ended")
+@Suite("Lease renewal and the end of a command")
 struct LeaseWatchTests {
     private static let start = Instant(nanoseconds: 1_000_000_000_000)
     private static let deadline: Int64 = 9898
@@ -15,7 +15,7 @@ struct LeaseWatchTests {
         LeaseWatch(ttl: 10_000, sentAt: start, isStrict: isStrict)
     }
 
-    @Test("a lease is renewed every second, counted from when the last renewal was sent")
+    @Test("renews a lease every second, counted from the last renewal's start")
     func renewal() {
         var watch = Self.watch()
         #expect(watch.next(now: Self.at(200)) == .wait(until: Self.at(1000)))
@@ -27,13 +27,13 @@ struct LeaseWatchTests {
         #expect(!watch.isHeld(at: Self.at(1000 + Self.deadline)))
     }
 
-    @Test("a short lease is renewed at a third of it")
+    @Test("renews a short lease after a third of its ttl")
     func shortLease() {
         var watch = LeaseWatch(ttl: 600, sentAt: Self.start, isStrict: false)
         #expect(watch.next(now: Self.start) == .wait(until: Self.at(200)))
     }
 
-    @Test("a renewal without an answer is repeated until the deadline, which it does not move")
+    @Test("repeats an unanswered renewal until the deadline, which it does not move")
     func unanswered() {
         var watch = Self.watch()
         _ = watch.next(now: Self.at(1000))
@@ -46,7 +46,7 @@ struct LeaseWatchTests {
         #expect(watch.isLost)
     }
 
-    @Test("after the deadline a command has 5 s to end")
+    @Test("a command has 5 s to end after the deadline")
     func grace() {
         var watch = Self.watch()
         #expect(watch.next(now: Self.at(Self.deadline)) == .terminate)
@@ -57,14 +57,14 @@ struct LeaseWatchTests {
         #expect(watch.next(now: Self.at(Self.deadline + 5001)) == .wait(until: .distantFuture))
     }
 
-    @Test("whoever wakes late gives the command no more than 5 s after the deadline")
+    @Test("a late wakeup does not extend the 5 s after the deadline")
     func lateWake() {
         var watch = Self.watch()
         #expect(watch.next(now: Self.at(60_000)) == .terminate)
         #expect(watch.next(now: Self.at(60_000)) == .kill)
     }
 
-    @Test("a lost lease ends the command at once")
+    @Test("a lost lease ends the command immediately")
     func lost() {
         var watch = Self.watch()
         _ = watch.next(now: Self.at(1000))
@@ -73,7 +73,7 @@ struct LeaseWatchTests {
         #expect(watch.next(now: Self.at(1003)) == .wait(until: Self.at(6002)))
     }
 
-    @Test("strictly, the command is killed at the deadline, and at once when the lease is lost before")
+    @Test("--strict kills the command at the deadline, or as soon as the lease is lost")
     func strict() {
         var late = Self.watch(isStrict: true)
         #expect(late.next(now: Self.at(Self.deadline)) == .kill)
@@ -85,7 +85,7 @@ struct LeaseWatchTests {
         #expect(broken.next(now: Self.at(1002)) == .kill)
     }
 
-    @Test("answers to another lease's renewals, and late ones, change nothing")
+    @Test("ignores late replies and replies to other leases' renewals")
     func strayAnswers() {
         var watch = Self.watch()
         _ = watch.next(now: Self.at(1000))

@@ -20,7 +20,7 @@ struct LockCommandTests {
         var waiters: Int
     }
 
-    @Test("a lock is acquired, shown, renewed and released")
+    @Test("acquires, shows, renews and releases a lock")
     func lock() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let acquired = try await sidecar.interlock("lock", "acquire", "orders", "--ttl", "1m", "--label", "tests", "--json")
@@ -45,7 +45,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("a lock that another holds is refused with 1, and says so on standard error alone")
+    @Test("a held lock exits with 1 and prints to standard error only")
     func held() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             _ = try await sidecar.interlock("lock", "acquire", "orders")
@@ -56,7 +56,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("lock acquire --json is one object whatever happens, and the error is told on standard error as well")
+    @Test("lock acquire --json always prints one object, and errors also on standard error")
     func acquireAsJSON() async throws {
         struct Outcome: Decodable {
             var acquired: Bool
@@ -88,7 +88,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("lock acquire --print prints one part alone, and nothing when the lock is held")
+    @Test("lock acquire --print prints one field, or nothing if the lock is held")
     func printing() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let token = try await sidecar.interlock("lock", "acquire", "orders", "--print", "token")
@@ -105,7 +105,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("a waiting acquire gets the lock when its holder gives it back")
+    @Test("a waiting acquire gets the lock when its holder releases it")
     func waiting() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let grant = try await sidecar.interlock("lock", "acquire", "orders", "--json").decoded(Grant.self)
@@ -123,7 +123,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("a wait that the sidecar cuts is told of, for locks and for limits")
+    @Test("reports that the sidecar shortened a wait, for locks and for limits")
     func cutWait() async throws {
         let configuration = "locks: { max_wait: 200ms }\nservices: { catalog: { limits: [ { limit: 3, per: 1h } ] } }"
         try await SidecarProcess.withSidecar(configuration: configuration) { sidecar in
@@ -143,7 +143,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("a label that cannot be is called a label")
+    @Test("the error for an invalid label mentions the label")
     func label() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let acquired = try await sidecar.interlock("lock", "acquire", "orders", "--label", "web 1")
@@ -165,7 +165,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("a lost lease is refused with 1", arguments: ["renew", "release"])
+    @Test("a lost lease exits with 1", arguments: ["renew", "release"])
     func lost(verb: String) async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let refused = try await sidecar.interlock("lock", verb, "orders", "nobody/0123456789abcdef0123456789abcdef")
@@ -174,7 +174,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("a broken lock can be acquired, and is not broken twice")
+    @Test("a broken lock can be acquired, and cannot be broken twice")
     func breaking() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             _ = try await sidecar.interlock("lock", "acquire", "orders")
@@ -187,7 +187,7 @@ struct LockCommandTests {
         }
     }
 
-    @Test("the list has every lock that matches, and says when it stops early")
+    @Test("lists every lock that matches, and says if the list is incomplete")
     func list() async throws {
         struct Listing: Decodable {
             var locks: [Lock]

@@ -6,9 +6,9 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("A fleet of the harness's own", .serialized, .timeLimit(.minutes(3)))
+@Suite("The harness's own fleet", .serialized, .timeLimit(.minutes(3)))
 struct OwnFleetTests {
-    @Test("a cluster whose primaries are lost, whose slots move and whose servers come and go is whole after each of these")
+    @Test("a cluster recovers after losing primaries, moving hash slots, and adding and removing servers")
     func clusterChanges() async throws {
         try await ClusterFleet.withFleet(replicas: 1) { cluster in
             let slots = (0..<8).compactMap { HashSlot($0 * 2048) }
@@ -34,7 +34,7 @@ struct OwnFleetTests {
         }
     }
 
-    @Test("its sidecars share a Redis, and nothing of it is left afterwards")
+    @Test("its sidecars share a Redis, and nothing is left behind")
     func shared() async throws {
         var processes: [Int32] = []
         try await OwnFleet.withFleet(try Self.settings(sidecars: 2)) { fleet in
@@ -48,7 +48,7 @@ struct OwnFleetTests {
         #expect(processes.allSatisfy { kill($0, 0) != 0 })
     }
 
-    @Test("a sidecar that does not start is an error with what it said")
+    @Test("the error for a sidecar that does not start contains its output")
     func badConfiguration() async throws {
         var settings = try Self.settings(sidecars: 1)
         settings.configuration = "no_such_key: 1\n"
@@ -56,7 +56,7 @@ struct OwnFleetTests {
         #expect(error?.log.contains("no_such_key") ?? false)
     }
 
-    @Test("every fault is made, noted, and whole again when it is noted as over")
+    @Test("every fault is injected, recorded and repaired before it is recorded as over")
     func everyFault() async throws {
         let acts: [(FaultAct, Duration)] = [
             (.kill(sidecar: 0), .milliseconds(100)),
@@ -109,7 +109,7 @@ struct OwnFleetTests {
         }
     }
 
-    @Test("a restart of Redis forgets no lease")
+    @Test("a restart of Redis loses no lease")
     func restart() async throws {
         let plan = FaultPlan(
             seed: 1, faults: [PlannedFault(number: 0, act: .redisRestart(.killed), begins: .zero, lasts: .zero)],
@@ -125,7 +125,7 @@ struct OwnFleetTests {
         }
     }
 
-    @Test("a run that is cancelled mends what it has broken")
+    @Test("a cancelled run repairs its faults")
     func cancellation() async throws {
         let plan = FaultPlan(
             seed: 1,
@@ -149,7 +149,7 @@ struct OwnFleetTests {
         #expect(ends == 3)
     }
 
-    @Test("a fault that this fleet cannot have is said to be missing")
+    @Test("reports a fault that this fleet does not support")
     func missing() async throws {
         let plan = FaultPlan(
             seed: 1, faults: [PlannedFault(number: 0, act: .vanish(clients: 1), begins: .zero, lasts: .zero)],

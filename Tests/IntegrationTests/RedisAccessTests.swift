@@ -30,7 +30,7 @@ struct RedisAccessTests {
                 // Open connections stay; new ones use the password that the file has now.
                 _ = try await RedisClient.ask(["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"], at: second)
                 _ = try await RedisClient.ask(["CLIENT", "KILL", "TYPE", "pubsub"], at: second)
-                try await eventually(within: .seconds(10), "all three connections are back") {
+                try await eventually(within: .seconds(10), "all three connections are re-established") {
                     let list = try await RedisClient.ask(["CLIENT", "LIST"], at: second).text ?? ""
                     return list.split(separator: "\n").count { $0.contains(" name=interlock/") } == 3
                 }
@@ -39,7 +39,7 @@ struct RedisAccessTests {
         }
     }
 
-    @Test("C3: a password file that is gone refuses the reload, and changes nothing")
+    @Test("C3: a missing password file fails the reload, and changes nothing")
     func missingFile() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "first"]) { server in
             let folder = try TemporaryFolder()
@@ -50,7 +50,7 @@ struct RedisAccessTests {
             try await Self.withSidecar(configuration) { sidecar in
                 try FileManager.default.removeItem(atPath: file)
                 sidecar.process.send(signal: SIGHUP)
-                try await eventually(within: .seconds(10), "the reload is refused") {
+                try await eventually(within: .seconds(10), "the reload is rejected") {
                     sidecar.process.errors.contains("redis.password_file \(file): there is no such file")
                 }
             }
@@ -58,7 +58,7 @@ struct RedisAccessTests {
     }
 
     @Test(
-        "C3: a new authority in redis.tls.ca is used after SIGHUP",
+        "C3: a new CA in redis.tls.ca is used after SIGHUP",
         .enabled("this redis-server speaks TLS") { try await RedisProgram.current.speaksTLS })
     func authority() async throws {
         try await RedisServer.withServer(listener: .tls) { server in
@@ -119,7 +119,7 @@ struct RedisAccessTests {
         }
     }
 
-    @Test("C2: with a Redis that renames EVALSHA /readyz is not 200, the metric is 0, and the log says why")
+    @Test("C2: with a Redis that renames EVALSHA, /readyz is not 200, the metric is 0, and the log says why")
     func unfit() async throws {
         try await RedisServer.withServer(arguments: ["--rename-command", "EVALSHA", "RUN"]) { server in
             let configuration = "redis: { url: \"unix://\(server.socketPath)\", timeout: 500ms }"
@@ -151,7 +151,7 @@ struct RedisAccessTests {
                 try await body(listening)
                 result = .success(())
             } catch {
-                print("What the sidecar said whose test failed with \(error):\n\(process.output)\n\(process.errors)")
+                print("The test failed with \(error). Output of the sidecar:\n\(process.output)\n\(process.errors)")
                 result = .failure(error)
             }
             process.send(signal: SIGKILL)

@@ -11,7 +11,7 @@ struct RunPromiseTests {
         var ttlMs: Int
     }
 
-    @Test("K1: --at-least above locks.max_ttl is refused before the job starts")
+    @Test("K1: rejects --at-least above locks.max_ttl before the job starts")
     func atLeastAboveMaximum() async throws {
         try await SidecarProcess.withSidecar(configuration: "locks: { max_ttl: 1h }") { sidecar in
             let outcome = try await sidecar.interlock("run", "--lock", "orders", "--at-least", "2h", "--", "echo", "ran")
@@ -23,7 +23,7 @@ struct RunPromiseTests {
         }
     }
 
-    @Test("K1: a rest of --at-least below locks.min_ttl is kept for that long")
+    @Test("K1: holds the lock for locks.min_ttl if the rest of --at-least is shorter")
     func shortRest() async throws {
         try await SidecarProcess.withSidecar(configuration: "locks: { min_ttl: 20s }") { sidecar in
             let outcome = try await sidecar.interlock(
@@ -34,7 +34,7 @@ struct RunPromiseTests {
         }
     }
 
-    @Test("K5: the renewal for --at-least is repeated while Redis does not answer")
+    @Test("K5: repeats the renewal for --at-least while Redis does not answer")
     func atLeastThroughPause() async throws {
         try await RedisServer.withServer(listener: .none) { server in
             try await SidecarProcess.withSidecar(
@@ -50,7 +50,7 @@ struct RunPromiseTests {
         }
     }
 
-    @Test("W3: a lock that another holds is named with its holder and the time that is left, and no advice to wait")
+    @Test("W3: the message about a held lock names the holder and the remaining time, without advice to wait")
     func heldMessage() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await sidecar.interlock(
@@ -68,7 +68,7 @@ struct RunPromiseTests {
 
     private static let warning = "private Redis: this host only"
 
-    @Test("W1: status, the HTTP API, top and `run` say that a private Redis is for this host only")
+    @Test("W1: status, the HTTP API, top and `run` say that a private Redis serves this host only")
     func privateRedis() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             #expect(try await sidecar.interlock("status").output.contains(Self.warning))
@@ -82,7 +82,7 @@ struct RunPromiseTests {
         }
     }
 
-    @Test("W1: a Redis at a loopback address is said to be one that other hosts reach by another address only")
+    @Test("W1: warns that other hosts cannot reach a Redis by its loopback address")
     func loopbackRedis() async throws {
         try await RedisServer.withServer { server in
             let port = try #require(server.port)

@@ -24,7 +24,7 @@ struct RunTests {
 
     // MARK: The command
 
-    @Test("9. exit codes lie: here the command's is run's, and it knows lock, token and fence")
+    @Test("9. exit codes lie: run exits with the command's code, and passes it lock, token and fence")
     func environment() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let outcome = try await sidecar.interlock(
@@ -40,7 +40,7 @@ struct RunTests {
         }
     }
 
-    @Test("the words arrive as they are, without a shell")
+    @Test("passes arguments unchanged, without a shell")
     func words() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let outcome = try await sidecar.interlock(
@@ -50,7 +50,7 @@ struct RunTests {
         }
     }
 
-    @Test("9. exit codes lie: here a signal that ends the command becomes 128 and its number")
+    @Test("9. exit codes lie: run exits with 128 plus the signal that ended the command")
     func signalCode() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let outcome = try await sidecar.interlock("run", "--lock", "orders", "--", "sh", "-c", "kill -KILL $$")
@@ -58,7 +58,7 @@ struct RunTests {
         }
     }
 
-    @Test("a program that is not there is 127, and one that cannot be executed 126, before anything is asked of a sidecar")
+    @Test("exits with 127 for a missing program and 126 for one that cannot be executed, before it contacts a sidecar")
     func program() async throws {
         // Port 1 has no listener.
         let run = ["run", "--sidecar", "127.0.0.1:1", "--lock", "orders", "--"]
@@ -86,7 +86,7 @@ struct RunTests {
 
     // MARK: The lock
 
-    @Test("a lock that another holds is 75, and nothing is run; afterwards the lock is free")
+    @Test("exits with 75 if the lock is held, without running the command or keeping the lock")
     func held() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await Self.start(["--lock", "orders"], Self.patient, sidecar)
@@ -114,7 +114,7 @@ struct RunTests {
         }
     }
 
-    @Test("D28: with --at-least the lock stays taken after a success, and is given back after a failure")
+    @Test("D28: --at-least keeps the lock after a success, and releases it after a failure")
     func atLeast() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             // The third run stands for the same job on another host, a second later.
@@ -128,7 +128,7 @@ struct RunTests {
         }
     }
 
-    @Test("whoever waits runs when the lock is given back")
+    @Test("a waiting run starts when the lock is released")
     func waiting() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await Self.start(["--lock", "orders"], Self.patient, sidecar)
@@ -141,7 +141,7 @@ struct RunTests {
         }
     }
 
-    @Test("SIGTERM ends a wait, which leaves nothing behind")
+    @Test("SIGTERM ends a wait without leaving anything behind")
     func waitGivenUp() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let first = try await Self.start(["--lock", "orders"], Self.patient, sidecar)
@@ -151,12 +151,12 @@ struct RunTests {
             second.send(signal: SIGTERM)
             #expect(try await second.end(within: .seconds(20)) == .exited(128 + SIGTERM))
             #expect(second.output.isEmpty)
-            try await eventually("nobody waits") { try await Self.lock(sidecar).waiters == 0 }
+            try await eventually("no caller waits") { try await Self.lock(sidecar).waiters == 0 }
             #expect(!first.hasEnded)
         }
     }
 
-    @Test("the lease is renewed for as long as the command runs")
+    @Test("renews the lease while the command runs")
     func renewal() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let start = ContinuousClock.now
@@ -172,7 +172,7 @@ struct RunTests {
 
     // MARK: Loss
 
-    @Test("9. a command outlives its lock: here it is asked to end when the lock is broken, and run exits with 74")
+    @Test("9. a command outlives its lock: run terminates it when the lock is broken, and exits with 74")
     func broken() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders"], Self.trapping("TERM", "echo cleaning up; exit 3"), sidecar)
@@ -184,7 +184,7 @@ struct RunTests {
         }
     }
 
-    @Test("strictly, a command that would not end is killed when the lock is broken")
+    @Test("--strict kills a command that does not end when the lock is broken")
     func strict() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders", "--strict"], Self.trapping("TERM", ""), sidecar)
@@ -196,7 +196,7 @@ struct RunTests {
         }
     }
 
-    @Test("9. a command outlives its lock: strictly it never does, not even when the sidecar is killed")
+    @Test("9. a command outlives its lock: never with --strict, not even when the sidecar is killed")
     func sidecarKilled() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders", "--ttl", "2s", "--strict"], Self.trapping("TERM", ""), sidecar)
@@ -210,7 +210,7 @@ struct RunTests {
         }
     }
 
-    @Test("9. a command outlives its lock: here it is killed with run, and the lease lapses")
+    @Test("9. a command outlives its lock: it is killed with run, and the lease expires")
     func runKilled() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let run = try await Self.start(["--lock", "orders", "--ttl", "2s"], Self.patient, sidecar)
@@ -242,7 +242,7 @@ struct RunTests {
         }
     }
 
-    @Test("a leader that is deposed stands again, and resigns when its command ends")
+    @Test("a deposed leader runs for election again, and resigns when its command ends")
     func deposition() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let leader = try await Self.start(["--lead", "orders"], Self.trapping("USR1", "exit 4"), sidecar)
@@ -257,7 +257,7 @@ struct RunTests {
         }
     }
 
-    @Test("a candidate outlasts a sidecar that is away, and SIGTERM ends it")
+    @Test("a candidate rides out an unreachable sidecar, and SIGTERM ends it")
     func candidateWithoutSidecar() async throws {
         let candidate = try await InterlockProcess.start(
             ["run", "--sidecar", "127.0.0.1:1", "--lead", "orders", "--", "echo", "ran"])
@@ -267,7 +267,7 @@ struct RunTests {
         #expect(candidate.output.isEmpty)
     }
 
-    @Test("L7: a candidate goes on standing where no replica acknowledges its lease, and SIGTERM ends it")
+    @Test("L7: a candidate keeps trying while no replica acknowledges its lease, and SIGTERM ends it")
     func unreplicatedCandidate() async throws {
         try await SidecarProcess.withSidecar(configuration: "locks: { wait_replicas: 1 }") { sidecar in
             let candidate = try await InterlockProcess.start(
@@ -282,7 +282,7 @@ struct RunTests {
 
     // MARK: Refusals
 
-    @Test("without a sidecar it is 69, and nothing is run")
+    @Test("exits with 69 without a sidecar, and runs nothing")
     func noSidecar() async throws {
         let outcome = try await InterlockProcess.outcome(
             ["run", "--sidecar", "127.0.0.1:1", "--lock", "orders", "--", "echo", "ran"])
@@ -291,12 +291,12 @@ struct RunTests {
         #expect(outcome.errors.contains("no sidecar answers at 127.0.0.1:1"))
     }
 
-    @Test("while Redis is away it is 69, and nothing is run")
+    @Test("exits with 69 while Redis is unreachable, and runs nothing")
     func redisUnreachable() async throws {
         try await RedisServer.withServer(listener: .none) { server in
             try await SidecarProcess.withSidecar(arguments: ["--redis", "unix://\(server.socketPath)"]) { sidecar in
                 await server.kill()
-                try await eventually("the sidecar sees that Redis is away") {
+                try await eventually("the sidecar notices that Redis is unreachable") {
                     try await sidecar.interlock("status").status == .exited(69)
                 }
                 let outcome = try await sidecar.interlock("run", "--lock", "orders", "--no-wait", "--", "echo", "ran")
@@ -307,7 +307,7 @@ struct RunTests {
     }
 
     @Test(
-        "what cannot be understood is 64",
+        "exits with 64 for invalid arguments",
         arguments: [
             ["--", "true"], ["--lock", "a"], ["--lock", "a", "true"], ["--lock", "a", "--lead", "b", "--", "true"],
             ["--lock", "a", "--wait", "1s", "--no-wait", "--", "true"], ["--lead", "a", "--no-wait", "--", "true"],
@@ -323,7 +323,7 @@ struct RunTests {
         #expect(outcome.errors.hasPrefix("interlock: "))
     }
 
-    @Test("it explains itself")
+    @Test("prints its help")
     func help() async throws {
         let outcome = try await InterlockProcess.outcome(["run", "--help"])
         #expect(outcome.status == .exited(0))
@@ -358,6 +358,6 @@ struct RunTests {
     }
 
     private static func waitForWaiter(_ sidecar: SidecarProcess) async throws {
-        try await eventually("somebody waits for the lock") { try await lock(sidecar).waiters == 1 }
+        try await eventually("a caller waits for the lock") { try await lock(sidecar).waiters == 1 }
     }
 }

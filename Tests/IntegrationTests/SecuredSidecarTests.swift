@@ -56,7 +56,7 @@ struct SecuredSidecarTests {
         return RedisClient(configuration: configuration)
     }
 
-    @Test("D8: the command line speaks TLS to a sidecar, and shows no key to another host without")
+    @Test("D8: the command line speaks TLS to a sidecar, and sends no key to another host without it")
     func commandLine() async throws {
         try await Self.withFiles { files in
             try await SidecarProcess.withSidecar(configuration: files.configuration(files.first, keys: ["ops"])) { sidecar in
@@ -85,7 +85,7 @@ struct SecuredSidecarTests {
         }
     }
 
-    @Test("D10: SIGHUP changes keys and certificate, ends the sessions of keys that are gone, and names what is not applied")
+    @Test("D10: SIGHUP applies keys and certificate, ends the sessions of removed keys, and names unapplied settings")
     func reload() async throws {
         try await Self.withFiles { files in
             try await SidecarProcess.withSidecar(configuration: files.configuration(files.first, keys: ["ops", "old"])) {
@@ -144,7 +144,7 @@ struct SecuredSidecarTests {
         }
     }
 
-    @Test("D10: check-config and serve refuse a certificate that is none")
+    @Test("D10: check-config and serve reject an invalid certificate")
     func garbage() async throws {
         try await Self.withFiles { files in
             let file = "\(files.folder.path)/interlock.yaml"
@@ -152,7 +152,7 @@ struct SecuredSidecarTests {
             try Data(files.configuration(files.second, keys: ["ops"]).utf8).write(to: URL(filePath: file))
             let verdict = try await InterlockProcess.outcome(["check-config", file])
             #expect(verdict.status == .exited(1))
-            #expect(verdict.errors.contains("interlock.yaml:1: listen.tls: expected a certificate and its key in PEM"))
+            #expect(verdict.errors.contains("interlock.yaml:1: listen.tls: expected a PEM certificate and its private key in"))
             try Data(files.configuration(files.first.certificatePath, files.second.keyPath, keys: ["ops"]).utf8).write(
                 to: URL(filePath: file))
             let mixed = try await InterlockProcess.outcome(["check-config", file])
@@ -160,7 +160,7 @@ struct SecuredSidecarTests {
         }
     }
 
-    @Test("SIGHUP with an empty or truncated file keeps keys and services, and names what would be lost")
+    @Test("SIGHUP with an empty or truncated file keeps keys and services, and names what would be removed")
     func emptyFile() async throws {
         try await Self.withFiles { files in
             let services = "services: { catalog: { limits: [ { limit: 5, per: 1m } ] } }"
@@ -170,7 +170,7 @@ struct SecuredSidecarTests {
                 for (number, text) in ["", "redis: { timeout: 10s }\n"].enumerated() {
                     try Data(text.utf8).write(to: file)
                     sidecar.process.send(signal: SIGHUP)
-                    try await eventually(within: .seconds(10), "it refuses") {
+                    try await eventually(within: .seconds(10), "the reload is rejected") {
                         sidecar.process.errors.ranges(of: "event=configuration.refused").count == number + 1
                     }
                 }

@@ -5,9 +5,9 @@ import InterlockTesting
 import Subprocess
 import Testing
 
-@Suite("The life of a sidecar", .serialized, .timeLimit(.minutes(2)))
+@Suite("The lifetime of a sidecar", .serialized, .timeLimit(.minutes(2)))
 struct SidecarLifetimeTests {
-    @Test("SIGTERM ends it within 10 seconds, without an error and with its Redis")
+    @Test("SIGTERM ends the sidecar and its Redis within 10 seconds, without an error")
     func termination() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let redis = try await sidecar.redisProcess()
@@ -18,12 +18,12 @@ struct SidecarLifetimeTests {
         }
     }
 
-    @Test("D26: without its Redis it ends as fast, and says nothing of how it is built")
+    @Test("D26: ends as fast while Redis is down, without internal details in the log")
     func terminationWithoutRedis() async throws {
         let process = try await InterlockProcess.start(
             ["serve", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--redis", "redis://127.0.0.1:1"],
             environment: InterlockProcess.environment.updating(["INTERLOCK_LOG_LEVEL": "debug"]))
-        try await eventually(within: .seconds(20), "its doors are open, and Redis was tried") {
+        try await eventually(within: .seconds(20), "its listeners are open, and it tried to connect to Redis") {
             ["event=door.opened", "door=resp", "door=http", "event=redis.lost"].allSatisfy(process.errors.contains)
         }
         let clock = ContinuousClock()
@@ -46,14 +46,14 @@ struct SidecarLifetimeTests {
         #expect(try #require(lines.last).hasSuffix("s reason=SIGTERM"))
     }
 
-    @Test("systemd is told when it is ready, that it lives, of a reload and of its end")
+    @Test("notifies systemd of readiness, liveness, reload and shutdown")
     func serviceManager() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         let listener = try DatagramListener(at: "\(folder.path)/notify")
         var heard: [String] = []
         func hears(_ line: String) async throws {
-            try await eventually(within: .seconds(20), "systemd hears \(line) after \(heard)") {
+            try await eventually(within: .seconds(20), "systemd receives \(line) after \(heard)") {
                 while let datagram = listener.next() { heard += datagram.split(separator: "\n").map { String($0) } }
                 return heard.contains(line)
             }
@@ -67,7 +67,7 @@ struct SidecarLifetimeTests {
         defer { process.send(signal: SIGKILL) }
         try await hears("READY=1")
         try await hears("WATCHDOG=1")
-        try await eventually("the status names Redis and what is wrong with it") {
+        try await eventually("the status names Redis and its failure") {
             while let datagram = listener.next() { heard += datagram.split(separator: "\n").map { String($0) } }
             return heard.contains { $0.hasPrefix("STATUS=Serving without Redis: ") && $0.contains("refuses connections") }
         }
@@ -91,7 +91,7 @@ struct SidecarLifetimeTests {
             let changed = services(limit: 7, expect: "body_matches: ok") + "\n"
             try Data("redis: { timeout: 10s }\n\(changed)".utf8).write(to: URL(filePath: "\(sidecar.folder)/interlock.yaml"))
             sidecar.process.send(signal: SIGHUP)
-            try await eventually(within: .seconds(10), "the reload is refused") {
+            try await eventually(within: .seconds(10), "the reload is rejected") {
                 sidecar.process.errors.contains("event=configuration.refused")
             }
             #expect(
@@ -102,7 +102,7 @@ struct SidecarLifetimeTests {
         }
     }
 
-    @Test("what keeps a door from opening is said in plain words, with the key to change")
+    @Test("the error for a listener that cannot open names the setting to change")
     func listenersThatCannotOpen() async throws {
         try await RedisServer.withServer { server in
             let taken = "127.0.0.1:\(try #require(server.port))"
@@ -138,7 +138,7 @@ struct SidecarLifetimeTests {
     }
 
     @Test(
-        "the Unix socket has the rights and the group that are configured",
+        "the Unix socket has the configured permissions and group",
         arguments: [
             ([], 0o600), (["--unix-mode", "0666"], 0o666), (["--unix-group", "\(getegid())"], 0o660),
             (["--unix-group", "\(getegid())", "--unix-mode", "620"], 0o620),
@@ -155,7 +155,7 @@ struct SidecarLifetimeTests {
         }
     }
 
-    @Test("what is no socket is left where it is, and an unknown group is named")
+    @Test("keeps a file that is not a socket, and names an unknown group")
     func unixSocketRefused() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -182,7 +182,7 @@ struct SidecarLifetimeTests {
         }
     }
 
-    @Test("a second sidecar on the same data folder is refused and told what to do")
+    @Test("a second sidecar on the same data directory fails with a remedy")
     func dataFolder() async throws {
         try await SidecarProcess.withSidecar { sidecar in
             let arguments = SidecarProcess.serveArguments(file: "\(sidecar.folder)/interlock.yaml", folder: sidecar.folder)

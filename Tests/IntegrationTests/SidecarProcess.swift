@@ -45,7 +45,7 @@ struct SidecarProcess: Sendable {
             await end(process)
             return result
         } catch {
-            print("What the sidecar said whose test failed with \(error):\n\(process.output)\n\(process.errors)")
+            print("The test failed with \(error). Output of the sidecar:\n\(process.output)\n\(process.errors)")
             await end(process)
             throw error
         }
@@ -99,7 +99,7 @@ struct SidecarProcess: Sendable {
             let report = try await client.send(Info(section: "server"), timeout: .seconds(10))
             await client.close()
             guard let pid = report["process_id"].flatMap({ pid_t($0) }) else {
-                throw RedisServerError(reason: "Redis does not say which process it is", log: "\(report)")
+                throw RedisServerError(reason: "Redis does not report its process ID", log: "\(report)")
             }
             return pid
         } catch {
@@ -111,18 +111,18 @@ struct SidecarProcess: Sendable {
     private static func ready(_ process: InterlockProcess, folder: String) async throws -> SidecarProcess {
         try await eventually(within: .seconds(30), "the sidecar is ready") {
             guard !process.hasEnded else {
-                throw RedisServerError(reason: "the sidecar ended as soon as it was started", log: process.errors)
+                throw RedisServerError(reason: "the sidecar ended during its start", log: process.errors)
             }
             // The announcement is written in one piece, so these two words mean that it is complete.
             return process.output.contains("is ready.") && process.output.contains("HTTP")
         }
         let announcement = process.output
         guard let port = word(after: "-p", inLine: "RESP", of: announcement).flatMap({ Int($0) }) else {
-            throw RedisServerError(reason: "the sidecar does not say where its RESP door is", log: announcement)
+            throw RedisServerError(reason: "the sidecar does not print the address of its RESP API", log: announcement)
         }
         guard let url = word(after: "-s", inLine: "HTTP", of: announcement),
             let httpPort = url.split(separator: ":").last.flatMap({ Int($0.prefix { $0 != "/" }) })
-        else { throw RedisServerError(reason: "the sidecar does not say where its HTTP door is", log: announcement) }
+        else { throw RedisServerError(reason: "the sidecar does not print the address of its HTTP API", log: announcement) }
         return SidecarProcess(
             process: process, folder: folder, respPort: port, httpPort: httpPort,
             redisSocket: word(after: "-s", inLine: "Redis", of: announcement))

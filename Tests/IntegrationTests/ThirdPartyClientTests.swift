@@ -3,13 +3,13 @@ import Subprocess
 import SystemPackage
 import Testing
 
-@Suite("Other people's clients")
+@Suite("Third-party clients")
 struct ThirdPartyClientTests {
     /// The clone that these tests were built from.
     private static let root = #filePath.split(separator: "/").dropLast(3).reduce(into: "") { $0 += "/" + $1 }
 
     @Test(
-        "redis-py connects with RESP2, RESP3 and what it speaks by default, and its own locks and Interlock's exclude each other",
+        "redis-py connects with RESP2, RESP3 and its default, and its locks and Interlock's exclude each other",
         arguments: ["5.2.1", "8.1.0"])
     func redisPy(version: String) async throws {
         try await SidecarProcess.withSidecar { sidecar in
@@ -27,7 +27,7 @@ struct ThirdPartyClientTests {
         }
     }
 
-    @Test("gRPC in all its four ways, HTTP/2 and WebSockets pass the guarded proxy, by other people's clients and servers")
+    @Test("all four kinds of gRPC calls, HTTP/2 and WebSockets of third parties pass the guarded proxy")
     func streams() async throws {
         let (grpc, webSocket) = (try await LocalPort.unused(), try await LocalPort.unused())
         let configuration = """
@@ -48,7 +48,7 @@ struct ThirdPartyClientTests {
         }
     }
 
-    @Test("redis-cli reads a lock, a limit and a breaker through the door, and their keys in Redis")
+    @Test("redis-cli reads a lock, a limit and a breaker through the RESP API, and their keys in Redis")
     func redisCLI() async throws {
         let configuration = """
             services:
@@ -76,12 +76,12 @@ struct ThirdPartyClientTests {
     }
 }
 
-@Suite("Other libraries' locks", .timeLimit(.minutes(3)))
+@Suite("Locks of other libraries", .timeLimit(.minutes(3)))
 struct OtherSoftwareLockTests {
     /// The clone that these tests were built from.
     private static let root = #filePath.split(separator: "/").dropLast(3).reduce(into: "") { $0 += "/" + $1 }
 
-    @Test("redis-py's Lock and Interlock share a key: each excludes and wakes the other, and leaves its lease alone")
+    @Test("redis-py's Lock and Interlock share a key: each excludes and wakes the other, and keeps the other's lease")
     func redisPyLock() async throws {
         try await SidecarProcess.withSidecar(configuration: #"locks: { key_prefix: "" }"#) { sidecar in
             let socket = try #require(sidecar.redisSocket)

@@ -4,7 +4,7 @@ import Testing
 
 @testable import InterlockCLI
 
-@Suite("interlock top's screen")
+@Suite("The screen of interlock top")
 struct TopScreenTests {
     private static func frame(_ parts: String) throws -> TopFrame {
         try TopFrame(
@@ -36,7 +36,7 @@ struct TopScreenTests {
         #expect(model.column(former) != nil && model.column(former) == model.column(present))
     }
 
-    @Test("keys come as bytes, several at a time, and what means nothing is passed over")
+    @Test("reads several keys at once, and ignores unknown ones")
     func keys() {
         #expect(TopKey.keys(Array("q\u{1B}[A\u{1B}[6~\r\u{7F}".utf8)) == [.character("q"), .up, .pageDown, .enter, .erase])
         #expect(TopKey.keys([0x1B]) == [.back])
@@ -45,7 +45,7 @@ struct TopScreenTests {
         #expect(TopKey.keys([]).isEmpty)
     }
 
-    @Test("a lock that is held since long is sorted before one that was held for a moment")
+    @Test("sorts a lock held for long before one held briefly")
     func held() throws {
         func grant(_ name: String, _ granted: Int, _ ended: String) -> String {
             #"{"name":"\#(name)","label":"l","fence":1,"mode":"exclusive","permits":null,"waited_ms":0,"granted_ms":\#(granted),"#
@@ -58,7 +58,7 @@ struct TopScreenTests {
         #expect(rows.compactMap { row in ["short", "long", "other"].first { row.contains($0) } } == ["long", "other", "short"])
     }
 
-    @Test("each kind of value is formatted, and an older sidecar's rows have the same words")
+    @Test("formats each kind of value, and an older sidecar's rows alike")
     func formats() throws {
         var screen = TopScreen(query: TopQuery(view: .services))
         screen.show(
@@ -73,7 +73,7 @@ struct TopScreenTests {
         #expect(row.dropFirst(8).joined(separator: " ") == "failures, until 1970-01-01T00:01:41.000Z bad: status 500, 3.0s ago")
     }
 
-    @Test("rows are sorted by a column, both ways, and a query is made of what is searched, opened and turned to")
+    @Test("sorts rows in both directions, and builds the query from search, selection and page")
     func acting() throws {
         var screen = TopScreen(query: TopQuery(view: .locks))
         screen.show(try Self.locks(["b", "a", "c"]))
@@ -101,7 +101,7 @@ struct TopScreenTests {
         #expect(isLeft)
     }
 
-    @Test("whatever its size, a screen has a line for each row, and each fits", arguments: [1, 2, 5, 24, 60])
+    @Test("a screen of any size has a line for each row, and each fits", arguments: [1, 2, 5, 24, 60])
     func sizes(rows: Int) throws {
         for columns in [1, 7, 20, 80, 300] {
             for view in LiveView.Name.allCases {
@@ -117,7 +117,7 @@ struct TopScreenTests {
         }
     }
 
-    @Test("the row that is chosen stays in sight")
+    @Test("the selected row stays visible")
     func scrolling() throws {
         var screen = TopScreen(query: TopQuery(view: .locks))
         screen.show(try Self.locks((0..<100).map { "lock-\($0)" }))
@@ -137,7 +137,7 @@ struct TopScreenTests {
         #expect(chosen() == "lock-0")
     }
 
-    @Test("what a terminal would obey is never passed on")
+    @Test("removes control sequences")
     func hostileText() throws {
         var screen = TopScreen(query: TopQuery(view: .locks))
         screen.show(try Self.locks([#"\u001b[2Jevil\u0007"#, #"\u202eback"#]))

@@ -15,25 +15,25 @@ struct CertificateFactsTests {
         #expect(Self.facts.warnings(for: [], now: 1_500_000) == [])
     }
 
-    @Test("other hosts, by name", arguments: ["example.com", "a.b.example.com", "10.0.0.6", "internal"])
+    @Test("warns about uncovered hosts by name", arguments: ["example.com", "a.b.example.com", "10.0.0.6", "internal"])
     func otherHost(host: String) throws {
         let warning = try #require(Self.facts.warnings(for: [host], now: 1_500_000).first)
-        #expect(warning.contains("is not for \(host)") && warning.contains("sidecar.internal"))
+        #expect(warning.contains("is not valid for \(host)") && warning.contains("sidecar.internal"))
     }
 
-    @Test("one that has expired, or is not valid yet")
+    @Test("warns about an expired certificate, and about one that is not valid yet")
     func days() {
         #expect(Self.facts.warnings(for: [], now: 2_000_000 + 3 * 86_400).first?.contains("expired 3 days ago") == true)
         #expect(Self.facts.warnings(for: [], now: 999_999).first?.contains("not valid yet") == true)
     }
 
-    @Test("names that a new certificate lacks are found")
+    @Test("finds the names that a new certificate no longer covers")
     func lost() {
         let new = CertificateFacts(names: ["*.internal"], validity: 0...1)
         #expect(new.names(lackingFrom: Self.facts) == ["*.example.com", "10.0.0.5"])
     }
 
-    @Test("is read from a PEM file")
+    @Test("reads the facts from a PEM file")
     func file() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -48,6 +48,6 @@ struct CertificateFactsTests {
               tls: { certificate: "\(certificate.certificatePath)", key: "\(certificate.keyPath)" }
             """
         let configuration = try SidecarConfiguration.load(yaml: yaml, fileName: "a.yaml")
-        #expect(configuration.warnings.contains { $0.contains("is not for other.internal") })
+        #expect(configuration.warnings.contains { $0.contains("is not valid for other.internal") })
     }
 }

@@ -28,22 +28,22 @@ struct ConfigurationAccessTests {
     }
 
     @Test(
-        "a key that nobody could use, or two could, is refused",
+        "rejects keys that are unusable or shared",
         arguments: [
             ("{ name: a, key_env: UNSET, role: use }", "auth.keys[0].key_env: the environment variable UNSET is not set"),
             ("{ name: a, key_env: EMPTY, role: use }", "auth.keys[0].key_env: the environment variable EMPTY is empty"),
             (
                 "{ name: a, key_env: LINE, role: use }",
                 """
-                auth.keys[0].key_env: expected a key of printable ASCII without spaces or line ends, \
+                auth.keys[0].key_env: expected a key of printable ASCII without spaces or line breaks, \
                 got another value in the environment variable LINE
                 """
             ),
             (
                 "{ name: a, role: use }",
                 """
-                auth.keys[0]: expected key_env, the name of the environment variable that holds the key, or key_file, \
-                the path of a file that does
+                auth.keys[0]: expected key_env (an environment variable that holds the key) or key_file \
+                (a file that holds it)
                 """
             ),
             (
@@ -58,7 +58,7 @@ struct ConfigurationAccessTests {
             ("{ name: a, key_env: GOOD }", "auth.keys[0]: expected the key role: use or admin"),
             (
                 "{ name: a, key: x, role: use }, { name: a, key: y, role: use }",
-                "auth.keys[1]: the name \"a\" is given to more than one key; names must be unique"
+                "auth.keys[1]: duplicate key name \"a\"; each key needs its own name"
             ),
             (
                 "{ name: a, key: x, role: use }, { name: b, key: x, role: use }",
@@ -71,7 +71,7 @@ struct ConfigurationAccessTests {
         #expect(refusals(of: "auth: { keys: [ \(keys) ] }", environment: environment) == ["file.yaml:1: \(refusal)"])
     }
 
-    @Test("a key is what stands in its file, with or without a line end, each time the configuration is read")
+    @Test("rereads a key from its file with every load, without the trailing line break")
     func keyFile() throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -83,15 +83,15 @@ struct ConfigurationAccessTests {
     }
 
     @Test(
-        "a key file that holds no key is refused, and nothing of it is shown",
+        "rejects a file without a usable key, and shows none of its content",
         arguments: [
             (nil, "there is no such file"),
             ("", "the file is empty"),
             ("\n", "the file is empty"),
-            (String(repeating: "hunter2", count: 1_000), "the file is longer than 4096 bytes; it must hold the secret alone"),
+            (String(repeating: "hunter2", count: 1_000), "the file is longer than 4096 bytes; it must contain only the secret"),
             (
                 "hunter2\nhunter2\n",
-                "expected a key of printable ASCII without spaces or line ends, got another value in the file"
+                "expected a key of printable ASCII without spaces or line breaks, got another value in the file"
             ),
         ] as [(String?, String)]
     )
@@ -103,14 +103,14 @@ struct ConfigurationAccessTests {
         #expect(refusals(of: yaml) == ["file.yaml:1: auth.keys[0].key_file: \(refusal)"])
     }
 
-    @Test("a key file that is a folder, a pipe or nobody's to read is refused at once")
+    @Test("rejects a key file that is a directory, a pipe or unreadable, without blocking")
     func unreadableKeyFile() throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
         func refusal(_ path: String) -> [String] {
             refusals(of: "auth: { keys: [ { name: ops, key_file: \"\(path)\", role: admin } ] }")
         }
-        #expect(refusal(folder.path) == ["file.yaml:1: auth.keys[0].key_file: this is a folder; expected a file"])
+        #expect(refusal(folder.path) == ["file.yaml:1: auth.keys[0].key_file: expected a file, got a directory"])
         try #require(mkfifo("\(folder.path)/pipe", 0o600) == 0)
         #expect(refusal("\(folder.path)/pipe") == ["file.yaml:1: auth.keys[0].key_file: the file is empty"])
         // The value may be the key itself, so the error must not repeat it.
@@ -155,7 +155,7 @@ struct ConfigurationAccessTests {
         }
     }
 
-    @Test("a listener that other hosts reach needs keys", arguments: ["resp", "http", "grpc"])
+    @Test("a listener that other hosts can reach needs keys", arguments: ["resp", "http", "grpc"])
     func openListener(api: String) {
         #expect(
             refusals(of: "\nlisten: { \(api): \"0.0.0.0:7379\" }") == [
@@ -167,7 +167,7 @@ struct ConfigurationAccessTests {
         )
     }
 
-    @Test("with keys it needs TLS, or a word that the network is private")
+    @Test("a listener that other hosts can reach needs TLS or allow_plaintext")
     func plaintextListener() throws {
         let listen = "listen: { http: \"[::]:7380\" }"
         let refused = refusals(of: twoKeys + listen, environment: ["OPS": "x"])
@@ -177,7 +177,7 @@ struct ConfigurationAccessTests {
         #expect(refusals(of: twoKeys + allowed, environment: ["OPS": "x"]).isEmpty)
     }
 
-    @Test("a flag that opens a listener is held to the same rule, and named")
+    @Test("a flag that exposes a listener is rejected by its name")
     func openedByFlag() {
         let refused = refusals(of: "", flags: .init(resp: "0.0.0.0:1"))
         #expect(refused.count == 1)
@@ -185,7 +185,7 @@ struct ConfigurationAccessTests {
     }
 
     @Test(
-        "only what is plainly loopback counts as loopback",
+        "only unambiguous loopback addresses count as loopback",
         arguments: [
             ("127.0.0.1", true), ("127.9.9.9", true), ("localhost", true), ("::1", true),
             ("0.0.0.0", false), ("127.1", false), ("::", false), ("127.0.0.1.example.com", false), ("10.0.0.1", false),
@@ -195,7 +195,7 @@ struct ConfigurationAccessTests {
         #expect(SocketEndpoint(host: host, port: 1).isLoopback == isLoopback)
     }
 
-    @Test("D10: keys are not taken away from listeners that were opened to other hosts, wherever the file puts them now")
+    @Test("D10: a reload cannot remove the keys of listeners that other hosts can reach")
     func keysOfOpenListeners() throws {
         var started = SidecarConfiguration()
         let key = APIKey(name: "web", secret: "correct-horse-battery-staple", role: .use)
@@ -209,7 +209,7 @@ struct ConfigurationAccessTests {
         try started.refuseToServe(keys: [])
     }
 
-    @Test("a port that only root may open is named with what to do, and others without")
+    @Test("only the error for a privileged port suggests a remedy")
     func privilegedPort() {
         func message(_ port: Int) -> String {
             let denied = IOError(errnoCode: EACCES, reason: "bind(descriptor:ptr:bytes:)")

@@ -26,18 +26,18 @@ struct ConfigurationBreakerTests {
         #expect(read == expected)
     }
 
-    @Test("nothing said is the default")
+    @Test("an empty mapping keeps the defaults")
     func defaults() throws {
         #expect(try breaker("{}") == BreakerSettings())
     }
 
-    @Test("a small window of calls needs no more calls than it holds")
+    @Test("minimum_calls is at most the size of a window of calls")
     func smallWindow() throws {
         #expect(try breaker("{ window_calls: 10 }").minimumCalls == 10)
         #expect(try breaker("{ window_calls: 1000 }").minimumCalls == BreakerSettings().minimumCalls)
     }
 
-    @Test("statuses are one, a range, a list, or none")
+    @Test("reads statuses as a number, a range or a list, which may be empty")
     func statuses() throws {
         #expect(try breaker("{ failures: 500 }").failureStatuses == StatusSet(500...500))
         #expect(try breaker("{ failures: 500..503 }").failureStatuses == StatusSet(500...503))

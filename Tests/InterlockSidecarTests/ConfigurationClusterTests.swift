@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Configuration: a Redis Cluster")
 struct ConfigurationClusterTests {
-    @Test("its servers are listed, and TLS makes another URL of them")
+    @Test("reads the list of servers, with and without TLS")
     func reads() throws {
         let read = try configuration("redis: { cluster: [R1, \"r2:7000\", \"[::1]\"] }")
         #expect(read.redis.url == "redis+cluster://r1:6379,r2:7000,[::1]:6379")
@@ -17,25 +17,25 @@ struct ConfigurationClusterTests {
     }
 
     @Test(
-        "what cannot work is refused where it stands",
+        "rejects invalid clusters with their path",
         arguments: [
             (
                 "{ url: \"redis+cluster://r1/2\" }",
-                "redis.url: expected a URL that can be used (a cluster has only database 0), got \"redis+cluster://r1/2\""
+                "redis.url: expected a valid Redis URL (a cluster has only database 0), got \"redis+cluster://r1/2\""
             ),
             (
                 "{ url: \"redis+cluster://r1,r1\" }",
-                "redis.url: expected a URL that can be used (it names a server twice), got \"redis+cluster://r1,r1\""
+                "redis.url: expected a valid Redis URL (it names a server twice), got \"redis+cluster://r1,r1\""
             ),
-            ("{ cluster: [] }", "redis.cluster: expected 1-50 servers of a cluster, each named once"),
-            ("{ cluster: [r1, \"R1:6379\"] }", "redis.cluster: expected 1-50 servers of a cluster, each named once"),
+            ("{ cluster: [] }", "redis.cluster: expected 1-50 different servers"),
+            ("{ cluster: [r1, \"R1:6379\"] }", "redis.cluster: expected 1-50 different servers"),
             (
                 "{ cluster: [\"r1/0\"] }",
-                "redis.cluster[0]: expected the host[:port] of a server of the cluster, such as redis-1:6379, got \"r1/0\""
+                "redis.cluster[0]: expected a cluster server as host[:port], such as redis-1:6379, got \"r1/0\""
             ),
             (
                 "{ url: \"redis://a\", cluster: [r1] }",
-                "redis.cluster: stands beside redis.url, redis.url_env or redis.sentinels: give one of them"
+                "redis.cluster: conflicts with redis.url, redis.url_env or redis.sentinels; keep one"
             ),
         ]
     )
@@ -43,12 +43,12 @@ struct ConfigurationClusterTests {
         #expect(refusals(of: "redis: \(yaml)").first?.hasSuffix(refusal) ?? false, "\(refusals(of: "redis: \(yaml)"))")
     }
 
-    @Test("a cluster is no server of a quorum")
+    @Test("rejects a cluster as a server of a quorum")
     func quorum() {
         let refused = refusals(of: "redis: { url: \"redis://a\", urls: [ \"redis://b\", \"redis://c\", \"redis+cluster://d\" ] }")
         #expect(
             refused.first?.contains(
-                "redis.urls[2]: expected a server that fails by itself; a cluster's replicas take the place of its servers")
+                "redis.urls[2]: expected an independent server; a failover in a cluster can lose granted locks")
                 ?? false,
             "\(refused)")
     }

@@ -28,19 +28,19 @@ func refusals(
 @Suite("Configuration: defaults and accepted values")
 struct ConfigurationDefaultsTests {
     @Test(
-        "nothing said leaves every default in force",
+        "a file without settings keeps the defaults",
         arguments: ["", "# only a comment\n", "services:\n", "redis: {}\nlisten:\n"]
     )
     func defaults(yaml: String) throws {
         #expect(try configuration(yaml) == SidecarConfiguration())
     }
 
-    @Test("without a file all defaults are in force")
+    @Test("no file keeps the defaults")
     func noFile() throws {
         #expect(try SidecarConfiguration.load(file: nil, environment: [:]) == SidecarConfiguration())
     }
 
-    @Test("the prefix can be chosen for the embedded Redis")
+    @Test("the embedded Redis can have another prefix")
     func embeddedPrefix() throws {
         let redis = try configuration("redis: { prefix: 'a:', timeout: 1.5s }").redis
         #expect(redis.isEmbedded)
@@ -48,7 +48,7 @@ struct ConfigurationDefaultsTests {
         #expect(redis.timeout == .milliseconds(1500))
     }
 
-    @Test("every key of the server's own part is read")
+    @Test("reads every key outside of services")
     func server() throws {
         let read = try configuration(
             """
@@ -75,7 +75,7 @@ struct ConfigurationDefaultsTests {
         #expect(read == expected)
     }
 
-    @Test("every key of a service is read")
+    @Test("reads every key of a service")
     func service() throws {
         let read = try configuration(
             """
@@ -114,7 +114,7 @@ struct ConfigurationDefaultsTests {
         #expect(read.warnings.isEmpty)
     }
 
-    @Test("every algorithm of a limit is read")
+    @Test("reads every algorithm of a limit")
     func algorithms() throws {
         let read = try configuration(
             """
@@ -138,6 +138,12 @@ struct ConfigurationDefaultsTests {
         #expect(read.services.first?.limits == expected)
     }
 
+    @Test("warns about a service without a value, but not about {}")
+    func emptyService() throws {
+        let warnings = try configuration("services: { a: , b: {} }").warnings
+        #expect(warnings == ["services.a is empty; set its url or limits, or write {} for the defaults"])
+    }
+
     @Test("services keep the order of the file")
     func order() throws {
         let read = try configuration("services: { zebra: {}, ant: , mole: {} }")
@@ -146,7 +152,7 @@ struct ConfigurationDefaultsTests {
     }
 
     @Test(
-        "a limit without a name is called after its window's shortest spelling",
+        "names a limit after the shortest spelling of its window",
         arguments: [
             ("60s", "1m"), ("90s", "90s"), ("1000ms", "1s"), ("1.5s", "1500ms"), ("24h", "1d"), ("0.5d", "12h"),
         ]
@@ -156,7 +162,7 @@ struct ConfigurationDefaultsTests {
         #expect(read.services.first?.limits.first?.name == name)
     }
 
-    @Test("a limit of each subject has a name of its own beside the one of the same window")
+    @Test("a per-subject limit has a different default name from a limit with the same window")
     func subjectLimitName() throws {
         let read = try configuration(
             "services: { a: { limits: [ { limit: 9, per: 1s }, { limit: 2, per: 1s, per_subject: true } ] } }"
@@ -164,7 +170,7 @@ struct ConfigurationDefaultsTests {
         #expect(read.services.first?.limits.map(\.name) == ["1s", "1s-subject"])
     }
 
-    @Test("an alias stands for what its anchor holds")
+    @Test("expands aliases")
     func alias() throws {
         let read = try configuration("services: { a: &s { permit_ttl: 3s }, b: *s }")
         #expect(read.services.map(\.permitLifetime) == [.seconds(3), .seconds(3)])

@@ -20,7 +20,7 @@ struct ConfigurationDomainTests {
 
     private struct Refused: Error, Equatable { var text: String }
 
-    @Test("rules as they can be written, and what is left out")
+    @Test("reads every key of a rule, and applies the defaults")
     func rules() throws {
         let settings = try configuration(
             """
@@ -61,16 +61,16 @@ struct ConfigurationDomainTests {
     }
 
     @Test(
-        "mistakes are said with their lines",
+        "reports mistakes with their lines",
         arguments: [
             ("{ key: a, limit: 1 }", "expected the key per: a duration such as 1s"),
-            ("{ key: a, per: 1s }", "per: goes with a limit only"),
+            ("{ key: a, per: 1s }", "per: requires a limit"),
             (
                 "{ key: a, limit: 1, per: 1s, unlimited: true }",
-                "limit: does not go with unlimited: true; take one of the two away"
+                "limit: conflicts with unlimited: true; remove one of them"
             ),
-            ("{ key: a, limit: 1, per: 1s, burst: 2 }", "burst: goes with the algorithm gcra only"),
-            ("{ key: a, value: b, share: true, limit: 1, per: 1s }", "share: true goes with a value with a star in it only"),
+            ("{ key: a, limit: 1, per: 1s, burst: 2 }", "burst: requires algorithm: gcra"),
+            ("{ key: a, value: b, share: true, limit: 1, per: 1s }", "share: true requires a value with a star"),
             ("{ limit: 1, per: 1s }", "expected the key key: the key of a descriptor's entry"),
             ("{ key: a, limit: 20000, per: 1s, algorithm: sliding }", "expected a limit of 10000 or less"),
         ])
@@ -80,7 +80,7 @@ struct ConfigurationDomainTests {
         #expect(refused.contains { $0.contains(message) }, "\(refused)")
     }
 
-    @Test("a domain and a rule are given once, and what is refused is counted only where it can be")
+    @Test("rejects duplicate domains and rules, and count_refused where it is impossible")
     func twice() throws {
         let yaml = """
             rate_limits:
@@ -92,12 +92,12 @@ struct ConfigurationDomainTests {
             """
         #expect(
             refusals(of: yaml) == [
-                "file.yaml:3: rate_limits.edge.count_refused: true goes with independent: true only; what is refused together is not counted",
-                "file.yaml:6: rate_limits.edge.descriptors[1]: the key \"a\" with this value is there already; give each once",
+                "file.yaml:3: rate_limits.edge.count_refused: true requires independent: true; other rules count a request together or not at all",
+                "file.yaml:6: rate_limits.edge.descriptors[1]: duplicate rule for this value of the key \"a\"; remove one",
             ])
     }
 
-    @Test("a configuration of the reference is taken over as it is")
+    @Test("imports a file of envoyproxy/ratelimit")
     func importing() throws {
         let settings = try Self.imported(
             """
@@ -126,18 +126,18 @@ struct ConfigurationDomainTests {
     }
 
     @Test(
-        "what cannot be honoured is refused, with its line in the imported file",
+        "rejects unsupported settings with their line in the imported file",
         arguments: [
-            ("quota_mode: true", "import.yaml:4: descriptors[0].quota_mode: quota_mode is not carried out here"),
-            ("metadata: { a: b }", "import.yaml:4: descriptors[0].metadata: metadata are not sent by this service"),
+            ("quota_mode: true", "import.yaml:4: descriptors[0].quota_mode: quota_mode is not supported"),
+            ("metadata: { a: b }", "import.yaml:4: descriptors[0].metadata: metadata is not supported"),
             ("rate_limit: { unit: fortnight, requests_per_unit: 1 }", "import.yaml:4: descriptors[0].rate_limit.unit: expected"),
             ("rate_limit: { requests_per_unit: 1 }", "import.yaml:4: descriptors[0].rate_limit: expected the key unit"),
             (
                 "rate_limit: { unlimited: true, unit: day }",
-                "import.yaml:4: descriptors[0].rate_limit.unit: does not go with unlimited"
+                "import.yaml:4: descriptors[0].rate_limit.unit: conflicts with unlimited"
             ),
             ("rate_limit: { unit: day, name: a, replaces: [{ name: a }] }", "a limit cannot replace itself"),
-            ("share_threshold: true", "import.yaml:4: descriptors[0].share_threshold: true goes with a value with a star"),
+            ("share_threshold: true", "import.yaml:4: descriptors[0].share_threshold: true requires a value with a star"),
             ("reqests: 1", "import.yaml:4: descriptors[0].reqests: unknown key"),
         ])
     func refused(line: String, message: String) throws {
@@ -147,7 +147,7 @@ struct ConfigurationDomainTests {
         #expect(error?.text.contains(message) == true, "\(error?.text ?? "")")
     }
 
-    @Test("a file that is not there, or names no domain, is refused by its name")
+    @Test("rejects a missing file and a file without a domain by name")
     func missing() throws {
         #expect(refusals(of: "rls: { import: /nowhere/x.yaml }") == ["/nowhere/x.yaml: there is no such file"])
         let error = #expect(throws: Refused.self) { _ = try Self.imported("descriptors: []") }
@@ -162,12 +162,12 @@ struct ConfigurationDomainTests {
         return try configuration(yaml + rules.map { "      - \($0)\n" }.joined()).warnings
     }
 
-    @Test("a rule that replaces itself, or that replaces one that replaces it, is refused: neither would limit anybody")
+    @Test("rejects rules that replace themselves or each other, because they would limit nothing")
     func replacesItself() {
         let start = "rate_limits:\n  edge:\n    descriptors:\n"
         #expect(
             refusals(of: start + "      - { key: a, limit: 1, per: 1s, name: x, replaces: [x] }") == [
-                "file.yaml:4: rate_limits.edge.descriptors[0].replaces: a rule cannot replace itself; take \"x\" away"
+                "file.yaml:4: rate_limits.edge.descriptors[0].replaces: a rule cannot replace itself; remove \"x\""
             ])
         let circle = refusals(
             of: start + """
@@ -179,12 +179,12 @@ struct ConfigurationDomainTests {
         #expect(circle.first?.contains("\"x\" replaces \"y\" replaces \"z\" replaces \"x\"") == true, "\(circle)")
     }
 
-    @Test("a rule that replaces one that is not there, or that would not limit in its place, is warned of")
+    @Test("warns about rules that replace an unknown rule, and about shadow rules that replace one")
     func replacesNothing() throws {
         let unknown = try Self.warnings("{ key: a, limit: 1, per: 1s, name: here, replaces: [her] }")
         #expect(unknown.count == 1)
         #expect(unknown.first?.contains("rate_limits.edge.descriptors[0].replaces") == true, "\(unknown)")
-        #expect(unknown.first?.contains("no rule of this domain has the name \"her\"; did you mean here?") == true, "\(unknown)")
+        #expect(unknown.first?.contains("no rule of this domain is named \"her\"; did you mean here?") == true, "\(unknown)")
         let shadow = try Self.warnings(
             "{ key: a, limit: 1, per: 1s, name: real }", "{ key: b, limit: 2, per: 1s, shadow: true, replaces: [real] }")
         #expect(shadow.count == 1)
@@ -195,7 +195,7 @@ struct ConfigurationDomainTests {
     }
 
     @Test(
-        "a rule that no descriptor can meet, or that limits none, is warned of",
+        "warns about rules that no descriptor reaches, and about rules that limit nothing",
         arguments: [
             (["{ key: a, value: '/api/*', limit: 1, per: 1s }", "{ key: a, value: '/api/v1/*', limit: 2, per: 1s }"], 1),
             (["{ key: a, value: '*', limit: 1, per: 1s }", "{ key: a, limit: 2, per: 1s }"], 1),
@@ -217,7 +217,7 @@ struct ConfigurationDomainTests {
         #expect(warnings.count == count, "\(warnings)")
     }
 
-    @Test("domains that nothing listens for are warned of")
+    @Test("warns about domains without a gRPC listener")
     func nobodyAsks() throws {
         let yaml = "rate_limits: { edge: { descriptors: [{ key: a, limit: 1, per: 1s }] } }"
         let warnings = try configuration(yaml).warnings
@@ -227,7 +227,7 @@ struct ConfigurationDomainTests {
 
     // MARK: Files of other software
 
-    @Test("a file in the shape that Envoy Gateway writes is taken over")
+    @Test("imports a file in Envoy Gateway's format")
     func envoyGateway() throws {
         let settings = try Self.imported(
             """
@@ -256,7 +256,7 @@ struct ConfigurationDomainTests {
         #expect(index.rules.map(\.rule.name) == [nil, nil] && index.rules.map(\.rule.limit)[1] == .unlimited)
     }
 
-    @Test("names with spaces and colons, and domains with colons, are taken over, as the reference has them")
+    @Test("imports names with spaces and colons, and domains with colons")
     func namesWithSpaces() throws {
         let settings = try Self.imported(
             """
@@ -271,7 +271,7 @@ struct ConfigurationDomainTests {
         #expect(domain.rules[0].name == "per day, all: users" && domain.rules[1].replaces == ["per day, all: users"])
     }
 
-    @Test("what the reference ignores where it stands is ignored, and warned of")
+    @Test("ignores misplaced keys as the reference does, and warns about them")
     func ignored() throws {
         let settings = try Self.imported(
             "domain: x\ndescriptors:\n  - { key: a, rate_limit: { unit: day, requests_per_unit: 5, shadow_mode: true } }\n")
@@ -280,7 +280,7 @@ struct ConfigurationDomainTests {
         #expect(error?.text.contains("kind: unknown key") == true, "\(error?.text ?? "")")
     }
 
-    @Test("a byte order mark before the text is no part of it")
+    @Test("ignores a byte order mark")
     func byteOrderMark() throws {
         #expect(try configuration("\u{FEFF}fleet_size: 3").fleetSize == 3)
         #expect(try Self.imported("\u{FEFF}domain: x\ndescriptors: []\n").definitions.first?.name == "x")
@@ -295,7 +295,7 @@ struct ConfigurationDomainTests {
         for (key, window) in [("a", 3600), ("b", 1)] {
             let ask = DescriptorAsk(entries: [DescriptorEntry(key: key, value: "x")])
             guard case .answered(let answer) = limiter.admit([ask], id: 1, now: Instant(nanoseconds: 0)) else {
-                return #expect(Bool(false), "it is asked about")
+                return #expect(Bool(false), "the request is not answered")
             }
             #expect(answer.statuses[0].bound == .limited(limit: 0, window: .seconds(window)))
             #expect(answer.statuses[0].resetAfter >= 86_400_000)

@@ -30,12 +30,12 @@ struct ConfigurationProbeTests {
         #expect(read == expected)
     }
 
-    @Test("what is not said is the default")
+    @Test("missing keys have their defaults")
     func defaults() throws {
         #expect(try probe("{ path: / }") == ProbeSettings(target: .http("/")))
     }
 
-    @Test("a whole URL and a TCP address need no URL of the service")
+    @Test("an absolute URL or a TCP address works without a URL of the service")
     func elsewhere() throws {
         let read = try configuration(
             """
@@ -49,12 +49,12 @@ struct ConfigurationProbeTests {
             ])
     }
 
-    @Test("a timeout that is not said leaves room for the next probe")
+    @Test("the default timeout is shorter than the interval")
     func shortInterval() throws {
         #expect(try probe("{ path: /, every: 500ms }").timeout == .milliseconds(400))
     }
 
-    @Test("no probe is none")
+    @Test("null means no probe")
     func none() throws {
         let read = try configuration("services: { a: { probe: null } }")
         #expect(read.services.first?.probe == nil)
@@ -62,9 +62,9 @@ struct ConfigurationProbeTests {
     }
 
     @Test(
-        "what cannot be meant is refused where it stands",
+        "rejects invalid probes with their path",
         arguments: [
-            ("{}", ": expected one of the keys path, url and tcp: what the probe asks"),
+            ("{}", ": expected one of the keys path, url and tcp: the target of the probe"),
             ("{ path: /, tcp: 'a:1' }", ".tcp: expected only one of path, url and tcp"),
             ("{ path: status }", ".path: expected a path that begins with / and has no spaces, got \"status\""),
             ("{ path: /grün }", ".path: expected a path that begins with / and has no spaces, got \"/grün\""),
@@ -73,7 +73,7 @@ struct ConfigurationProbeTests {
                 ".url: expected a URL that begins with http:// or https:// and names a host, got \"ftp://a\""
             ),
             ("{ tcp: 'a:0' }", ".tcp: expected HOST:PORT with a port of 1 or more, got \"a:0\""),
-            ("{ tcp: 'a:1', expect: { body: x } }", ".expect: goes with path or url: a connection alone has no answer to judge"),
+            ("{ tcp: 'a:1', expect: { body: x } }", ".expect: requires path or url; a TCP probe has no response to check"),
             ("{ path: /, every: 5ms }", ".every: expected a duration of 10ms or more, got 5ms"),
             ("{ path: /, every: 2s, timeout: 2s }", ".timeout: expected a duration shorter than every (2s), got 2s"),
             ("{ path: /, unhealthy_after: 0 }", ".unhealthy_after: expected a whole number of 1 or more, got 0"),
@@ -83,7 +83,7 @@ struct ConfigurationProbeTests {
             ("{ path: /, expect: { status: 399..200 } }", ".expect.status: expected \(Self.statuses), got 399..200"),
             ("{ path: /, expect: { status: [200, 99] } }", ".expect.status[1]: expected \(Self.statuses), got 99"),
             ("{ path: /, expect: { status: 200..300..400 } }", ".expect.status: expected \(Self.statuses), got 200..300..400"),
-            ("{ path: /, expect: { body: '' } }", ".expect.body: expected a text of 1-1000 bytes, got \"\""),
+            ("{ path: /, expect: { body: '' } }", ".expect.body: expected a string of 1-1000 bytes, got \"\""),
             ("{ path: /, expect: { body_matches: '^ok' } }", ".expect.body_matches: \(Self.noExpressions)"),
             ("{ path: /, expect: { body: ok, body_matches: null } }", ".expect.body_matches: \(Self.noExpressions)"),
             (
@@ -91,7 +91,7 @@ struct ConfigurationProbeTests {
                 ".expect.json.$..a: expected a path such as $.status or $.checks[0]['disk']: expected a name after the dot; "
                     + "put other characters than letters, digits, _ and - in ['…'] (character 3)"
             ),
-            ("{ path: /, expect: { headers: { 'a b': x } } }", ".expect.headers.a b: expected the name of a header"),
+            ("{ path: /, expect: { headers: { 'a b': x } } }", ".expect.headers.a b: expected a header name"),
         ]
     )
     func refused(yaml: String, refusal: String) {
@@ -100,32 +100,33 @@ struct ConfigurationProbeTests {
     }
 
     private static let noExpressions =
-        "regular expressions are no longer supported; write body: TEXT to require a text in the body, "
+        "regular expressions are no longer supported; write body: TEXT to require a string in the body, "
         + "or json: { PATH: VALUE } to require a value of a JSON body"
-    private static let statuses = "a status or a range of them, such as 200..399, within 100..599"
+    private static let statuses = "a status or a range such as 200..399, within 100..599"
 
-    @Test("a path without a URL to ask it below is refused")
+    @Test("rejects a path if the service has no URL")
     func noURL() {
         #expect(
             refusals(of: "services: { a: { probe: { path: / } } }") == [
-                "file.yaml:1: services.a.probe: path is asked below the service's url, which is not given; "
-                    + "give it, or url instead of path"
+                "file.yaml:1: services.a.probe: path is relative to the service's url, which is not set; "
+                    + "set it, or replace path with url"
             ])
     }
 
-    @Test("a URL with a password is refused, and the password is not repeated")
+    @Test("rejects a URL with a password without repeating it")
     func password() {
         let refusals = refusals(of: "services: { a: { probe: { url: 'http://me:secret@a.example' } } }")
         #expect(refusals.count == 1)
         #expect(!refusals.joined().contains("secret"))
     }
 
-    @Test("a service whose name leaves no room for the lock of its probers is refused, unless all of them probe")
+    @Test("rejects a name that is too long for the probe lock, unless all sidecars probe")
     func longName() {
         let name = String(repeating: "a", count: 239)
         #expect(
             refusals(of: "services: { \(name): { probe: { tcp: 'a:1' } } }") == [
-                "file.yaml:1: services.\(name.prefix(80))….probe: expected a service whose name has at most 238 bytes"
+                "file.yaml:1: services.\(name.prefix(80))….probe: from: one requires a service name of at most 238 bytes; "
+                    + "shorten the name, or set from: all"
             ])
         #expect(refusals(of: "services: { \(name): { probe: { tcp: 'a:1', from: all } } }").isEmpty)
     }

@@ -8,7 +8,7 @@ import Testing
 struct ConfigurationQuorumTests {
     private let three = "\"redis://a\", \"redis://b\", \"rediss://:hunter2@c:6380/1\""
 
-    @Test("the servers are read in their order, beside the one Redis")
+    @Test("reads the servers in order, in addition to redis.url")
     func read() throws {
         let read = try configuration("redis: { url: \"redis://main\", urls: [ \(three) ] }")
         #expect(read.redis.urls == ["redis://a", "redis://b", "rediss://:hunter2@c:6380/1"])
@@ -18,22 +18,22 @@ struct ConfigurationQuorumTests {
         #expect(quorum.allSatisfy { $0.commandTimeout == read.redis.timeout })
     }
 
-    @Test("without servers there is no quorum", arguments: ["", "redis: { urls: null }"])
+    @Test("no servers mean no quorum", arguments: ["", "redis: { urls: null }"])
     func none(yaml: String) throws {
         #expect(try configuration(yaml).redis.urls.isEmpty)
         #expect(try configuration(yaml).coordinatorConfiguration(redisURL: "redis://main").quorum.isEmpty)
     }
 
     @Test(
-        "what is no quorum is refused",
+        "rejects invalid quorums",
         arguments: [
             (
                 "[]",
-                "redis.urls: expected 3-15 servers, best an odd number, got 0; with fewer no majority is left when one is down"
+                "redis.urls: expected 3-15 servers, preferably an odd number, got 0; fewer have no majority when one is down"
             ),
             (
                 "[ \"redis://a\", \"redis://b\" ]",
-                "redis.urls: expected 3-15 servers, best an odd number, got 2; with fewer no majority is left when one is down"
+                "redis.urls: expected 3-15 servers, preferably an odd number, got 2; fewer have no majority when one is down"
             ),
             ("\"redis://a\"", "redis.urls: expected a list of 3 or more URLs, got \"redis://a\""),
             (
@@ -42,11 +42,11 @@ struct ConfigurationQuorumTests {
             ),
             (
                 "[ \"redis://a\", \"redis://b\", \"redis://c/x\" ]",
-                "redis.urls[2]: expected a URL that can be used (the database after the host must be a number from 0; percent-encode @ : / ? # % in a password), got \"redis://c/x\""
+                "redis.urls[2]: expected a valid Redis URL (the database after the host must be a number from 0; percent-encode @ : / ? # % in a password), got \"redis://c/x\""
             ),
             (
                 "[ \"redis://a\", \"redis://b\", \"redis://:hunter2@a:6379/7\" ]",
-                "redis.urls[2]: the same server as redis.urls[0]; a majority counts servers that fail independently"
+                "redis.urls[2]: the same server as redis.urls[0]; the servers must fail independently"
             ),
         ]
     )
@@ -54,30 +54,30 @@ struct ConfigurationQuorumTests {
         #expect(refusals(of: "redis: { url: \"redis://main\", urls: \(urls) }") == ["file.yaml:1: \(refusal)"])
     }
 
-    @Test("the one Redis must be named as well, and it is said what for; a flag may name it")
+    @Test("requires redis.url as well, from the file or a flag, and says why")
     func mainRedis() {
         let yaml = "redis: { urls: [ \(three) ] }"
-        let quorumAlone = "file.yaml:1: redis.urls: expected redis.url beside it: the quorum is for locks alone;"
-        #expect(refusals(of: yaml) == ["\(quorumAlone) events and the list of sidecars live in the one Redis of redis.url"])
+        let quorumAlone = "file.yaml:1: redis.urls: requires redis.url, because the quorum stores only locks;"
+        #expect(refusals(of: yaml) == ["\(quorumAlone) events and the list of sidecars are stored in redis.url"])
         #expect(
             refusals(of: yaml + "\nservices: { catalog: {} }") == [
-                "\(quorumAlone) limits, breakers, events and the list of sidecars live in the one Redis of redis.url"
+                "\(quorumAlone) limits, breakers, events and the list of sidecars are stored in redis.url"
             ])
         #expect(refusals(of: yaml, flags: .init(redisURL: "redis://main")).isEmpty)
     }
 
-    @Test("waiting for replicas is refused beside a quorum")
+    @Test("rejects wait_replicas together with a quorum")
     func replicas() {
         let yaml = "redis: { url: \"redis://main\", urls: [ \(three) ] }\nlocks: { wait_replicas: 1 }"
         #expect(
             refusals(of: yaml) == [
                 """
-                file.yaml:2: locks.wait_replicas: expected 0 with redis.urls, whose majority takes the place of replicas, got 1
+                file.yaml:2: locks.wait_replicas: expected 0 with redis.urls, whose majority replaces the wait for replicas, got 1
                 """
             ])
     }
 
-    @Test("printing shows no password of the servers")
+    @Test("printing the configuration shows no password of the servers")
     func printing() throws {
         let read = try configuration("redis: { url: \"redis://main\", urls: [ \(three) ] }")
         var dumped = ""

@@ -2,9 +2,9 @@ import InterlockCore
 import SidecarSettings
 import Testing
 
-@Suite("Configuration: what is refused")
+@Suite("Configuration: rejected files")
 struct ConfigurationRefusalTests {
-    @Test("the shortest lease is 100 ms unless told otherwise, and never longer than the longest")
+    @Test("the minimum ttl is 100 ms by default, and never above the maximum")
     func shortestLease() throws {
         let byDefault = try configuration("services: {}")
         #expect(byDefault.locks.minimumTTL == .milliseconds(100))
@@ -14,11 +14,11 @@ struct ConfigurationRefusalTests {
         #expect(withShorterLeases.locks.minimumTTL == .milliseconds(50))
         #expect(
             refusals(of: "locks: { min_ttl: 2s, max_ttl: 1s }") == [
-                "file.yaml:1: locks.min_ttl: expected at most locks.max_ttl, 1s, got 2s"
+                "file.yaml:1: locks.min_ttl: expected at most locks.max_ttl (1s), got 2s"
             ])
     }
 
-    @Test("all mistakes are reported at once, in the order of their lines")
+    @Test("reports all mistakes at once, in the order of their lines")
     func everyMistake() {
         let yaml = """
             fleet_size: 0
@@ -39,19 +39,19 @@ struct ConfigurationRefusalTests {
                 "file.yaml:3: redis.timeout: expected a duration such as 500ms, 2s, 1m, 1h or 1d, got 500; did you mean 500s or 500ms?",
                 "file.yaml:4: redis.tiemout: unknown key; did you mean timeout?",
                 "file.yaml:8: services.catalog.limits[0].limit: expected a whole number of 1 or more, got \"ten\"",
-                "file.yaml:10: services.catalog.limits[1].per: expected a duration such as 500ms, 2s, 1m, 1h or 1d, got 2 seconds",
-                "file.yaml:11: services.catalog.breaker.failure_rate: expected a percentage such as 50%, got 0.5",
+                "file.yaml:10: services.catalog.limits[1].per: expected a duration such as 500ms, 2s, 1m, 1h or 1d, got 2 seconds; did you mean 2s?",
+                "file.yaml:11: services.catalog.breaker.failure_rate: expected a percentage such as 50%, got 0.5; did you mean 50%?",
             ]
         )
     }
 
     @Test(
-        "rights of the Unix socket that no socket can use, and a group that is not there, are refused",
+        "rejects unusable permissions of the Unix socket and an unknown group",
         arguments: [
             ("unix_mode: 0777", "expected permissions such as 0600, 0660 or 0666"),
             ("unix_mode: 660x", "expected permissions such as 0600, 0660 or 0666"),
             ("unix_mode: 0060", "expected permissions such as 0600, 0660 or 0666"),
-            ("unix_group: no such group", "expected the name of a group that there is on this host, or a number"),
+            ("unix_group: no such group", "expected the name of an existing group, or a number"),
         ])
     func unixSocket(yaml: String, refusal: String) throws {
         let found = try #require(refusals(of: "listen: { unix: /run/a.sock, \(yaml) }").first)
@@ -59,10 +59,10 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
-        "an impossible value of a service is refused where it stands",
+        "rejects invalid values of a service with their path",
         arguments: [
             ("limits: [ { limit: 0, per: 1s } ]", "limits[0].limit: expected a whole number of 1 or more, got 0"),
-            ("limits: [ { limit: -3, per: 1s } ]", "limits[0].limit: expected a whole number of 1 or more, got \"-3\""),
+            ("limits: [ { limit: -3, per: 1s } ]", "limits[0].limit: expected a whole number of 1 or more, got -3"),
             ("limits: [ { limit: \"3\", per: 1s } ]", "limits[0].limit: expected a whole number of 1 or more, got \"3\""),
             (
                 "limits: [ { limit: 1000000000000001, per: 1s } ]",
@@ -80,10 +80,10 @@ struct ConfigurationRefusalTests {
                 "limits: [ { limit: 1, per: 1s, algorithm: leaky } ]",
                 "limits[0].algorithm: expected fixed, sliding or gcra, got \"leaky\""
             ),
-            ("limits: [ { limit: 1, per: 1s, burst: 3 } ]", "limits[0].burst: goes with the algorithm gcra only"),
+            ("limits: [ { limit: 1, per: 1s, burst: 3 } ]", "limits[0].burst: requires algorithm: gcra"),
             (
                 "limits: [ { limit: 1, per: 1s, algorithm: gcra, burst: -1 } ]",
-                "limits[0].burst: expected a whole number of 0 or more, got \"-1\""
+                "limits[0].burst: expected a whole number of 0 or more, got -1"
             ),
             (
                 "limits: [ { limit: 10001, per: 1s, algorithm: sliding } ]",
@@ -98,22 +98,25 @@ struct ConfigurationRefusalTests {
                 "limits: [ { limit: 1, per: 366d, algorithm: gcra, burst: 100 } ]",
                 "limits[0]: expected a burst that refills within a hundred years, got 100"
             ),
-            ("limits: [ { limit: 1, per: 1s, shadow: 1 } ]", "limits[0].shadow: expected true or false, got 1"),
+            (
+                "limits: [ { limit: 1, per: 1s, shadow: 1 } ]",
+                "limits[0].shadow: expected true or false, got 1; did you mean true?"
+            ),
             (
                 "limits: [ { limit: 1, per: 1s }, { limit: 1, per: 1s, algorithm: sliding } ]",
-                "limits[1]: the name \"1s\" is given to more than one limit of this service; give each its own name"
+                "limits[1]: duplicate limit name \"1s\"; each limit of a service needs its own name"
             ),
             (
                 "limits: [ { limit: 1, per: 1s }, { limit: 2, per: 1000ms } ]",
-                "limits[1]: the name \"1s\" is given to more than one limit of this service; give each its own name"
+                "limits[1]: duplicate limit name \"1s\"; each limit of a service needs its own name"
             ),
             (
                 "limits: [ { limit: 1, per: 1s, subject: required } ]",
-                "limits[0].subject: required goes with per_subject: true only; add that to the limit"
+                "limits[0].subject: required needs per_subject: true; add it to the limit"
             ),
             (
                 "limits: [ { limit: 1, per: 1s, per_subject: true, shadow: true, subject: required } ]",
-                "limits[0].subject: required refuses calls, and a shadow refuses none; take one of the two away"
+                "limits[0].subject: required rejects calls, which a shadow limit never does; remove subject or shadow"
             ),
             (
                 "limits: [ { limit: 1, per: 1s, per_subject: true, subject: must } ]",
@@ -139,15 +142,15 @@ struct ConfigurationRefusalTests {
             ("breaker: { reporters: 1001 }", "breaker.reporters: expected a whole number of 1000 or less, got 1001"),
             (
                 "breaker: { window: 10s, window_calls: 100 }",
-                "breaker.window_calls: window is given too: the rates are judged over a time or over a number of calls, not both"
+                "breaker.window_calls: conflicts with window; remove one of them"
             ),
             (
                 "breaker: { window_calls: 100, minimum_calls: 101 }",
-                "breaker.minimum_calls: expected at most the 100 of window_calls, got 101: so many are never there to be judged"
+                "breaker.minimum_calls: expected at most window_calls (100), got 101"
             ),
             (
                 "breaker: { failures: [500..599, 600] }",
-                "breaker.failures[1]: expected a status or a range of them, such as 200..399, within 100..599, got 600"
+                "breaker.failures[1]: expected a status or a range such as 200..399, within 100..599, got 600"
             ),
             ("breaker: { metrics_only: maybe }", "breaker.metrics_only: expected true or false, got \"maybe\""),
             ("concurrency: 0", "concurrency: expected a whole number of 1 or more, got 0"),
@@ -166,7 +169,7 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
-        "an impossible value of the server's own part is refused where it stands",
+        "rejects invalid values outside of services with their path",
         arguments: [
             (
                 "redis: { url: \"http://x\" }",
@@ -174,7 +177,7 @@ struct ConfigurationRefusalTests {
             ),
             (
                 "redis: { nodes: [] }",
-                "redis.nodes: is called redis.cluster"
+                "redis.nodes: unknown key; use redis.cluster"
             ),
             (
                 "redis: { prefix: \"\" }",
@@ -188,10 +191,10 @@ struct ConfigurationRefusalTests {
             ),
             (
                 "locks: { key_prefix: [] }",
-                "locks.key_prefix: expected a text, got a list"
+                "locks.key_prefix: expected a string, got a list"
             ),
             ("locks: { max_hold: 5ms }", "locks.max_hold: expected a duration of 10ms or more, got 5ms"),
-            ("locks: { wait_replicas: -1 }", "locks.wait_replicas: expected a whole number of 0 or more, got \"-1\""),
+            ("locks: { wait_replicas: -1 }", "locks.wait_replicas: expected a whole number of 0 or more, got -1"),
             ("locks: { wait_replicas: 101 }", "locks.wait_replicas: expected a whole number of 100 or less, got 101"),
             (
                 "listen: { resp: \"127.0.0.1\" }",
@@ -203,22 +206,25 @@ struct ConfigurationRefusalTests {
             ),
             (
                 "listen: { http: \"127.0.0.1:7379\" }",
-                "listen.http: expected another address than listen.resp, got 127.0.0.1:7379 for both"
+                "listen.http: expected a different address from listen.resp, got 127.0.0.1:7379 for both"
             ),
             (
                 "listen: { tls: { certificate: /nowhere.pem } }",
-                "listen.tls.certificate: expected the path of a PEM file that exists and can be read, got \"/nowhere.pem\""
+                "listen.tls.certificate: expected the path of a readable PEM file, got \"/nowhere.pem\""
             ),
             (
                 "log: { level: warn }",
-                "log.level: expected trace, debug, info, notice, warning, error or critical, got \"warn\""
+                "log.level: expected trace, debug, info, notice, warning, error or critical, got \"warn\"; did you mean warning?"
             ),
-            ("listen: { allow_plaintext: yes }", "listen.allow_plaintext: expected true or false, got \"yes\""),
+            (
+                "listen: { allow_plaintext: yes }",
+                "listen.allow_plaintext: expected true or false, got \"yes\"; did you mean true?"
+            ),
             ("services: { \"a:b\": {} }", "services.a:b: expected a name without \":\", got \"a:b\""),
             ("servises: {}", "servises: unknown key; did you mean services?"),
             (
                 "<<: {}",
-                "<<: unknown key; expected redis, listen, log, tracing, auth, locks, fleet_size, services, rate_limits or rls"
+                "<<: merge keys are not supported; repeat the settings, or use an alias for the whole value"
             ),
         ]
     )
@@ -227,7 +233,7 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
-        "a key that is called otherwise elsewhere is asked back for by its name here",
+        "suggests the right key for the names that other software uses",
         arguments: [
             ("rate: 10", "rate: unknown key; did you mean limits?"),
             ("rate-limit: 10", "rate-limit: unknown key; did you mean limits?"),
@@ -244,7 +250,42 @@ struct ConfigurationRefusalTests {
         #expect(all == ["file.yaml:1: services.catalog.\(refusal)"])
     }
 
-    @Test("the rate of a limit is asked back for, and no key is offered twice")
+    @Test(
+        "suggests the right value for the spellings that other software uses",
+        arguments: [
+            ("breaker: { failure_rate: 50 }", "50%"), ("breaker: { failure_rate: 0.125 }", "12.5%"),
+            ("breaker: { failures: 5xx }", "500..599"), ("breaker: { open_for: 30s-60s }", "30s..60s"),
+            ("limits: [ { limit: 1, per: minute } ]", "1m"), ("limits: [ { limit: 1, per: 90 sec } ]", "90s"),
+            ("limits: [ { limit: 1, per: 1s, algorithm: token_bucket } ]", "gcra"),
+            ("limits: [ { limit: 1, per: 1s, algorithm: slid } ]", "sliding"),
+            ("when_redis_is_down: fail_open", "allow"), ("when_redis_is_down: Deny", "deny"),
+            ("limits: [ { limit: 1, per: 1s, shadow: Off } ]", "false"),
+        ])
+    func suggestedValues(service: String, suggestion: String) {
+        let all = refusals(of: "services: { catalog: { \(service) } }")
+        #expect(all.count == 1 && all.first?.hasSuffix("; did you mean \(suggestion)?") ?? false, "\(all)")
+    }
+
+    @Test(
+        "suggests nothing for an ambiguous or meaningless value",
+        arguments: [
+            "breaker: { failure_rate: 1 }", "breaker: { failure_rate: 500 }", "breaker: { failures: 9xx }",
+            "limits: [ { limit: 1, per: soon } ]", "limits: [ { limit: 1, per: 1s-2s } ]",
+        ])
+    func withoutSuggestion(service: String) {
+        let all = refusals(of: "services: { catalog: { \(service) } }")
+        #expect(all.count == 1 && all.first?.contains("did you mean") == false, "\(all)")
+    }
+
+    @Test("ignores top-level keys that begin with x-, which can hold anchors")
+    func extensions() throws {
+        let read = try configuration("x-limits: &l [ { limit: 1, per: 1s } ]\nservices: { catalog: { limits: *l } }")
+        #expect(read.services.first?.limits.map(\.limit) == [1])
+        #expect(read.warnings.isEmpty)
+        #expect(refusals(of: "services: { catalog: { x-note: a } }").count == 1)
+    }
+
+    @Test("suggests limit for rate, and lists each known key once")
     func offered() {
         let limit = refusals(of: "services: { catalog: { limits: [ { rate: 10, per: 1s } ] } }")
         #expect(limit.contains("file.yaml:1: services.catalog.limits[0].rate: unknown key; did you mean limit?"))
@@ -256,7 +297,7 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
-        "a word where a mapping belongs is shown as the line to write",
+        "suggests the mapping to write instead of a plain value",
         arguments: [
             ("on_limit: wait", "on_limit: expected a mapping (key: value), got \"wait\"; write on_limit: { action: wait }"),
             ("probe: /healthz", "probe: expected a mapping (key: value), got \"/healthz\"; write probe: { path: /healthz }"),
@@ -270,7 +311,24 @@ struct ConfigurationRefusalTests {
         #expect(refusals(of: "services: { catalog: { \(service) } }").first == "file.yaml:1: services.catalog.\(refusal)")
     }
 
-    @Test("the line to write shows no password")
+    @Test("explains how to enable or disable a breaker instead of true and false")
+    func switchedBreaker() {
+        let mapping = "file.yaml:1: services.catalog.breaker: expected a mapping (key: value)"
+        #expect(
+            refusals(of: "services: { catalog: { breaker: true } }") == [
+                "\(mapping), got true; every service has a breaker by default, so remove the key"
+            ])
+        #expect(
+            refusals(of: "services: { catalog: { breaker: false } }") == [
+                "\(mapping), got false; to keep the breaker from opening, write breaker: { metrics_only: true }"
+            ])
+        // Other mappings suggest no setting for a flag.
+        #expect(
+            refusals(of: "services: { catalog: { probe: true } }").first
+                == "file.yaml:1: services.catalog.probe: expected a mapping (key: value), got \"true\"")
+    }
+
+    @Test("the suggested mapping shows no password")
     func shorthandWithPassword() {
         let refusal = refusals(of: "redis: 'redis://:hunter2@127.0.0.1'").first ?? ""
         #expect(refusal.contains("write redis: { url: "))
@@ -278,15 +336,16 @@ struct ConfigurationRefusalTests {
     }
 
     @Test(
-        "what is not YAML is refused with its line",
+        "rejects invalid YAML with its line",
         arguments: [
-            ("a: [1\nb: 2\n", "file.yaml:2: not YAML: "),
-            ("redis: {}\n\tlog: {}\n", "file.yaml:2: not YAML: "),
-            ("redis: {}\n---\nlog: {}\n", "file.yaml:2: not YAML: "),
-            ("redis: *nowhere\n", "file.yaml:1: not YAML: "),
-            ("redis: {}\nlog: \u{1}\n", "file.yaml:2: not YAML: "),
-            ("redis: {}\nlog: {}\nlog: {}\n", "file.yaml:2: expected every key once, got \"log\" again"),
-            ("redis: {}\nlog: {}\n\"log\": {}\n", "file.yaml:2: expected every key once, got \"log\" again"),
+            ("a: [1\nb: 2\n", "file.yaml:2: invalid YAML: "),
+            ("redis: {}\n\tlog: {}\n", "file.yaml:2: invalid YAML: found a tab; indent with spaces"),
+            ("é: {}\nredis: @a\n", "file.yaml:2: invalid YAML: found a value that begins with @, ` or %; put it in quotes"),
+            ("redis: {}\n---\nlog: {}\n", "file.yaml:2: invalid YAML: "),
+            ("redis: *nowhere\n", "file.yaml:1: invalid YAML: "),
+            ("redis: {}\nlog: \u{1}\n", "file.yaml:2: invalid YAML: "),
+            ("redis: {}\nlog: {}\nlog: {}\n", "file.yaml:2: duplicate key: \"log\" (lines 2 and 3); set each key once"),
+            ("redis: {}\nlog: {}\n\"log\": {}\n", "file.yaml:2: duplicate key: \"log\" (lines 2 and 3); set each key once"),
             ("- redis", "file.yaml:1: expected a mapping"),
         ]
     )
@@ -295,13 +354,13 @@ struct ConfigurationRefusalTests {
         #expect(refusal.hasPrefix(beginning), "\(refusal)")
     }
 
-    @Test("a file over 1 MiB is refused")
+    @Test("rejects a file over 1 MiB")
     func tooLarge() {
         let yaml = "#" + String(repeating: "x", count: 1 << 20)
         #expect(refusals(of: yaml) == ["file.yaml: expected a file of at most 1 MiB"])
     }
 
-    @Test("aliases cannot make a small file into endless work")
+    @Test("limits the number of values after expanding aliases")
     func aliases() {
         let items = String(repeating: "*l,", count: 2000)
         let services = (0..<2000).map { "s\($0): { limits: *all }" }.joined(separator: "\n  ")
@@ -311,25 +370,27 @@ struct ConfigurationRefusalTests {
               second: { limits: &all [ \(items) ] }
               \(services)
             """
-        #expect(refusals(of: yaml).contains("file.yaml: expected at most 100000 values, counting what aliases repeat"))
+        #expect(refusals(of: yaml).contains("file.yaml: expected at most 100000 values after expanding aliases"))
     }
 
-    @Test("aliases cannot make a small file into gigabytes of text")
+    @Test("limits the size of the text after expanding aliases")
     func aliasesOfText() {
         let keys = String(repeating: "*a ,", count: 9000)
         let yaml = "a: &a " + String(repeating: "é", count: 200_000) + "\n? [\(keys)]\n: 1\n"
-        #expect(refusals(of: yaml) == ["file.yaml: expected at most 16 MiB of text, counting what aliases repeat"])
+        #expect(refusals(of: yaml) == ["file.yaml: expected at most 16 MiB of text after expanding aliases"])
     }
 
-    @Test("of thousands of keys that stand twice a few are named")
+    @Test("names only a few of thousands of duplicate keys")
     func repeatedKeys() throws {
         let yaml = (0..<3000).map { "k\($0): 1\nk\($0): 1\n" }.joined()
         let refusal = try #require(refusals(of: yaml).first)
-        #expect(refusal.hasSuffix("and 2997 more again further down in the same mapping"))
+        let shown = "\"k0\" (lines 1 and 2), \"k1\" (lines 3 and 4), \"k2\" (lines 5 and 6)"
+        #expect(refusal.hasPrefix("file.yaml:1: duplicate keys: \(shown) and"), "\(refusal)")
+        #expect(refusal.hasSuffix("and 2997 more; set each key once"))
         #expect(refusal.utf8.count < 300)
     }
 
-    @Test("a file that is not there is refused by its name")
+    @Test("rejects a missing file by its name")
     func missingFile() {
         let error = #expect(throws: ConfigurationError.self) {
             try SidecarConfiguration.load(file: "/nowhere/a.yaml", environment: [:])

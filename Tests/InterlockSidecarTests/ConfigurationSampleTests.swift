@@ -2,7 +2,7 @@ import InterlockCore
 import SidecarSettings
 import Testing
 
-@Suite("Configuration: the samples that come with the project")
+@Suite("Configuration: the project's samples")
 struct ConfigurationSampleTests {
     /// The root folder of the repository.
     private var project: String {

@@ -10,7 +10,7 @@ import Testing
 @Suite("Configuration: secrets in messages (S4, S5)")
 struct ConfigurationSecretsTests {
     @Test(
-        "no message about a Redis URL shows a part of its password",
+        "no message about a Redis URL shows any part of its password",
         arguments: [
             "redis://u:p@SECRET/word@h:6379", "redis://u:p@ss/SECRET@h:6379", "redis://u:p/SECRET@h:6379",
             "redis://u:SECRET?x@h:6379", "redis://u:SECRET#x@h",
@@ -33,7 +33,7 @@ struct ConfigurationSecretsTests {
     }
 
     @Test(
-        "nor does one about any other address",
+        "no message about any other address shows any part of its password",
         arguments: [
             "services: { a: { url: \"http://u:p@SECRET/word@h\" } }", "services: { a: { url: \"ftp://u:SECRET@h/x\" } }",
             "services: { a: { url: \"http://h/x?key=SECRET\" } }", "services: { a: \"http://u:p@SECRET/w@h\" }",
@@ -48,21 +48,38 @@ struct ConfigurationSecretsTests {
         for problem in refused { #expect(!problem.contains("SECRET"), "\(problem)") }
     }
 
-    @Test("a password with an @ and a slash is answered with what to do")
+    @Test("suggests a remedy for a password with an @ and a slash")
     func remedy() {
         let refused = refusals(of: "redis: { url: \"redis://u:p@ss/word@h:6379\" }")
         #expect(refused.first?.contains("percent-encode") ?? false, "\(refused)")
-        #expect(refused.first?.contains("redis.password_file") ?? false, "\(refused)")
+        #expect(refused.first?.contains("or use redis.password_file") ?? false, "\(refused)")
     }
 
-    @Test("S5: a percent sign that escapes nothing is refused, in a password too", arguments: ["p%zz", "p%", "p%4", "100%sure"])
+    @Test("suggests a remedy for a password with an @ in a flag, without showing it")
+    func secondAt() {
+        let refused = refusals(of: "", flags: .init(redisURL: "redis+sentinel://u:p@SECRET/x@s1/main"))
+        #expect(refused.count == 1)
+        #expect(refused.first?.contains("percent-encode") ?? false, "\(refused)")
+        #expect(refused.first?.contains("or use redis.password_file") ?? false, "\(refused)")
+        #expect(refused.first?.contains("SECRET") == false, "\(refused)")
+    }
+
+    @Test("warns about a redis.url with the port of Sentinels")
+    func sentinelPort() throws {
+        let warnings = try configuration("redis: { url: redis://s1:26379 }").warnings
+        #expect(warnings.count == 1 && warnings.first?.contains("redis.sentinels") ?? false, "\(warnings)")
+        #expect(try configuration("redis: { url: redis://s1:6379 }").warnings.isEmpty)
+        #expect(try configuration("redis: { url: redis+sentinel://s1:26379/main }").warnings.isEmpty)
+    }
+
+    @Test("S5: rejects an incomplete percent escape, also in a password", arguments: ["p%zz", "p%", "p%4", "100%sure"])
     func escapes(password: String) throws {
         let error = #expect(throws: RedisURLError.self) { try RedisConfiguration(url: "redis://u:\(password)@h") }
         #expect(error?.reason.contains("%25") ?? false, "\(String(describing: error))")
         #expect(try RedisConfiguration(url: "redis://u:p%25zz%40@h").password == "p%zz@")
     }
 
-    @Test("S5: a key that is shorter than 16 characters is warned of by its name, and never shown")
+    @Test("S5: warns about keys shorter than 16 characters by name, without showing them")
     func shortKeys() throws {
         let long = "0123456789abcdef"
         let read = try configuration(
@@ -71,17 +88,24 @@ struct ConfigurationSecretsTests {
         #expect(read.warnings.first?.contains("\"ops\" has 1 character") ?? false, "\(read.warnings)")
     }
 
-    @Test("W4: a Redis that a flag or a variable names wins over redis.embedded: true")
+    @Test("W4: a Redis from a flag or a variable overrides redis.embedded: true")
     func overrides() throws {
         let file = "redis: { embedded: true }"
         #expect(try configuration(file, flags: .init(redisURL: "redis://flag")).redis.url == "redis://flag")
         #expect(try configuration(file, environment: ["INTERLOCK_REDIS_URL": "redis://variable"]).redis.url == "redis://variable")
         // Only a conflict within one file is an error.
-        #expect(refusals(of: "redis: { url: redis://h, embedded: true }").count == 1)
+        #expect(
+            refusals(of: "redis: { url: redis://h, embedded: true }") == [
+                "file.yaml:1: redis.embedded: true conflicts with redis.url; remove one of them"
+            ])
+        #expect(
+            refusals(of: "redis: { cluster: [h], embedded: true }") == [
+                "file.yaml:1: redis.embedded: true conflicts with redis.cluster; remove one of them"
+            ])
         #expect(refusals(of: "redis: { url: redis://h, embedded: true }", flags: .init(redisURL: "redis://flag")).count == 1)
     }
 
-    @Test("C2: a sidecar's own RESP API is no Redis", .timeLimit(.minutes(1)))
+    @Test("C2: a sidecar's RESP API is not accepted as a Redis", .timeLimit(.minutes(1)))
     func sidecarAsRedis() async throws {
         for keys in [[], [APIKey(name: "ops", secret: "0123456789abcdef", role: .admin)]] {
             try await RESPTestAPI.with(keys: keys) { api in

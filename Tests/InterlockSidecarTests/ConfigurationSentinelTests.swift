@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Configuration: Sentinels, and TLS to Redis")
 struct ConfigurationSentinelTests {
-    @Test("Sentinels and the primary's name are as good as a URL")
+    @Test("sentinels and primary are equivalent to a URL")
     func sentinels() throws {
         let read = try configuration("redis: { sentinels: [s1, \"s2:7000\", \"[::1]\"], primary: main }")
         #expect(read.redis.url == "redis+sentinel://s1:26379,s2:7000,[::1]:26379/main")
@@ -18,7 +18,7 @@ struct ConfigurationSentinelTests {
         #expect(server.commandTimeout == read.redis.timeout)
     }
 
-    @Test("with redis.tls they are spoken to by TLS")
+    @Test("redis.tls applies to Sentinels")
     func sentinelsWithTLS() throws {
         let read = try configuration("redis: { sentinels: [s1], primary: main, tls: { server_name: redis.internal } }")
         let server = try read.coordinatorConfiguration(redisURL: try #require(read.redis.url)).redis
@@ -27,50 +27,50 @@ struct ConfigurationSentinelTests {
     }
 
     @Test(
-        "what cannot be used is refused",
+        "rejects invalid Sentinels and TLS settings",
         arguments: [
-            ("{ sentinels: [s1] }", "redis: expected the key primary beside sentinels: what they call the primary"),
-            ("{ primary: main }", "redis: expected the key sentinels beside primary: their addresses, as host[:port]"),
+            ("{ sentinels: [s1] }", "redis: sentinels requires the key primary: the primary's name"),
+            ("{ primary: main }", "redis: primary requires the key sentinels: their addresses as host[:port]"),
             (
                 "{ sentinels: [\"s1:x\"], primary: main }",
-                "redis.sentinels[0]: expected a Sentinel's host[:port], such as sentinel-1:26379, got \"s1:x\""
+                "redis.sentinels[0]: expected a Sentinel as host[:port], such as sentinel-1:26379, got \"s1:x\""
             ),
             (
                 "{ sentinels: [s1], primary: \"my main\" }",
-                "redis.primary: expected what the Sentinels call the primary: 1-255 letters, digits, dots, dashes, underscores, got \"my main\""
+                "redis.primary: expected the primary's name: 1-255 letters, digits, dots, dashes and underscores, got \"my main\""
             ),
             (
                 "{ url: \"redis://a\", sentinels: [s1], primary: main }",
-                "redis.sentinels: stands beside redis.url or redis.url_env: give one of them"
+                "redis.sentinels: conflicts with redis.url or redis.url_env; keep one"
             ),
             (
                 "{ url: \"redis+sentinel://s1\" }",
-                "redis.url: expected a URL that can be used (it does not name the primary; write redis+sentinel://HOST,HOST/NAME), got \"redis+sentinel://s1\""
+                "redis.url: expected a valid Redis URL (it does not name the primary; write redis+sentinel://HOST,HOST/NAME), got \"redis+sentinel://s1\""
             ),
             (
                 "{ sentinels: [s1, s1], primary: main }",
-                "redis.sentinels: expected 1-15 Sentinels, each named once"
+                "redis.sentinels: expected 1-15 different Sentinels"
             ),
             (
                 "{ url: \"redis://a\", tls: { server_name: b } }",
-                "redis.tls: means nothing without a URL that begins with rediss://, rediss+sentinel:// or rediss+cluster://"
+                "redis.tls: requires a URL that begins with rediss://, rediss+sentinel:// or rediss+cluster://"
             ),
             (
                 "{ url: \"rediss://a\", tls: { server_name: 10.0.0.5 } }",
                 "redis.tls.server_name: expected a host name, such as redis.internal, got 10.0.0.5"
             ),
-            ("{ url: \"rediss://a\", tls: { cert: /dev/null } }", "redis.tls: expected cert and key together"),
+            ("{ url: \"rediss://a\", tls: { cert: /dev/null } }", "redis.tls: expected both cert and key, or neither"),
             (
                 "{ url: \"redis://a\", sentinel_password_file: f }",
-                "redis.sentinel_password_file: means nothing without Sentinels"
+                "redis.sentinel_password_file: requires Sentinels"
             ),
-            ("{ sentinel: [s1], primary: main }", "redis.sentinel: is called redis.sentinels"),
+            ("{ sentinel: [s1], primary: main }", "redis.sentinel: unknown key; use redis.sentinels"),
         ])
     func refused(redis: String, refusal: String) {
         #expect(refusals(of: "redis: \(redis)").contains { $0.hasSuffix(refusal) }, "\(refusals(of: "redis: \(redis)"))")
     }
 
-    @Test("nothing is said by null, and users may stand alone where their passwords are in files")
+    @Test("null counts as missing, and password files complete users without a password")
     func alone() throws {
         #expect(
             try configuration("redis: { url: redis://a, sentinels: null, primary: null, tls: null }").redis.url == "redis://a")
@@ -89,23 +89,23 @@ struct ConfigurationSentinelTests {
         #expect(sentinels.password == "secret")
     }
 
-    @Test("an @ in the query hides all there is")
+    @Test("an @ in the query masks the whole URL")
     func masked() {
         let refused = refusals(of: "redis: { url: \"redis+sentinel://s1?sentinel_password=p@hunter2\" }")
         #expect(refused.first?.hasSuffix("got \"redis+sentinel://***\"") ?? false, "\(refused)")
     }
 
-    @Test("a primary that another takes the place of is no server of a quorum")
+    @Test("rejects a primary of Sentinels as a server of a quorum")
     func quorum() {
         let urls = "[ \"redis://a\", \"redis://b\", \"redis+sentinel://s1/main\" ]"
         #expect(
             refusals(of: "redis: { url: \"redis://main\", urls: \(urls) }").first?.hasSuffix(
-                "redis.urls[2]: expected a server that fails by itself; one whose place another takes forgets what it granted")
+                "redis.urls[2]: expected an independent server; a failover by Sentinels can lose granted locks")
                 ?? false)
     }
 
     @Test(
-        "the authority, the sidecar's own certificate and the server's name are used", .timeLimit(.minutes(1)),
+        "uses the CA, the sidecar's own certificate and the server name", .timeLimit(.minutes(1)),
         .enabled("this redis-server speaks TLS") { try await RedisProgram.current.speaksTLS })
     func tls() async throws {
         try await RedisServer.withServer(arguments: ["--bind", "127.0.0.1", "127.0.0.2"], listener: .tls) { server in

@@ -4,20 +4,20 @@ import InterlockProcesses
 import SidecarSettings
 import Testing
 
-@Suite("Configuration: how the proxy calls a service")
+@Suite("Configuration: the upstream of a service")
 struct ConfigurationUpstreamTests {
     private func service(_ yaml: String) throws -> ServiceDefinition? {
         try configuration("services:\n  a:\n    \(yaml)").services.first
     }
 
-    @Test("a url alone leaves every default in force")
+    @Test("a url alone keeps the defaults")
     func defaults() throws {
         let read = try service("url: \"https://api.example.com/v1\"")
         #expect(read?.upstream == UpstreamSettings(url: "https://api.example.com/v1"))
         #expect(try service("url: null") == ServiceDefinition(name: "a"))
     }
 
-    @Test("the outcome of a call is awaited for longer than the call may take")
+    @Test("the default permit_ttl is longer than the total timeout")
     func permitLifetime() throws {
         let url = "url: \"http://h\""
         #expect(try service(url)?.permitLifetime == .seconds(70))
@@ -27,13 +27,21 @@ struct ConfigurationUpstreamTests {
         #expect(try service(url + "\n    timeouts: { total: 5m }\n    permit_ttl: 3s")?.permitLifetime == .seconds(3))
     }
 
-    @Test("a permit_ttl that is shorter than a call may take is warned of")
+    @Test("warns about a permit_ttl below the total timeout")
     func shortPermitLifetime() throws {
         let text = "services:\n  a:\n    url: http://127.0.0.1:1\n    permit_ttl: "
         let short = try configuration(text + "3s")
         #expect(short.warnings.count == 1)
         let long = try configuration(text + "2m")
         #expect(long.warnings.isEmpty)
+    }
+
+    @Test("warns about a connect timeout above the total timeout")
+    func longConnect() throws {
+        let text = "services:\n  a:\n    url: http://127.0.0.1:1\n    timeouts: "
+        let warnings = try configuration(text + "{ connect: 30s, total: 1s }").warnings
+        #expect(warnings == ["services.a.timeouts.connect has no effect: timeouts.total is shorter and ends the call first"])
+        #expect(try configuration(text + "{ total: 1s }").warnings.isEmpty)
     }
 
     @Test("a call has no total timeout only if the configuration says none")
@@ -63,7 +71,7 @@ struct ConfigurationUpstreamTests {
         -----END CERTIFICATE-----
         """
 
-    @Test("authorities go with a URL that begins with https://")
+    @Test("tls requires a URL that begins with https://")
     func plainURL() throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -71,7 +79,7 @@ struct ConfigurationUpstreamTests {
         try Data(Self.authority.utf8).write(to: URL(filePath: file))
         #expect(
             refusals(of: "services:\n  a:\n    { url: \"http://h\", tls: { ca: \(file) } }")
-                == ["file.yaml:3: services.a.tls: goes with a url that begins with https://"])
+                == ["file.yaml:3: services.a.tls: requires a url that begins with https://"])
     }
 
     @Test("every key is read")
@@ -109,7 +117,7 @@ struct ConfigurationUpstreamTests {
     }
 
     @Test(
-        "a fixed fallback has a status, and perhaps a body and a type",
+        "a fixed fallback has a status and an optional body and type",
         arguments: [
             ("{ status: 503 }", .fixed(status: 503, body: "", mediaType: "text/plain")),
             (
@@ -122,27 +130,27 @@ struct ConfigurationUpstreamTests {
     }
 
     @Test(
-        "an impossible value is refused where it stands",
+        "rejects invalid values with their path",
         arguments: [
-            ("url: \"http://u:p@h\"", "url: expected a URL without user, query and fragment, got \"http://***@h\""),
-            ("url: \"http://h/a?b\"", "url: expected a URL without user, query and fragment, got \"http://h/a?***\""),
-            ("url: \"http://h/#b\"", "url: expected a URL without user, query and fragment, got \"http://h/#b\""),
+            ("url: \"http://u:p@h\"", "url: expected a URL without user, query or fragment, got \"http://***@h\""),
+            ("url: \"http://h/a?b\"", "url: expected a URL without user, query or fragment, got \"http://h/a?***\""),
+            ("url: \"http://h/#b\"", "url: expected a URL without user, query or fragment, got \"http://h/#b\""),
             (
                 "url: \"http://h/a/../b\"",
-                "url: expected a URL whose path is percent-encoded and has no segment . or .., got \"http://h/a/../b\""
+                "url: expected a URL whose path is percent-encoded and has no . or .. segments, got \"http://h/a/../b\""
             ),
             (
                 "url: \"http://h:99999\"",
                 "url: expected a URL that begins with http:// or https:// and names a host, got \"http://h:99999\""
             ),
-            ("timeouts: { total: 1s }", "timeouts: goes with url, and this service has none"),
+            ("timeouts: { total: 1s }", "timeouts: requires url, which is not set"),
             (
                 "{ url: \"https://h\", tls: { ca: /dev/null } }",
-                "tls.ca: expected certificates of authorities in PEM; what stands in /dev/null is none"
+                "tls.ca: /dev/null contains no CA certificate in PEM format"
             ),
             (
                 "{ url: \"https://h\", tls: { ca: /nowhere.pem } }",
-                "tls.ca: expected the path of a PEM file that exists and can be read, got \"/nowhere.pem\""
+                "tls.ca: expected the path of a readable PEM file, got \"/nowhere.pem\""
             ),
             ("{ url: \"https://h\", tls: {} }", "tls: expected the key ca: the path of a PEM file"),
             ("{ url: \"http://h\", timeouts: { connect: 0s } }", "timeouts.connect: expected a duration of 1ms or more, got 0s"),
@@ -151,15 +159,18 @@ struct ConfigurationUpstreamTests {
                 "{ url: \"http://h\", retries: { attempts: 11 } }",
                 "retries.attempts: expected a whole number of 10 or less, got 11"
             ),
-            ("{ url: \"http://h\", retries: { budget: 0.1 } }", "retries.budget: expected a percentage such as 50%, got 0.1"),
-            ("{ url: \"http://h\", fallback: {} }", "fallback: expected status, with body and type, or last_good"),
+            (
+                "{ url: \"http://h\", retries: { budget: 0.1 } }",
+                "retries.budget: expected a percentage such as 50%, got 0.1; did you mean 10%?"
+            ),
+            ("{ url: \"http://h\", fallback: {} }", "fallback: expected last_good, or status with optional body and type"),
             (
                 "{ url: \"http://h\", fallback: { status: 199 } }",
                 "fallback.status: expected a whole number of 200 or more, got 199"
             ),
             (
                 "{ url: \"http://h\", fallback: { last_good: 5m, body: x } }",
-                "fallback.body: is of a fixed answer, which last_good is not; give one of them"
+                "fallback.body: conflicts with last_good; remove one of them"
             ),
         ])
     func refused(yaml: String, refusal: String) {

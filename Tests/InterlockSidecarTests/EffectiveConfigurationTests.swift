@@ -4,7 +4,7 @@ import Testing
 
 @testable import SidecarSettings
 
-@Suite("The configuration that is in force")
+@Suite("The effective configuration")
 struct EffectiveConfigurationTests {
     private static let environment = ["INTERLOCK_OPS_KEY": "ops-secret", "K": "web-secret"]
 
@@ -14,7 +14,7 @@ struct EffectiveConfigurationTests {
     }
 
     @Test(
-        "what is shown means the same when it is read again, but for the secrets",
+        "the output, read again, is the same configuration except for the secrets",
         arguments: [
             "docs/sample.yaml", "Tests/Fuzzing/Corpus/configuration/all-sections",
             "Tests/Fuzzing/Corpus/configuration/sample",
@@ -32,7 +32,7 @@ struct EffectiveConfigurationTests {
         #expect(shown.digest.services.count == read.services.count)
     }
 
-    @Test("texts that YAML would read otherwise, and every kind of setting, survive")
+    @Test("strings that need quotes, and every kind of setting, survive a round trip")
     func awkward() throws {
         let yaml = """
             listen: { unix: /run/a.sock, unix_mode: 0660, unix_group: 0 }
@@ -54,7 +54,7 @@ struct EffectiveConfigurationTests {
     }
 
     @Test(
-        "no secret is shown, and what is shown can be read again",
+        "shows no secret, and the output can be read again",
         arguments: [
             ("redis://user:hunter2@10.0.0.5:6379/3", "redis://:***@10.0.0.5:6379/3"),
             ("unix://:hunter2@/run/redis.sock?db=1", "unix://:***@/run/redis.sock?db=1"),

@@ -80,6 +80,6 @@ struct ReloadTests {
         unlink(certificate.certificatePath)
         rename(certificate.keyPath, certificate.certificatePath)
         let error = #expect(throws: ConfigurationError.self) { try Self.load(yaml) }
-        #expect(error?.description.contains("expected certificates of authorities in PEM") == true)
+        #expect(error?.description.contains("contains no CA certificate in PEM format") == true)
     }
 }

@@ -29,6 +29,21 @@ package enum ConfigurationText {
             .word
     }
 
+    /// The words of settings to which other software gives other names.
+    private static let synonyms = [
+        "token_bucket": "gcra", "leaky_bucket": "gcra", "sliding_window": "sliding", "fixed_window": "fixed",
+        "fail_open": "allow", "fail_closed": "deny",
+    ]
+
+    /// Returns the word that `text` abbreviates or misspells, or to which other software gives this name.
+    fileprivate static func intended(by text: String, among words: [String]) -> String? {
+        let text = text.lowercased().replacing("-", with: "_")
+        if let word = synonyms[text], words.contains(word) { return word }
+        // Two letters make another word of a short one.
+        return words.first { text.utf8.count > 2 && $0.hasPrefix(text) }
+            ?? closest(to: text, among: words.filter { $0.utf8.count > 3 })
+    }
+
     /// Returns the Levenshtein distance. O(n·m).
     private static func distance(_ left: [UInt8], _ right: [UInt8]) -> Int {
         var previous = Array(0...right.count)
@@ -48,7 +63,9 @@ extension RawRepresentable where RawValue == String, Self: CaseIterable {
     /// Parses the raw value of one of the cases.
     package init(parsing text: String) throws(ConfigurationExpectation) {
         guard let value = Self(rawValue: text) else {
-            throw ConfigurationExpectation(ConfigurationText.alternatives(Self.allCases.map(\.rawValue)))
+            let words = Self.allCases.map(\.rawValue)
+            throw ConfigurationExpectation(
+                ConfigurationText.alternatives(words), suggestion: ConfigurationText.intended(by: text, among: words))
         }
         self = value
     }

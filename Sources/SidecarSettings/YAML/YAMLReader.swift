@@ -29,7 +29,7 @@ struct YAMLReader {
         while let event = try reader.events.next() {
             switch event.kind {
             case .document where root != nil:
-                throw .malformed("expected a single document in the stream, but found another document", line: event.line)
+                throw .malformed("expected one document, found another", line: event.line)
             case .document, .end: continue
             case .alias, .scalar, .sequence, .mapping: root = try reader.node(event, level: 1)
             }
@@ -39,13 +39,13 @@ struct YAMLReader {
 
     private mutating func node(_ event: YAMLEvents.Event, level: Int) throws(YAMLError) -> YAMLNode {
         guard level <= Self.maximumLevels else {
-            throw .malformed("there are more than \(Self.maximumLevels) levels of lists and mappings", line: event.line)
+            throw .malformed("lists and mappings are nested more than \(Self.maximumLevels) levels deep", line: event.line)
         }
         let before = size
         let content: YAMLNode.Content
         switch event.kind {
         case .alias(let name):
-            guard let anchor = anchors[name] else { throw .malformed("found undefined alias", line: event.line) }
+            guard let anchor = anchors[name] else { throw .malformed("undefined alias", line: event.line) }
             try count(anchor.size)
             return anchor.node
         case .scalar(let text, let isPlain):
@@ -53,7 +53,7 @@ struct YAMLReader {
             content = .scalar(text, isPlain: isPlain)
         case .sequence: content = .sequence(try elements(level: level))
         case .mapping: content = .mapping(try entries(level: level))
-        case .document, .end: throw .malformed("found no value", line: event.line)
+        case .document, .end: throw .malformed("expected a value", line: event.line)
         }
         try count(Size(values: 1))
         let node = YAMLNode(content, line: event.line)
@@ -89,10 +89,18 @@ struct YAMLReader {
 
     /// Rejects repeated keys, quoted or not. Keys that are lists or mappings are rejected by the readers of the tree.
     private static func refuseRepeated(_ entries: [YAMLNode.Entry]) throws(YAMLError) {
-        var known: Set<String> = []
-        let repeated = Set(entries.compactMap(\.key.text).filter { !known.insert($0).inserted })
-        guard !repeated.isEmpty else { return }
-        throw .repeatedKeys(repeated, line: entries.first { $0.key.text.map(repeated.contains) ?? false }?.key.line)
+        var known: [String: Int?] = [:]
+        var repeated: [YAMLError.RepeatedKey] = []
+        var reported: Set<String> = []
+        for entry in entries {
+            guard let key = entry.key.text else { continue }
+            if let first = known[key] {
+                if reported.insert(key).inserted { repeated.append(.init(key: key, first: first, second: entry.key.line)) }
+            } else {
+                known.updateValue(entry.key.line, forKey: key)
+            }
+        }
+        guard repeated.isEmpty else { throw .repeatedKeys(repeated) }
     }
 }
 
@@ -162,11 +170,25 @@ private final class YAMLEvents {
         String(decodingCString: UnsafePointer(characters), as: UTF8.self)
     }
 
+    /// Returns whether the character at a position is a tab. Lines and columns are counted from 0, in characters.
+    private func isTab(line: Int, column: Int) -> Bool {
+        let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+        guard lines.indices.contains(line) else { return false }
+        return String(decoding: lines[line], as: UTF8.self).unicodeScalars.dropFirst(column).first == "\t"
+    }
+
     private func failure() -> YAMLError {
         let found = parser.pointee
         guard found.error != YAML_MEMORY_ERROR, let problem = found.problem else { return .outOfMemory }
         let words = [found.context, problem].compactMap { $0.map { String(cString: $0) } }.joined(separator: ", ")
-        guard found.error == YAML_READER_ERROR else { return .malformed(words, line: Int(found.problem_mark.line) + 1) }
+        guard found.error == YAML_READER_ERROR else {
+            let line = Int(found.problem_mark.line)
+            guard words.hasSuffix("found character that cannot start any token") else { return .malformed(words, line: line + 1) }
+            let hasTab = isTab(line: line, column: Int(found.problem_mark.column))
+            return .malformed(
+                hasTab ? "found a tab; indent with spaces" : "found a value that begins with @, ` or %; put it in quotes",
+                line: line + 1)
+        }
         let line = 1 + bytes.prefix(Int(found.problem_offset)).count { $0 == UInt8(ascii: "\n") }
         return .malformed(words, line: line)
     }

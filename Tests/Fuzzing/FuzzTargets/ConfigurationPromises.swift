@@ -25,12 +25,12 @@ enum ConfigurationPromises {
     private static func checkFile(_ yaml: String) throws(FuzzFinding) {
         switch (load(yaml), load(yaml)) {
         case (.success(let configuration), let again):
-            try expect(again == .success(configuration), "read again, the file is another configuration: \(again)")
+            try expect(again == .success(configuration), "read again, the file is a different configuration: \(again)")
             try checkUse(of: configuration)
         case (.failure(let error), .success): throw FuzzFinding("read again, the file is accepted: \(error)")
         case (.failure(let error), .failure(let again)):
-            try expect(again.problems == error.problems, "read again, it has other mistakes: \(again)")
-            try expect(!error.problems.isEmpty, "the file is refused without a reason")
+            try expect(again.problems == error.problems, "read again, the file has different mistakes: \(again)")
+            try expect(!error.problems.isEmpty, "the file is rejected without a reason")
             let lines = 1 + yaml.unicodeScalars.count { ["\n", "\r", "\u{85}", "\u{2028}", "\u{2029}"].contains($0) }
             for problem in error.problems { try checkProblem(problem, lines: lines) }
         }
@@ -38,14 +38,14 @@ enum ConfigurationPromises {
 
     private static func checkProblem(_ problem: ConfigurationProblem, lines: Int) throws(FuzzFinding) {
         let shown = problem.description
-        guard case .file(fileName, let line) = problem.place else { throw FuzzFinding("a problem is elsewhere: \(shown)") }
+        guard case .file(fileName, let line) = problem.place else { throw FuzzFinding("a problem is not in the file: \(shown)") }
         let isOfWholeFile = problem.path == nil && problem.message.hasPrefix("expected at most")
         // A mistake at the end of the file may be reported after its last line.
-        try expect(line.map { (1...(lines + 1)).contains($0) } ?? isOfWholeFile, "of \(lines) lines: \(shown)")
-        try expect(!problem.message.isEmpty, "a problem without words: \(shown)")
+        try expect(line.map { (1...(lines + 1)).contains($0) } ?? isOfWholeFile, "a line is not in 1-\(lines + 1): \(shown)")
+        try expect(!problem.message.isEmpty, "a problem has no message: \(shown)")
         try expect(shown.utf8.count <= 4096, "a problem of \(shown.utf8.count) bytes: \(shown)")
         let isOneLine = shown.unicodeScalars.allSatisfy { $0.properties.generalCategory != .control }
-        try expect(isOneLine, "a problem is more than one line: \(shown)")
+        try expect(isOneLine, "a problem has more than one line: \(shown)")
         try expect(!shown.contains(secret), "a problem shows a key: \(shown)")
     }
 
@@ -59,7 +59,7 @@ enum ConfigurationPromises {
             }
             if let probe = service.probe {
                 let judge = try? ProbeJudge(probe.expectation)
-                try expect(judge != nil, "the monitor cannot judge by \(probe.expectation)")
+                try expect(judge != nil, "the monitor cannot evaluate \(probe.expectation)")
             }
         }
     }

@@ -9,7 +9,7 @@ enum EventPromises {
         if let message = ReceivedEvent(input)?.message {
             try expect(Array(message.json.utf8) == input, "a message was read as \(message.json)")
             try expect(!message.type.utf8.contains { $0 <= 0x20 || $0 == 0x7F }, "the type of an event is \(message.type)")
-            try expect(ReceivedEvent(Array(message.json.utf8))?.message == message, "read again, an event is another")
+            try expect(ReceivedEvent(Array(message.json.utf8))?.message == message, "read again, the event differs")
         }
         try checkQuoting(String(decoding: input, as: UTF8.self))
     }

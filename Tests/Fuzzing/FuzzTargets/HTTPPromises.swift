@@ -80,7 +80,7 @@ enum HTTPPromises {
         }
         guard let whole = base?.target(target), let url = URL(string: "https://upstream.example:8443" + whole),
             url.host == "upstream.example", url.port == 8443
-        else { throw FuzzFinding("\(text) was let through and has no URL: \(target)") }
+        else { throw FuzzFinding("\(text) was accepted but has no URL: \(target)") }
         try expect(whole.hasPrefix("/api/v2/"), "\(text) leads to \(whole)")
         var path = Substring(url.path(percentEncoded: true))
         // A server may decode the path this often.

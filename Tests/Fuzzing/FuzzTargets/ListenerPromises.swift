@@ -40,7 +40,7 @@ enum ListenerPromises {
             try channel.connect(to: SocketAddress(unixDomainSocketPath: "/fuzz")).wait()
             try api(on: channel.embeddedEventLoop).serve(channel)
         } catch {
-            throw FuzzFinding("the door does not open: \(error)")
+            throw FuzzFinding("the listener does not open: \(error)")
         }
         var said = ByteBuffer()
         for piece in pieces where channel.isActive {
@@ -51,7 +51,7 @@ enum ListenerPromises {
         }
         // Every request is echoed at most once, and a refusal is short.
         let bound = 2 * pieces.reduce(0) { $0 + $1.count } + 1024 * (1 + pieces.reduce(0) { $0 + $1.count { $0 == 0x0A } })
-        try expect(said.readableBytes <= 8 * bound, "\(said.readableBytes) bytes are answered to \(pieces)")
+        try expect(said.readableBytes <= 8 * bound, "the reply to \(pieces) has \(said.readableBytes) bytes")
         return String(buffer: said)
     }
 

@@ -14,7 +14,7 @@ enum ProbePromises {
     private static func judge(_ rule: ProbeExpectation.Body, _ body: [UInt8]) throws(FuzzFinding) {
         let answer = ProbeAnswer(status: 200, headers: [], body: body, isCut: false)
         guard let judge = try? ProbeJudge(ProbeExpectation(body: [rule])) else {
-            throw FuzzFinding("an expectation was accepted that cannot be judged by: \(rule)")
+            throw FuzzFinding("an accepted expectation cannot be evaluated: \(rule)")
         }
         guard let reason = judge.judge(answer).reason?.description else { return }
         let isPlain = !reason.isEmpty && reason.unicodeScalars.allSatisfy { $0.properties.generalCategory != .control }

@@ -13,13 +13,13 @@ enum RateLimitPromises {
         let count = message.countOfProtobufFields(2)
         let request = try? Request(serializedBytes: input)
         if let request {
-            try expect(count >= request.descriptors.count, "of \(request.descriptors.count) descriptors \(count) were counted")
+            try expect(count >= request.descriptors.count, "\(count) of \(request.descriptors.count) descriptors were counted")
         }
         guard let question = RateLimitQuestion(plain: message) else { return }
-        guard let request else { throw FuzzFinding("what is no request was read as \(question)") }
+        guard let request else { throw FuzzFinding("an invalid request was read as \(question)") }
         let asks = request.descriptors.compactMap { DescriptorAsk($0, hits: request.hitsAddend) }
         let expected = RateLimitQuestion(domain: request.domain, asks: asks)
         try expect(question == expected, "\(request.textFormatString()) was read as \(question)")
-        try expect(count == asks.count, "of \(asks.count) descriptors \(count) were counted")
+        try expect(count == asks.count, "\(count) of \(asks.count) descriptors were counted")
     }
 }

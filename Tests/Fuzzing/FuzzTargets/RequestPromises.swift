@@ -33,7 +33,7 @@ enum RequestPromises {
         let filling = Array(repeating: UInt8(ascii: "x"), count: RESPRequestParser.longestLine + 2)
         let reading = try RequestReading([pending, filling[...]])
         if case .incomplete(let count) = reading.ending {
-            throw FuzzFinding("\(count) bytes are kept of a command that begins with \(Array(pending))")
+            throw FuzzFinding("\(count) bytes are buffered of a command that begins with \(Array(pending))")
         }
     }
 
@@ -57,7 +57,7 @@ enum RequestPromises {
             for index in 0..<request.count {
                 let text = request.text(index)
                 guard let integer = request.integer(index) else {
-                    try expect(Int64(text).map { "\($0)" } != text, "\(text) is a number and was not read as one")
+                    try expect(Int64(text).map { "\($0)" } != text, "the number \(text) was not read as one")
                     continue
                 }
                 try expect(Int64(text) == integer, "\(text) was read as \(integer)")
@@ -148,7 +148,7 @@ struct RequestReading: Equatable {
                 commands.append(try arguments(parser.arguments, in: words))
                 start += consumed
             case .nothing(let consumed):
-                try expect((1...(pending.count - start)).contains(consumed), "nothing has \(consumed) bytes")
+                try expect((1...(pending.count - start)).contains(consumed), "an empty command has \(consumed) bytes")
                 start += consumed
             case .incomplete:
                 try expect(

@@ -63,7 +63,7 @@ enum ServerPromises {
             try expect(isTurnAwaited == machine.isTurnAwaited, "a turn is awaited: \(machine.isTurnAwaited), \(isTurnAwaited)")
             guard phase == .open, !isTaking, !isTurnAwaited, !waiting.isEmpty else { return }
             let isIdle = reply == .none && isWritable && isWritabilityReported
-            try expect(!isIdle && !isRestComing, "parts wait for nothing")
+            try expect(!isIdle && !isRestComing, "parts wait although nothing is pending")
         }
 
         mutating func finish() throws(FuzzFinding) {
@@ -235,7 +235,7 @@ enum ServerPromises {
             }
             guard machine.takeRead(isWritable: isWritable) == .proceed else { return }
             try expect(isReadRequested, "a read is carried out that was not requested")
-            try expect(phase != .open || reply != .none || isWritable, "a client that reads nothing is read")
+            try expect(phase != .open || reply != .none || isWritable, "a client that does not read is read from")
             isReadRequested = false
         }
 

@@ -50,7 +50,7 @@ def foreign(name: str, timeout: float | None = 30) -> Lock:
 def waiter(name: str, milliseconds: int = 10_000) -> Future[tuple[str | None, float]]:
     """A waiter of Interlock that is in the queue: a future of its token and of the time when it got it."""
     future = threads.submit(lambda: (acquire(name, "WAIT", milliseconds), time.monotonic()))
-    until(lambda: (information(name) or {}).get("waiters") == 1, f"somebody waits for {name}")
+    until(lambda: (information(name) or {}).get("waiters") == 1, f"a caller waits for {name}")
     return future
 
 
@@ -66,14 +66,14 @@ def refused(error: type[Exception], call: Callable[..., object], *arguments: obj
         call(*arguments)
     except error:
         return
-    raise AssertionError(f"{call.__name__} was not refused")
+    raise AssertionError(f"{call.__name__} was not rejected")
 
 
 def prompt(what: str, future: Future[tuple[str | None, float]], since: float) -> str:
     """The token of a waiter that should be woken at `since`."""
     token, at = future.result(timeout=30)
-    assert token, f"{what}: nobody was woken"
-    print(f"{what}: the waiter had it after {(at - since) * 1000:.1f} ms", file=sys.stderr)
+    assert token, f"{what}: no waiter was woken"
+    print(f"{what}: the waiter got the lock after {(at - since) * 1000:.1f} ms", file=sys.stderr)
     assert at - since < PROMPT_SECONDS, f"{what}: {at - since:.3f} s"
     return token
 
@@ -205,6 +205,6 @@ turns = [
 ]
 for turn in turns:
     turn.result(timeout=100)
-assert len(most) == 40 and max(most) == 1, f"{max(most)} were inside at once"
-until(lambda: not server.exists(name), "nothing is left of the lock")
+assert len(most) == 40 and max(most) == 1, f"{max(most)} holders at once"
+until(lambda: not server.exists(name), "the lock left nothing behind")
 print("fine")

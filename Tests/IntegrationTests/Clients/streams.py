@@ -148,7 +148,7 @@ async def talk_of_websocket(port: int) -> None:
         assert chat.close_code == 1000
     try:
         await websockets.connect(f"ws://127.0.0.1:{port}/proxy/nowhere/")
-        raise AssertionError("a service that nobody configured was called")
+        raise AssertionError("an unknown service was called")
     except websockets.InvalidStatus as refusal:
         assert refusal.response.status_code == 404
 
