@@ -179,7 +179,15 @@ package final class CoordinatorCalls {
                 }
             })
         guard !isKnown else { return }
-        fail("no domain \"\(Excerpt(name))\" is configured; see rate_limits")
+        let hint = Self.suggestion(for: name, among: domains.digests.keys) ?? "see rate_limits"
+        fail("no domain \"\(Excerpt(name))\" is configured; \(hint)")
+    }
+
+    /// Returns a question that suggests the closest name; `nil` if no name is close, or if there are too many names to
+    /// compare on the event loop.
+    private static func suggestion(for name: String, among names: some Collection<String>) -> String? {
+        guard names.count <= 1000 else { return nil }
+        return ConfigurationText.closest(to: name, among: names.sorted()).map { "did you mean \($0)?" }
     }
 
     /// Begins a session of a data plane that enforces quotas of a domain itself and reports its use.
@@ -329,7 +337,7 @@ package final class CoordinatorCalls {
     /// Looks up a service for use in many calls. The reference is valid while `servicesVersion` is unchanged.
     package func service(_ name: String) -> Result<ServiceReference, InterlockError> {
         guard let service = services[name] else {
-            let hint = "see BREAKER.LIST for those that are"
+            let hint = Self.suggestion(for: name, among: services.keys) ?? "see BREAKER.LIST"
             return .failure(InterlockError(.unknownService, "no service \"\(Excerpt(name))\" is configured; \(hint)"))
         }
         return .success(ServiceReference(service: service))

@@ -303,7 +303,8 @@ final class GuardedCall: HTTPRelay, PacedCall {
     }
 
     func notConnected(_ attempt: UpstreamTry, _ error: any Error) {
-        fail(attempt, ProxyFailure(error, at: .connecting), mayBeResent: false)
+        fail(
+            attempt, ProxyFailure(error, at: .connecting, to: attempt.upstream.base.origin), mayBeResent: false)
     }
 
     func upstreamFailed(_ attempt: UpstreamTry, _ error: any Error) {
@@ -473,7 +474,8 @@ final class GuardedCall: HTTPRelay, PacedCall {
         if failure.cause == .client {
             end(with: HTTPProblem.clientHasLeft)
         } else if !fallBack() {
-            end(with: marked(HTTPProblem.failed(failure, service: service)))
+            let showsAddress = call.caller.role == .admin || call.isFromThisHost
+            end(with: marked(HTTPProblem.failed(failure, service: service, showsAddress: showsAddress)))
         }
     }
 

@@ -30,6 +30,8 @@ struct ProxyFailure: Error, Sendable {
     var cause: Cause
     /// The description for the log.
     var reason: String
+    /// The reason for a failed connection, with the upstream's address.
+    var addressedReason: String?
     /// The side that the breaker blames for a failed call.
     enum Verdict: Sendable {
         /// Counts against the service.
@@ -44,28 +46,29 @@ struct ProxyFailure: Error, Sendable {
     /// The fate of a request that no byte of an answer followed, if it is known.
     var interruption: HTTPClientConnection.Interruption.Kind?
 
-    static let connectTimeout = ProxyFailure(cause: .connectTimeout, reason: "no connection stood within timeouts.connect")
+    static let connectTimeout = ProxyFailure(
+        cause: .connectTimeout, reason: "no connection was established within timeouts.connect")
     static let firstByte = ProxyFailure(cause: .firstByteTimeout, reason: "no answer began within timeouts.first_byte")
     static let total = ProxyFailure(cause: .totalTimeout, reason: "the call took longer than timeouts.total")
     /// Most of the time had passed before the service was called, so the timeout says nothing about the service.
     static let rest = ProxyFailure(
-        cause: .totalTimeout, reason: "the call took longer than what was left of timeouts.total when it was sent",
+        cause: .totalTimeout, reason: "timeouts.total expired; most of it had passed before the call was sent",
         verdict: .nobody)
     /// An answer in progress, or an idle stream, that this sidecar's own timer ended.
     static let cut = ProxyFailure(
-        cause: .totalTimeout, reason: "the answer went on for longer than timeouts.total", verdict: .answer)
-    static let idle = ProxyFailure(cause: .idleTimeout, reason: "nothing passed within timeouts.idle")
+        cause: .totalTimeout, reason: "the answer took longer than timeouts.total", verdict: .answer)
+    static let idle = ProxyFailure(cause: .idleTimeout, reason: "no data was transferred within timeouts.idle")
     static let quiet = ProxyFailure(
-        cause: .idleTimeout, reason: "the stream had nothing to say within timeouts.idle", verdict: .answer)
+        cause: .idleTimeout, reason: "the stream was idle for timeouts.idle", verdict: .answer)
     static let clientIsSilent = ProxyFailure(
-        cause: .client, reason: "the client did not send its request, or read the answer, within timeouts.idle",
+        cause: .client, reason: "the client did not send its request or read the answer within timeouts.idle",
         verdict: .nobody)
     static let waited = ProxyFailure(
-        cause: .waited, reason: "the call waited for timeouts.total before it could be made", verdict: .nobody)
+        cause: .waited, reason: "the call waited for timeouts.total and was never sent", verdict: .nobody)
     static let clientIsSlow = ProxyFailure(
-        cause: .client, reason: "the client did not send its request, or read the answer, within timeouts.total",
+        cause: .client, reason: "the client did not send its request or read the answer within timeouts.total",
         verdict: .nobody)
-    static let clientLeft = ProxyFailure(cause: .client, reason: "the client has left", verdict: .nobody)
+    static let clientLeft = ProxyFailure(cause: .client, reason: "the client disconnected", verdict: .nobody)
 
     var isTimeout: Bool { [.connectTimeout, .firstByteTimeout, .totalTimeout, .idleTimeout].contains(cause) }
 
@@ -94,7 +97,8 @@ struct ProxyFailure: Error, Sendable {
         }
     }
 
-    init(_ error: any Error, at stage: Stage) {
+    /// - Parameter origin: the upstream, if no connection to it could be established.
+    init(_ error: any Error, at stage: Stage, to origin: String? = nil) {
         let interruption = error as? HTTPClientConnection.Interruption
         let error = interruption?.cause ?? error
         let cause: Cause =
@@ -108,6 +112,7 @@ struct ProxyFailure: Error, Sendable {
         let reason = (error as? HTTPClientConnection.Malformed)?.reason ?? "\(NetworkReason(error))"
         self.init(cause: cause, reason: reason, verdict: interruption == nil ? .service : .nobody)
         self.interruption = interruption?.kind
+        addressedReason = origin.map { NetworkReason(error).sentence(connectingTo: $0) }
     }
 
     private static func isTimeout(_ error: any Error) -> Bool {
@@ -121,20 +126,23 @@ struct ProxyFailure: Error, Sendable {
 
 /// The proxy's own answers, in place of an upstream's.
 extension HTTPProblem {
+    private static let seeLog = "set log.level to debug to see why"
+
     static func notProxied(_ service: String) -> HTTPProblem {
-        HTTPProblem(
-            .unknownService, "the service \"\(Excerpt(service))\" has no url in the configuration; the proxy does not call it")
+        HTTPProblem(.noURL, "the service \"\(Excerpt(service))\" has no url in the configuration, so the proxy cannot call it")
     }
 
     static func noWebSocket(_ service: String) -> HTTPProblem {
         HTTPProblem(
             .invalid,
-            "the service \"\(Excerpt(service))\" is called with HTTP/2 (http2 in the configuration), which carries no WebSocket; name it once more, without http2, for those"
+            "the service \"\(Excerpt(service))\" uses HTTP/2, and WebSockets need HTTP/1.1; configure a second service for this URL without http2"
         )
     }
 
     /// Returns the problem of a call that failed, or that waited too long to be made.
-    static func failed(_ failure: ProxyFailure, service: String) -> HTTPProblem {
+    /// - Parameter showsAddress: whether the caller may see the upstream's address.
+    static func failed(_ failure: ProxyFailure, service: String, showsAddress: Bool) -> HTTPProblem {
+        let addressedReason = showsAddress ? failure.addressedReason : nil
         var problem =
             switch failure.cause {
             case .client:
@@ -145,14 +153,17 @@ extension HTTPProblem {
             case .waited:
                 HTTPProblem(
                     .upstreamTimeout,
-                    "the service \"\(service)\" was not asked: this sidecar has more calls than it can carry, and the call waited for timeouts.total"
+                    "the service \"\(service)\" was not called: this sidecar is overloaded, and the call waited for timeouts.total"
                 )
             case .connect:
                 HTTPProblem(
-                    .upstreamFailed, "no connection could be made to the service \"\(service)\"; log.level debug says why")
-            case .closed, .broken:
+                    .upstreamFailed,
+                    "the service \"\(service)\" is unreachable" + (addressedReason.map { ": \($0)" } ?? "; \(seeLog)"))
+            case .closed:
                 HTTPProblem(
-                    .upstreamFailed, "the service \"\(service)\" broke off the call before its answer; log.level debug says why")
+                    .upstreamFailed, "the service \"\(service)\" closed the connection before its answer; \(seeLog)")
+            case .broken:
+                HTTPProblem(.upstreamFailed, "the answer of the service \"\(service)\" is incomplete or not HTTP; \(seeLog)")
             }
         problem.members["cause"] = .text(failure.cause.rawValue)
         return problem

@@ -30,9 +30,9 @@ package struct ProxyRoutes {
         }
         let subject = try call.header(HTTPCall.subjectField).map { try ResourceName($0, what: HTTPCall.subjectField).text }
         guard call.head.method != .CONNECT else {
-            throw HTTPProblem(.invalid, "CONNECT opens a tunnel to any host; the proxy calls configured services only")
+            throw HTTPProblem(.invalid, "CONNECT is not supported; the proxy calls only configured services")
         }
-        guard !hasBody || call.head.method != .TRACE else { throw HTTPProblem(.invalid, "TRACE has no body") }
+        guard !hasBody || call.head.method != .TRACE else { throw HTTPProblem(.invalid, "a TRACE request must not have a body") }
         return GuardedCall(
             call, hasBody: hasBody, reply, service: service, target: target, subject: subject, upstreams: upstreams.value,
             logger: logger)

@@ -31,6 +31,9 @@ package struct UpstreamBase: Sendable {
         self.path = target.path.map { "/" + $0 } ?? ""
     }
 
+    /// The URL without a path, for messages.
+    package var origin: String { "\(isTLS ? "https" : "http")://\(authority)" }
+
     /// Returns the target of the request line. The paths are only joined, because `ProxyTarget` guarantees that the
     /// result stays below this base.
     package func target(_ target: ProxyTarget) -> String {

@@ -261,7 +261,7 @@ class Check:
         # Whether the page knows it by now or not.
         with ops.expecting_troubles():
             ops.page.get_by_role("button", name="Break it").click()
-            ops.shows("#told", "is not held under the fence")
+            ops.shows("#told", "is no longer held with the fence")
         ops.shows("section", "worker-11")
         ops.page.get_by_role("button", name="Break the lock").click()
         expect(ops.page.get_by_role("dialog")).to_contain_text("worker-11")

@@ -163,7 +163,7 @@ struct SidecarLifetimeTests {
         let words = ["serve", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--redis", "redis://127.0.0.1:1", "--unix"]
         let taken = try await InterlockProcess.outcome(words + ["\(folder.path)/file"])
         #expect(taken.status == .exited(69))
-        #expect(taken.errors.contains("listen.unix \(folder.path)/file: something is there that is no socket"))
+        #expect(taken.errors.contains("listen.unix \(folder.path)/file: the file exists and is not a socket"))
         #expect(try String(decoding: Data(contentsOf: URL(filePath: "\(folder.path)/file")), as: UTF8.self) == "precious")
         let group = try await InterlockProcess.outcome(words + ["\(folder.path)/a.sock", "--unix-group", "no such group"])
         #expect(group.status == .exited(64))

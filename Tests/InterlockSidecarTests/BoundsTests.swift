@@ -17,7 +17,7 @@ struct BoundsTests {
             async let answer = api.exchange(commands, enough: "done")
             let text = try await answer
             #expect(text.split(separator: "*3\r\n", omittingEmptySubsequences: false).count - 1 == most)
-            #expect(text.contains("-UNAVAILABLE \(most) leases of this connection are looked after already"))
+            #expect(text.contains("-UNAVAILABLE this connection already watches \(most) leases"))
             let other = try await api.cli("LOCK.ACQUIRE", "another", "60000", "LINKED")
             #expect(other.array?.count == 3)
         }

@@ -218,7 +218,7 @@ struct ConfigurationAccessTests {
         }
         #expect(
             message(80)
-                == "listen.http 127.0.0.1:80: permission denied: ports below 1024 are root's, or need CAP_NET_BIND_SERVICE")
+                == "listen.http 127.0.0.1:80: permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE")
         #expect(message(7380) == "listen.http 127.0.0.1:7380: permission denied")
     }
 }

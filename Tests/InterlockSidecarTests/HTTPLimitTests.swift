@@ -99,7 +99,10 @@ struct HTTPLimitTests {
                 let missing = try await api.client.send(method, path)
                 #expect(missing.status == 404)
                 #expect(missing.text("code") == "unknown_service")
+                #expect(missing.text("detail") == "no service \"x\" is configured; see GET /v1/services")
             }
+            let misspelled = try await api.client.send("POST", "/v1/limits/catlog/take")
+            #expect(misspelled.text("detail") == "no service \"catlog\" is configured; did you mean catalog?")
         }
     }
 }

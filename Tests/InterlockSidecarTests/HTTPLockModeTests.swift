@@ -103,7 +103,7 @@ struct HTTPLockModeTests {
         "what does not go together is refused, and the field named",
         arguments: [
             (#""mode": "write""#, "mode: expected one of exclusive, shared, got \"write\""),
-            (#""mode": "shared", "permits": 2"#, "permits does not go together with mode shared"),
+            (#""mode": "shared", "permits": 2"#, "permits cannot be combined with mode shared"),
             (#""permits": 0"#, "permits: expected a whole number from 1 to 1000000, got 0"),
             (#""permits": 1000001"#, "permits: expected a whole number from 1 to 1000000"),
             (#""also": "b""#, "also: expected an array of names, got a string"),

@@ -173,7 +173,7 @@ struct HTTPLockTests {
             #expect(new > old)
             let late = try await api.client.send("POST", "/v1/locks/a/break", #"{"fence": \#(old)}"#, headers: ops)
             #expect(late.status == 410)
-            #expect(late.text("detail") == "the lock \"a\" is not held under the fence \(old) any more; look who has it now")
+            #expect(late.text("detail") == "the lock \"a\" is no longer held with the fence \(old); check who holds it now")
             try await api.expect(400, "POST", "/v1/locks/a/break", #"{"fence": 0}"#, headers: ops)
             try await api.expect(400, "POST", "/v1/locks/a/break", #"{"fense": 1}"#, headers: ops)
             try await api.expect(204, "POST", "/v1/locks/a/break", #"{"fence": \#(new)}"#, headers: ops)

@@ -33,7 +33,7 @@ struct HTTPRefusalTests {
             (#"{"ttl_ms": 5000, "owner": 7}"#, "owner: expected a string, got 7"),
             (#"{"ttl_ms": 5000, "owner": "a b"}"#, "owner: the owner contains a space"),
             (#"{"ttl_ms": 5000, "label": ""}"#, "label: the label is empty"),
-            (#"{"ttl_ms": 5000, "tll": 1}"#, "unknown field \"tll\"; the fields are ttl_ms, wait_ms, owner, label"),
+            (#"{"ttl_ms": 5000, "tll": 1}"#, "unknown field \"tll\"; expected ttl_ms, wait_ms, owner, label"),
         ])
     func badBodies(body: String, detail: String) async throws {
         try await HTTPTestAPI.with { api in
@@ -107,6 +107,25 @@ struct HTTPRefusalTests {
         }
     }
 
+    @Test("browsers are redirected to the console from /, and all clients from /console/")
+    func redirectsToConsole() async throws {
+        try await HTTPTestAPI.with { api in
+            let browser = ["Accept": "text/html,application/xhtml+xml,*/*;q=0.8"]
+            let requests: [(path: String, headers: [String: String])] = [
+                ("/", browser), ("/console/", browser), ("/console/", [:]),
+            ]
+            for request in requests {
+                for method in ["GET", "HEAD"] {
+                    let redirect = try await api.client.send(method, request.path, headers: request.headers)
+                    #expect(redirect.status == 303, "\(request)")
+                    #expect(redirect.headers["location"] == "/console")
+                }
+            }
+            try await api.expect(404, "GET", "/", headers: ["Accept": "application/json"])
+            try await api.expect(404, "POST", "/", headers: browser)
+        }
+    }
+
     @Test("a missing lease token is named")
     func missingToken() async throws {
         try await HTTPTestAPI.with { api in
@@ -134,6 +153,20 @@ struct HTTPRefusalTests {
             }
             try await api.expect(200, "GET", "/healthz")
             try await api.expect(200, "GET", "/readyz")
+        }
+    }
+
+    @Test("a missing API key and an unknown one are told apart", arguments: ["/v1/services", "/proxy/shop/a"])
+    func missingOrUnknownKey(path: String) async throws {
+        try await HTTPTestAPI.with(keys: [HTTPTestAPI.web]) { api in
+            let missing = try await api.client.send("GET", path)
+            #expect(missing.text("detail")?.hasPrefix("send an API key as X-Api-Key: KEY") == true, "\(missing.body)")
+            let unknown = try await api.client.send("GET", path, headers: ["X-Api-Key": "wrong"])
+            #expect(unknown.text("detail")?.hasPrefix("unknown API key") == true, "\(unknown.body)")
+            for refused in [missing, unknown] {
+                #expect(refused.status == 401)
+                #expect(refused.text("code") == "unauthenticated")
+            }
         }
     }
 

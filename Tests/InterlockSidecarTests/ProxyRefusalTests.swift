@@ -26,6 +26,7 @@ struct ProxyRefusalTests {
             #expect(refused.text("code") == "limited")
             #expect(refused.text("reason") == "limited")
             #expect(refused.text("cause") == "limit")
+            #expect(refused.text("name") == "w")
             let wait = try #require(refused.integer("retry_after_ms"))
             #expect(refused.headers["retry-after"] == "\((wait + 999) / 1000)")
             #expect(refused.headers["ratelimit-policy"] == #""w";q=1;w=60"#)
@@ -34,6 +35,22 @@ struct ProxyRefusalTests {
             #expect(refused.headers["interlock-state"] == "closed")
             #expect(refused.headers["interlock-waited"] != nil)
             #expect(proxy.upstream.received.count == 1)
+        }
+    }
+
+    @Test("of several limits, a refusal names none")
+    func severalLimits() async throws {
+        let limits: (inout ServiceDefinition) -> Void = {
+            $0.limits = [
+                LimitDefinition(name: "1m", limit: 1, window: .seconds(60)),
+                LimitDefinition(name: "1h", limit: 1, window: .seconds(3600)),
+            ]
+        }
+        try await ProxyTestAPI.with(configure: limits, upstream: Self.ok) { proxy in
+            try await proxy.api.expect(200, "GET", "/proxy/shop/a")
+            let refused = try await proxy.client.send("GET", "/proxy/shop/a")
+            #expect(refused.status == 429)
+            #expect(refused.text("name") == nil)
         }
     }
 

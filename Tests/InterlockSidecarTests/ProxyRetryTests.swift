@@ -2,6 +2,7 @@ import Interlock
 import InterlockCore
 import InterlockProcesses
 import NIOConcurrencyHelpers
+import SidecarSettings
 import Testing
 
 @Suite("Proxy: calls that fail, and retries")
@@ -158,10 +159,27 @@ struct ProxyRetryTests {
             let failed = try await proxy.client.send("POST", "/proxy/shop/a")
             #expect(failed.status == 502)
             #expect(failed.text("cause") == "connect")
+            #expect(failed.text("detail") == "the service \"shop\" is unreachable: http://127.0.0.1:1 refuses connections")
             let uploaded = try await proxy.client.send("POST", "/proxy/shop/a", "body")
             #expect(uploaded.status == 502)
             #expect(uploaded.text("cause") == "connect")
             try await proxy.isSettled()
+        }
+    }
+
+    @Test(
+        "the address of an unreachable upstream is shown to admins and to callers on this host only",
+        arguments: [
+            (HTTPTestAPI.web, [:], true), (HTTPTestAPI.web, ["X-Forwarded-For": "192.0.2.1"], false),
+            (HTTPTestAPI.ops, ["X-Forwarded-For": "192.0.2.1"], true),
+        ] as [(APIKey, [String: String], Bool)])
+    func addressOfUpstream(key: APIKey, fields: [String: String], isShown: Bool) async throws {
+        let nowhere: (inout ServiceDefinition) -> Void = { $0.upstream?.url = "http://127.0.0.1:1" }
+        try await ProxyTestAPI.with(keys: [HTTPTestAPI.web, HTTPTestAPI.ops], configure: nowhere, upstream: { _ in }) { proxy in
+            let headers = fields.merging(["X-Api-Key": key.secret]) { $1 }
+            let failed = try await proxy.client.send("POST", "/proxy/shop/a", headers: headers)
+            #expect(failed.status == 502)
+            #expect(failed.text("detail")?.contains("127.0.0.1:1") == isShown, "\(failed.body)")
         }
     }
 

@@ -90,7 +90,12 @@ struct ProxyTests {
         try await HTTPTestAPI.with { api in
             let refused = try await api.client.send("GET", "/proxy/catalog/a")
             #expect(refused.status == 404)
-            #expect(refused.text("code") == "unknown_service")
+            #expect(refused.text("code") == "no_url")
+            #expect(refused.text("title") == "The service has no URL")
+            let unknown = try await api.client.send("GET", "/proxy/catlog/a")
+            #expect(unknown.status == 404)
+            #expect(unknown.text("code") == "unknown_service")
+            #expect(unknown.text("detail") == "no service \"catlog\" is configured; did you mean catalog?")
         }
     }
 

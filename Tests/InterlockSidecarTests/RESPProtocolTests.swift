@@ -26,9 +26,34 @@ struct RESPProtocolTests {
         arguments: [["SET", "orders", "x", "NX", "PX", "30000"], ["set", "a", "b"], ["SETNX", "a", "b"]])
     func locksOfRedis(words: [String]) async throws {
         try await RESPTestAPI.with { api in
-            let text = "ERR unknown command '\(words[0])'; to take a lock, use LOCK.ACQUIRE; COMMAND lists those there are"
+            let text = "ERR unknown command '\(words[0])'; to acquire a lock, use LOCK.ACQUIRE"
             guard case .error(let error) = try await api.cli(words) else {
                 Issue.record("it is no error")
+                return
+            }
+            #expect(error.message == text)
+        }
+    }
+
+    @Test(
+        "the error for an unknown command, service or domain suggests the closest name",
+        arguments: [
+            (["LOCK.AQUIRE", "a", "1000"], "ERR unknown command 'LOCK.AQUIRE'; did you mean LOCK.ACQUIRE?"),
+            (["lock.aquire", "a", "1000"], "ERR unknown command 'lock.aquire'; did you mean LOCK.ACQUIRE?"),
+            (["ZRANGEBYLEX", "a"], "ERR unknown command 'ZRANGEBYLEX'; see COMMAND LIST"),
+            (["LIMIT.TAKE", "catlog"], "UNKNOWN no service \"catlog\" is configured; did you mean catalog?"),
+            (["LIMIT.TAKE", "payments"], "UNKNOWN no service \"payments\" is configured; see BREAKER.LIST"),
+            (
+                ["LIMIT.PEEK", "egde", "DESCRIPTOR", "ip=x"],
+                "INVALID no domain \"egde\" is configured; did you mean edge?"
+            ),
+        ])
+    func suggestions(words: [String], text: String) async throws {
+        var domains = DomainSettings()
+        domains.definitions = [RateLimitDomain(name: "edge", rules: [])]
+        try await RESPTestAPI.with(domains: domains) { api in
+            guard case .error(let error) = try await api.cli(words) else {
+                Issue.record("the reply is no error")
                 return
             }
             #expect(error.message == text)

@@ -43,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     chosen = [part for part in PARTS if not options.parts or any(word in part.name for word in options.parts)]
     if not chosen:
-        parser.error(f"no such part; there are: {', '.join(part.name for part in PARTS)}")
+        parser.error(f"no such part; expected one of: {', '.join(part.name for part in PARTS)}")
     binary = options.binary.resolve()
     verdicts = [verdict(part, binary) for part in chosen]
     if not all(verdicts):

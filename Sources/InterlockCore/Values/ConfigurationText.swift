@@ -21,9 +21,11 @@ package enum ConfigurationText {
     package static func closest(to word: String, among candidates: [String]) -> String? {
         let furthest = 2
         guard word.utf8.count <= 64 else { return nil }
+        let letters = Array(word.lowercased().utf8)
         return
             candidates
-            .map { (word: $0, distance: distance(Array(word.lowercased().utf8), Array($0.utf8))) }
+            .filter { abs($0.utf8.count - letters.count) <= furthest }
+            .map { (word: $0, distance: distance(letters, Array($0.utf8))) }
             .filter { $0.distance <= furthest && $0.distance < $0.word.utf8.count }
             .min { $0.distance < $1.distance }?
             .word

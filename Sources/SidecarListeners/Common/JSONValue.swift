@@ -33,7 +33,7 @@ package enum JSONValue: Codable, Hashable, Sendable {
             }
             guard depth <= deepest else {
                 throw DecodingError.dataCorrupted(
-                    .init(codingPath: [], debugDescription: "nested more than \(deepest) deep"))
+                    .init(codingPath: [], debugDescription: "nested deeper than \(deepest) levels"))
             }
         }
         self = try JSONDecoder().decode(JSONValue.self, from: Data(document))

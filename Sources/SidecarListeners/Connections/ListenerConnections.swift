@@ -77,7 +77,7 @@ extension SidecarError {
     init(cannotListen key: String, at endpoint: SocketEndpoint, _ error: any Error) {
         self.init(
             cannotListen: key, at: "\(endpoint)", error,
-            permissionHint: (1..<1024).contains(endpoint.port) ? "ports below 1024 are root's, or need CAP_NET_BIND_SERVICE" : nil
+            permissionHint: (1..<1024).contains(endpoint.port) ? "ports below 1024 need root or CAP_NET_BIND_SERVICE" : nil
         )
     }
 }

@@ -26,7 +26,7 @@ struct UnixSocketFile {
     func checkPath() throws(SidecarError) {
         var status = stat()
         guard lstat(path, &status) == 0, status.st_mode & S_IFMT != S_IFSOCK else { return }
-        throw SidecarError("listen.unix \(path): something is there that is no socket; move it away, or name another path")
+        throw SidecarError("listen.unix \(path): the file exists and is not a socket; move it, or use another path")
     }
 
     /// Creates the socket, for this user alone, and binds it.
@@ -59,10 +59,10 @@ struct UnixSocketFile {
     func publish() throws(SidecarError) {
         if let group {
             guard let number = UnixSocketSettings.groupNumber(of: group) else {
-                throw SidecarError("listen.unix_group \(group): there is no such group on this host")
+                throw SidecarError("listen.unix_group \(group): no such group on this host")
             }
             guard lchown(temporaryPath, uid_t.max, number) == 0 else {
-                let hint = errno == EPERM ? ": a process may give files only to groups that its user is a member of" : ""
+                let hint = errno == EPERM ? ": a process can assign files only to groups of its user" : ""
                 throw SidecarError("listen.unix_group \(group): \(String(cString: strerror(errno)))\(hint)")
             }
         }

@@ -51,7 +51,7 @@ final class AccessLogService {
         func received(_ message: ByteBuffer) -> Bool {
             // Checked before the entries are decoded.
             guard message.countOfProtobufFields(2, 1) <= AccessLogService.maximumEntries else {
-                call.fail(.resourceExhausted, "a message has at most \(AccessLogService.maximumEntries) entries")
+                call.fail(.resourceExhausted, "a message can have at most \(AccessLogService.maximumEntries) entries")
                 return false
             }
             guard let message = call.request(Envoy_Service_Accesslog_V3_StreamAccessLogsMessage.self, message) else {

@@ -38,7 +38,7 @@ final class AuthorizationService {
         init(_ attributes: Envoy_Service_Auth_V3_AttributeContext) throws {
             let said = attributes.contextExtensions
             guard let service = said["service"] else {
-                throw HTTPProblem(.invalid, "context_extensions: expected service, the name of a configured one")
+                throw HTTPProblem(.invalid, "context_extensions: service is missing; expected the name of a configured service")
             }
             self.service = service
             cost = try CheckRoutes.cost(said["cost"])
@@ -48,7 +48,7 @@ final class AuthorizationService {
             case "access_log": isReported = true
             case let other?:
                 throw HTTPProblem(
-                    .invalid, "context_extensions: outcome is access_log or left out, not \"\(Excerpt(other))\"")
+                    .invalid, "context_extensions: outcome: expected access_log or no outcome, got \"\(Excerpt(other))\"")
             }
         }
     }
@@ -69,10 +69,10 @@ final class AuthorizationService {
     private func check(_ call: GRPCCall, _ message: ByteBuffer) {
         // Checked before decoding. The header fields are the caller's, as a subject is, so the caller is denied.
         guard message.countOfProtobufFields(1, 4, 2, 3) <= Self.maximumFields else {
-            return call.answer(Self.denied(HTTPProblem(.invalid, "a request has at most \(Self.maximumFields) fields")))
+            return call.answer(Self.denied(HTTPProblem(.invalid, "a request can have at most \(Self.maximumFields) fields")))
         }
         guard message.countOfProtobufFields(1, 10) <= Self.maximumFields else {
-            return call.fail(.invalidArgument, "there are at most \(Self.maximumFields) context_extensions")
+            return call.fail(.invalidArgument, "a request can have at most \(Self.maximumFields) context_extensions")
         }
         guard let request = call.request(Request.self, message) else { return }
         do {
@@ -80,7 +80,7 @@ final class AuthorizationService {
             // The subject is the caller's. If the call failed instead, a filter that allows requests on errors would
             // let the caller pass.
             if let subject = question.subject, (try? ResourceName(subject)) == nil {
-                return call.answer(Self.denied(HTTPProblem(.invalid, "subject: \(Excerpt(subject)) is no name")))
+                return call.answer(Self.denied(HTTPProblem(.invalid, "subject: \"\(Excerpt(subject))\" is not a valid name")))
             }
             let service = try calls.service(question.service).get()
             if question.isReported { acquire(call, question, service) } else { look(call, question, service) }

@@ -53,7 +53,7 @@ final class GRPCCall {
     func finish() { if !isOver { connection.end(self, .ok, "") } }
 
     func fail(_ status: GRPCStatus, _ message: String) { if !isOver { connection.end(self, status, message) } }
-    func failShuttingDown() { fail(.unavailable, "this sidecar is going down") }
+    func failShuttingDown() { fail(.unavailable, "this sidecar is shutting down") }
 
     /// Marks the call as over and releases its callbacks.
     func end() {
@@ -74,7 +74,7 @@ extension GRPCCall {
                 return try Request(serializedBytes: Array(bytes), options: options)
             }
         } catch {
-            fail(.invalidArgument, "the message is no \(Request.protoMessageName)")
+            fail(.invalidArgument, "the message is not a valid \(Request.protoMessageName)")
             return nil
         }
     }

@@ -145,9 +145,9 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         call.isRead = head.endStream
         calls[id] = call
         guard GRPCStatus.isSpoken(in: head.headers.first(name: "content-type")) else { return refuse(call, httpStatus: "415") }
-        guard method !== listener.unknownMethod else { return call.fail(.unimplemented, "there is no method \(path) here") }
+        guard method !== listener.unknownMethod else { return call.fail(.unimplemented, "unknown method \(path)") }
         guard let caller = listener.caller(head.headers, from: context?.remoteAddress) else {
-            return call.fail(.unauthenticated, "show an API key, as authorization: Bearer KEY")
+            return call.fail(.unauthenticated, "send an API key as authorization: Bearer KEY")
         }
         slices.clientKey = caller.clientKey
         call.caller = caller
@@ -173,7 +173,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             }
             guard let length = announced(message, call), isLast else { return }
             guard message.readableBytes == Self.prefixLength + length else {
-                return call.fail(.invalidArgument, "the call has to have one message, and the whole of it")
+                return call.fail(.invalidArgument, "the call must have exactly one complete message")
             }
             release(call)
             message.moveReaderIndex(forwardBy: Self.prefixLength)
@@ -191,7 +191,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         call.received.discardReadBytes()
         call.received.writeBuffer(&bytes)
         guard received > Self.maximumReceived else { return true }
-        call.fail(.resourceExhausted, "the messages of this connection that have come in part are too large together")
+        call.fail(.resourceExhausted, "the incomplete messages of this connection are too large in total")
         return false
     }
 
@@ -200,12 +200,12 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     private func announced(_ whole: ByteBuffer, _ call: GRPCCall) -> Int? {
         guard whole.readableBytes >= Self.prefixLength else { return 0 }
         guard whole.getInteger(at: whole.readerIndex, as: UInt8.self) == 0 else {
-            call.fail(.unimplemented, "messages are taken uncompressed only")
+            call.fail(.unimplemented, "compressed messages are not supported")
             return nil
         }
         let length = Int(whole.getInteger(at: whole.readerIndex + 1, as: UInt32.self) ?? 0)
         guard length <= Self.longestMessage else {
-            call.fail(.resourceExhausted, "a message has at most \(Self.longestMessage) bytes")
+            call.fail(.resourceExhausted, "a message can have at most \(Self.longestMessage) bytes")
             return nil
         }
         return length
@@ -223,7 +223,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
                 }
                 guard isLast else { return }
                 return call.received.readableBytes == 0
-                    ? reader.ended() : call.fail(.invalidArgument, "the call ended within a message")
+                    ? reader.ended() : call.fail(.invalidArgument, "the call ended in the middle of a message")
             }
             call.received.moveReaderIndex(forwardBy: Self.prefixLength)
             guard let message = call.received.readSlice(length: length) else { return }
@@ -242,7 +242,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
             // One read may carry thousands of such messages. The count of silences keeps a call from failing for what
             // the connection's other calls spent.
             if call.silences >= Self.maximumSilences, budget.isSpent, budget.pause(now: clock) > 0 {
-                call.fail(.resourceExhausted, "too many of the call's messages say nothing")
+                call.fail(.resourceExhausted, "too many of the call's messages carry no data")
             }
         }
     }
@@ -403,7 +403,8 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
         let limit = now - Self.patience
         for call in callsInOrder where !call.isRead && (call.reader == nil ? call.began : call.partSince ?? now) <= limit {
             call.fail(
-                .deadlineExceeded, "the call's message did not come within \(Self.patience.nanoseconds / 1_000_000_000) seconds")
+                .deadlineExceeded,
+                "the call's message did not arrive within \(Self.patience.nanoseconds / 1_000_000_000) seconds")
         }
         // Checked periodically: setting the alarm for each call would cost a good part of the call itself.
         if !isEnding { alarm?.set(now + Self.patience) }
@@ -414,7 +415,7 @@ final class GRPCConnection: ChannelDuplexHandler, TimedConnection, FlushedConnec
     func endCalls(_ isRemoved: (AccessControl.Caller) -> Bool) {
         for call in callsInOrder where call.caller.map(isRemoved) ?? false {
             call.whenGivenUp?()
-            call.fail(.unauthenticated, "the API key was removed; show another one")
+            call.fail(.unauthenticated, "the API key was removed; send another one")
         }
         guard let lastCaller, isRemoved(lastCaller), !isShuttingDown else { return }
         isShuttingDown = true

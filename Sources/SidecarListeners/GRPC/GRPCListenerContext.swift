@@ -32,7 +32,7 @@ package final class GRPCListenerContext: ListenerContext {
         eventLoop: any EventLoop, metrics: PrometheusRegistry, scheduler: SliceScheduler, logger: Logger
     ) {
         self.methods = Dictionary(methods.map { ($0.path, $0) }, uniquingKeysWith: { $1 })
-        unknownMethod = GRPCMethod("unknown", in: metrics) { call, _ in call.fail(.unimplemented, "there is no such method") }
+        unknownMethod = GRPCMethod("unknown", in: metrics) { call, _ in call.fail(.unimplemented, "unknown method") }
         self.access = access
         self.scheduler = scheduler
         self.maximumConnections = maximumConnections

@@ -31,7 +31,7 @@ final class HealthService {
     private func check(_ call: GRPCCall, _ message: ByteBuffer) {
         guard let request = call.request(Grpc_Health_V1_HealthCheckRequest.self, message) else { return }
         guard let status = status(of: request.service) else {
-            return call.fail(.notFound, "there is no service \"\(request.service)\" here")
+            return call.fail(.notFound, "unknown service \"\(request.service)\"")
         }
         call.answer(Grpc_Health_V1_HealthCheckResponse.with { $0.status = status })
     }

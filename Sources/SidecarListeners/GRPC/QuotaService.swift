@@ -58,14 +58,14 @@ final class QuotaService {
         private func reported(_ message: ByteBuffer) -> (QuotaSession, [Reports.BucketQuotaUsage])? {
             // Checked before the buckets are decoded.
             guard message.countOfProtobufFields(2) <= QuotaService.maximumUsages else {
-                call.fail(.resourceExhausted, "a message has at most \(QuotaService.maximumUsages) buckets")
+                call.fail(.resourceExhausted, "a message can have at most \(QuotaService.maximumUsages) buckets")
                 return nil
             }
             guard let reports = call.request(Reports.self, message) else { return nil }
             guard isOfItsDomain(reports) else {
                 call.fail(
                     .invalidArgument,
-                    "the domain is empty, longer than \(ResourceName.longest) bytes, or another one than that of the stream's first message"
+                    "the domain is empty, longer than \(ResourceName.longest) bytes, or not the domain of the stream's first message"
                 )
                 return nil
             }
@@ -76,7 +76,7 @@ final class QuotaService {
             guard reports.bucketQuotaUsages.allSatisfy({ Self.isSmall($0.bucketID.bucket) }) else {
                 call.fail(
                     .invalidArgument,
-                    "a bucket has at most \(DescriptorEntry.most) entries, of \(QuotaService.longestBucket) bytes together")
+                    "a bucket can have at most \(DescriptorEntry.most) entries and \(QuotaService.longestBucket) bytes in total")
                 return nil
             }
             return (session, reports.bucketQuotaUsages)

@@ -59,7 +59,7 @@ final class RateLimitService {
         let descriptors = message.countOfProtobufFields(2)
         guard descriptors <= maximumDescriptors else { return refuse(call, descriptors: descriptors) }
         guard message.countOfProtobufFields(2, 1) <= maximumDescriptors * DescriptorEntry.most else {
-            return refuse(call, "a descriptor has at most \(DescriptorEntry.most) entries")
+            return refuse(call, "a descriptor can have at most \(DescriptorEntry.most) entries")
         }
         guard let request = call.request(Envoy_Service_Ratelimit_V3_RateLimitRequest.self, message) else { return nil }
         guard !request.domain.isEmpty else { return refuse(call, "the domain is empty") }
@@ -69,11 +69,11 @@ final class RateLimitService {
         for descriptor in request.descriptors {
             guard descriptor.entries.count <= DescriptorEntry.most else {
                 return refuse(
-                    call, "a descriptor has at most \(DescriptorEntry.most) entries, not \(descriptor.entries.count)")
+                    call, "a descriptor can have at most \(DescriptorEntry.most) entries, got \(descriptor.entries.count)")
             }
             guard let ask = DescriptorAsk(descriptor, hits: request.hitsAddend) else {
                 return refuse(
-                    call, "hits are at most \(LimitRequest.costs.upperBound), and a limit has a unit of second to year")
+                    call, "hits can be at most \(LimitRequest.costs.upperBound), and a limit's unit must be second to year")
             }
             asks.append(ask)
         }
@@ -81,7 +81,7 @@ final class RateLimitService {
     }
 
     private static func refuse(_ call: GRPCCall, descriptors: Int) -> RateLimitQuestion? {
-        refuse(call, "a request has 1 to \(maximumDescriptors) descriptors, not \(descriptors)")
+        refuse(call, "expected 1 to \(maximumDescriptors) descriptors, got \(descriptors)")
     }
 
     private static func refuse(_ call: GRPCCall, _ reason: String) -> RateLimitQuestion? {

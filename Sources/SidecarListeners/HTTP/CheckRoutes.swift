@@ -56,7 +56,7 @@ struct CheckRoutes {
         -> String?
     {
         guard field == nil || parameter == nil else {
-            throw HTTPProblem(.invalid, "\(name) is given twice: as \(fieldName) and in the query; say it once")
+            throw HTTPProblem(.invalid, "\(name) is given twice, as \(fieldName) and in the query; remove one")
         }
         return field ?? parameter
     }

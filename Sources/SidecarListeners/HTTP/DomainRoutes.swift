@@ -19,7 +19,7 @@ struct DomainRoutes {
 
     private func peek(_ call: HTTPCall, _ reply: HTTPReply) throws {
         guard let descriptor = try call.query("descriptor").text("descriptor") else {
-            throw HTTPProblem(.invalid, "descriptor is missing: its entries, key=value,key=value with %2C for a comma")
+            throw HTTPProblem(.invalid, "descriptor is missing; expected entries as key=value,key=value with %2C for a comma")
         }
         coordinator.callsOnEventLoop().peek(
             domain: call.parameter("domain"), descriptor: descriptor,

@@ -351,7 +351,13 @@ final class HTTPConnection: ChannelDuplexHandler, TimedConnection, HTTPReplyingC
             if error.code == .unauthenticated, HTTPGate.showsKey(head.headers) {
                 listener.refusedLogins.refused(from: context?.channel.remoteAddress)
             }
-            refuse(error, hasMore: HTTPGate.hasBody(head))
+            let hasMore = HTTPGate.hasBody(head)
+            if error.code == .unknownPath, var redirect = HTTPRouter.redirect(head) {
+                redirect.endsConnection = hasMore
+                reply?(redirect)
+            } else {
+                refuse(error, hasMore: hasMore)
+            }
         }
     }
 

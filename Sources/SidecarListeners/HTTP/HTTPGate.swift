@@ -28,10 +28,10 @@ package struct HTTPGate: Sendable {
     /// Refuses requests that NIO's HTTP/1.1 decoder refuses but its HTTP/2 decoder accepts.
     static func refuseUnclear(_ head: HTTPRequestHead) throws(HTTPProblem) {
         if case .RAW(let method) = head.method, !HTTPToken.isValid(method) {
-            throw HTTPProblem(.invalid, "the method is not a token of letters, digits and the like (RFC 9110, section 9.1)")
+            throw HTTPProblem(.invalid, "the method is not a valid token (RFC 9110, section 9.1)")
         }
         guard head.headers.hasClearLength else {
-            throw HTTPProblem(.invalid, "Content-Length is not one number of digits")
+            throw HTTPProblem(.invalid, "Content-Length must be a single whole number")
         }
         let most = HTTPListenerContext.limits.maxHeaderFieldCount
         guard head.headers.count <= most else {
@@ -43,7 +43,7 @@ package struct HTTPGate: Sendable {
     static func refuseUnknownCoding(_ fields: HTTPHeaders) throws(HTTPProblem) {
         guard let coding = fields.unknownTransferCoding else { return }
         throw HTTPProblem(
-            .notImplemented, "the transfer coding \"\(Excerpt(coding))\" is not supported; send the body as it is, or in chunks")
+            .notImplemented, "the transfer coding \"\(Excerpt(coding))\" is not supported; send the body unencoded or in chunks")
     }
 
     /// Returns the authority that a request is addressed to.
@@ -77,10 +77,10 @@ package struct HTTPGate: Sendable {
     /// Refuses requests of web pages elsewhere, once the authority is known to be served.
     static func refuseOtherSites(_ fields: HTTPHeaders, authority: String) throws(HTTPProblem) {
         if let origin = fields.first(name: "Origin"), !isSame(origin: origin, authority: authority) {
-            throw HTTPProblem(.foreignOrigin, "the Origin is not this host; web pages elsewhere may not call the sidecar")
+            throw HTTPProblem(.foreignOrigin, "the Origin is another site; web pages of other sites may not call the sidecar")
         }
         if let site = fields.first(name: "Sec-Fetch-Site")?.lowercased(), site != "same-origin", site != "none" {
-            throw HTTPProblem(.foreignOrigin, "Sec-Fetch-Site says the request comes from a web page elsewhere")
+            throw HTTPProblem(.foreignOrigin, "Sec-Fetch-Site: the request comes from a web page of another site")
         }
     }
 
@@ -91,16 +91,19 @@ package struct HTTPGate: Sendable {
         case .anyone:
             return .anonymous(.use)
         case .keyHolder where !access.requiresKey:
-            throw HTTPProblem.notAuthenticated("this route needs an API key, and none is configured: see auth.keys")
+            throw HTTPProblem.notAuthenticated("this route needs an API key, but none is configured; see auth.keys")
         case .upstreamCaller:
             let key = fields.first(name: "X-Api-Key")
             guard let caller = access.anonymous ?? key.flatMap({ access.caller(key: $0) }) else {
+                guard key == nil else { throw HTTPProblem.unknownKey }
                 throw HTTPProblem.notAuthenticated(
-                    "show an API key as X-Api-Key: KEY; Authorization is passed on to the service and not looked at")
+                    "send an API key as X-Api-Key: KEY; Authorization is passed on to the service and not checked")
             }
             return caller
         case .role, .keyHolder:
-            guard let caller = access.anonymous ?? Self.key(of: fields).flatMap({ access.caller(key: $0) }) else {
+            let key = Self.key(of: fields)
+            guard let caller = access.anonymous ?? key.flatMap({ access.caller(key: $0) }) else {
+                guard key == nil else { throw HTTPProblem.unknownKey }
                 throw HTTPProblem.notAuthenticated
             }
             if admission == .role(.admin), caller.role != .admin {

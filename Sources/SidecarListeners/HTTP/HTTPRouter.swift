@@ -58,6 +58,17 @@ package struct HTTPRouter: Sendable {
         throw HTTPProblem.noSuchPath
     }
 
+    /// Returns the redirect to the console for a request without a route: a browser's for `/`, or any for `/console/`.
+    static func redirect(_ head: HTTPRequestHead) -> HTTPAnswer? {
+        guard head.method == .GET || head.method == .HEAD else { return nil }
+        let path = HTTPTarget(head.uri).path
+        let isBrowser = head.headers["Accept"].contains { $0.lowercased().contains("text/html") }
+        guard path == "/console/" || (path == "/" && isBrowser) else { return nil }
+        var answer = HTTPAnswer(.seeOther)
+        answer.headers.add(name: "Location", value: "/console")
+        return answer
+    }
+
     private static func methods(of path: Path) -> [String] {
         path.routes.flatMap { entry in
             [entry.route.method?.rawValue, entry.route.answersHead ? "HEAD" : nil].compactMap(\.self)

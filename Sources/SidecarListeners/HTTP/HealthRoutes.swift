@@ -29,7 +29,7 @@ struct HealthRoutes {
     private func readiness(_ call: HTTPCall) async throws -> HTTPAnswer {
         guard await coordinator.isReady else {
             throw HTTPProblem(
-                InterlockError(.unavailable, "this sidecar is not connected to Redis, or is going down; see its log"))
+                InterlockError(.unavailable, "this sidecar is not connected to Redis, or is shutting down; see its log"))
         }
         return try .json(StatusReply(status: "ready"))
     }

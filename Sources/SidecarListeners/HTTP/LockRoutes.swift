@@ -98,7 +98,7 @@ struct LockRoutes {
         let query = try call.query("cursor", "match", "count", "details")
         let cursor = query.text("cursor") ?? "0"
         guard UInt64(cursor) != nil else {
-            throw HTTPProblem(.invalid, "cursor: expected 0 or what the last step answered, got \"\(Excerpt(cursor))\"")
+            throw HTTPProblem(.invalid, "cursor: expected 0 or the cursor of the last page, got \"\(Excerpt(cursor))\"")
         }
         let hasDetails = try query.flag("details")
         let page = try await coordinator.listLocks(
@@ -159,7 +159,7 @@ package struct LockBody: Sendable {
         let mode: Mode = try fields.word("mode") ?? .exclusive
         switch (mode, try fields.integer("permits", in: HTTPLimits.permits)) {
         case (.shared, .some):
-            throw HTTPProblem(.invalid, "permits does not go together with mode shared: a lock is held in one way")
+            throw HTTPProblem(.invalid, "permits cannot be combined with mode shared")
         case (.shared, nil): return .shared
         case (.exclusive, let count?): return .permits(Int(count))
         case (.exclusive, nil): return .exclusive

@@ -75,7 +75,7 @@ extension HTTPProblem {
             switch reason {
             case .limited: limited(service: service, retryAfter: retryAfter)
             case .open: HTTPProblem(.open, "the breaker of the service \"\(service)\" is open; do not call it now")
-            case .busy: HTTPProblem(.busy, "the service \"\(service)\" has no place for another call now; try again later")
+            case .busy: HTTPProblem(.busy, "too many calls to the service \"\(service)\" are in progress; try again later")
             }
         problem.retry(after: retryAfter)
         problem.members["reason"] = .text(reason.rawValue)

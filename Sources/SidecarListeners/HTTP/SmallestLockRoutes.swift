@@ -34,7 +34,8 @@ struct SmallestLockRoutes {
         let caller = call.caller.name
         guard leases.reserve(for: caller) else {
             throw HTTPProblem(
-                .unavailable, "\(RememberedLeases.capacity) leases of /lock stand in this sidecar; use /v1/locks, or free some")
+                .unavailable,
+                "this sidecar already has \(RememberedLeases.capacity) leases of /lock; free some, or use /v1/locks")
         }
         delivery.acquire(request, reply, for: call.span, ended: { [leases] in leases.cancel(for: caller) }) { [leases] lease in
             leases.remember(
@@ -63,7 +64,7 @@ struct SmallestLockRoutes {
     }
 
     private static func name(_ query: HTTPQuery) throws -> ResourceName {
-        guard let text = query.text("hash") else { throw HTTPProblem(.invalid, "hash is missing: the lock's name") }
+        guard let text = query.text("hash") else { throw HTTPProblem(.invalid, "hash is missing; expected the lock's name") }
         return try ResourceName(text, what: "hash")
     }
 }

@@ -35,7 +35,7 @@ extension GRPCStatus {
             case .invalid, .tooLarge, .fieldsTooLarge: .invalidArgument
             case .unauthenticated: .unauthenticated
             case .forbidden, .foreignOrigin, .misdirected: .permissionDenied
-            case .unknownPath, .unknownLock, .unknownService, .methodNotAllowed, .notImplemented: .unimplemented
+            case .unknownPath, .unknownLock, .unknownService, .noURL, .methodNotAllowed, .notImplemented: .unimplemented
             case .held, .lost: .aborted
             case .limited, .busy: .resourceExhausted
             case .open, .unavailable, .unreplicated, .upstreamFailed: .unavailable

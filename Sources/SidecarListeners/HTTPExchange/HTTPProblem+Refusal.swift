@@ -17,7 +17,12 @@ extension HTTPProblem {
             problem.members["cause"] = .text(cause())
         case .limited:
             problem.members["cause"] = .text("limit")
-            problem.detail = "a limit of the service \"\(service)\" is reached; try again in \(retryAfter) ms"
+            let applicable = limits.filter { !$0.isShadow && (subject != nil || !$0.isPerSubject) }
+            // Of several limits, the one that refused is not known.
+            let name = applicable.count == 1 ? applicable[0].name : nil
+            if let name { problem.members["name"] = .text(name) }
+            let limit = name.map { "the limit \"\($0)\"" } ?? "a limit"
+            problem.detail = "\(limit) of the service \"\(service)\" is reached; try again in \(retryAfter) ms"
             RateLimitFields(binding(limits, retryAfter, hasSubject: subject != nil), limits: limits, hasSubject: subject != nil)
                 .add(to: &problem.headers)
         case .busy:

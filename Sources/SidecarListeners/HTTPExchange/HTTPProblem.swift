@@ -15,6 +15,7 @@ package struct HTTPProblem: Error, Sendable {
         case unknownPath = "unknown_path"
         case unknownLock = "unknown_lock"
         case unknownService = "unknown_service"
+        case noURL = "no_url"
         case methodNotAllowed = "method_not_allowed"
         case held
         case lost
@@ -74,7 +75,7 @@ extension HTTPProblem.Code {
         case .unauthenticated: .unauthorized
         case .forbidden, .foreignOrigin: .forbidden
         case .misdirected: .misdirectedRequest
-        case .unknownPath, .unknownLock, .unknownService: .notFound
+        case .unknownPath, .unknownLock, .unknownService, .noURL: .notFound
         case .methodNotAllowed: .methodNotAllowed
         case .held: .conflict
         case .lost: .gone
@@ -93,14 +94,15 @@ extension HTTPProblem.Code {
     var title: String {
         switch self {
         case .invalid: "The request is not valid"
-        case .unauthenticated: "An API key is needed"
-        case .forbidden: "The API key's role does not suffice"
+        case .unauthenticated: "A valid API key is required"
+        case .forbidden: "The API key's role is not sufficient"
         case .foreignOrigin: "Requests from other sites are refused"
-        case .misdirected: "This host is not served here"
+        case .misdirected: "This sidecar does not serve this host"
         case .unknownPath: "There is nothing at this path"
         case .unknownLock: "Nobody holds this lock or waits for it"
         case .unknownService: "No such service is configured"
-        case .methodNotAllowed: "The path does not take this method"
+        case .noURL: "The service has no URL"
+        case .methodNotAllowed: "The path does not support this method"
         case .held: "The lock is held"
         case .lost: "The lease is lost"
         case .tooLarge: "The body is too large"
@@ -108,12 +110,12 @@ extension HTTPProblem.Code {
         case .notImplemented: "The request needs something that is not supported"
         case .limited: "The limit is reached"
         case .open: "The breaker is open"
-        case .busy: "Too many calls are under way"
+        case .busy: "Too many calls are in progress"
         case .unavailable: "Redis cannot be reached or cannot serve"
-        case .unreplicated: "Too few replicas have the lease"
-        case .upstreamFailed: "The service could not be called"
+        case .unreplicated: "Too few replicas confirmed the lease"
+        case .upstreamFailed: "The call to the service failed"
         case .upstreamTimeout: "The service did not answer in time"
-        case .cancelled: "The call was given up"
+        case .cancelled: "The call was cancelled"
         case .internal: "Redis answered with an error"
         }
     }
@@ -122,11 +124,13 @@ extension HTTPProblem.Code {
 /// The problems that several types report.
 extension HTTPProblem {
     static let noSuchPath = HTTPProblem(
-        .unknownPath, "the path is not one of those in /openapi.yaml; a \"/\" within a name is written %2F")
+        .unknownPath, "no such path; see /openapi.yaml for all paths, and write a \"/\" within a name as %2F")
 
-    static let notAuthenticated = notAuthenticated("show an API key, as X-Api-Key: KEY or Authorization: Bearer KEY")
+    static let notAuthenticated = notAuthenticated("send an API key as X-Api-Key: KEY or Authorization: Bearer KEY")
 
-    static let keyIsRemoved = notAuthenticated("the API key was removed while the request was open; show another one")
+    static let unknownKey = notAuthenticated("unknown API key; send one of the keys in auth.keys")
+
+    static let keyIsRemoved = notAuthenticated("the API key was removed while the request was open; send another one")
 
     static func notAuthenticated(_ detail: String) -> HTTPProblem {
         var problem = HTTPProblem(.unauthenticated, detail)
@@ -135,35 +139,36 @@ extension HTTPProblem {
     }
 
     static let fieldsTooLarge = HTTPProblem(
-        .fieldsTooLarge, "the request's header fields are larger than this sidecar reads; send fewer, or shorter ones")
+        .fieldsTooLarge, "the request's header fields are too large; send fewer or shorter ones")
 
     static func methodNotAllowed(_ method: HTTPMethod, allowed: [String]) -> HTTPProblem {
         let list = allowed.joined(separator: ", ")
-        var problem = HTTPProblem(.methodNotAllowed, "this path takes \(list), not \(method.rawValue)")
+        let expected = ConfigurationText.alternatives(allowed)
+        var problem = HTTPProblem(.methodNotAllowed, "this path does not support \(method.rawValue); use \(expected)")
         problem.headers.add(name: "Allow", value: list)
         return problem
     }
 
     static let listenerIsFull = HTTPProblem(
         .unavailable,
-        "listen.max_connections connections are open; those that are kept beyond tell only /healthz, /readyz and /metrics")
+        "listen.max_connections is reached; only /healthz, /readyz and /metrics are served until a connection closes")
 
     static func held(_ name: ResourceName) -> HTTPProblem {
-        HTTPProblem(.held, "the lock \"\(name)\" is held by another; try again later, or wait for it with wait_ms")
+        HTTPProblem(.held, "the lock \"\(name)\" is already held; try again later, or wait for it with wait_ms")
     }
 
     static func held(oneOf count: Int) -> HTTPProblem {
         HTTPProblem(
             .held,
-            "one of the \(count) locks is held by another, and none is taken; try again later, or wait for them with wait_ms")
+            "one of the \(count) locks is already held, so none was acquired; try again later, or wait for them with wait_ms")
     }
 
     static func lost(_ name: ResourceName) -> HTTPProblem {
-        HTTPProblem(.lost, "the lock \"\(name)\" is not held by this token: its lease has ended or was taken away")
+        HTTPProblem(.lost, "the lock \"\(name)\" is not held by this token: its lease has ended, or the lock was broken")
     }
 
     static func lost(_ name: ResourceName, fence: Int64) -> HTTPProblem {
-        HTTPProblem(.lost, "the lock \"\(name)\" is not held under the fence \(fence) any more; look who has it now")
+        HTTPProblem(.lost, "the lock \"\(name)\" is no longer held with the fence \(fence); check who holds it now")
     }
 
     package static let clientHasLeft = HTTPProblem(
@@ -179,7 +184,9 @@ extension HTTPProblem {
             case .unknownService: .unknownService
             default: .internal
             }
-        self.init(code, code == .unknownService ? "no such service is configured; see GET /v1/services" : error.message)
+        // The error refers to a command of the RESP API.
+        let isUnknown = code == .unknownService
+        self.init(code, isUnknown ? error.message.replacing("BREAKER.LIST", with: "GET /v1/services") : error.message)
         if code == .unavailable || code == .unreplicated { headers.replaceOrAdd(name: "Retry-After", value: "1") }
     }
 }
@@ -190,8 +197,8 @@ extension HTTPProblem {
         if case .headerOverflow? = error as? HTTPParserError {
             self.init(
                 .fieldsTooLarge,
-                "a request has at most \(limits.maxHeaderFieldCount) header fields, of \(limits.maxHeaderFieldSize) bytes each and "
-                    + "\(limits.maxHeaderListSize) bytes together")
+                "a request can have at most \(limits.maxHeaderFieldCount) header fields, \(limits.maxHeaderFieldSize) bytes each and "
+                    + "\(limits.maxHeaderListSize) bytes in total")
             return
         }
         let reason =
@@ -201,7 +208,7 @@ extension HTTPProblem {
             case .invalidVersion: "its version is not HTTP/1.0 or HTTP/1.1"
             case .invalidHeaderToken: "a field contains a character that is not allowed there"
             case .invalidContentLength, .unexpectedContentLength:
-                "its Content-Length is malformed, or is sent together with chunks"
+                "its Content-Length is malformed, or sent with a chunked body"
             case .invalidChunkSize: "the size of a chunk is malformed"
             case .invalidEOFState: "it ended early"
             case .none: "a field or pseudo-field is missing, repeated or malformed"

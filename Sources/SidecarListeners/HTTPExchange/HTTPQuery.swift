@@ -14,7 +14,7 @@ package struct HTTPQuery: Sendable {
                 let value = PercentEncoding.decode(end < pair.endIndex ? pair[pair.index(after: end)...] : "")
             else { throw HTTPProblem(.invalid, "the query is not percent-encoded UTF-8") }
             guard known.contains(name) else {
-                let expected = known.isEmpty ? "there are none here" : "there are \(known.joined(separator: ", "))"
+                let expected = known.isEmpty ? "this path has none" : "expected \(ConfigurationText.alternatives(known))"
                 throw HTTPProblem(.invalid, "unknown query parameter \"\(Excerpt(name))\"; \(expected)")
             }
             guard values.updateValue(value, forKey: name) == nil else {

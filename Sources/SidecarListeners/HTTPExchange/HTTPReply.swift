@@ -258,7 +258,7 @@ package final class HTTPReply {
         guard progress != .over else { return }
         progress = .over
         departure = nil
-        span?.fail("broken off")
+        span?.fail("the connection was closed before the answer was complete")
         span?.end()
         connection.breakOff()
     }

@@ -22,14 +22,15 @@ package struct JSONFields {
         } catch {
             throw HTTPProblem(
                 .invalid,
-                "the body is not well-formed JSON, or nested deeper than \(Self.deepest) levels; send one object: "
+                "the body is not well-formed JSON, or nested deeper than \(Self.deepest) levels; send one object with the fields "
                     + Self.list(known))
         }
         guard case .object(let fields) = document else {
-            throw HTTPProblem(.invalid, "the body is \(document.kind), not a JSON object; its fields are \(Self.list(known))")
+            throw HTTPProblem(.invalid, "the body is \(document.kind), not a JSON object with the fields \(Self.list(known))")
         }
         if let unknown = fields.keys.sorted().first(where: { !known.contains($0) }) {
-            throw HTTPProblem(.invalid, "unknown field \"\(Excerpt(unknown))\"; the fields are \(Self.list(known))")
+            throw HTTPProblem(
+                .invalid, "unknown field \"\(Excerpt(unknown))\"; expected \(ConfigurationText.alternatives(known))")
         }
         values = fields.filter { $0.value != .null }
     }
@@ -47,7 +48,7 @@ package struct JSONFields {
     func requiredInteger(_ field: String, in range: ClosedRange<Int64>) throws -> Int64 {
         guard let integer = try integer(field, in: range) else {
             throw HTTPProblem(
-                .invalid, "\(field) is missing: a whole number from \(range.lowerBound) to \(range.upperBound)")
+                .invalid, "\(field) is missing; expected a whole number from \(range.lowerBound) to \(range.upperBound)")
         }
         return integer
     }
@@ -61,7 +62,7 @@ package struct JSONFields {
     }
 
     func requiredText(_ field: String) throws -> String {
-        guard let text = try text(field) else { throw HTTPProblem(.invalid, "\(field) is missing: a string") }
+        guard let text = try text(field) else { throw HTTPProblem(.invalid, "\(field) is missing; expected a string") }
         return text
     }
 
@@ -107,7 +108,7 @@ package struct JSONFields {
 
     func requiredWord<Word: RawRepresentable & CaseIterable>(_ field: String) throws -> Word where Word.RawValue == String {
         guard let word: Word = try word(field) else {
-            throw HTTPProblem(.invalid, "\(field) is missing: one of \(Self.list(of: Word.self))")
+            throw HTTPProblem(.invalid, "\(field) is missing; expected one of \(Self.list(of: Word.self))")
         }
         return word
     }

@@ -31,7 +31,7 @@ package enum LiveView: Hashable, Sendable {
     ) throws(InterlockError) {
         guard let view = Name(rawValue: view.lowercased()) else {
             let known = Name.allCases.map(\.rawValue).joined(separator: ", ")
-            throw InterlockError(.invalid, "unknown view \"\(Excerpt(view))\"; there are \(known)")
+            throw InterlockError(.invalid, "unknown view \"\(Excerpt(view))\"; expected one of \(known)")
         }
         func refuse(_ what: String, _ value: String?) throws(InterlockError) {
             if value != nil { throw InterlockError(.invalid, "the view \(view.rawValue) takes no \(what)") }
@@ -42,7 +42,7 @@ package enum LiveView: Hashable, Sendable {
         if view != .services { try refuse("from", from) }
         let searched = ExactText(search ?? "")
         guard searched.text.utf8.count <= ResourceName.longest else {
-            throw InterlockError(.invalid, "search: at most \(ResourceName.longest) bytes, as names have")
+            throw InterlockError(.invalid, "search: expected at most \(ResourceName.longest) bytes, like a name")
         }
         switch view {
         case .overview: self = .overview
@@ -60,12 +60,12 @@ package enum LiveView: Hashable, Sendable {
         case .locks:
             let cursor = cursor ?? "0"
             guard UInt64(cursor) != nil else {
-                throw InterlockError(.invalid, "cursor: expected 0 or what the last page said, got \"\(Excerpt(cursor))\"")
+                throw InterlockError(.invalid, "cursor: expected 0 or the cursor of the last page, got \"\(Excerpt(cursor))\"")
             }
             self = .locks(search: searched, cursor: cursor)
         case .services:
             guard let from = Int32(from ?? "0"), from >= 0 else {
-                throw InterlockError(.invalid, "from: expected a whole number from 0, got \"\(Excerpt(from ?? ""))\"")
+                throw InterlockError(.invalid, "from: expected a whole number of 0 or more, got \"\(Excerpt(from ?? ""))\"")
             }
             self = .services(search: searched, from: Int(from))
         }

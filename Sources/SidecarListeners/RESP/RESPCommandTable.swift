@@ -49,8 +49,9 @@ package struct RESPCommandTable: Sendable {
     }
 
     private static let names = Command.allCases.map { entry($0).name }
+    static let lowercaseNames = names.map { $0.lowercased() }
     /// The names of the commands in metrics, in the order of the table, and a last one for unknown commands.
-    static let metricNames = names.map { $0.lowercased() } + ["unknown"]
+    static let metricNames = lowercaseNames + ["unknown"]
     /// The index of unknown commands.
     static let unknown = Command.allCases.count
 

@@ -38,7 +38,7 @@ extension RESPCommands {
             connection.reply(tag) { $0.bulk(report) }
         case .select:
             guard request.integer(1) == 0 else {
-                throw InterlockError(.invalid, "a sidecar has one database, 0; which of Redis' it uses is its own configuration")
+                throw InterlockError(.invalid, "a sidecar has only database 0; the database of Redis is set in its configuration")
             }
             connection.reply(tag) { $0.simple("OK") }
         case .quit:
@@ -84,7 +84,7 @@ extension RESPCommands {
         let name = hasName ? request.text(1) : nil
         guard let caller = Self.caller(access, name: name, key: request.text(hasName ? 2 : 1)) else {
             connection.listener.refusedLogin(of: connection)
-            connection.reply(tag) { $0.error("WRONGPASS", "no such API key, or not of that name") }
+            connection.reply(tag) { $0.error("WRONGPASS", "unknown API key, or the wrong name for it") }
             return
         }
         connection.session.caller = caller
@@ -101,7 +101,7 @@ extension RESPCommands {
         if request.count > 1 {
             version = request.integer(1)
             guard version == 2 || version == 3 else {
-                connection.reply(tag) { $0.error("NOPROTO", "unsupported protocol version; 2 and 3 are there") }
+                connection.reply(tag) { $0.error("NOPROTO", "unsupported protocol version; expected 2 or 3") }
                 return
             }
         }
@@ -115,7 +115,7 @@ extension RESPCommands {
                     Self.caller(access, name: request.text(index + 1), key: request.text(index + 2)) ?? access.anonymous
                 guard caller != nil else {
                     connection.listener.refusedLogin(of: connection)
-                    connection.reply(tag) { $0.error("WRONGPASS", "no such API key, or not of that name") }
+                    connection.reply(tag) { $0.error("WRONGPASS", "unknown API key, or the wrong name for it") }
                     return
                 }
                 index += 3
@@ -128,7 +128,7 @@ extension RESPCommands {
             }
         }
         guard caller != nil else {
-            connection.reply(tag) { $0.error("NOAUTH", "HELLO must show an API key: HELLO 3 AUTH name key") }
+            connection.reply(tag) { $0.error("NOAUTH", "HELLO needs an API key: HELLO 3 AUTH name key") }
             return
         }
         connection.session.caller = caller
@@ -168,14 +168,14 @@ extension RESPCommands {
             connection.reply(tag) { $0.simple("OK") }
         } else if request.isWord(1, "LOSSES"), request.count == 3, request.isWord(2, "ON") || request.isWord(2, "OFF") {
             guard connection.speaksRESP3 else {
-                connection.reply(tag) { $0.error("INVALID", "RESP2 cannot tell what nobody asked: say HELLO 3 first") }
+                connection.reply(tag) { $0.error("INVALID", "losses are reported only over RESP3; send HELLO 3 first") }
                 return
             }
             connection.session.receivesLosses = request.isWord(2, "ON")
             connection.reply(tag) { $0.simple("OK") }
         } else {
             connection.reply(tag) {
-                $0.error("ERR", "unknown CLIENT subcommand; GETNAME, ID, LOSSES ON|OFF, SETINFO and SETNAME are there")
+                $0.error("ERR", "unknown CLIENT subcommand; expected GETNAME, ID, LOSSES ON|OFF, SETINFO or SETNAME")
             }
         }
     }
@@ -217,7 +217,7 @@ extension RESPCommands {
             }
         } else {
             throw InterlockError(
-                .other, "unknown COMMAND subcommand or wrong number of arguments; COUNT, DOCS, INFO and LIST are there")
+                .other, "unknown COMMAND subcommand or wrong number of arguments; expected COUNT, DOCS, INFO or LIST")
         }
     }
 
@@ -226,7 +226,7 @@ extension RESPCommands {
     private func subscribe(_ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection) throws(InterlockError) {
         let channel = eventChannel
         guard request.count == 2, request.text(1) == channel else {
-            throw InterlockError(.invalid, "the one channel of a sidecar is \(channel)")
+            throw InterlockError(.invalid, "unknown channel; a sidecar has only the channel \(channel)")
         }
         if connection.session.follower == nil, connection.isOpen {
             connection.session.follower = calls.follow { message, _ in

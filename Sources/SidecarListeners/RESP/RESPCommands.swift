@@ -51,19 +51,15 @@ package final class RESPCommands {
             counts[RESPCommandTable.unknown] += 1
             connection.came(RESPCommandTable.unknown, tag)
             guard !request.isWord(0, "MULTI") else { return beginRefusing(tag, connection) }
-            // Lock libraries for Redis start with these commands.
-            let isLocking = request.isWord(0, "SET") || request.isWord(0, "SETNX")
-            let hint = isLocking ? "to take a lock, use LOCK.ACQUIRE; " : ""
-            connection.reply(tag) {
-                $0.error("ERR", "unknown command '\(Excerpt(request.text(0)))'; \(hint)COMMAND lists those there are")
-            }
+            let hint = unknownCommandHint(request)
+            connection.reply(tag) { $0.error("ERR", "unknown command '\(Excerpt(request.text(0)))'; \(hint)") }
             return
         }
         counts[entry.command.rawValue] += 1
         connection.came(entry.command.rawValue, tag)
         if let role = entry.role {
             guard let caller = connection.session.caller else {
-                connection.reply(tag) { $0.error("NOAUTH", "show an API key first: AUTH key, or AUTH name key") }
+                connection.reply(tag) { $0.error("NOAUTH", "send an API key first: AUTH key, or AUTH name key") }
                 return
             }
             guard role == .use || caller.role == .admin else {
@@ -73,7 +69,7 @@ package final class RESPCommands {
         }
         guard entry.arity.contains(request.count) else {
             connection.reply(tag) {
-                $0.error("ERR", "wrong number of arguments for '\(entry.name.lowercased())'; it is \(entry.usage)")
+                $0.error("ERR", "wrong number of arguments for '\(entry.name.lowercased())'; usage: \(entry.usage)")
             }
             return
         }
@@ -89,6 +85,13 @@ package final class RESPCommands {
         } catch {
             connection.reply(tag) { $0.error(error) }
         }
+    }
+
+    private func unknownCommandHint(_ request: RESPRequest) -> String {
+        // Lock libraries for Redis start with these commands.
+        if request.isWord(0, "SET") || request.isWord(0, "SETNX") { return "to acquire a lock, use LOCK.ACQUIRE" }
+        let closest = ConfigurationText.closest(to: request.text(0), among: RESPCommandTable.lowercaseNames)
+        return closest.map { "did you mean \($0.uppercased())?" } ?? "see COMMAND LIST"
     }
 
     /// Begins to refuse a transaction: its commands must run together or not at all, so none of them runs. The replies
@@ -108,11 +111,11 @@ package final class RESPCommands {
             if request.isWord(0, "MULTI") {
                 writer.error("ERR", "MULTI calls can not be nested")
             } else if request.isWord(0, "EXEC") {
-                writer.error("EXECABORT", "Transaction discarded: a sidecar has none, and nothing of it was run")
+                writer.error("EXECABORT", "Transaction discarded: a sidecar has no transactions, and no command was run")
             } else if isEnd {
                 writer.simple("OK")
             } else {
-                writer.error("ERR", "not run: it came after MULTI, and a sidecar has no transactions; EXEC or DISCARD ends it")
+                writer.error("ERR", "not run: a sidecar has no transactions; end this one with EXEC or DISCARD")
             }
         }
     }
@@ -340,7 +343,7 @@ package final class RESPCommands {
         }
         guard !options.has(.subject) else {
             throw InterlockError(
-                .invalid, "SUBJECT and DESCRIPTOR do not go together: a descriptor is of a domain, a subject of a service")
+                .invalid, "SUBJECT and DESCRIPTOR cannot be combined: a subject belongs to a service, a descriptor to a domain")
         }
         calls.peek(domain: request.text(1), descriptor: descriptor, completion: completion)
     }
@@ -387,8 +390,8 @@ package final class RESPCommands {
         guard let throttle else {
             throw InterlockError(
                 .invalid,
-                "at \(count) in \(period) seconds a burst of \(burst) would take more than a hundred years to come back; "
-                    + "give a smaller max_burst or a higher rate")
+                "at \(count) in \(period) seconds a burst of \(burst) would take more than a hundred years to refill; "
+                    + "use a smaller max_burst or a higher rate")
         }
         calls.throttle(throttle, completion: completions.throttle(tag))
     }
@@ -418,7 +421,7 @@ package final class RESPCommands {
         _ request: RESPRequest, _ tag: UInt64, _ connection: RESPConnection, _ completions: RESPCompletions
     ) throws(InterlockError) {
         guard let permit = PermitID(request.text(2)) else {
-            throw InterlockError(.invalid, "permit: expected the 32 hexadecimal digits that PERMIT.ACQUIRE gave")
+            throw InterlockError(.invalid, "permit: expected the 32 hexadecimal digits that PERMIT.ACQUIRE returned")
         }
         guard let outcome = Outcome(rawValue: request.text(3).lowercased()) else {
             throw InterlockError(.invalid, "outcome: expected OK, ERROR or IGNORE, got \"\(Excerpt(request.text(3)))\"")

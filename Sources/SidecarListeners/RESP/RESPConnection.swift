@@ -161,7 +161,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
     func mayFollow() throws(InterlockError) {
         guard followed.count < Self.maximumFollowed else {
             throw InterlockError(
-                .unavailable, "\(followed.count) leases of this connection are looked after already; use another connection")
+                .unavailable, "this connection already watches \(followed.count) leases; use another connection")
         }
     }
 
@@ -283,7 +283,7 @@ final class RESPConnection: ChannelDuplexHandler, FlushedConnection {
         case .discard: writer.buffer.removeAll()
         case .refuse:
             let timeout = listener.loginTimeout.nanoseconds / 1_000_000
-            refuse("NOAUTH", "no API key was shown within \(timeout) ms: AUTH key, or AUTH name key")
+            refuse("NOAUTH", "no API key was sent within \(timeout) ms; send AUTH key, or AUTH name key")
         case .watchStall:
             stall = after(listener.stallTimeout) { [self] in
                 guard isOpen else { return }

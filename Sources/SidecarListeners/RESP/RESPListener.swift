@@ -80,7 +80,7 @@ package struct RESPListener: Service {
         let probe = ClientBootstrap(group: setup.coordinator.eventLoop).connectTimeout(.milliseconds(200))
         if let live = try? await probe.connect(unixDomainSocketPath: path).get() {
             try? await live.close()
-            throw SidecarError("listen.unix \(path): another process is listening there; stop it, or name another path")
+            throw SidecarError("listen.unix \(path): another process is listening on it; stop it, or use another path")
         }
         let file = UnixSocketFile(path: path, setup.listen)
         try file.checkPath()

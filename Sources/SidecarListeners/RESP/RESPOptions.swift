@@ -64,7 +64,7 @@ package struct RESPOptions {
         case .linked, .shared, .named:
             return start..<start
         case .also:
-            guard start < request.count else { throw InterlockError(.invalid, "ALSO has no count; it is ALSO count name …") }
+            guard start < request.count else { throw InterlockError(.invalid, "ALSO has no count; usage: ALSO count name …") }
             let count = Int(try integer(request, start, what: "ALSO", in: 1...Int64(JointLockRequest.most - 1)))
             guard start + count < request.count else {
                 throw InterlockError(
@@ -95,7 +95,7 @@ package struct RESPOptions {
     package func lockMode() throws(InterlockError) -> LockMode {
         let slots = try integer(.permits, in: Int64(LockMode.slots.lowerBound)...Int64(LockMode.slots.upperBound))
         switch (has(.shared), slots) {
-        case (true, .some): throw InterlockError(.invalid, "SHARED and PERMITS do not go together: a lock is held in one way")
+        case (true, .some): throw InterlockError(.invalid, "SHARED and PERMITS cannot be combined")
         case (true, nil): return .shared
         case (false, let slots?): return .permits(Int(slots))
         case (false, nil): return .exclusive

@@ -73,7 +73,7 @@ package struct RESPRequestParser {
             }
             guard bytes.count - position >= length + 2 else { return incompleteUnlessTooLong(bytes) }
             guard bytes[position + length] == UInt8(ascii: "\r"), bytes[position + length + 1] == UInt8(ascii: "\n") else {
-                return .malformed("a bulk string does not end where its length says")
+                return .malformed("expected CRLF at the end of a bulk string")
             }
             arguments.append(position..<(position + length))
             position += length + 2

@@ -175,7 +175,7 @@ struct LoadRunTests {
 
     @Test("a sidecar that lets nobody in is told of at once")
     func refusedLogin() async throws {
-        let sidecar = ScriptedSidecar { $0.text[0] == "PING" ? .text("-NOAUTH show an API key first\r\n") : nil }
+        let sidecar = ScriptedSidecar { $0.text[0] == "PING" ? .text("-NOAUTH send an API key first\r\n") : nil }
         let error = await #expect(throws: LoadError.self) {
             _ = try await RecordedRun.of(sidecar, answersLogin: false)
         }
