@@ -7,7 +7,7 @@ import ArgumentParser
 struct BenchmarksCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "InterlockBenchmarks",
-        abstract: "Load on locks: through sidecars, and through the library.",
+        abstract: "Measure locks through sidecars and through the library.",
         subcommands: [HandoverCommand.self, LibraryCommand.self, LinkedCommand.self]
     )
 }

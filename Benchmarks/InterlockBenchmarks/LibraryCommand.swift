@@ -9,18 +9,18 @@ import RedisClient
 struct LibraryCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "library",
-        abstract: "How many locks a Swift program takes and gives back in a second, each caller one of its own.")
+        abstract: "Measure lock cycles per second of a Swift program; each caller has its own lock.")
 
-    @Option(help: ArgumentHelp("redis://, rediss:// or unix://.", valueName: "url"))
+    @Option(help: ArgumentHelp("The URL of the Redis: redis://, rediss:// or unix://.", valueName: "url"))
     var redis: String
 
-    @Option(help: "Tasks that take and give back, each without a pause.")
+    @Option(help: "The number of tasks that acquire and release without a pause.")
     var callers = 64
 
-    @Option(help: "How long to measure; the callers are busy for half a second before.")
+    @Option(help: "How long to measure, after a warm-up of half a second.")
     var seconds = 5.0
 
-    @Flag(help: "Run the callers where the coordinator lives, as programs may that count microseconds.")
+    @Flag(help: "Run the callers on the coordinator's executor, which saves microseconds.")
     var near = false
 
     private static let warmUp = Duration.milliseconds(500)
@@ -57,10 +57,10 @@ struct LibraryCommand: AsyncParsableCommand {
         var cycles = 0
         while true {
             guard let lease = try await coordinator.acquireLock(LockRequest(name: lock, ttl: ttl)) else {
-                throw BenchmarkFailure("the lock \(lock) is held by another; it has one caller only")
+                throw BenchmarkFailure("the lock \(lock) is held by another client, but it has only one caller")
             }
             guard try await coordinator.releaseLock(lock, token: lease.token) else {
-                throw BenchmarkFailure("the lease of \(lock) was lost before it was given back")
+                throw BenchmarkFailure("the lease of \(lock) was lost before its release")
             }
             let now = ContinuousClock.now
             if now >= end { return cycles }

@@ -9,22 +9,22 @@ import InterlockLoad
 struct BenchCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "interlock bench",
-        abstract: "Put load on sidecars, inject faults, and check what clients saw.",
+        abstract: "Generate load, inject faults, and check what clients observed.",
         discussion: """
-            Operations are due at a steady rate, whether sidecars keep up or not, and latency counts from when an operation \
-            was due. Everything that clients saw is checked: fences, exclusion, limits, breakers, waits, recovery. Without \
-            --sidecars it starts a fleet and a Redis, and stops them afterwards.
+            Operations are scheduled at a fixed rate, even if the sidecars cannot keep up, and latency is measured from the \
+            scheduled time. Every client observation is checked: fences, exclusion, limits, breakers, waits and recovery. \
+            Without --sidecars, starts its own fleet and Redis, and stops them afterwards.
 
             EXIT CODES
-              0   done, and every guarantee held
-              1   a guarantee was violated: see the violations in the table
-              64  the command line cannot be understood
-              69  the sidecars cannot be reached, or cannot be started
+              0   success: every guarantee held
+              1   a guarantee was violated; the table lists the violations
+              64  invalid command line
+              69  the sidecars cannot be reached or started
 
             EXAMPLES
               interlock bench lock --rate 2000 --names 100 --skew zipf:1.1
-              interlock bench mixed --fleet 4 --faults all --duration 5m --report bench.html
-              interlock bench limit --sidecars 10.0.0.7:7379 10.0.0.8:7379 --service catalog
+              interlock bench mixed --faults all --duration 5m --report bench.html
+              interlock bench limit --sidecars 10.0.0.7:7379 --service catalog
             """,
         version: SidecarVersion.current,
         subcommands: [
@@ -61,7 +61,7 @@ struct BenchLimit: AsyncParsableCommand {
 /// The command `interlock bench permit`.
 struct BenchPermit: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "permit", abstract: "Guarded calls: a permit, a call, its report.")
+        commandName: "permit", abstract: "Guarded calls: permit, call, report.")
 
     @OptionGroup var load: LoadOptions
 
@@ -82,7 +82,7 @@ struct BenchProxy: AsyncParsableCommand {
 struct BenchMixed: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "mixed",
-        abstract: "All of these at once, with clients that also forget, overstay and vanish.")
+        abstract: "All of these at once, including clients that misbehave.")
 
     @OptionGroup var load: LoadOptions
 
@@ -101,7 +101,7 @@ struct BenchCheck: AsyncParsableCommand {
             """
     )
 
-    @Argument(help: "The history.", completion: .file())
+    @Argument(help: "The history file.", completion: .file())
     var file: String
 
     @OptionGroup var output: OutputOptions
@@ -130,14 +130,14 @@ struct CheckReading: Answer {
 /// The former command `interlock bench simulate`. Names its replacement for one more version.
 struct BenchSimulate: ParsableCommand {
     static let configuration = CommandConfiguration(
-        commandName: "simulate", abstract: "Moved: the simulation is no longer part of the binary.", shouldDisplay: false)
+        commandName: "simulate", abstract: "Moved: the simulation is no longer part of this program.", shouldDisplay: false)
 
     @Argument(parsing: .allUnrecognized, help: .hidden)
     var arguments: [String] = []
 
     func run() throws {
         throw Failure(
-            "the simulation is now run from a clone of the repository: make simulate ARGS='--seed 7'",
+            "the simulation has moved: in a clone of the repository, run make simulate ARGS='--seed 7'",
             .usage)
     }
 }

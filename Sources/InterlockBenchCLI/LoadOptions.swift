@@ -13,53 +13,53 @@ struct LoadOptions: ParsableArguments {
     @Option(
         parsing: .upToNextOption,
         help: ArgumentHelp(
-            "The sidecars to drive: HOST:PORT, unix:PATH or redis://:KEY@HOST:PORT. Without this option, a new fleet.",
+            "The sidecars to test: HOST:PORT, unix:PATH or redis://:KEY@HOST:PORT. Without this option, starts a fleet.",
             valueName: "address"))
     var sidecars: [String] = []
 
     @Option(
         parsing: .upToNextOption,
         help: ArgumentHelp(
-            "The services of those sidecars to use; limits, permits and the proxy need one.", valueName: "name"))
+            "The services of those sidecars to call; limit, permit and proxy need at least one.", valueName: "name"))
     var service: [String] = []
 
     @Option(
         parsing: .upToNextOption,
-        help: ArgumentHelp("The HTTP doors of those sidecars, in the same order, for the proxy.", valueName: "host:port"))
+        help: ArgumentHelp("The HTTP addresses of those sidecars, in the same order, for the proxy.", valueName: "host:port"))
     var http: [String] = []
 
-    @Option(help: ArgumentHelp("How many sidecars to start.", valueName: "n"))
+    @Option(help: ArgumentHelp("The number of sidecars to start.", valueName: "n"))
     var fleet = 2
 
-    @Option(help: ArgumentHelp("Start the fleet with this many more services, and call only these.", valueName: "n"))
+    @Option(help: ArgumentHelp("The number of additional services in the started fleet; only these are called.", valueName: "n"))
     var services = 0
 
     @Option(
         help: ArgumentHelp(
-            "The started fleet's Redis: one server, a primary and replicas behind three Sentinels, or a cluster.",
+            "The Redis of the started fleet: one server, a primary with replicas and three Sentinels, or a cluster.",
             valueName: "topology"))
     var topology = TopologyArgument.single
 
-    @Option(help: ArgumentHelp("With --topology cluster: how many primaries there are.", valueName: "n"))
+    @Option(help: ArgumentHelp("The number of primaries with --topology cluster.", valueName: "n"))
     var primaries = 3
 
     @Option(
         help: ArgumentHelp(
-            "With --topology sentinel or cluster: how many replicas each primary has. (default: 2 and 1)", valueName: "n"))
+            "The number of replicas per primary with --topology sentinel or cluster. (default: 2 and 1)", valueName: "n"))
     var replicas: Int?
 
-    @Option(help: ArgumentHelp("With replicas: the sidecars' locks.wait_replicas.", valueName: "n"))
+    @Option(help: ArgumentHelp("The sidecars' locks.wait_replicas, if there are replicas.", valueName: "n"))
     var waitReplicas = 0
 
     // MARK: Load
 
-    @Option(help: ArgumentHelp("Operations per second, as of independent callers (Poisson).", valueName: "n"))
+    @Option(help: ArgumentHelp("Operations per second, as from independent callers (Poisson).", valueName: "n"))
     var rate: Double?
 
-    @Flag(help: "Each client sends its next request as soon as it has an answer: finds the highest throughput.")
+    @Flag(help: "Send each client's next request as soon as the previous one is answered, to find the highest throughput.")
     var closedLoop = false
 
-    @Option(help: ArgumentHelp("Connections, spread across the sidecars.", valueName: "n"))
+    @Option(help: ArgumentHelp("The number of connections, spread across the sidecars.", valueName: "n"))
     var clients = 64
 
     @Option(
@@ -67,13 +67,13 @@ struct LoadOptions: ParsableArguments {
         transform: DurationArgument.init(argument:))
     var duration = DurationArgument(.seconds(30))
 
-    @Option(help: ArgumentHelp("How many different locks and subjects.", valueName: "n"))
+    @Option(help: ArgumentHelp("The number of different locks and subjects.", valueName: "n"))
     var names = 1000
 
-    @Option(help: ArgumentHelp("How often each is chosen: uniform or zipf:EXPONENT.", valueName: "skew"))
+    @Option(help: ArgumentHelp("The distribution of the names: uniform or zipf:EXPONENT.", valueName: "skew"))
     var skew = SkewArgument(.uniform)
 
-    @Option(help: ArgumentHelp("How long a lock is held, or a call lasts: a duration, or two for a range.", valueName: "range"))
+    @Option(help: ArgumentHelp("How long a lock is held or a call takes: a duration or a range.", valueName: "range"))
     var hold = HoldArgument(.zero ... .milliseconds(5))
 
     @Option(help: .duration("The length of a lease."), transform: DurationArgument.init(argument:))
@@ -84,7 +84,7 @@ struct LoadOptions: ParsableArguments {
         transform: DurationArgument.init(argument:))
     var wait = DurationArgument(.seconds(5))
 
-    @Option(help: ArgumentHelp("Shares of a mixed run: lock=40,limit=40,permit=15,proxy=5.", valueName: "shares"))
+    @Option(help: ArgumentHelp("The weights of a mixed run, as in lock=40,limit=40,permit=15,proxy=5.", valueName: "weights"))
     var mix = MixArgument(WorkloadWeights())
 
     // MARK: Faults
@@ -95,7 +95,7 @@ struct LoadOptions: ParsableArguments {
             valueName: "kinds"))
     var faults = FaultsArgument([])
 
-    @Option(help: ArgumentHelp("The random seed; by default a new one each time.", valueName: "n"))
+    @Option(help: ArgumentHelp("The random seed; by default, a new one for each run.", valueName: "n"))
     var seed: UInt64?
 
     // MARK: Output
@@ -103,14 +103,14 @@ struct LoadOptions: ParsableArguments {
     @Option(help: ArgumentHelp("Write the report as JSON to this file; - prints it instead of the table.", valueName: "file"))
     var json: String?
 
-    @Option(help: ArgumentHelp("Write the report as a page with plots to this file.", valueName: "file.html"))
+    @Option(help: ArgumentHelp("Write the report as an HTML page with plots to this file.", valueName: "file.html"))
     var report: String?
 
-    @Option(help: ArgumentHelp("Record what all clients saw, for `bench check`.", valueName: "file"))
+    @Option(help: ArgumentHelp("Record every client observation in this file, for `bench check`.", valueName: "file"))
     var history: String?
 
     func validate() throws {
-        guard rate == nil || !closedLoop else { throw ValidationError("--rate and --closed-loop exclude each other") }
+        guard rate == nil || !closedLoop else { throw ValidationError("--rate and --closed-loop cannot be used together") }
         if let rate, !(rate > 0 && rate <= 10_000_000) {
             throw ValidationError("--rate: expected a number above 0 and at most 10000000, got \(rate)")
         }
@@ -136,28 +136,28 @@ struct LoadOptions: ParsableArguments {
             throw ValidationError("--primaries: with --topology cluster, expected 3 to 16, got \(primaries)")
         }
         guard (0...fleetTopology.replicas).contains(waitReplicas) else {
-            throw ValidationError("--wait-replicas: expected at most \(fleetTopology.replicas), as many as there are replicas")
+            throw ValidationError("--wait-replicas: expected at most \(fleetTopology.replicas), the number of replicas")
         }
         guard sidecars.isEmpty || topology == .single else {
-            throw ValidationError("--topology needs a fleet that bench starts itself: drop --sidecars")
+            throw ValidationError("--topology cannot be used with --sidecars, because it needs a fleet that this command starts")
         }
         let impossible = faults.kinds(on: fleetTopology).subtracting(fleetTopology.faults)
         guard impossible.isEmpty else {
             throw ValidationError(
-                "--faults: \(impossible.map(\.rawValue).sorted().joined(separator: ",")) cannot be caused with --topology \(topology.rawValue); "
-                    + "there are \(fleetTopology.faults.map(\.rawValue).joined(separator: ","))")
+                "--faults: \(impossible.map(\.rawValue).sorted().joined(separator: ",")) cannot be injected with --topology \(topology.rawValue); "
+                    + "expected one or more of \(fleetTopology.faults.map(\.rawValue).joined(separator: ","))")
         }
         guard sidecars.isEmpty || faults.isNone else {
-            throw ValidationError("--faults needs a fleet that it starts itself: drop --sidecars")
+            throw ValidationError("--faults cannot be used with --sidecars, because it needs a fleet that this command starts")
         }
         guard sidecars.isEmpty || services == 0 else {
-            throw ValidationError("--services is for a started fleet; name the services of --sidecars with --service")
+            throw ValidationError("--services cannot be used with --sidecars; use --service to choose their services")
         }
         guard !sidecars.isEmpty || service.isEmpty && http.isEmpty else {
-            throw ValidationError("--service and --http are for --sidecars; a started fleet has its own")
+            throw ValidationError("--service and --http work only with --sidecars")
         }
         guard http.isEmpty || http.count == sidecars.count else {
-            throw ValidationError("--http: expected one door for each of \(sidecars.count) sidecars, got \(http.count)")
+            throw ValidationError("--http: expected \(sidecars.count), one for each sidecar, got \(http.count)")
         }
     }
 
@@ -226,7 +226,7 @@ struct LoadOptions: ParsableArguments {
     private static func sidecarProgram() throws -> String {
         guard let path = OwnFolder.program(named: "interlock") else {
             throw Failure(
-                "there is no `interlock` beside this program to start sidecars with: build it, or name running ones with "
+                "cannot start sidecars: there is no `interlock` next to this program; build it, or use running sidecars with "
                     + "--sidecars",
                 .unavailable)
         }
@@ -249,7 +249,7 @@ struct LoadOptions: ParsableArguments {
 
     private func httpAddress(_ text: String) throws(LoadArgumentError) -> SidecarEndpoint.HTTPAddress {
         guard case .tcp(let host, let port) = SidecarAddress(argument: text) else {
-            throw LoadArgumentError(expected: "HOST:PORT of an HTTP door", found: "\(RedactedURL(text))")
+            throw LoadArgumentError(expected: "HOST:PORT of an HTTP API", found: "\(RedactedURL(text))")
         }
         return SidecarEndpoint.HTTPAddress(host: host, port: port)
     }

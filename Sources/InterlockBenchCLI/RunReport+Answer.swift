@@ -52,7 +52,7 @@ extension RunReport: Answer {
     }
 
     private var processesTable: String {
-        var table = Table(["PROCESS", "CORES", "MEMORY AT MOST", "MEMORY AT THE END"])
+        var table = Table(["PROCESS", "CORES", "PEAK MEMORY", "FINAL MEMORY"])
         for process in processes {
             table.add([
                 process.name, Figure.decimals(process.averageCores, 2), Figure.memory(bytes: process.residentPeak),
@@ -129,7 +129,7 @@ final class ProgressLine: Sendable {
             "\(Int(progress.seconds.rounded())) s", "\(Figure.count(progress.done)) done",
             "\(Figure.count(progress.refused)) refused",
             "\(Figure.count(progress.failed + progress.unknown)) failed or unknown", rate, "p99 \(latency)",
-            "\(Figure.count(progress.violations)) violations",
+            "\(Figure.count(progress.violations)) \(progress.violations == 1 ? "violation" : "violations")",
         ]
         if progress.waiting > 0 { parts.insert("\(Figure.count(progress.waiting)) late", at: 4) }
         if !progress.faults.isEmpty { parts.append(progress.faults.map(\.rawValue).joined(separator: "+")) }

@@ -9,9 +9,9 @@ struct CheckConfig: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Check a configuration file.",
         discussion: """
-            Reads the file as `interlock serve` would, with the environment that overrides it and that holds its API keys, and \
-            starts nothing. Every mistake is one line on standard error with its place and what was expected; then it exits \
-            with 1. With --without-secrets the variables and files that hold keys, passwords and URLs need not be there.
+            Reads the file as `interlock serve` does, including environment overrides and API keys, but starts nothing. \
+            Prints each mistake on one line of standard error, with its location and what was expected, and exits with 1. With \
+            --without-secrets, the variables and files that hold keys, passwords and URLs may be missing.
 
             EXAMPLES
               interlock check-config interlock.yaml
@@ -20,10 +20,10 @@ struct CheckConfig: AsyncParsableCommand {
             """
     )
 
-    @Argument(help: "Configuration in YAML; - is standard input.", completion: .file())
+    @Argument(help: "The configuration file, in YAML; - reads standard input.", completion: .file())
     var file: String
 
-    @Flag(help: "Do not look for secrets that are in variables and in other files.")
+    @Flag(help: "Do not read secrets from variables and other files.")
     var withoutSecrets = false
 
     @OptionGroup var output: OutputOptions
@@ -86,8 +86,8 @@ struct ConfigurationVerdict: Answer {
             let wanted = configuration.locks.waitReplicas
             if wanted > 0 {
                 notes.append(
-                    "locks.wait_replicas \(wanted) keeps locks over a failover of a primary that has no more than \(wanted) "
-                        + "replica\(wanted == 1 ? "" : "s"); of one with more, a failover to another loses what that has not received"
+                    "locks.wait_replicas \(wanted) preserves locks in a failover if the primary has at most \(wanted) "
+                        + "replica\(wanted == 1 ? "" : "s"); with more, a failover can promote a replica that has not received a lock"
                 )
             }
             if let url = configuration.redis.url { check(redisURL: url, of: configuration) }

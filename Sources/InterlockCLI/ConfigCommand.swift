@@ -7,7 +7,7 @@ import SidecarSettings
 struct ConfigCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "config",
-        abstract: "Show the configuration that is in force.",
+        abstract: "Show the effective configuration of a file.",
         subcommands: [Show.self]
     )
 
@@ -15,9 +15,9 @@ struct ConfigCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Print a file's configuration with all defaults and overrides, without secrets.",
             discussion: """
-                Reads what `interlock serve` would, the environment's overrides included, and starts nothing. The digests are \
-                those that sidecars compare: of all services, as `interlock fleet` shows it, and of each. Run it on the hosts of \
-                two sidecars that differ, and compare.
+                Reads the file and the environment's overrides as `interlock serve` does, but starts nothing and asks no \
+                running sidecar. The digests are the ones that sidecars compare: one of all services, which `interlock fleet` \
+                shows, and one of each service. If two sidecars differ, run this command on both hosts and compare.
 
                 EXAMPLES
                   interlock config show /etc/interlock/interlock.yaml
@@ -25,7 +25,9 @@ struct ConfigCommand: AsyncParsableCommand {
                 """
         )
 
-        @Argument(help: "Configuration in YAML; none: the defaults and the environment's overrides.", completion: .file())
+        @Argument(
+            help: "The configuration file, in YAML; without it, the defaults and the environment's overrides.",
+            completion: .file())
         var file: String?
 
         @OptionGroup var output: OutputOptions
@@ -37,7 +39,7 @@ struct ConfigCommand: AsyncParsableCommand {
                     try EffectiveConfiguration(
                         try SidecarConfiguration.load(file: file, environment: ProcessEnvironment.variables)))
             } catch let error as ConfigurationError {
-                throw Failure(error.description, .usage)
+                throw Failure(error)
             }
             try Terminal.show(shown, asJSON: output.json)
         }

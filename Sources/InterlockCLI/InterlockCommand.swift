@@ -8,19 +8,19 @@ struct InterlockCommand: AsyncParsableCommand {
         commandName: "interlock",
         abstract: "Leased locks, rate limits and circuit breakers for a fleet, over one shared Redis.",
         discussion: """
-            Run a sidecar beside each instance of your application, then talk to it with any Redis client, with curl, or with \
-            the commands below. They find it by --sidecar, then INTERLOCK_SIDECAR, then at its standard address; \
+            Run a sidecar next to each instance of your application, then use it from any Redis client, from curl, or with \
+            the commands below. They connect to --sidecar, otherwise to INTERLOCK_SIDECAR, otherwise to 127.0.0.1:7379. \
             INTERLOCK_API_KEY holds the API key.
 
             EXIT CODES
-              0   done
-              1   no: held by another, limited, lost or not found; another try may succeed
-              64  the command line cannot be understood
-              65  refused as invalid: a name, a ttl out of bounds, an unknown service
-              69  the sidecar or its Redis cannot be reached, or is no sidecar
-              77  no API key, a wrong one, or one without the role
-              `interlock run` has more of them. INTERLOCK_EXIT_CODES=1 gives 1 instead of 65 and 77, as before 0.2.0, and where a
-              sidecar does not know the command.
+              0   success
+              1   the answer is no: held, limited, lost or not found; retrying may help
+              64  invalid command line or configuration
+              65  rejected as invalid: a name, a ttl out of range, an unknown service
+              69  the sidecar or its Redis is unreachable, or it is not a sidecar
+              77  the API key is missing, wrong, or lacks the required role
+
+            `interlock run` has additional codes. With INTERLOCK_EXIT_CODES=1, codes 65 and 77 become 1, as before 0.2.0.
 
             EXAMPLES
               interlock serve

@@ -11,41 +11,44 @@ import Logging
 struct Serve: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Run a sidecar.",
+        usage: "interlock serve [<options>]",
         discussion: """
-            Without a Redis named anywhere it starts a private redis-server on a Unix socket in its data folder, for one \
-            machine. The environment (INTERLOCK_REDIS_URL, INTERLOCK_RESP, INTERLOCK_HTTP, INTERLOCK_UNIX, \
-            INTERLOCK_UNIX_MODE, INTERLOCK_UNIX_GROUP, INTERLOCK_DATA_DIR, INTERLOCK_LOG_LEVEL) overrides the file; an option overrides both. SIGHUP reloads \
-            services, API keys and certificate; SIGTERM stops it within 10 seconds.
+            If no Redis is configured, the sidecar starts a private redis-server on a Unix socket in its data directory, \
+            which serves this machine only. Environment variables (INTERLOCK_REDIS_URL, INTERLOCK_RESP, INTERLOCK_HTTP, \
+            INTERLOCK_UNIX, INTERLOCK_UNIX_MODE, INTERLOCK_UNIX_GROUP, INTERLOCK_DATA_DIR, INTERLOCK_LOG_LEVEL) override the \
+            file, and options override both. SIGHUP reloads services, API keys and the certificate; SIGTERM shuts the \
+            sidecar down within 10 seconds.
 
             EXAMPLES
               interlock serve
               interlock serve --config interlock.yaml
-              interlock serve --redis redis://10.0.0.5:6379 --resp 127.0.0.1:7379 --unix /run/interlock.sock
+              interlock serve --redis redis://10.0.0.5:6379 --resp 127.0.0.1:7379 \\
+                  --unix /run/interlock.sock
             """
     )
 
-    @Option(help: ArgumentHelp("Configuration in YAML.", valueName: "file"), completion: .file())
+    @Option(help: ArgumentHelp("The configuration file, in YAML.", valueName: "file"), completion: .file())
     var config: String?
 
-    @Option(help: ArgumentHelp("redis://, rediss:// or unix:// of the Redis that the fleet shares.", valueName: "url"))
+    @Option(help: ArgumentHelp("The URL of the fleet's Redis: redis://, rediss:// or unix://.", valueName: "url"))
     var redis: String?
 
-    @Option(help: ArgumentHelp("Where the RESP door listens.", valueName: "host:port"))
+    @Option(help: ArgumentHelp("The address of the RESP API.", valueName: "host:port"))
     var resp: String?
 
-    @Option(help: ArgumentHelp("Where the HTTP door listens.", valueName: "host:port"))
+    @Option(help: ArgumentHelp("The address of the HTTP API.", valueName: "host:port"))
     var http: String?
 
-    @Option(help: ArgumentHelp("A Unix socket for the RESP door as well.", valueName: "path"), completion: .file())
+    @Option(help: ArgumentHelp("A Unix socket on which to serve the RESP API as well.", valueName: "path"), completion: .file())
     var unix: String?
 
-    @Option(help: ArgumentHelp("Who may use that socket: 0600, 0660, 0666.", valueName: "mode"))
+    @Option(help: ArgumentHelp("The mode of that socket: 0600, 0660 or 0666.", valueName: "mode"))
     var unixMode: String?
 
     @Option(help: ArgumentHelp("The group of that socket.", valueName: "group"))
     var unixGroup: String?
 
-    @Option(help: ArgumentHelp("Folder of the private Redis.", valueName: "dir"), completion: .directory)
+    @Option(help: ArgumentHelp("The data directory of the private Redis.", valueName: "dir"), completion: .directory)
     var dataDir: String?
 
     func run() async throws {
@@ -54,7 +57,7 @@ struct Serve: AsyncParsableCommand {
         do throws(ConfigurationError) {
             configuration = try read(environment: environment)
         } catch {
-            throw Failure(error.description, .usage)
+            throw Failure(error)
         }
         let metrics = PrometheusRegistry()
         MetricsSystem.bootstrap(metrics)
@@ -84,5 +87,12 @@ struct Serve: AsyncParsableCommand {
     /// Prints the addresses and first steps to standard output.
     private static func announce(_ addresses: Sidecar.Addresses, _ configuration: SidecarConfiguration) {
         LineWriter.standardOutput.add(ReadyBanner(addresses, configuration).text)
+    }
+}
+
+extension Failure {
+    /// Lists the mistakes in a configuration. Every line has the program's prefix.
+    init(_ error: ConfigurationError) {
+        self.init(error.problems.map(\.description).joined(separator: "\ninterlock: "), .usage)
     }
 }

@@ -10,7 +10,7 @@ struct StartBench: ParsableCommand {
         commandName: "bench", abstract: "Put load on sidecars, inject faults, and check what clients saw.",
         discussion: "`interlock bench --help` lists its commands.")
 
-    @Argument(parsing: .captureForPassthrough, help: ArgumentHelp("The words of interlock-bench.", valueName: "word"))
+    @Argument(parsing: .captureForPassthrough, help: ArgumentHelp("The arguments of interlock-bench.", valueName: "word"))
     var words: [String] = []
 
     func run() throws {
@@ -19,8 +19,8 @@ struct StartBench: ParsableCommand {
         if let path = OwnFolder.program(named: Self.program) { execv(path, words) } else { execvp(Self.program, words) }
         let reason = String(cString: strerror(errno))
         throw Failure(
-            "`interlock bench` is the program \(Self.program), and there is none beside this one or in PATH (\(reason)). In a "
-                + "clone of the repository, `make build-bench` builds it",
+            "cannot start \(Self.program), which `interlock bench` needs next to this program or in PATH: \(reason); to build "
+                + "it in a clone of the repository, run `make build-bench`",
             .usage)
     }
 }

@@ -26,11 +26,14 @@ package struct DurationArgument: Sendable, CustomStringConvertible {
     package var milliseconds: Int64 { duration.wholeMilliseconds }
 
     package var description: String { DurationText.shortest(duration) }
+
+    /// The description of this value as a default.
+    fileprivate var defaultDescription: String { duration == .zero ? "do not wait" : description }
 }
 
 extension ArgumentHelp {
     /// The help of an option that takes a duration.
     package static func duration(_ abstract: String, default standard: DurationArgument? = nil) -> ArgumentHelp {
-        ArgumentHelp("\(abstract)\(standard.map { " (default: \($0))" } ?? "")", valueName: "duration")
+        ArgumentHelp("\(abstract)\(standard.map { " (default: \($0.defaultDescription))" } ?? "")", valueName: "duration")
     }
 }

@@ -12,7 +12,7 @@ extension AsyncParsableCommand {
         StandardStreams.openMissing()
         // libdispatch reads /proc and crashes without it, so nothing may use it before this check.
         guard access("/proc/self/stat", R_OK) == 0 else {
-            let message = "interlock: /proc cannot be read, and no command works without it: mount it\n"
+            let message = "interlock: cannot read /proc, which every command needs: mount it\n"
             _ = message.withCString { write(STDERR_FILENO, $0, strlen($0)) }
             exit(withError: ExitCode(.unavailable))
         }
@@ -53,7 +53,7 @@ extension OpenFileLimit {
     fileprivate static func checkLeast() throws(Failure) {
         guard let current, current < least, let bound = raised(), bound < least else { return }
         throw Failure(
-            "this process may open \(bound) files, and needs \(least): raise the limit with `ulimit -n \(least)`", .unavailable)
+            "the open-file limit is \(bound), but \(least) is required: raise it with `ulimit -n \(least)`", .unavailable)
     }
 }
 
@@ -84,7 +84,7 @@ extension ParsableCommand {
             guard !known.isEmpty, !word.hasPrefix("-"), word != "help" else { return nil }
             guard let next = known.first(where: { $0.names.contains(word) }) else {
                 let meant = known.suggestion(for: word).map { ": did you mean `\(path) \($0)`?" } ?? "; see `\(path) --help`"
-                return Failure("there is no command `\(path) \(word)`\(meant)", .usage)
+                return Failure("unknown command `\(path) \(word)`\(meant)", .usage)
             }
             command = next
             path += " " + word

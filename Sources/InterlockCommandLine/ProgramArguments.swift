@@ -18,7 +18,7 @@ package enum ProgramArguments {
 
     /// Returns a pointer to the last arguments. A null pointer follows them, as `execv` requires.
     package static func pointer(toLast number: Int) -> UnsafeMutablePointer<UnsafeMutablePointer<CChar>?> {
-        precondition(number <= count, "more arguments were asked for than this process has")
+        precondition(number <= count, "more arguments were requested than this process has")
         return interlock_arguments() + (count - number)
     }
 

@@ -34,11 +34,23 @@ extension SidecarAddress: ExpressibleByArgument {
     /// - Throws: `Failure` without the API key that a user may have put into the address.
     package static func read(_ text: String, from name: String) throws(Failure) -> SidecarAddress {
         if let address = SidecarAddress(argument: text) { return address }
-        let remedy = text.contains("@") ? "; put an API key in INTERLOCK_API_KEY" : ""
+        let question = suggestion(for: text).map { ": did you mean \($0)?" } ?? ""
+        let remedy = text.contains("@") ? "; put the API key in INTERLOCK_API_KEY" : question
         throw Failure(
-            "\(name): expected HOST:PORT such as \(standard), redis://HOST:PORT, rediss://HOST:PORT or unix:PATH; got "
+            "\(name): expected HOST:PORT such as \(standard), redis://HOST:PORT, rediss://HOST:PORT or unix:PATH, got "
                 + "\"\(RedactedURL(text))\"\(remedy)",
             .usage)
+    }
+
+    /// Returns the likely address for a bare port or an HTTP URL; `nil` if the text has another mistake.
+    private static func suggestion(for text: String) -> SidecarAddress? {
+        guard case .tcp(let standardHost, let standardPort) = standard else { return nil }
+        if let port = Int(text), (1...65_535).contains(port) { return .tcp(host: standardHost, port: port) }
+        guard let scheme = ["http://", "https://"].first(where: { text.hasPrefix($0) }) else { return nil }
+        let authority = text.dropFirst(scheme.count).prefix { $0 != "/" }
+        // The port of the URL is that of the HTTP API, so it is replaced.
+        guard let host = (endpoint(authority) ?? endpoint("\(authority):1"))?.host else { return nil }
+        return .tcp(host: host, port: standardPort)
     }
 
     /// Whether others can read the traffic to this address.

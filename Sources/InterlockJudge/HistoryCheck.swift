@@ -83,7 +83,7 @@ package struct HistoryCheck: Sendable {
     /// Checks the next event.
     package mutating func observe(_ event: HistoryEvent) {
         if event.at < now {
-            note("time went back from \(now.inMilliseconds) ms to \(event.at.inMilliseconds) ms")
+            note("time went backward from \(now.inMilliseconds) ms to \(event.at.inMilliseconds) ms")
         } else {
             now = event.at
         }
@@ -110,7 +110,7 @@ package struct HistoryCheck: Sendable {
             guard faults.began(fault, kind, sidecar: sidecar, at: now) else { return note("fault \(fault) began twice") }
             show(HistoryStep(at: now, what: .faultBegan(fault: fault, kind, sidecar: sidecar)))
         case .faultEnded(let fault):
-            guard let ended = faults.ended(fault, at: now) else { return note("fault \(fault) ended without a beginning") }
+            guard let ended = faults.ended(fault, at: now) else { return note("fault \(fault) ended without having begun") }
             show(HistoryStep(at: now, what: .faultEnded(fault: fault, ended.kind, sidecar: ended.sidecar)))
         }
         keepFindings()
@@ -132,8 +132,8 @@ package struct HistoryCheck: Sendable {
         if let open = calls.updateValue(call, forKey: client) {
             note(
                 """
-                client \(client) asked for \(operation.kind.rawValue) before its \(open.operation.kind.rawValue) of \
-                \(open.invoked.inMilliseconds) ms has ended
+                client \(client) requested \(operation.kind.rawValue) before its \(open.operation.kind.rawValue) of \
+                \(open.invoked.inMilliseconds) ms ended
                 """)
         }
         show(HistoryStep(at: now, what: .invoked(call, leases.invoked(call))))
@@ -141,10 +141,10 @@ package struct HistoryCheck: Sendable {
 
     private mutating func ended(_ client: Int, _ ending: OperationEnding) {
         guard let call = calls.removeValue(forKey: client) else {
-            return note("an operation of client \(client) ended without a beginning")
+            return note("an operation of client \(client) ended without having begun")
         }
         guard ending.belongs(to: call.operation) else {
-            return note("\(call.operation.kind.rawValue) of client \(client) ended like another kind of operation")
+            return note("\(call.operation.kind.rawValue) of client \(client) ended like a different kind of operation")
         }
         operations += 1
         switch ending {
@@ -180,7 +180,7 @@ package struct HistoryCheck: Sendable {
     /// Returns whether the rules have this service; otherwise reports the event.
     private mutating func knows(_ service: Int, of event: String) -> Bool {
         guard !services.indices.contains(service) else { return true }
-        note("\(event) of service \(service), which is not in the rules")
+        note("\(event) of service \(service), which the rules do not define")
         return false
     }
 

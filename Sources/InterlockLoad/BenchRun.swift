@@ -177,14 +177,14 @@ package struct BenchRun: Sendable {
         var settings: [RunReport.Setting] = []
         func add(_ name: String, _ value: String) { settings.append(RunReport.Setting(name: name, value: value)) }
         switch plan.pacing {
-        case .openLoop(let rate): add("load", "\(Figure.decimals(rate, 0)) a second, open loop")
+        case .openLoop(let rate): add("load", "\(Figure.decimals(rate, 0))/s, open loop")
         case .closedLoop: add("load", "closed loop")
         }
         add("clients", Figure.count(plan.clients))
-        add("sidecars", fleet.map { "\($0.sidecars) of its own" } ?? "\(plan.sidecars.count)")
+        add("sidecars", fleet.map { "\($0.sidecars), started by this run" } ?? "\(plan.sidecars.count)")
         if plan.workload == .lock || plan.workload == .mixed {
             add("names", "\(Figure.count(plan.names)), \(plan.skew)")
-            add("lease", "\(plan.ttl.wholeMilliseconds) ms, waiting at most \(plan.wait.wholeMilliseconds) ms")
+            add("lease", "\(plan.ttl.wholeMilliseconds) ms, wait at most \(plan.wait.wholeMilliseconds) ms")
         }
         switch fleet?.topology {
         case .sentinel(let replicas):

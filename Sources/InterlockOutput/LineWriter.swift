@@ -16,7 +16,9 @@ package final class LineWriter: Sendable {
         var isStuck = false
         /// Whether the last write failed, as to a pipe whose reader is gone.
         var isClosed = false
-        var report: @Sendable (Int) -> String = { "interlock: \($0) lines were dropped, because nobody read them" }
+        var report: @Sendable (Int) -> String = { count in
+            "interlock: dropped \(count) \(count == 1 ? "line" : "lines") because the output was not read"
+        }
         var onDrop: @Sendable () -> Void = {}
     }
 

@@ -139,7 +139,7 @@ class Check:
         terminal.press("5")
         terminal.shows("fleet.joined|The last events")
         terminal.press("?")
-        terminal.shows("open the lock or the service")
+        terminal.shows("open the lock or service")
         terminal.press("x", "Tab")
         terminal.shows(r"\[6 domains\]")
         terminal.press("Tab")
@@ -159,7 +159,7 @@ class Check:
     @staticmethod
     def fills(rows: int, screen: str) -> bool:
         lines = screen.splitlines()
-        return len(lines) == rows and lines[-1].startswith("q leave")
+        return len(lines) == rows and lines[-1].startswith("q quit")
 
     def leaves(self, way: str) -> None:
         terminal = self.terminal

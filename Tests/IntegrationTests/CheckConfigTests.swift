@@ -95,8 +95,8 @@ struct CheckConfigTests {
         #expect(
             good.output == """
                 \(file): good, 0 services
-                locks.wait_replicas 1 keeps locks over a failover of a primary that has no more than 1 replica; of one with more, a failover \
-                to another loses what that has not received
+                locks.wait_replicas 1 preserves locks in a failover if the primary has at most 1 replica; with more, a failover can \
+                promote a replica that has not received a lock
 
                 """)
     }
@@ -106,6 +106,19 @@ struct CheckConfigTests {
         let outcome = try await InterlockProcess.outcome(["check-config", "/nowhere/interlock.yaml"])
         #expect(outcome.status == .exited(1))
         #expect(outcome.errors.contains("there is no such file"))
+    }
+
+    @Test("serve prints each mistake on a line of its own, with the program's prefix")
+    func mistakesAtStart() async throws {
+        let folder = try TemporaryFolder()
+        defer { folder.remove() }
+        let file = "\(folder.path)/interlock.yaml"
+        try Data("redis: { embedded: true }\nfleet_size: 0\nservices: { catalog: { concurrency: 0 } }\n".utf8)
+            .write(to: URL(filePath: file))
+        let outcome = try await InterlockProcess.outcome(SidecarProcess.serveArguments(file: file, folder: folder.path))
+        #expect(outcome.status == .exited(64))
+        let lines = outcome.errors.split(separator: "\n")
+        #expect(lines.count == 2 && lines.allSatisfy { $0.hasPrefix("interlock: ") }, "\(outcome.errors)")
     }
 
     @Test("check-config and serve reject a probe's regular expression and name the replacement")

@@ -124,6 +124,9 @@ struct CommandLineTests {
 
             let table = try await sidecar.interlock("breaker", "list")
             #expect(table.output.hasPrefix("SERVICE "))
+            // The cause is that of the last change, and the breaker is closed now.
+            let row = table.output.split(separator: "\n").last?.split(separator: " ") ?? []
+            #expect(row.dropFirst(3).prefix(2) == ["-", "-"], "\(row)")
             let nonsense = try await sidecar.interlock("breaker", "force", "catalog", "ajar")
             #expect(nonsense.status == .exited(64))
         }
@@ -276,6 +279,8 @@ struct CommandLineTests {
             let lesser = try await sidecar.interlock("lock", "break", "orders", apiKey: "key-of-the-web-shop")
             #expect(lesser.status == .exited(77))
             #expect(lesser.errors.contains("admin"))
+            // The message is the only line: the client logs nothing.
+            #expect(lesser.errors.hasPrefix("interlock: lock break orders: ") && lesser.errors.count { $0 == "\n" } == 1)
             let admin = try await sidecar.interlock("lock", "break", "orders", apiKey: "key-of-the-operators")
             #expect(admin.status == .exited(0))
         }
@@ -367,7 +372,7 @@ struct CommandLineTests {
         let outcome = try await InterlockProcess.outcome(arguments)
         #expect(outcome.status == .exited(64))
         #expect(outcome.output.isEmpty)
-        #expect(outcome.errors == "interlock: there is no command \(question)\n")
+        #expect(outcome.errors == "interlock: unknown command \(question)\n")
     }
 
     @Test("accepts ls for list and info for show, and prints the version in two ways")
@@ -402,6 +407,19 @@ struct CommandLineTests {
         }
     }
 
+    @Test(
+        "a port or an HTTP URL instead of a sidecar's address is answered with the likely address",
+        arguments: [
+            ("7379", "did you mean 127.0.0.1:7379?"), ("http://10.0.0.5:7380/console", "did you mean 10.0.0.5:7379?"),
+            ("https://sidecar.example", "did you mean sidecar.example:7379?"), ("nowhere", "got \"nowhere\""),
+        ])
+    func addresses(argument: String, suggestion: String) async throws {
+        let outcome = try await InterlockProcess.outcome(["status", "--sidecar", argument])
+        #expect(outcome.status == .exited(64))
+        #expect(outcome.errors.hasPrefix("interlock: --sidecar: expected HOST:PORT such as 127.0.0.1:7379"), "\(outcome.errors)")
+        #expect(outcome.errors.contains(suggestion), "\(outcome.errors)")
+    }
+
     @Test("an invalid variable exits with 64 and is named")
     func variable() async throws {
         let environment = InterlockProcess.environment.updating(["INTERLOCK_SIDECAR": "nowhere"])
@@ -413,13 +431,20 @@ struct CommandLineTests {
     @Test(
         "every command has help with examples",
         arguments: [
-            [], ["serve"], ["check-config"], ["status"], ["lock"], ["lock", "acquire"], ["lock", "renew"], ["lock", "release"],
-            ["lock", "show"], ["lock", "list"], ["lock", "break"], ["limit"], ["limit", "take"], ["limit", "show"],
-            ["breaker"], ["breaker", "show"], ["breaker", "list"], ["breaker", "force"], ["events"], ["version"],
+            [], ["serve"], ["check-config"], ["config", "show"], ["status"], ["fleet"], ["top"], ["lock"], ["lock", "acquire"],
+            ["lock", "renew"], ["lock", "release"], ["lock", "show"], ["lock", "list"], ["lock", "grants"], ["lock", "break"],
+            ["run"], ["limit"], ["limit", "take"], ["limit", "show"], ["breaker"], ["breaker", "show"], ["breaker", "list"],
+            ["breaker", "force"], ["events"], ["version"],
         ] as [[String]])
     func help(command: [String]) async throws {
-        let outcome = try await InterlockProcess.outcome(command + ["--help"])
+        // The width of a pipe is 80 columns unless the environment has another one.
+        let environment = InterlockProcess.environment.updating(["COLUMNS": "80"])
+        let outcome = try await InterlockProcess.outcome(command + ["--help"], environment: environment)
         #expect(outcome.status == .exited(0))
         #expect(outcome.output.contains("EXAMPLES"))
+        let wide = outcome.output.split(separator: "\n").filter { $0.count > 80 }
+        #expect(wide.isEmpty, "\(wide)")
+        let examples = outcome.output.split(separator: "EXAMPLES\n").last?.split(separator: "\n\n").first ?? ""
+        #expect(examples.split(separator: "\n").allSatisfy { $0.hasPrefix("  ") }, "\(examples)")
     }
 }

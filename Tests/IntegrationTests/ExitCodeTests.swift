@@ -69,6 +69,15 @@ struct ExitCodeTests {
         }
     }
 
+    @Test("77: a key for a sidecar without keys")
+    func needlessKey() async throws {
+        try await SidecarProcess.withSidecar { sidecar in
+            let outcome = try await sidecar.interlock("lock", "show", "orders", apiKey: "key-of-nobody")
+            #expect(outcome.status == .exited(77))
+            #expect(outcome.errors.contains("has no API keys: unset INTERLOCK_API_KEY"), "\(outcome.errors)")
+        }
+    }
+
     @Test("69: the peer is not a sidecar")
     func notSidecar() async throws {
         for reply in ["-ERR unknown command 'LOCK.INFO'\r\n", "$5\r\nhello\r\n"] {

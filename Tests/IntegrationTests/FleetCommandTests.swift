@@ -4,6 +4,8 @@ import InterlockProcesses
 import Subprocess
 import Testing
 
+@testable import InterlockCLI
+
 /// The commands that show a fleet and the configuration of its sidecars.
 @Suite("The command line: fleet and configuration", .serialized, .timeLimit(.minutes(2)))
 struct FleetCommandTests {
@@ -65,6 +67,16 @@ struct FleetCommandTests {
             let table = try await sidecar.interlock("fleet").output
             #expect(table.hasPrefix("ID "))
             #expect(table.contains(only.id) && table.contains(only.configuration))
+            let status = try await sidecar.interlock("status").output
+            #expect(status.contains("1: \(only.host)\n"), "\(status)")
         }
+    }
+
+    @Test("a list of sidecars is cut after eight")
+    func longList() {
+        let hosts = (1...200).map { "web-\($0)" }
+        #expect(ShortList.text(Array(hosts.prefix(2))) == "web-1, web-2")
+        #expect(ShortList.text(Array(hosts.prefix(8))).hasSuffix("web-8"))
+        #expect(ShortList.text(hosts).hasSuffix("web-8 and 192 more (see `interlock fleet`)"))
     }
 }

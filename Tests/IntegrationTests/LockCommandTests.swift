@@ -132,14 +132,15 @@ struct LockCommandTests {
             #expect(cut.status == .exited(1))
             #expect(
                 cut.errors.contains(
-                    "still held after 200ms (asked for 20s; the sidecar allows locks.max_wait = 200ms): see `interlock"))
+                    "still held after 200ms (you requested 20s, but the sidecar's locks.max_wait is 200ms): see `interlock"))
             let whole = try await sidecar.interlock("lock", "acquire", "orders", "--wait", "100ms")
-            #expect(whole.errors.contains("still held after 100ms: wait longer with --wait"))
+            #expect(whole.errors.contains("still held after 100ms: use a longer --wait"))
 
             for _ in 0..<3 { _ = try await sidecar.interlock("limit", "take", "catalog") }
             let limited = try await sidecar.interlock("limit", "take", "catalog", "--wait", "20s")
             #expect(limited.status == .exited(1))
-            #expect(limited.errors.contains("at most 200ms (asked for 20s; the sidecar allows locks.max_wait = 200ms)"))
+            #expect(
+                limited.errors.contains("longest wait is 200ms (you requested 20s, but the sidecar's locks.max_wait is 200ms)"))
         }
     }
 

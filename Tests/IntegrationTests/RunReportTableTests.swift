@@ -82,7 +82,7 @@ struct RunReportTableTests {
             $0.processes = []
             $0.check = CheckReport()
         }
-        #expect(report.table.contains("Redis commands        not known"))
+        #expect(report.table.contains("Redis commands        unknown"))
         #expect(report.table.hasSuffix("\n\n0 violations in 0 operations"))
     }
 }

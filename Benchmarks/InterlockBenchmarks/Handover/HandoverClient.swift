@@ -37,7 +37,7 @@ final class HandoverClient {
         connection.send(run.acquireCall) { [self] result in
             switch result {
             case .success(let lease?): granted(lease, askedAt: askedAt)
-            case .success(nil): refused("the lock is held by another at the end of the wait")
+            case .success(nil): refused("the lock was still held at the end of the wait")
             case .failure(let error): failed(error)
             }
         }

@@ -67,7 +67,7 @@ struct HandoverRecord {
     func figures() throws -> HandoverFigures {
         let sorted = handovers.sorted()
         guard let maximum = sorted.last else {
-            throw BenchmarkFailure("the lock never went from hand to hand; the first error: \(firstError ?? "none")")
+            throw BenchmarkFailure("the lock was never handed over; first error: \(firstError ?? "none")")
         }
         let length = end - begin
         return HandoverFigures(

@@ -99,15 +99,17 @@ final class HandoverRun {
 struct HandoverCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "handover",
-        abstract: "How fast a lock goes from hand to hand: all clients, in one process, want the same lock.")
+        abstract: "Measure how fast a lock is handed over between clients of one process.")
 
-    @Option(name: .customLong("sidecar"), help: ArgumentHelp("A RESP door; may be repeated.", valueName: "host:port"))
+    @Option(
+        name: .customLong("sidecar"),
+        help: ArgumentHelp("The RESP address of a sidecar; may be repeated.", valueName: "host:port"))
     var sidecars: [BenchmarkedSidecar]
 
-    @Option(help: "Clients at each sidecar.")
+    @Option(help: "The number of clients of each sidecar.")
     var waiters = 16
 
-    @Option(help: "How long to measure; the lock goes round for a second before.")
+    @Option(help: "How long to measure, after a warm-up of one second.")
     var seconds = 5.0
 
     @Option(help: "The lock's name.")

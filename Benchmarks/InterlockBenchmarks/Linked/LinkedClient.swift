@@ -46,7 +46,7 @@ final class LinkedClient {
                 answered += 1
                 switch result {
                 case .success(let lease?): tokens.append(lease.token)
-                case .success(nil): return run.failed(BenchmarkFailure("\(call.name) is held by another"))
+                case .success(nil): return run.failed(BenchmarkFailure("\(call.name) is held by another client"))
                 case .failure(let error): return run.failed(error)
                 }
                 if answered == locks.count { run.clientHoldsAll() } else { acquireMore() }

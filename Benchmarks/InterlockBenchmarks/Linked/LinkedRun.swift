@@ -75,19 +75,18 @@ final class LinkedRun {
 struct LinkedCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "linked",
-        abstract: "Whether a sidecar keeps many linked leases alive.",
+        abstract: "Check that a sidecar keeps many linked leases alive.",
         discussion: """
-            Prints {"held":N} as soon as all leases are there, then does nothing for the given time, and then looks for each \
-            of them.
+            Prints {"held":N} as soon as all leases are held, waits for the given time, and then checks each of them.
             """)
 
-    @Option(help: ArgumentHelp("A RESP door.", valueName: "host:port"))
+    @Option(help: ArgumentHelp("The RESP address of the sidecar.", valueName: "host:port"))
     var sidecar: BenchmarkedSidecar
 
-    @Option(help: "How many leases, spread over ten connections.")
+    @Option(help: "The number of leases, spread over ten connections.")
     var leases = 10_000
 
-    @Option(help: "The leases' length in milliseconds.")
+    @Option(help: "The length of the leases in milliseconds.")
     var ttl = 10_000
 
     @Option(help: "How long to hold them.")

@@ -23,12 +23,15 @@ extension BreakerCommand {
     struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "List the breakers of all services.",
+            usage: "interlock breaker list [<options>]",
             discussion: """
-                STATE is this sidecar's, FLEET the shared one; they differ for a moment after a change.
+                STATE is this sidecar's state and FLEET the shared state; they differ briefly after a change. CAUSE is shown \
+                for breakers that are not closed.
 
                 EXAMPLES
                   interlock breaker list
-                  interlock breaker list --json | jq -r '.services[] | select(.state == "open") | .service'
+                  interlock breaker list --json |
+                    jq -r '.services[] | select(.state == "open") | .service'
                 """,
             aliases: ["ls"]
         )
@@ -47,7 +50,8 @@ extension BreakerCommand {
     /// `interlock breaker show`: shows one breaker.
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show a service's breaker: its state, why, since when and until when.",
+            abstract: "Show a service's breaker: its state, its cause, and how long it lasts.",
+            usage: "interlock breaker show <service> [<options>]",
             discussion: """
                 EXAMPLES
                   interlock breaker show catalog
@@ -73,13 +77,14 @@ extension BreakerCommand {
     /// `interlock breaker force`: forces a breaker's state, or returns it to automatic.
     struct Force: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Force a breaker for the whole fleet, for a time or until auto.",
+            abstract: "Force a breaker's state for the whole fleet.",
+            usage: "interlock breaker force <service> <state> [<options>]",
             discussion: """
-                open refuses all calls; closed lets all through; disabled lets all through and never trips; auto ends a forced \
-                state. Where API keys are configured it needs one with the role admin.
+                open rejects all calls; closed allows all calls and never trips; disabled is the same, but still counts \
+                outcomes; auto ends a forced state. If API keys are configured, this command needs one with the role admin.
 
                 EXAMPLES
-                  interlock breaker force catalog open --for 10m --reason "moving the database"
+                  interlock breaker force catalog open --for 10m --reason maintenance
                   interlock breaker force catalog disabled
                   interlock breaker force catalog auto
                 """
@@ -93,19 +98,19 @@ extension BreakerCommand {
 
         @Option(
             name: .customLong("for"),
-            help: .duration("How long to force it: 10m, 2h. Without it, until auto."),
+            help: .duration("How long to force it, such as 10m or 2h; by default until auto."),
             transform: DurationArgument.init(argument:))
         var span: DurationArgument?
 
-        @Option(help: ArgumentHelp("The reason, for others to read.", valueName: "text"))
+        @Option(help: ArgumentHelp("The reason, shown to other operators.", valueName: "text"))
         var reason: String?
 
         @OptionGroup var sidecar: SidecarOptions
 
         func validate() throws {
             guard let span else { return }
-            guard state != .auto else { throw ValidationError("auto takes no --for: drop it, or force another state") }
-            guard span.milliseconds > 0 else { throw ValidationError("--for: expected 1ms or more") }
+            guard state != .auto else { throw ValidationError("--for cannot be used with auto; remove it") }
+            guard span.milliseconds > 0 else { throw ValidationError("--for: expected at least 1ms") }
         }
 
         func run() async throws {

@@ -9,8 +9,10 @@ struct BreakerListing: Answer {
         var table = Table(["SERVICE", "STATE", "FLEET", "FORCED", "CAUSE", "CALLS", "FAILED", "SLOW", "TRIPS", "SINCE"])
         for breaker in services {
             let (status, fleet) = (breaker.status, breaker.status.fleet)
+            // A closed breaker keeps the cause of its last change, which would read like a present problem.
+            let cause = fleet.state == .closed && fleet.forced == nil ? "" : fleet.cause
             table.add([
-                status.service, status.state.rawValue, fleet.state.rawValue, fleet.forced?.rawValue ?? "", fleet.cause,
+                status.service, status.state.rawValue, fleet.state.rawValue, fleet.forced?.rawValue ?? "", cause,
                 "\(fleet.calls)", ReadableText.percentage(fleet.failureRate), ReadableText.percentage(fleet.slowRate),
                 "\(fleet.trips)", ReadableText.moment(epochMilliseconds: fleet.sinceMilliseconds),
             ])

@@ -27,7 +27,7 @@ struct BreakerReading: Answer, Sendable {
             "cause": fleet.cause,
             "reason": fleet.reason,
             "by": fleet.by,
-            "alone": status.ownCause ?? "no",
+            "opened locally": status.ownCause ?? "no",
             "probe": status.probe?.summary ?? "none",
             "since": ReadableText.moment(epochMilliseconds: fleet.sinceMilliseconds),
             "until": ReadableText.moment(epochMilliseconds: fleet.untilMilliseconds),
@@ -60,7 +60,7 @@ extension ProbeStatus {
         let who =
             switch prober {
             case "another": "another sidecar probes"
-            case "undecided": "who probes is being decided"
+            case "undecided": "the sidecar that probes is being elected"
             default: "this sidecar probes"
             }
         guard let finding, prober != "another" else { return who }

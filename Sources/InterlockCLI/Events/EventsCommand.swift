@@ -10,10 +10,11 @@ struct EventsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "events",
         abstract: "Print the events of the fleet as they happen.",
+        usage: "interlock events [<options>]",
         discussion: """
-            Prints a line for each breaker that changes, limit that is nearly or fully used, lock that is broken, and sidecar \
-            that joins or leaves, until Ctrl-C. Events are hints: those sent while there is no connection, or faster than \
-            they can be printed, are missed, and standard error says so.
+            Prints one line for each breaker that changes, limit that is nearly or fully used, lock that is broken, and \
+            sidecar that joins or leaves. Press Ctrl-C to stop. Delivery is not guaranteed: events are missed while the \
+            connection is lost or while they arrive faster than they can be printed, and standard error reports that.
 
             EXAMPLES
               interlock events
@@ -24,13 +25,13 @@ struct EventsCommand: AsyncParsableCommand {
 
     @Option(
         help: ArgumentHelp(
-            "The redis.prefix of the sidecar's configuration; without it the sidecar is asked.", valueName: "text"))
+            "The redis.prefix of the sidecar's configuration; by default the sidecar reports it.", valueName: "text"))
     var prefix: String?
 
     @Option(
         name: .customLong("type"),
         help: ArgumentHelp(
-            "Only events of this type, or whose type begins with it: breaker, limit, limit.near … Repeatable.",
+            "Print only this event type, or all types with this prefix. Repeatable.",
             valueName: "type"))
     var types: [EventTypes] = []
 
@@ -63,7 +64,10 @@ struct EventsCommand: AsyncParsableCommand {
         var dropped: Int64 = 0
         for await news in events {
             let missed = events.dropped - dropped
-            if missed > 0 { Terminal.report("interlock: missed \(missed) events: they came faster than they are printed") }
+            if missed > 0 {
+                let events = missed == 1 ? "1 event" : "\(missed) events"
+                Terminal.report("interlock: missed \(events) that arrived faster than the output was read")
+            }
             dropped += missed
             switch news {
             case .connection(.following):
@@ -71,7 +75,7 @@ struct EventsCommand: AsyncParsableCommand {
                 Terminal.report("interlock: following the events of the sidecar at \(address)")
             case .connection(.interrupted(let error)):
                 guard hasFollowed else { throw error }
-                Terminal.report("interlock: lost the connection to the sidecar at \(address); events are missed until it is back")
+                Terminal.report("interlock: lost the connection to the sidecar at \(address); missing events until it returns")
             case .event(let received):
                 guard types.isEmpty || types.contains(where: { $0.includes(received.message.type) }),
                     let line = asJSON ? JSONOutput.line(received.message.json) : received.event?.line

@@ -8,10 +8,10 @@ struct LimitCommand: AsyncParsableCommand {
         commandName: "limit",
         abstract: "Count calls against rate limits, and inspect them.",
         discussion: """
-            The services and their limits are those of the sidecar's configuration; `interlock breaker list` names them.
+            Services and their limits are defined in the sidecar's configuration; `interlock breaker list` lists the services.
 
             EXAMPLES
-              interlock limit take catalog --wait 5s && curl https://api.example.com/items
+              interlock limit take catalog --wait 5s && curl https://api.example.com/
               interlock limit show catalog
             """,
         subcommands: [Take.self, Show.self]
@@ -23,10 +23,11 @@ extension LimitCommand {
     struct Take: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Count one call against the limits of a service.",
+            usage: "interlock limit take <service> [<options>]",
             discussion: """
-                The call counts against all limits of the service or against none. Prints the window with the least left; \
-                exits with 1 when a limit is used up: then nothing was counted. A cost above a limit can never be granted: \
-                that exits with 65.
+                Counts the call against all limits of the service, or against none of them. Prints the limit with the least \
+                remaining capacity. Exits with 1 if a limit is used up, and with 65 if the cost exceeds a limit and can never \
+                be granted; nothing is counted then.
 
                 EXAMPLES
                   interlock limit take catalog
@@ -37,14 +38,14 @@ extension LimitCommand {
         @Argument(help: "The service's name.", completion: .serviceNames)
         var service: String
 
-        @Option(help: ArgumentHelp("How many calls this one counts as.", valueName: "count"))
+        @Option(help: ArgumentHelp("The number of calls to count.", valueName: "count"))
         var cost = 1
 
-        @Option(help: ArgumentHelp("The tenant, user or address to count it for.", valueName: "name"))
+        @Option(help: ArgumentHelp("The tenant, user or address that makes the call.", valueName: "name"))
         var subject: String?
 
         @Option(
-            help: .duration("How long to wait until the limits allow it: 500ms, 2s.", default: .noWait),
+            help: .duration("How long to wait until the limits allow the call, such as 500ms or 2s.", default: .noWait),
             transform: DurationArgument.init(argument:))
         var wait = DurationArgument.noWait
 
@@ -68,14 +69,14 @@ extension LimitCommand {
             }
             let name = limit.limit.map { "the limit \($0)" } ?? "the limit"
             throw Failure(
-                "\(name) of \(service) is used up: try again in \(reading.retryAfter)\(Self.advice(ended))", .no)
+                "\(name) of \(service) is used up: retry in \(reading.retryAfter)\(Self.advice(ended))", .no)
         }
 
         /// Returns the advice for a refused call. A call is refused at once if the limits cannot allow it within its
         /// wait.
         private static func advice(_ wait: EndedWait?) -> String {
-            guard let wait else { return ", or wait with --wait" }
-            return wait.mayBeLonger ? ", or wait longer with --wait" : "; a wait is at most \(wait.description)"
+            guard let wait else { return ", or use --wait" }
+            return wait.mayBeLonger ? ", or use a longer --wait" : "; the longest wait is \(wait.description)"
         }
     }
 }
@@ -84,9 +85,11 @@ extension LimitCommand {
     /// `interlock limit show`: shows the remaining capacity of each limit.
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show what is left of the limits of a service, without counting a call.",
+            abstract: "Show the remaining capacity of a service's limits.",
+            usage: "interlock limit show <service> [<options>]",
             discussion: """
-                Prints each limit that applies to a call; as JSON also the numbers of the one that binds.
+                Prints each limit that applies to a call, without counting one. With --json, also prints the numbers of the \
+                limit with the least remaining capacity.
 
                 EXAMPLES
                   interlock limit show catalog
@@ -96,15 +99,15 @@ extension LimitCommand {
             aliases: ["info"]
         )
 
-        @Argument(help: "The service's name.", completion: .serviceNames)
+        @Argument(help: "The name of the service, or of the domain with --descriptor.", completion: .serviceNames)
         var service: String
 
-        @Option(help: ArgumentHelp("The tenant, user or address to look at.", valueName: "name"))
+        @Option(help: ArgumentHelp("The tenant, user or address to show.", valueName: "name"))
         var subject: String?
 
         @Option(
             help: ArgumentHelp(
-                "The descriptor to look at, of the domain that is named instead of a service.", valueName: "key=value,..."))
+                "The descriptor to show; then the argument names a domain instead of a service.", valueName: "key=value,..."))
         var descriptor: String?
 
         @OptionGroup var sidecar: SidecarOptions
@@ -112,7 +115,7 @@ extension LimitCommand {
 
         func validate() throws {
             guard subject == nil || descriptor == nil else {
-                throw ValidationError("--subject is of a service and --descriptor of a domain; say one of them")
+                throw ValidationError("--subject belongs to a service and --descriptor to a domain; use only one of them")
             }
         }
 

@@ -8,10 +8,11 @@ extension LockCommand {
     struct Acquire: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Acquire a lock.",
+            usage: "interlock lock acquire <name> [<options>]",
             discussion: """
-                Prints the token that renews and releases it, the fence to show to what the lock guards, and how long the \
-                lease is valid. Nothing renews it for you: see `interlock run`. Exits with 1 when another holds the lock. \
-                With --json it prints one object whatever happens: see "acquired" first.
+                Prints the token (to renew and release the lock), the fence (to pass to whatever the lock protects) and how \
+                long the lease is valid. The lease is not renewed automatically; for that, use `interlock run`. Exits with 1 \
+                if another client holds the lock. With --json, prints one object in every case; check "acquired" first.
 
                 EXAMPLES
                   interlock lock acquire orders
@@ -24,22 +25,22 @@ extension LockCommand {
         var name: String
 
         @Option(
-            help: .duration("How long the lease lasts: 500ms, 30s, 2m.", default: .standardLease),
+            help: .duration("How long the lease lasts, such as 500ms, 30s or 2m.", default: .standardLease),
             transform: DurationArgument.init(argument:))
         var ttl = DurationArgument.standardLease
 
         @Option(
-            help: .duration("How long to wait while another holds it: 500ms, 10s.", default: .noWait),
+            help: .duration("How long to wait for the lock if it is held, such as 500ms or 10s.", default: .noWait),
             transform: DurationArgument.init(argument:))
         var wait = DurationArgument.noWait
 
         @Option(
             help: ArgumentHelp(
-                "A token of your own. Asking again with it gives the same lease, extended: a retry is safe.", valueName: "token"))
+                "Your own token. Acquiring again with it extends the same lease, so a retry is safe.", valueName: "token"))
         var owner: String?
 
         @Option(
-            help: ArgumentHelp("What others see of the holder: a name for this job or host, without spaces.", valueName: "name"))
+            help: ArgumentHelp("The holder's name, as others see it: this job or host, without spaces.", valueName: "name"))
         var label: String?
 
         @OptionGroup var sharing: SharingOptions
@@ -48,11 +49,11 @@ extension LockCommand {
 
         @Option(
             name: .customLong("print"),
-            help: ArgumentHelp("Print this alone, and nothing when there is no lease.", valueName: "part"))
+            help: ArgumentHelp("Print only this part, and nothing if the lock was not acquired.", valueName: "part"))
         var part: LockGrant.Part?
 
         func validate() throws {
-            guard part == nil || !output.json else { throw ValidationError("expected one of --json and --print, not both") }
+            guard part == nil || !output.json else { throw ValidationError("--json and --print cannot be used together") }
         }
 
         func run() async throws {
@@ -77,9 +78,9 @@ extension LockCommand {
 
         /// Returns the reason why the lock was not acquired, with advice.
         private func refusal(_ wait: EndedWait?) -> String {
-            let look = "see `interlock lock show \(name)`"
-            guard let wait else { return "the lock \(name) is held by another: wait for it with --wait, or \(look)" }
-            let advice = wait.mayBeLonger ? "wait longer with --wait, or \(look)" : look
+            let show = "see `interlock lock show \(name)`"
+            guard let wait else { return "the lock \(name) is held by another client: use --wait to wait for it, or \(show)" }
+            let advice = wait.mayBeLonger ? "use a longer --wait, or \(show)" : show
             return "the lock \(name) is still held after \(wait.description): \(advice)"
         }
     }
@@ -87,16 +88,16 @@ extension LockCommand {
 
 /// The options that allow other holders of the same lock.
 struct SharingOptions: ParsableArguments {
-    @Flag(help: "Hold the lock as a reader: together with other readers, never with a writer.")
+    @Flag(help: "Acquire the lock as a reader: other readers may hold it too, but no writer.")
     var shared = false
 
-    @Option(help: ArgumentHelp("Hold one of n places of the lock.", valueName: "n"))
+    @Option(help: ArgumentHelp("Acquire one of n slots of the lock, as with a semaphore.", valueName: "n"))
     var permits: Int?
 
     var isExclusive: Bool { !shared && permits == nil }
 
     func validate() throws {
-        guard !shared || permits == nil else { throw ValidationError("expected one of --shared and --permits, not both") }
+        guard !shared || permits == nil else { throw ValidationError("--shared and --permits cannot be used together") }
         guard permits.map(LockMode.slots.contains) ?? true else {
             let slots = LockMode.slots
             throw ValidationError(
@@ -112,11 +113,13 @@ extension LockCommand {
     struct Renew: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Extend a lease.",
+            usage: "interlock lock renew <name> <token> [<options>]",
             discussion: """
-                Prints how long the lease is valid from now on. Exits with 1 when it is lost: it expired or was broken.
+                Prints how long the lease is valid from now on. Exits with 1 if the lease is lost because it expired or was \
+                broken.
 
-                With a token of your own give --fence: then a renewal that is sent again, and arrives late, does not extend \
-                a later lease of that token.
+                If you use your own token, also pass --fence. A retried renewal that arrives late then cannot extend a later \
+                lease of that token.
 
                 EXAMPLES
                   interlock lock renew orders "$token" --ttl 30s
@@ -126,15 +129,15 @@ extension LockCommand {
         @Argument(help: "The lock's name.", completion: .lockNames)
         var name: String
 
-        @Argument(help: "The token that the lock was acquired with.")
+        @Argument(help: "The token of the lease.")
         var token: String
 
         @Option(
-            help: .duration("How long the lease lasts from now on: 500ms, 30s, 2m.", default: .standardLease),
+            help: .duration("How long the lease lasts from now on, such as 500ms, 30s or 2m.", default: .standardLease),
             transform: DurationArgument.init(argument:))
         var ttl = DurationArgument.standardLease
 
-        @Option(help: ArgumentHelp("Only the lease with this fence.", valueName: "number"))
+        @Option(help: ArgumentHelp("Apply only to the lease with this fence.", valueName: "number"))
         var fence: Int64?
 
         @OptionGroup var sidecar: SidecarOptions
@@ -146,7 +149,7 @@ extension LockCommand {
             }
             guard let validity else {
                 throw Failure(
-                    "the lease of \(name) is lost: stop the work that it guards, then acquire the lock again", .no)
+                    "the lease of \(name) is lost: stop the work that it protects, then acquire the lock again", .no)
             }
             try Terminal.show(
                 LockRenewal(name: name, validMilliseconds: validity.wholeMilliseconds), asJSON: output.json)
@@ -159,9 +162,10 @@ extension LockCommand {
     struct Release: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Release a lock.",
+            usage: "interlock lock release <name> <token> [<options>]",
             discussion: """
-                Exits with 1 when the token does not hold the lock: the lease expired or was broken. With a token of your own \
-                give --fence: then a release that is sent again, and arrives late, does not end a later lease of that token.
+                Exits with 1 if the token does not hold the lock because the lease expired or was broken. If you use your own \
+                token, also pass --fence. A retried release that arrives late then cannot end a later lease of that token.
 
                 EXAMPLES
                   interlock lock release orders "$token"
@@ -171,10 +175,10 @@ extension LockCommand {
         @Argument(help: "The lock's name.", completion: .lockNames)
         var name: String
 
-        @Argument(help: "The token that the lock was acquired with.")
+        @Argument(help: "The token of the lease.")
         var token: String
 
-        @Option(help: ArgumentHelp("Only the lease with this fence.", valueName: "number"))
+        @Option(help: ArgumentHelp("Apply only to the lease with this fence.", valueName: "number"))
         var fence: Int64?
 
         @OptionGroup var sidecar: SidecarOptions
@@ -184,7 +188,7 @@ extension LockCommand {
                 try await client.locks.release(name, token: token, fence: fence)
             }
             guard wasHeld else {
-                let under = fence.map { " under the fence \($0)" } ?? ""
+                let under = fence.map { " with the fence \($0)" } ?? ""
                 throw Failure(
                     "the lock \(name) is not held by that token\(under): the lease expired or was broken", .no)
             }

@@ -8,8 +8,8 @@ struct LockCommand: AsyncParsableCommand {
         commandName: "lock",
         abstract: "Acquire, renew, release and inspect leased locks.",
         discussion: """
-            A lock is a name; a lease is one grant of it, for a limited time, with a token that proves it and a fence that is \
-            higher than that of any earlier grant.
+            A lock is a name. A lease is a grant of the lock for a limited time. It has a token, which proves ownership, and a \
+            fence, which is higher than the fence of every earlier grant.
 
             EXAMPLES
               interlock lock acquire orders --ttl 30s --wait 10s
@@ -24,10 +24,11 @@ extension LockCommand {
     /// `interlock lock show`: shows one lock.
     struct Show: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show who holds a lock, how long the lease lasts, and how many wait.",
+            abstract: "Show a lock's holder, its remaining time and its queue.",
+            usage: "interlock lock show <name> [<options>]",
             discussion: """
-                The token is never shown: it would let anyone release the lock. A holder that does not use Interlock has the \
-                label "foreign". Exits with 1 when the lock is neither held nor waited for.
+                Never shows the token, because anyone could release the lock with it. A holder that does not use Interlock has \
+                the label "foreign". Exits with 1 if nobody holds the lock or waits for it.
 
                 EXAMPLES
                   interlock lock show orders
@@ -45,7 +46,7 @@ extension LockCommand {
         func run() async throws {
             guard let lock = try await sidecar.withClient("lock show \(name)", { try await $0.locks.information(about: name) })
             else {
-                throw Failure("the lock \(name) is not held, and nobody waits for it", .no)
+                throw Failure("the lock \(name) is not held, and no one is waiting for it", .no)
             }
             try Terminal.show(LockReading(lock), asJSON: output.json)
         }
@@ -57,6 +58,7 @@ extension LockCommand {
     struct List: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "List the locks that are held in the whole fleet.",
+            usage: "interlock lock list [<options>]",
             discussion: """
                 EXAMPLES
                   interlock lock list
@@ -66,10 +68,10 @@ extension LockCommand {
             aliases: ["ls"]
         )
 
-        @Option(help: ArgumentHelp("Only names that match this pattern, as of the Redis command KEYS.", valueName: "glob"))
+        @Option(help: ArgumentHelp("List only names that match this pattern, as in the Redis command KEYS.", valueName: "glob"))
         var match = "*"
 
-        @Option(help: ArgumentHelp("List at most this many.", valueName: "count"))
+        @Option(help: ArgumentHelp("The maximum number of locks to list.", valueName: "count"))
         var limit = LockListing.standardLimit
 
         @OptionGroup var sidecar: SidecarOptions
@@ -87,7 +89,7 @@ extension LockCommand {
             }
             try Terminal.show(listing, asJSON: output.json)
             if !listing.isComplete {
-                Terminal.report("interlock: there are more than \(limit) locks: raise --limit, or narrow --match")
+                Terminal.report("interlock: the list is incomplete: raise --limit (now \(limit)), or narrow --match")
             }
         }
     }
@@ -97,11 +99,12 @@ extension LockCommand {
     /// `interlock lock grants`: lists the last grants through a sidecar.
     struct Grants: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Show the last 100 grants of locks through this sidecar.",
+            abstract: "Show the last 100 locks that this sidecar granted.",
+            usage: "interlock lock grants [<name>] [<options>]",
             discussion: """
-                The newest first. They are in the sidecar's memory: those of other sidecars, and those from before it started, \
-                are not among them. A lease ends "released", "lost" when Redis says that another has the lock or nobody, or \
-                "lapsed" when its time was over.
+                Lists the newest grant first. The list is kept in the sidecar's memory, so it excludes grants of other \
+                sidecars and grants from before its start. A lease ends as "released", as "lost" if Redis reports that it no \
+                longer holds the lock, or as "lapsed" if its time ran out.
 
                 EXAMPLES
                   interlock lock grants
@@ -110,7 +113,7 @@ extension LockCommand {
             aliases: ["history"]
         )
 
-        @Argument(help: "Of this lock alone.", completion: .lockNames)
+        @Argument(help: "Show only the grants of this lock.", completion: .lockNames)
         var name: String?
 
         @OptionGroup var sidecar: SidecarOptions
@@ -127,12 +130,13 @@ extension LockCommand {
     /// `interlock lock break`: takes a lock from its holder.
     struct Break: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Take a lock from its holder.",
+            abstract: "Break a lock: take it away from its holder.",
+            usage: "interlock lock break <name> [<options>]",
             discussion: """
-                For operators: where API keys are configured it needs one with the role admin. A holder with a linked lease, \
-                or one that asked for losses, is told at once; others find out when they renew. The next grant has a higher \
-                fence. With --fence a lock that has passed on since you looked is left alone. Exits with 1 when the lock is \
-                not held, or not under that fence.
+                If API keys are configured, this command needs one with the role admin. Holders with a linked lease, and \
+                holders that subscribed to losses, are notified immediately; others notice when they renew. The next grant has \
+                a higher fence. With --fence, a lock that has changed hands in the meantime is left alone. Exits with 1 if the \
+                lock is not held, or is held with another fence.
 
                 EXAMPLES
                   interlock lock break orders
@@ -143,20 +147,20 @@ extension LockCommand {
         @Argument(help: "The lock's name.", completion: .lockNames)
         var name: String
 
-        @Option(help: "Only while the grant with this fence holds it, as \"lock show\" tells it.")
+        @Option(help: "Break only the lease with this fence, as shown by `lock show`.")
         var fence: Int64?
 
         @OptionGroup var sidecar: SidecarOptions
 
         func validate() throws {
             if let fence, fence < 1 {
-                throw ValidationError("--fence: expected the fence that \"lock show\" tells, 1 or more, got \(fence)")
+                throw ValidationError("--fence: expected a fence from `lock show`, 1 or higher, got \(fence)")
             }
         }
 
         func run() async throws {
             guard try await sidecar.withClient("lock break \(name)", { try await $0.locks.breakLock(name, fence: fence) }) else {
-                throw Failure("the lock \(name) is not held" + (fence.map { " under the fence \($0)" } ?? ""), .no)
+                throw Failure("the lock \(name) is not held" + (fence.map { " with the fence \($0)" } ?? ""), .no)
             }
             Terminal.show("The lock \(name) is broken.")
         }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Glibc
 import InterlockCommandLine
+import InterlockCore
 import Subprocess
 
 /// The command that runs under the lock, in its own process group and with this process's standard input, output and
@@ -32,7 +33,7 @@ struct GuardedCommand: Sendable {
             return result.closureResult
         } catch {
             throw Failure(
-                "cannot start \(program.name): \(error); is setpriv installed, which is part of util-linux?",
+                "cannot start \(program.name): is setpriv (part of util-linux) installed? (\("\(error)".withoutFinalPeriod))",
                 .notExecutable)
         }
     }
@@ -84,7 +85,7 @@ struct Program: Sendable {
         }
         if let reason { throw Failure("cannot execute \(name): \(reason)", .notExecutable) }
         throw Failure(
-            "cannot execute \(name): there is no such program\(name.contains("/") ? "" : " on the PATH")", .notFound)
+            "cannot execute \(name): no such program\(name.contains("/") ? "" : " in PATH")", .notFound)
     }
 
     private static func candidates(for name: String, searchPath: String) -> [String] {

@@ -8,27 +8,28 @@ struct Run: AsyncParsableCommand {
         abstract: "Run a command under a lock, or while leading.",
         discussion: """
             Acquires the lock, runs the command without a shell, renews the lease while it runs, and releases the lock when it \
-            ends. Signals are passed on to the command. Its environment has INTERLOCK_LOCK, INTERLOCK_TOKEN and \
-            INTERLOCK_FENCE, and not INTERLOCK_API_KEY: show the fence to what the lock guards.
+            ends. Signals are forwarded to the command. Its environment has INTERLOCK_LOCK, INTERLOCK_TOKEN and \
+            INTERLOCK_FENCE, but not INTERLOCK_API_KEY. Pass the fence to whatever the lock protects.
 
-            When the lease is lost, the command gets SIGTERM and, 5 seconds later, SIGKILL; with --strict it gets SIGKILL as \
-            soon as the lease ends. With --lead it runs again each time the lock is acquired, until it ends by itself.
+            If the lease is lost, the command gets SIGTERM and, 5 seconds later, SIGKILL; with --strict it gets SIGKILL as \
+            soon as the lease ends. With --lead, the command is started again each time the lock is acquired, until it exits \
+            by itself.
 
             EXIT CODES
-              the command's own; 128 and the signal's number when a signal ended it
-              64   the command line cannot be understood
-              65   refused as invalid: a --ttl or --at-least out of bounds; nothing was run
-              69   the sidecar or its Redis cannot be reached, or is no sidecar
+              The exit code of the command, or 128 + N if signal N ended it. Also:
+              64   invalid command line
+              65   rejected as invalid (ttl out of range, bad label); nothing was run
+              69   the sidecar or its Redis is unreachable, or it is not a sidecar
               74   the lease was lost while the command ran
-              75   another holds the lock; --held-exit-code chooses another code
-              77   no API key, or a wrong one
+              75   the lock is held; --held-exit-code sets another code
+              77   the API key is missing or wrong
               126  the program cannot be executed
-              127  there is no such program
+              127  the program was not found
 
             EXAMPLES
               interlock run --lock nightly-import -- ./import --all
-              interlock run --lock nightly-import --at-least 10m --held-exit-code 0 -- ./import --all
-              interlock run --lock orders --ttl 1m --wait 10m --strict -- psql -f close-orders.sql
+              interlock run --lock nightly --at-least 10m --held-exit-code 0 -- ./import
+              interlock run --lock orders --wait 10m --strict -- psql -f close.sql
               interlock run --lock builds --permits 4 -- make
               interlock run --lead scheduler -- ./scheduler
             """
@@ -43,52 +44,53 @@ struct Run: AsyncParsableCommand {
     var lead: String?
 
     @Option(
-        help: .duration("How long the lock stays held after its holder died: 5s, 30s, 2m.", default: .standardLease),
+        help: .duration("How long the lock stays held after its holder dies, such as 5s, 30s or 2m.", default: .standardLease),
         transform: DurationArgument.init(argument:))
     var ttl = DurationArgument.standardLease
 
     @Option(
-        help: .duration("How long to wait while another holds the lock.", default: DurationArgument.noWait),
+        help: .duration("How long to wait for the lock if it is held.", default: DurationArgument.noWait),
         transform: DurationArgument.init(argument:))
     var wait: DurationArgument?
 
-    @Flag(help: "Do not wait, which is the default.")
+    @Flag(help: "Do not wait (the default).")
     var noWait = false
 
     @Option(
         help: ArgumentHelp(
-            "The exit code when another holds the lock; with 0 nothing is said either: for cron and timers.", valueName: "code"))
+            "The exit code if the lock is held; with 0, prints nothing, which suits cron and timers.", valueName: "code"))
     var heldExitCode = ExitStatus.notAcquired.code
 
     @OptionGroup var sharing: SharingOptions
 
     @Option(
-        help: .duration("After a success, hold the lock for at least this long: the same job elsewhere may start late."),
+        help: .duration("If the command succeeds, hold the lock at least this long, so that a late start elsewhere is skipped."),
         transform: DurationArgument.init(argument:))
     var atLeast: DurationArgument?
 
-    @Flag(help: "Never let the command run without a lease: end it with SIGKILL.")
+    @Flag(help: "Never let the command run without a lease: end it with SIGKILL in time.")
     var strict = false
 
-    @Flag(help: "Leave INTERLOCK_API_KEY in the command's environment, for a command that uses interlock itself.")
+    @Flag(help: "Keep INTERLOCK_API_KEY in the command's environment, for a command that uses Interlock itself.")
     var passApiKey = false
 
-    @Option(help: ArgumentHelp("What others see of the holder, without spaces; by default the host name.", valueName: "name"))
+    @Option(help: ArgumentHelp("The holder's name that others see, without spaces; by default the host name.", valueName: "name"))
     var label: String?
 
     @OptionGroup var sidecar: SidecarOptions
 
     @Argument(
-        parsing: .postTerminator, help: ArgumentHelp("The program and its arguments, as they are.", valueName: "command"))
+        parsing: .postTerminator, help: ArgumentHelp("The program and its arguments, passed unchanged.", valueName: "command"),
+        completion: .file())
     var words: [String] = []
 
     func validate() throws {
         _ = try purpose()
         guard !words.isEmpty else {
-            throw ValidationError("expected a command after --, as in: interlock run --lock orders -- ./import --all")
+            throw ValidationError("expected a command after --, for example: interlock run --lock orders -- ./import --all")
         }
         guard ttl.duration >= RunPlan.shortestTTL.duration else {
-            throw ValidationError("--ttl: expected \(RunPlan.shortestTTL) or more")
+            throw ValidationError("--ttl: expected at least \(RunPlan.shortestTTL), got \(ttl)")
         }
         guard (0...255).contains(heldExitCode) else {
             throw ValidationError("--held-exit-code: expected a whole number from 0 to 255, got \(heldExitCode)")
@@ -118,19 +120,19 @@ struct Run: AsyncParsableCommand {
     private func purpose() throws -> RunPlan.Purpose {
         switch (lock, lead) {
         case (nil, nil), (_?, _?):
-            throw ValidationError("expected one of --lock NAME and --lead NAME")
+            throw ValidationError("expected either --lock NAME or --lead NAME")
         case (_?, nil):
-            guard wait == nil || !noWait else { throw ValidationError("expected one of --wait and --no-wait, not both") }
+            guard wait == nil || !noWait else { throw ValidationError("--wait and --no-wait cannot be used together") }
             return .once(wait: (wait ?? .noWait).duration)
         case (nil, _?):
             guard atLeast == nil else {
-                throw ValidationError("--at-least is for --lock only: a leader holds the lock until its command ends")
+                throw ValidationError("--at-least works only with --lock: a leader holds the lock until its command ends")
             }
             guard wait == nil, !noWait else {
-                throw ValidationError("--lead waits forever: expected neither --wait nor --no-wait")
+                throw ValidationError("--lead always waits; remove --wait or --no-wait")
             }
             guard sharing.isExclusive else {
-                throw ValidationError("only one can lead: expected neither --shared nor --permits")
+                throw ValidationError("--lead allows only one leader; remove --shared or --permits")
             }
             return .lead
         }

@@ -13,16 +13,16 @@ struct RunChild: ParsableCommand {
     @Option(help: ArgumentHelp("The process that holds the lock.", valueName: "process"))
     var parent: Int32
 
-    @Option(help: ArgumentHelp("What to execute.", valueName: "path"))
+    @Option(help: ArgumentHelp("The program to execute.", valueName: "path"))
     var program: String
 
-    @Flag(help: "Take the terminal.")
+    @Flag(help: "Take over the terminal.")
     var foreground = false
 
     @Option(help: ArgumentHelp("A signal to ignore.", valueName: "signal"))
     var ignoring: [Int32] = []
 
-    @Argument(parsing: .postTerminator, help: ArgumentHelp("The command's words.", valueName: "command"))
+    @Argument(parsing: .postTerminator, help: ArgumentHelp("The command and its arguments.", valueName: "command"))
     var words: [String] = []
 
     func run() throws {

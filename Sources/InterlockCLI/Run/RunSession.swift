@@ -61,7 +61,7 @@ struct RunSession {
             case .lost(let signal):
                 guard plan.purpose == .lead else { return ExitCode(.leaseLost) }
                 if let signal { return .ended(bySignal: signal) }
-                Terminal.report("interlock: \(plan.name) is no longer led from here; trying to lead again")
+                Terminal.report("interlock: no longer the leader of \(plan.name); trying again")
             }
         }
     }
@@ -155,8 +155,8 @@ struct RunSession {
             _ = try await client.locks.renew(plan.name, token: plan.drawToken(), ttl: plan.atLeast)
         } catch let error as InterlockError where error.code == .invalid {
             throw Failure(
-                "--at-least \(DurationText.shortest(plan.atLeast)): the sidecar at \(client.configuration.address) lets no lock last "
-                    + "that long (\(error.message)); raise its locks.max_ttl, or lower --at-least. Nothing was run",
+                "--at-least \(DurationText.shortest(plan.atLeast)) is longer than the sidecar at \(client.configuration.address) "
+                    + "allows (\(error.message)); raise its locks.max_ttl, or lower --at-least. Nothing was run",
                 .invalid)
         }
     }
@@ -249,7 +249,7 @@ struct RunSession {
                 guard next < deadline else {
                     return reportUnkept(deadline, "\(error)")
                 }
-                if let signal = await endingSignal(until: next) { return reportUnkept(deadline, "signal \(signal) came") }
+                if let signal = await endingSignal(until: next) { return reportUnkept(deadline, "received signal \(signal)") }
             }
         }
     }
@@ -266,7 +266,7 @@ struct RunSession {
 
     private func reportUnkept(_ deadline: Instant, _ reason: String) -> Bool {
         let rest = ReadableText.span(milliseconds: max(0, deadline.millisecondsRoundedUp(since: clock.now())))
-        Terminal.report("interlock: the lock \(plan.name) may be free in \(rest), before --at-least is over: \(reason)")
+        Terminal.report("interlock: the lock \(plan.name) may be free in \(rest), before --at-least has passed: \(reason)")
         return true
     }
 
@@ -310,11 +310,11 @@ struct RunSession {
 
     /// Returns the reason why the command did not run.
     private func refusal(_ lock: LockInformation?) -> String {
-        var waited = ""
+        var held = "the lock \(plan.name) is held"
         if case .once(let wait) = plan.purpose, wait > .zero {
-            waited = ", and was held throughout the wait of \(DurationText.shortest(wait))"
+            held = "after a wait of \(DurationText.shortest(wait)), the lock \(plan.name) is still held"
         }
-        return "the lock \(plan.name) is held by \(RunHolder.words(lock))\(waited); nothing was run"
+        return "\(held) by \(RunHolder.words(lock)); nothing was run"
     }
 }
 
@@ -323,14 +323,14 @@ enum RunHolder {
     /// Describes the holder: `web-1 for another 9m 58s, or longer if renewed`.
     static func words(_ lock: LockInformation?) -> String {
         // The lock may have been released meanwhile.
-        guard let lock, lock.isHeld else { return "another" }
+        guard let lock, lock.isHeld else { return "another client" }
         // The label of a shared lock denotes a group of holders, which means nothing to people.
         let name = lock.mode == .exclusive ? lock.label : lock.leases.first?.label
         let others = lock.holders > 1 ? " and \(lock.holders - 1) more" : ""
         let time = lock.remaining.map {
             " for another \(ReadableText.span(milliseconds: $0.wholeMilliseconds)), or longer if renewed"
         }
-        return (name ?? "another") + others + (time ?? "")
+        return (name ?? "another client") + others + (time ?? "")
     }
 }
 
@@ -348,6 +348,6 @@ enum RedisNotice {
         if scope == .loopback, let fleet = try? await client.fleet(), fleet.contains(where: { $0.host != status.host }) {
             return nil
         }
-        return "the lock excludes jobs of this host alone (\(notice)); name the Redis that all hosts share as redis.url"
+        return "the lock excludes only jobs on this host (\(notice)); set redis.url to the Redis that all hosts share"
     }
 }

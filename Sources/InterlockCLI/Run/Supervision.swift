@@ -117,7 +117,7 @@ struct Supervision {
     private mutating func reportLoss() {
         guard !hasReportedLoss else { return }
         hasReportedLoss = true
-        Terminal.report("interlock: the lease of \(lease.name) is lost: ending the command")
+        Terminal.report("interlock: the lease of \(lease.name) is lost; ending the command")
     }
 }
 

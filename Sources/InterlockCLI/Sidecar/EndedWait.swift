@@ -16,11 +16,11 @@ struct EndedWait {
         limit = maximum.flatMap { $0 < asked ? $0 : nil }
     }
 
-    /// The length of the wait: `2s (asked for 20s; the sidecar allows locks.max_wait = 2s)`.
+    /// The length of the wait: `2s (you requested 20s, but the sidecar's locks.max_wait is 2s)`.
     var description: String {
         let length = DurationText.shortest(limit ?? asked)
         guard limit != nil else { return length }
-        return "\(length) (asked for \(DurationText.shortest(asked)); the sidecar allows locks.max_wait = \(length))"
+        return "\(length) (you requested \(DurationText.shortest(asked)), but the sidecar's locks.max_wait is \(length))"
     }
 
     /// Whether a longer wait is possible.

@@ -7,24 +7,27 @@ extension Failure {
         let status = ExitStatus(error)
         switch error.code {
         case .noKey:
-            self.init("the sidecar at \(address) asks for an API key: put one in INTERLOCK_API_KEY", status)
+            self.init("the sidecar at \(address) requires an API key: set INTERLOCK_API_KEY", status)
         case .wrongKey:
-            self.init("the sidecar at \(address) does not know the API key in INTERLOCK_API_KEY", status)
+            self.init("the sidecar at \(address) rejected the API key in INTERLOCK_API_KEY", status)
+        case .other where error.isWithoutKeys:
+            self.init("\(address) has no API keys: unset INTERLOCK_API_KEY, or check --sidecar", .denied)
         case _ where error.isAnswer:
             // The message comes from the peer and contains no secret.
-            self.init("\(error); see INTERLOCK_API_KEY and --sidecar", status)
+            self.init("\(error); check INTERLOCK_API_KEY and --sidecar", status)
         case .unreadable:
-            self.init("\(error.message); name the RESP door with --sidecar", .notSidecar)
+            // The message has the remedy.
+            self.init(error.message, .notSidecar)
         default:
             if case .tls = address {
                 self.init(
-                    "no connection to the sidecar at \(address): is it running, does it speak TLS (listen.tls), and is its "
-                        + "certificate for this host name and signed by --ca? (\(error.message))",
+                    "cannot connect to the sidecar at \(address): is it running, does it use TLS (listen.tls), is its "
+                        + "certificate valid for this host name, and is it signed by --ca? (\(error.message))",
                     status)
                 return
             }
             self.init(
-                "no sidecar answers at \(address): start one with `interlock serve`, or name it with --sidecar (\(error.message))",
+                "no sidecar answers at \(address): start one with `interlock serve`, or set --sidecar (\(error.message))",
                 status)
         }
     }
@@ -36,27 +39,27 @@ extension Failure {
         case .unavailable:
             self.init("\(purpose): the sidecar at \(address) cannot use its Redis: \(error.message)", status)
         case .other where error.isUnknownCommand:
-            self.init("\(purpose): \(address) has no such command: is it a sidecar, and of this version?", status)
+            self.init("\(purpose): \(address) does not know this command: is it a sidecar of this version?", status)
         case .unreplicated, .other:
             self.init("\(purpose): the sidecar at \(address) failed: \(error.message)", status)
         case .noKey:
-            self.init("\(purpose): \(error.message); put the key in INTERLOCK_API_KEY", status)
+            self.init("\(purpose): \(error.message); set INTERLOCK_API_KEY", status)
         case .notPermitted:
-            self.init("\(purpose): \(error.message); put such a key in INTERLOCK_API_KEY", status)
+            self.init("\(purpose): \(error.message); set INTERLOCK_API_KEY to such a key", status)
         case _ where error.isAnswer:
             self.init("\(purpose): \(error.message)", status)
         case .answerTimedOut, .answerLost:
             self.init(
-                "\(purpose): the sidecar at \(address) did not answer; the request may have been carried out. See "
-                    + "`interlock status`, then try again",
+                "\(purpose): the sidecar at \(address) did not answer, and may have carried out the request; check "
+                    + "`interlock status`, then retry",
                 status)
         case .unreadable:
             self.init(
-                "\(purpose): the answer from \(address) cannot be understood: is it a sidecar, and of this version? See "
+                "\(purpose): cannot understand the answer from \(address): is it a sidecar of this version? See "
                     + "`interlock status`",
                 status)
         default:
-            self.init("\(purpose): the connection to the sidecar at \(address) is lost: is it still running?", status)
+            self.init("\(purpose): lost the connection to the sidecar at \(address): is it still running?", status)
         }
     }
 }
@@ -78,4 +81,7 @@ extension ExitStatus {
 extension InterlockError {
     /// Whether the peer does not know the command, because it is an older sidecar or not a sidecar.
     fileprivate var isUnknownCommand: Bool { code == .other && message.hasPrefix("unknown command") }
+
+    /// Whether the peer rejects a login because it has no keys. The words are Redis's.
+    fileprivate var isWithoutKeys: Bool { message.hasPrefix("AUTH <password> called without any password") }
 }

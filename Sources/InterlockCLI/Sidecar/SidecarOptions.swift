@@ -2,28 +2,35 @@ import ArgumentParser
 import InterlockClient
 import InterlockCommandLine
 import InterlockCore
+import Logging
 
 /// The options that select a sidecar and secure the connection to it.
 struct SidecarOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The sidecar's RESP door: HOST:PORT, redis://HOST:PORT, rediss://HOST:PORT or unix:PATH.",
-            discussion: "Otherwise INTERLOCK_SIDECAR, otherwise \(SidecarAddress.standard). INTERLOCK_API_KEY holds the API key.",
+            """
+            The sidecar's RESP address: HOST:PORT, redis://HOST:PORT, rediss://HOST:PORT or unix:PATH. Defaults to \
+            INTERLOCK_SIDECAR, then to \(SidecarAddress.standard). INTERLOCK_API_KEY holds the API key.
+            """,
             valueName: "address"))
     // A plain string, because a parser's error would repeat a key that the user put here by mistake.
     var sidecar: String?
 
     @Option(
         help: ArgumentHelp(
-            "The authority that signed the sidecar's certificate, in PEM.",
-            discussion: "Otherwise INTERLOCK_CA, otherwise those that this system trusts.", valueName: "file"),
+            """
+            The CA certificate that signed the sidecar's certificate, in PEM. Defaults to INTERLOCK_CA, then to the CAs that \
+            this system trusts.
+            """,
+            valueName: "file"),
         completion: .file())
     var ca: String?
 
     @Flag(
-        help: ArgumentHelp(
-            "Send the API key to another host without TLS.",
-            discussion: "Or INTERLOCK_ALLOW_PLAINTEXT=1. For private networks."))
+        help: """
+            Allow sending the API key to another host without TLS, as in a private network. The same as \
+            INTERLOCK_ALLOW_PLAINTEXT=1.
+            """)
     var allowPlaintext = false
 
     /// Connects, runs `body`, and closes the connection even if `body` throws.
@@ -39,7 +46,8 @@ struct SidecarOptions: ParsableArguments {
     ) async throws -> Result {
         var configuration = try configuration()
         configure(&configuration)
-        let client = SidecarClient(configuration)
+        // Failures are reported as messages of this program, so the client logs nothing.
+        let client = SidecarClient(configuration, logger: Logger(label: "interlock") { _ in SwiftLogNoOpLogHandler() })
         do {
             return try await attempt {
                 do {
@@ -67,8 +75,8 @@ struct SidecarOptions: ParsableArguments {
         let allowsPlaintext = allowPlaintext || Self.value(of: "INTERLOCK_ALLOW_PLAINTEXT", in: environment) == "1"
         guard configuration.apiKey == nil || !address.isOpenToOthers || allowsPlaintext else {
             throw Failure(
-                "the API key would cross the network to \(address) unencrypted; name the sidecar as rediss://\(address), or say "
-                    + "--allow-plaintext where the network is private",
+                "the API key would cross the network to \(address) unencrypted; use rediss://\(address), or "
+                    + "--allow-plaintext in a private network",
                 .usage)
         }
         if case .tls = address, let authority = ca ?? Self.value(of: "INTERLOCK_CA", in: environment) {

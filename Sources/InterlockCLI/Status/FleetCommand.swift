@@ -8,11 +8,12 @@ import SidecarListeners
 struct FleetCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "fleet",
-        abstract: "List the live sidecars.",
+        abstract: "List the sidecars that are running.",
+        usage: "interlock fleet [<options>]",
         discussion: """
-            Those with the same CONFIGURATION run with the same services and domains; DIFFERS names the services, and the \
-            domains as domain:NAME, that a sidecar defines differently from the one that was asked. Sidecars of older versions say less of themselves. \
-            `CLIENT LIST` at Redis calls a sidecar's connections interlock/ID.
+            Sidecars with the same CONFIGURATION have the same services and domains. DIFFERS lists the services, and the \
+            domains as domain:NAME, that a sidecar defines differently from the one that answers. Older versions report fewer \
+            fields. In the output of Redis's CLIENT LIST, a sidecar's connections are named interlock/ID.
 
             EXAMPLES
               interlock fleet

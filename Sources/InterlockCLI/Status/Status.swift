@@ -7,10 +7,11 @@ import SidecarListeners
 /// `interlock status`: summarizes a sidecar and its fleet.
 struct Status: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Show a sidecar, its Redis, its fleet, the locks and the services.",
+        abstract: "Show a sidecar, its Redis, its fleet, its locks and its services.",
+        usage: "interlock status [<options>]",
         discussion: """
-            Exits with 69 when no sidecar answers, or when it answers and its Redis is away; with --live only when no sidecar \
-            answers. Restart a sidecar by --live alone: one whose Redis is away still serves local shares and breakers.
+            Exits with 69 if no sidecar answers or if its Redis is unreachable; with --live, only if no sidecar answers. Use \
+            --live to decide about restarts: without Redis, a sidecar still serves local quotas and breakers.
 
             EXAMPLES
               interlock status
@@ -19,7 +20,7 @@ struct Status: AsyncParsableCommand {
             """
     )
 
-    @Flag(help: "Succeed when the sidecar answers, whether its Redis is there or not. Asks nothing of Redis.")
+    @Flag(help: "Succeed if the sidecar answers, even if its Redis is unreachable. Does not query Redis.")
     var live = false
 
     @OptionGroup var sidecar: SidecarOptions
@@ -47,8 +48,11 @@ struct SidecarReading: Answer {
     /// The number of locks held in the fleet, and whether all were counted; `nil` if Redis is down or the count was not
     /// requested.
     private var locksInFleet: (held: Int, areAll: Bool)?
-    /// The sidecars that define services differently; empty if the fleet cannot be listed.
-    private var sidecarsDiffering: [FleetMember] = []
+    /// The sidecars of the fleet; empty if they cannot be listed or were not requested.
+    private var members: [FleetMember] = []
+
+    /// The sidecars that define services differently.
+    private var sidecarsDiffering: [FleetMember] { members.filter { !$0.differing.isEmpty } }
 
     /// Queries a sidecar. Without Redis, the result is limited to the sidecar's own knowledge.
     /// - Parameter countsFleet: whether to count the locks of the whole fleet, which queries Redis.
@@ -57,13 +61,11 @@ struct SidecarReading: Answer {
         do {
             status = try await client.status()
         } catch let error as InterlockError where error.code == .unreadable {
-            throw Failure("\(address) is not a sidecar: name one with --sidecar", .unavailable)
+            throw Failure("\(address) is not a sidecar: check --sidecar", .unavailable)
         }
         services = try await client.breakers.all().map { BreakerReading($0) }
         guard status.redis.isUp, countsFleet else { return }
-        if !status.servicesDiffering.isEmpty {
-            sidecarsDiffering = ((try? await client.fleet()) ?? []).filter { !$0.differing.isEmpty }
-        }
+        members = (try? await client.fleet()) ?? []
         let (names, isComplete) = try await client.locks.names(limit: LockListing.standardLimit)
         locksInFleet = (names.count, isComplete)
     }
@@ -74,37 +76,42 @@ struct SidecarReading: Answer {
         let redis = status.redis
         if let policy = redis.evictionPolicy, policy != Self.safeEvictionPolicy {
             warnings.append(
-                "Redis may evict keys (maxmemory-policy \(policy)), and an evicted lock is a lost lock: set "
+                "Redis may evict keys (maxmemory-policy \(policy)), and evicting a lock loses it: set "
                     + "maxmemory-policy to \(Self.safeEvictionPolicy)")
         }
         if let primary = redis.primary, primary.sentinelsAnswering <= primary.sentinels / 2 {
             warnings.append(
-                "\(primary.sentinelsAnswering) of \(primary.sentinels) Sentinels answer: a failover may not be noticed here")
+                "only \(primary.sentinelsAnswering) of \(primary.sentinels) Sentinels answer: this sidecar may miss a failover")
         }
         if let wanted = redis.waitReplicas, wanted > 0, let replicas = redis.replicas, wanted < replicas {
             warnings.append(
-                "locks wait for \(wanted) of \(replicas) replicas: a failover to another one loses what it has not received; "
-                    + "locks.wait_replicas \(replicas) keeps every lock, while no primary has fewer")
+                "locks wait for \(wanted) of \(replicas) replicas, so a failover to another replica can lose locks; to prevent "
+                    + "that, set locks.wait_replicas to \(replicas), provided that every primary has that many")
         }
         if let cluster = redis.cluster, !cluster.primaries.isEmpty, cluster.slotsCovered < SidecarStatus.Cluster.slots {
             warnings.append(
-                "\(SidecarStatus.Cluster.slots - cluster.slotsCovered) of the cluster's \(SidecarStatus.Cluster.slots) slots are served by nobody: locks, limits and "
-                    + "breakers in them are unavailable")
+                "no server covers \(SidecarStatus.Cluster.slots - cluster.slotsCovered) of the cluster's "
+                    + "\(SidecarStatus.Cluster.slots) hash slots: locks, limits and breakers in them are unavailable")
         }
         if !status.servicesDiffering.isEmpty {
             warnings.append(
-                "\(status.servicesDiffering.joined(separator: ", ")): configured differently in \(whoDiffers); compare "
-                    + "`interlock config show` there and here, then reload")
+                "\(status.servicesDiffering.joined(separator: ", ")): configured differently on \(whoDiffers); compare "
+                    + "`interlock config show` on both hosts, then reload")
         }
         return warnings
     }
 
-    /// The sidecars that differ, each as `9f2c41d07ab3 on web-2 (catalog, search)`.
+    /// The sidecars that differ, each as `web-2 (catalog, search)`.
     private var whoDiffers: String {
         guard !sidecarsDiffering.isEmpty else { return "other sidecars" }
-        return sidecarsDiffering.map { member in
-            member.id + (member.host.map { " on \($0)" } ?? "") + " (\(member.differing.joined(separator: ", ")))"
-        }.joined(separator: ", ")
+        return ShortList.text(
+            sidecarsDiffering.map { "\($0.host ?? $0.id) (\($0.differing.joined(separator: ", ")))" })
+    }
+
+    /// The number of sidecars and the hosts that they run on, or their IDs if the hosts are unknown.
+    private var fleetSummary: String {
+        let hosts = Set(members.map { $0.host ?? $0.id }).sorted()
+        return "\(status.fleet.count): \(ShortList.text(hosts.isEmpty ? status.fleet : hosts))"
     }
 
     private static let safeEvictionPolicy = "noeviction"
@@ -142,7 +149,7 @@ struct SidecarReading: Answer {
                 + (status.processID.map { ", process \($0)" } ?? ""),
             "Redis": ([redisSummary, redis.scope?.notice, redis.primary?.summary, redis.cluster?.summary].compactMap(\.self))
                 .joined(separator: "; "),
-            "Fleet": "\(status.fleet.count): \(status.fleet.joined(separator: ", "))",
+            "Fleet": fleetSummary,
             "Locks": "\(lockSummary); through this sidecar \(status.locksHeld) held, \(status.locksWaiting) waiting",
             "Services": "\(services.count)",
         ]).text
@@ -158,7 +165,7 @@ struct SidecarReading: Answer {
     }
 
     private var lockSummary: String {
-        guard let (held, areAll) = locksInFleet else { return "not known in the fleet" }
+        guard let (held, areAll) = locksInFleet else { return "unknown in the fleet" }
         return areAll ? "\(held) held in the fleet" : "more than \(held) held in the fleet"
     }
 }
@@ -173,7 +180,7 @@ extension SidecarStatus.Primary {
     }
 
     fileprivate var summary: String {
-        let position = address.map { "\(name) is \($0)" } ?? "\(name) is not known"
+        let position = address.map { "\(name) is \($0)" } ?? "\(name) is unknown"
         let age = epoch.map { ", epoch \($0)" } ?? ""
         let heard = "\(sentinelsAnswering) of \(sentinels) Sentinels answer"
         guard switches > 0 else { return "\(position)\(age); \(heard)" }
@@ -200,10 +207,22 @@ extension SidecarStatus.Cluster {
 
     fileprivate var summary: String {
         guard !primaries.isEmpty else { return "no server of the cluster is known" }
-        let slots = primaries.map { "\($0.address) \($0.isConnected ? "serves" : "is down with") \($0.slots) slots" }
+        let slots = primaries.map { "\($0.address) \($0.isConnected ? "serves" : "is down with") \($0.slots) hash slots" }
         let age = epoch.map { ", epoch \($0)" } ?? ""
         let took = lastSwitch.map { ", last in \($0.wholeMilliseconds) ms" } ?? ""
         let times = switches == 0 ? "" : switches == 1 ? "; switched once\(took)" : "; switched \(switches) times\(took)"
         return slots.joined(separator: ", ") + age + times
+    }
+}
+
+/// A list for people that stays short in a large fleet.
+enum ShortList {
+    /// The number of items that are shown.
+    static let limit = 8
+
+    /// Returns the first items, separated by commas, and the number of the others.
+    static func text(_ items: [String]) -> String {
+        let others = items.count - limit
+        return items.prefix(limit).joined(separator: ", ") + (others > 0 ? " and \(others) more (see `interlock fleet`)" : "")
     }
 }

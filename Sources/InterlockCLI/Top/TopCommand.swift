@@ -15,9 +15,10 @@ struct TopCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "top",
         abstract: "Watch locks, services, the fleet and events in the terminal.",
+        usage: "interlock top [<view>] [<name>] [<options>]",
         discussion: """
-            Shows a view and keeps it up to date until q or Ctrl-C: overview, locks, services, grants or events, or one lock or \
-            service by its name. What other sidecars did is read from Redis seldom: each view says how old it is. ? lists the keys.
+            Shows a view and keeps it up to date. Press q or Ctrl-C to leave, and ? to list the keys. The lock and service \
+            views take a name. Data of other sidecars is read from Redis less often, so each view shows the age of its data.
 
             EXAMPLES
               interlock top
@@ -28,27 +29,27 @@ struct TopCommand: AsyncParsableCommand {
             """
     )
 
-    @Argument(help: "overview, locks, lock, services, service, domains, grants or events.")
+    @Argument(help: "The view to show.")
     var view: LiveView.Name = .overview
 
-    @Argument(help: "The name of the one lock or service.")
+    @Argument(help: "The name of the lock or service, for the views lock and service.")
     var name: String?
 
-    @Option(help: ArgumentHelp("Only what has this in its name.", valueName: "text"))
+    @Option(help: ArgumentHelp("Show only names that contain this text.", valueName: "text"))
     var search: String?
 
-    @Option(help: ArgumentHelp("Sort by this column, such as remaining.", valueName: "column"))
+    @Option(help: ArgumentHelp("Sort by this column, for example remaining.", valueName: "column"))
     var sort: String?
 
-    @Flag(help: "Sort the other way around.")
+    @Flag(help: "Reverse the order.")
     var reverse = false
 
     @Option(
-        help: .duration("How often to look again: 100ms to 1h.", default: TopCommand.standardPause),
+        help: .duration("How often to refresh, from 100ms to 1h.", default: TopCommand.standardPause),
         transform: DurationArgument.init(argument:))
     var every = TopCommand.standardPause
 
-    @Flag(help: "Print one frame, and end.")
+    @Flag(help: "Print one frame and exit.")
     var once = false
 
     @OptionGroup var sidecar: SidecarOptions
@@ -57,7 +58,9 @@ struct TopCommand: AsyncParsableCommand {
     private static let standardPause = DurationArgument(.seconds(1))
 
     func validate() throws {
-        guard (100...3_600_000).contains(every.milliseconds) else { throw ValidationError("--every: 100ms to 1h, got \(every)") }
+        guard (100...3_600_000).contains(every.milliseconds) else {
+            throw ValidationError("--every: expected 100ms to 1h, got \(every)")
+        }
         do {
             _ = try LiveView(view.rawValue, name: name, search: TopQuery.isSearched(view) ? search : nil)
         } catch {
@@ -66,14 +69,14 @@ struct TopCommand: AsyncParsableCommand {
         let model = ViewModel.main(of: view)
         if let sort, model.column(sort) == nil {
             let known = model.shown.map { $0.title.lowercased() }.joined(separator: ", ")
-            throw ValidationError("--sort: the view \(view.rawValue) has the columns \(known)")
+            throw ValidationError("--sort: the view \(view.rawValue) has no column \"\(sort)\"; expected one of \(known)")
         }
     }
 
     func run() async throws {
         let isShown = !once && !output.json
         guard !isShown || (isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1) else {
-            throw Failure("`interlock top` needs a terminal; say --once to print one frame, or --json", .usage)
+            throw Failure("`interlock top` needs a terminal; use --once to print one frame, or --json", .usage)
         }
         let signals = await UnixSignalsSequence(trapping: .sigint, .sigterm, .sighup, .sigquit, .sigwinch)
         let screen = TopScreen(
@@ -242,7 +245,7 @@ private struct TopSession {
                             screen.show(frame)
                         } else {
                             screen.trouble =
-                                "The sidecar's answer cannot be read: compare its version with this program's, \"interlock --version\"."
+                                "Cannot read the sidecar's answer: compare its version with `interlock --version`."
                         }
                     case .failure(let error):
                         screen.trouble = error.isAnswer ? error.message : "The sidecar does not answer: \(error.message)"

@@ -34,11 +34,11 @@ struct TopScreen: Sendable {
 
     private static let views: [LiveView.Name] = [.overview, .locks, .services, .grants, .events, .domains]
     private static let keys: [(String, String)] = [
-        ("q, Ctrl-C", "leave"), ("1 to 6, Tab", "overview, locks, services, grants, events, domains"),
-        ("Up, Down, k, j, PgUp, PgDn, Home, End", "choose a row"), ("Enter", "open the lock or the service"),
-        ("Esc, Backspace", "back"), ("/", "search for a part of the names; Enter ends it"),
-        ("s, S", "sort by the next column, by the one before"), ("r", "sort the other way around"),
-        ("n, p", "next page, first page"), ("?", "these keys"),
+        ("q, Ctrl-C", "quit"), ("1 to 6, Tab", "overview, locks, services, grants, events, domains"),
+        ("Up, Down, k, j, PgUp, PgDn, Home, End", "select a row"), ("Enter", "open the lock or service"),
+        ("Esc, Backspace", "back"), ("/", "search the names; press Enter to finish"),
+        ("s, S", "sort by the next or previous column"), ("r", "reverse the order"),
+        ("n, p", "next page, first page"), ("?", "show these keys"),
     ]
 
     init(query: TopQuery, sort: Int? = nil, isReversed: Bool = false) {
@@ -243,7 +243,7 @@ extension TopScreen {
 
     /// Returns the lines about the connected sidecar and its state.
     private func head(_ columns: Int?) -> [Line] {
-        guard let sidecar else { return [Line(text: "interlock top: nothing was answered yet", style: .bold)] }
+        guard let sidecar else { return [Line(text: "interlock top: waiting for the first answer", style: .bold)] }
         let redis = sidecar["redis"]
         let isUp = redis["up"].flag
         let failure = redis["failure"].text.map { ": \($0)" } ?? ""
@@ -254,7 +254,7 @@ extension TopScreen {
             [
                 Line(text: "\(who), \(ReadableText.moment(epochMilliseconds: now))".printable, style: .bold),
                 Line(
-                    text: "Redis \(isUp ? "up" : "AWAY") at \(redis["address"].text ?? "")\(failure)\(scope)".printable,
+                    text: "Redis \(isUp ? "up" : "DOWN") at \(redis["address"].text ?? "")\(failure)\(scope)".printable,
                     style: isUp ? .plain : .bold),
             ] + facts(.here, sidecar, columns)
         if let trouble { lines.append(Line(text: trouble.printable, style: .bold)) }
@@ -270,8 +270,8 @@ extension TopScreen {
 
     private var bottom: String {
         if isTyping { return "search: \(query.search)_".printable }
-        let search = query.search.isEmpty ? "" : "searched for \(query.search)  ".printable
-        return "\(search)q leave  ? keys  / search  s sort  enter open  esc back"
+        let search = query.search.isEmpty ? "" : "search: \(query.search)  ".printable
+        return "\(search)q quit  ? keys  / search  s sort  enter open  esc back"
     }
 
     /// The lines before the table.
@@ -300,7 +300,7 @@ extension TopScreen {
             return " \(min(total, from &+ 1)) to \(from &+ Int64(part["services"].list.count)) of \(total)"
         }
         guard let cursor = part["cursor"].text, cursor != "0" else { return "" }
-        return "; n: the next page" + (part["complete"].flag ? "" : ", not all names were seen")
+        return "; n: next page" + (part["complete"].flag ? "" : ", incomplete")
     }
 
     /// The lines after the table.
@@ -308,9 +308,9 @@ extension TopScreen {
 
     private func age(_ part: JSONValue?) -> String {
         let failure = part["failure"].text
-        if part["at_ms"] == .null { return ", not known yet" + (failure.map { ": \($0)" } ?? "") }
+        if part["at_ms"] == .null { return ", not yet known" + (failure.map { ": \($0)" } ?? "") }
         let age = part["at_ms"].integer.map { ", as of \(ReadableText.span(milliseconds: max(0, now &- $0))) ago" } ?? ""
-        return age + (failure.map { "; not read again: \($0)" } ?? "")
+        return age + (failure.map { "; refresh failed: \($0)" } ?? "")
     }
 
     /// Returns a table that can be neither sorted nor chosen from, with its title; only the model's text if it is

@@ -27,3 +27,8 @@ package enum ReadableText {
         return "\(Int((min(max(fraction, 0), 1) * 100).rounded()))%"
     }
 }
+
+extension String {
+    /// The text without a final period, so that it can be followed by a semicolon or a parenthesis.
+    package var withoutFinalPeriod: String { last == "." ? String(dropLast()) : self }
+}

@@ -67,7 +67,7 @@ struct RecoveryChecker: HistoryChecker {
                 at: instant, into: &violations,
                 """
                 sidecar \(call.sidecar) does not serve \(lasted) ms after the end of fault \(recovery.fault) \
-                (\(recovery.kind.rawValue)): \(call.operation.kind.rawValue) of client \(call.client) \(ending.inWords); \(self.recovery) ms are promised
+                (\(recovery.kind.rawValue)): \(call.operation.kind.rawValue) of client \(call.client) \(ending.inWords); expected at most \(self.recovery) ms
                 """)
         case nil:
             return
@@ -104,7 +104,7 @@ extension OperationEnding {
 
     fileprivate var inWords: String {
         switch self {
-        case .done: "was done"
+        case .done: "succeeded"
         case .refused(let refusal): "was refused: \(refusal.name)"
         case .failed(let code): "failed: \(code)"
         case .unknown(let reason): "has no answer: \(reason)"

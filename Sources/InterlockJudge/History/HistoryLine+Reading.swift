@@ -95,7 +95,7 @@ extension HistoryLine {
         case "failed": .failed(code: try field("reason", reason))
         case "unknown": .unknown(reason: try field("reason", reason))
         default:
-            throw HistoryLineFault("\"\(what)\" is not an event; expected acquire, granted, wrote or the like")
+            throw HistoryLineFault("\"\(what)\" is not an event; expected acquire, granted, wrote or another one")
         }
     }
 
@@ -139,7 +139,7 @@ extension HistoryLine {
     }
 
     private func field<Value>(_ name: String, _ value: Value?) throws(HistoryLineFault) -> Value {
-        guard let value else { throw HistoryLineFault("\"\(what)\" needs a field \"\(name)\", which is missing") }
+        guard let value else { throw HistoryLineFault("the field \"\(name)\" of \"\(what)\" is missing") }
         return value
     }
 

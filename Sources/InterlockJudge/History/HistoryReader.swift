@@ -34,7 +34,7 @@ package struct HistoryReader {
         guard header.history == HistoryFileHeader.version else {
             throw HistoryFileError(
                 path: path, line: 1,
-                "it has format \(header.history), expected \(HistoryFileHeader.version): read it with the version that wrote it"
+                "expected format \(HistoryFileHeader.version), got format \(header.history); read the file with the version that wrote it"
             )
         }
         rules = header.rules
@@ -67,10 +67,10 @@ package struct HistoryReader {
     private mutating func finish(_ line: HistoryLine) throws(HistoryFileError) -> HistoryEvent? {
         guard line.events == events else {
             throw HistoryFileError(
-                path: path, line: lines.number, "there are \(events) events before the end; expected \(line.events ?? 0)")
+                path: path, line: lines.number, "expected \(line.events ?? 0) events before the end, got \(events)")
         }
         guard try lines.next() == nil else {
-            throw HistoryFileError(path: path, line: lines.number, "there are lines after the end; expected none")
+            throw HistoryFileError(path: path, line: lines.number, "expected no lines after the end")
         }
         end = Instant(nanoseconds: line.at)
         return nil
@@ -109,7 +109,7 @@ extension HistoryReader {
             do {
                 file = try OpenFile(readingFrom: path)
             } catch {
-                throw HistoryFileError(path: path, "cannot be opened: \(error.reason); name a file that a run has written")
+                throw HistoryFileError(path: path, "cannot be opened: \(error.reason); expected a file from --history")
             }
         }
 
@@ -125,7 +125,7 @@ extension HistoryReader {
                 guard !isAtEnd else {
                     guard start == buffer.count else {
                         throw HistoryFileError(
-                            path: path, line: number + 1, "the file is cut off within the line; expected its end")
+                            path: path, line: number + 1, "the file is cut off within this line")
                     }
                     return nil
                 }

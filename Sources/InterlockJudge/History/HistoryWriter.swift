@@ -22,7 +22,7 @@ package struct HistoryWriter: Sendable {
             file = try OpenFile(writingTo: path)
         } catch {
             throw HistoryFileError(
-                path: path, "cannot be created: \(error.reason); name a file in a folder that can be written to")
+                path: path, "cannot be created: \(error.reason); choose a writable folder")
         }
         buffer.reserveCapacity(Self.bufferSize + 1024)
         let encoder = JSONEncoder()

@@ -68,7 +68,7 @@ struct FaultDraw {
         case .vanish: (.vanish(clients: Int.random(in: 1...16, using: &random)), .zero)
         case .full, .refusing, .scripts, .lockOfOtherSoftware, .counterOfOtherSoftware, .otherFleet, .reload, .quorumServer,
             .quorumRestart:
-            preconditionFailure("\(kind) is brought about in simulations only")
+            preconditionFailure("\(kind) is only injected in simulations")
         }
     }
 

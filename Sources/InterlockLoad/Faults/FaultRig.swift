@@ -79,16 +79,16 @@ package struct FaultRig: Sendable {
     private func isPossible(_ fault: PlannedFault) -> Bool {
         let reason: String? =
             switch fault.kind.requirement {
-            case .clients: vanish == nil ? "there are no clients that could vanish" : nil
+            case .clients: vanish == nil ? "this run has no clients that can vanish" : nil
             case .movableClock:
-                fleet.clock == nil ? fleet.missing[fault.kind] ?? "the fleet was started without a clock that moves" : nil
+                fleet.clock == nil ? fleet.missing[fault.kind] ?? "the fleet was started without an adjustable clock" : nil
             case .replicas:
                 fleet.sentinels == nil && fleet.cluster == nil
-                    ? "the fleet was started with one server, and neither is promoted" : nil
+                    ? "the fleet was started with a single server, so there is no replica to promote" : nil
             case .cluster: fleet.cluster == nil ? "the fleet was started without a cluster" : nil
             case .proxies: fleet.proxies.isEmpty ? "the fleet was started without proxies" : nil
             case .processes, .keptData: nil
-            case nil: "simulations alone cause it"
+            case nil: "only simulations inject this fault"
             }
         guard let reason else { return true }
         let isNew = state.withLockedValue { $0.outcome.missing.updateValue(reason, forKey: fault.kind) == nil }
@@ -102,7 +102,7 @@ package struct FaultRig: Sendable {
         try? await Task.sleep(until: start + fault.begins, clock: .continuous)
         guard !Task.isCancelled, !isBroken else { return }
         guard ContinuousClock.now - start + fault.lasts <= plan.calmFrom else {
-            say("left out, as the mending before it took too long: \(fault)", since: start)
+            say("skipped because the previous repair took too long: \(fault)", since: start)
             return
         }
         await note(.faultBegan(fault: fault.number, fault.kind, sidecar: fault.sidecar))
@@ -126,7 +126,7 @@ package struct FaultRig: Sendable {
             // The fault is not repaired, so its end is not recorded.
             say("not repaired: #\(fault.number): \(failure)", since: start)
             let reason = (failure as? RedisServerError)?.reason ?? "\(failure)"
-            let violation = Violation(.recovery, at: time.now(), "after \(fault.act) all is not whole again: \(reason)")
+            let violation = Violation(.recovery, at: time.now(), "the fleet did not recover after \(fault.act): \(reason)")
             state.withLockedValue { state in
                 state.isBroken = true
                 state.outcome.violations.append(violation)

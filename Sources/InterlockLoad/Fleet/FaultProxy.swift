@@ -60,7 +60,7 @@ package final class FaultProxy: Sendable {
         let listener = try await FaultRelays.listener(on: eventLoop, relays).bind(host: "127.0.0.1", port: 0).get()
         guard let port = listener.localAddress?.port else {
             try await listener.close()
-            throw FleetError("a proxy that listens on 127.0.0.1 has no port")
+            throw FleetError("the proxy on 127.0.0.1 has no port")
         }
         return FaultProxy(port: port, eventLoop: eventLoop, listener: listener, relays: relays)
     }

@@ -30,7 +30,7 @@ actor FleetClock {
         do {
             try await attempt {
                 try await client.connect()
-                try await eventually(within: Self.timeout, "Redis' clock shows \(offset) s beside the true time") {
+                try await eventually(within: Self.timeout, "the clock of Redis is off by \(offset) s") {
                     let before = Self.trueTime()
                     let shown = try await Self.time(of: client)
                     let after = Self.trueTime()
@@ -55,7 +55,7 @@ actor FleetClock {
         let reply = try await client.send(AnyCommand(["TIME"]))
         guard let parts = reply.array, parts.count == 2, let seconds = parts[0].integer, let microseconds = parts[1].integer
         else {
-            throw FleetError("Redis answers TIME with \(reply)")
+            throw FleetError("unexpected answer of Redis to TIME: \(reply)")
         }
         return Double(seconds) + Double(microseconds) / 1e6
     }

@@ -52,7 +52,7 @@ actor OwnSidecar {
         do {
             try await eventually(within: Self.timeout, "sidecar \(number) is ready") {
                 guard started.isRunning else {
-                    throw FleetError("sidecar \(number) ended as soon as it was started", log: started.log)
+                    throw FleetError("sidecar \(number) exited at its start", log: started.log)
                 }
                 return started.log.contains("is ready.")
             }

@@ -49,7 +49,7 @@ package actor LoadRun {
     package func run(
         progress: @escaping @Sendable (LoadProgress) -> Void = { _ in }, begun: @Sendable () -> Void = {}
     ) async throws -> LoadOutcome {
-        precondition(engine.phase == .connecting && connecting == 0, "a run runs once")
+        precondition(engine.phase == .connecting && connecting == 0, "a load run can only be started once")
         return try await withTaskCancellationHandler {
             try await attempt {
                 try FileDescriptors.provide(for: engine.plan.clients + Self.otherDescriptors)
@@ -131,7 +131,7 @@ package actor LoadRun {
     private func isDown(_ client: LoadClient, _ error: InterlockError) {
         // The sidecar would give the same answer at the next attempt.
         guard error.isAnswer else { return }
-        connected(.failure(LoadError("sidecar \(client.sidecar) refuses clients: \(error)")))
+        connected(.failure(LoadError("sidecar \(client.sidecar) rejects clients: \(error)")))
     }
 
     private func connectingTook(_ allowed: Duration) {
@@ -140,7 +140,7 @@ package actor LoadRun {
         connected(
             .failure(
                 LoadError(
-                    "\(up.count) of \(engine.clients.count) connections to sidecars stood after \(allowed); sidecar \(late?.sidecar ?? 0): \(reason)"
+                    "only \(up.count) of \(engine.clients.count) connections were established in \(allowed); sidecar \(late?.sidecar ?? 0): \(reason)"
                 )))
     }
 
@@ -240,7 +240,7 @@ enum FileDescriptors {
     static func provide(for count: Int) throws(LoadError) {
         guard let bound = OpenFileLimit.raised(), bound < count else { return }
         throw LoadError(
-            "these connections need \(count) open files, and \(bound) are allowed; raise the limit (ulimit -Hn), or use fewer --clients"
+            "these connections need \(count) open files, but the limit is \(bound); raise it (ulimit -Hn), or lower --clients"
         )
     }
 }

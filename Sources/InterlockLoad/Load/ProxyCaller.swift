@@ -60,7 +60,7 @@ final class ProxyCaller {
             return HTTPOrigin(
                 host: http.host, port: http.port, tls: try HTTPOrigin.clientTLS(certificateAuthority: nil))
         } catch {
-            throw LoadError("TLS cannot be spoken with \(http.host): \(error)")
+            throw LoadError("cannot use TLS with \(http.host): \(error)")
         }
     }
 

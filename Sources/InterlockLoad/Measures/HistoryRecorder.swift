@@ -157,6 +157,6 @@ private struct HistoryLogError: Error, CustomStringConvertible {
     let path: String
 
     var description: String {
-        "the history \"\(path)\": is written more slowly than it grows; name a file on a faster disk, or lower --rate"
+        "the history \"\(path)\" cannot be written fast enough; use a faster disk, or lower --rate"
     }
 }

@@ -68,7 +68,7 @@ package struct ArrivalSchedule: Sendable {
 
     /// - Parameter rate: the average number of operations per second; above 0.
     package init(rate: Double, random: SeededRandom) {
-        precondition(rate > 0, "a rate is above 0")
+        precondition(rate > 0, "the rate must be above 0")
         self.random = random
         meanGap = 1e9 / rate
     }

@@ -73,7 +73,7 @@ package enum HoldText {
         _ text: String, duration: (Substring) throws -> Duration
     ) throws(LoadArgumentError) -> ClosedRange<Duration> {
         let expectation = LoadArgumentError(
-            expected: "a duration or two of them, the shorter first: 2ms, or 0..5ms", found: text)
+            expected: "a duration or a range, such as 2ms or 0..5ms", found: text)
         func read(_ part: Substring) throws(LoadArgumentError) -> Duration {
             if part == "0" { return .zero }
             do { return try duration(part) } catch { throw expectation }

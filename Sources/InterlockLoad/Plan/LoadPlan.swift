@@ -61,38 +61,38 @@ package struct LoadPlan: Sendable {
         func require(_ condition: Bool, _ message: String) throws(LoadError) {
             guard condition else { throw LoadError(message) }
         }
-        try require(!sidecars.isEmpty, "a run needs a sidecar to drive")
+        try require(!sidecars.isEmpty, "expected at least one sidecar")
         try require(
-            (1...Self.maximumClients).contains(clients), "a run has 1 to \(Self.maximumClients) clients, not \(clients)")
+            (1...Self.maximumClients).contains(clients), "expected 1 to \(Self.maximumClients) clients, got \(clients)")
         try require(
-            (1...NameChoice.maximumNames).contains(names), "a run has 1 to \(NameChoice.maximumNames) names, not \(names)")
-        try require(duration > .zero, "a run takes some time: --duration 30s")
+            (1...NameChoice.maximumNames).contains(names), "expected 1 to \(NameChoice.maximumNames) names, got \(names)")
+        try require(duration > .zero, "expected a duration above 0, such as --duration 30s")
         if case .openLoop(let rate) = pacing {
-            try require(rate > 0 && rate <= 1e7, "a rate is above 0 and at most 10,000,000 a second, not \(rate)")
+            try require(rate > 0 && rate <= 1e7, "expected a rate above 0 and at most 10,000,000 per second, got \(rate)")
         }
-        try require(hold.lowerBound >= .zero && wait >= .zero && turnWait >= .zero, "times are not negative")
-        try require(ttl >= .milliseconds(5), "a lease lasts 5 ms or more, not \(ttl)")
-        try require(costs.lowerBound >= 1, "a take costs 1 or more")
+        try require(hold.lowerBound >= .zero && wait >= .zero && turnWait >= .zero, "times must not be negative")
+        try require(ttl >= .milliseconds(5), "expected a lease of at least 5 ms, got \(ttl)")
+        try require(costs.lowerBound >= 1, "expected a cost of at least 1")
         let indices = services.rules.indices
         try require(
-            (services.takes + services.permits + services.proxied).allSatisfy(indices.contains), "a service is not described")
+            (services.takes + services.permits + services.proxied).allSatisfy(indices.contains), "a service is undefined")
         switch workload {
         case .lock: break
         case .mixed:
             let all = [weights.lock, weights.limit, weights.permit, weights.proxy]
             try require(
-                all.allSatisfy { $0 >= 0 && $0.isFinite }, "the shares of a mixed run are not negative")
+                all.allSatisfy { $0 >= 0 && $0.isFinite }, "the weights of a mixed run must not be negative")
             let isPossible =
                 weights.lock > 0 || weights.limit > 0 && !services.takes.isEmpty
                 || weights.permit > 0 && !services.permits.isEmpty || weights.proxy > 0 && !services.proxied.isEmpty
-            try require(isPossible, "a mixed run needs a share above 0 of something that its services can be asked for")
-        case .limit: try require(!services.takes.isEmpty, "a run of limits needs a service that has some")
-        case .permit: try require(!services.permits.isEmpty, "a run of permits needs a service to ask for")
-        case .proxy: try require(!services.proxied.isEmpty, "a run of the proxy needs a service that has a url")
+            try require(isPossible, "a mixed run needs a weight above 0 for an operation that its services support")
+        case .limit: try require(!services.takes.isEmpty, "a limit run needs a service with limits")
+        case .permit: try require(!services.permits.isEmpty, "a permit run needs a service")
+        case .proxy: try require(!services.proxied.isEmpty, "a proxy run needs a service with a url")
         }
         if usesProxy {
             try require(
-                sidecars.allSatisfy { $0.http != nil }, "requests through the proxy need the HTTP door of each sidecar")
+                sidecars.allSatisfy { $0.http != nil }, "requests through the proxy need the HTTP address of each sidecar")
         }
     }
 

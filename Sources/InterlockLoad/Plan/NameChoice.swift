@@ -22,7 +22,7 @@ package struct NameChoice: Sendable {
 
     /// - Parameter count: the number of names, from 1 to `maximumNames`.
     package init(among count: Int, skew: NameSkew) {
-        precondition((1...Self.maximumNames).contains(count), "a run has 1 to \(Self.maximumNames) names")
+        precondition((1...Self.maximumNames).contains(count), "a run needs 1 to \(Self.maximumNames) names")
         self.count = count
         law =
             switch skew {
@@ -51,7 +51,7 @@ private struct Zipf: Sendable {
     private let sureTail: Double
 
     init(count: Int, exponent: Double) {
-        precondition(exponent > 0, "the exponent of Zipf's law is above 0")
+        precondition(exponent > 0, "the exponent of Zipf's law must be above 0")
         self.count = Double(count)
         self.exponent = exponent
         first = Self.integral(1.5, exponent) - 1

@@ -19,7 +19,7 @@ package enum NameSkew: Hashable, Sendable, CustomStringConvertible {
         else {
             throw LoadArgumentError(
                 expected:
-                    "uniform, or zipf:EXPONENT such as zipf:1.1 with an exponent above 0 and at most \(NameChoice.steepest)",
+                    "uniform, or zipf:EXPONENT with an exponent above 0 and at most \(NameChoice.steepest), such as zipf:1.1",
                 found: argument)
         }
         self = .zipf(exponent: exponent)

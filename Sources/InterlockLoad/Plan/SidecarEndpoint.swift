@@ -28,7 +28,7 @@ package struct SidecarEndpoint: Sendable {
 
     private static let unixPrefix = "unix:"
     private static let expectation =
-        "a sidecar's RESP door: HOST:PORT, unix:PATH, or redis://[[user]:key@]host:port (rediss:// for TLS)"
+        "a sidecar's RESP address: HOST:PORT, unix:PATH, or redis://[[user]:key@]host:port (rediss:// for TLS)"
 
     /// Parses `HOST:PORT`, `unix:PATH`, or a Redis URL, whose password is the API key.
     package init(argument: String, number: Int) throws(LoadArgumentError) {
@@ -64,7 +64,7 @@ package struct SidecarEndpoint: Sendable {
         }
         // The default port of a URL is that of Redis, which no sidecar uses.
         guard namesPort(argument, url) else {
-            throw LoadArgumentError(expected: "\(expectation), with its port", found: shown)
+            throw LoadArgumentError(expected: "\(expectation), with a port", found: shown)
         }
         var resp =
             switch url.address {

@@ -7,5 +7,5 @@ struct PlotNumbers: Hashable, Sendable {
     let rows: [[String]]
     /// The number of rows before thinning, and a description of the rows that are shown.
     let total: Int
-    var choice = "the highest of each stretch"
+    var choice = "the highest of each interval"
 }

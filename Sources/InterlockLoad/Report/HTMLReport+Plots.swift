@@ -21,7 +21,7 @@ extension HTMLReport {
 
     private var latencies: LinePlot {
         LinePlot(
-            title: "Latency over time", summary: "Of all operations of each second, from when they were due.",
+            title: "Latency over time", summary: "All operations of each second, measured from the scheduled time.",
             x: .time, y: PlotLabel("latency", unit: .microseconds, scale: .logarithmic),
             lines: [
                 line("p50", .series(0)) { $0.p50 ?? .nan }, line("p99", .series(1)) { $0.p99 ?? .nan },
@@ -31,8 +31,8 @@ extension HTMLReport {
 
     private var throughput: LinePlot {
         LinePlot(
-            title: "Throughput", summary: "Operations of each second, all kinds together.",
-            x: .time, y: PlotLabel("operations in a second", unit: .number),
+            title: "Throughput", summary: "Operations per second, all kinds together.",
+            x: .time, y: PlotLabel("operations per second", unit: .number),
             lines: [
                 line("offered", .reference, isDashed: true) { Double($0.offered) }, line("done", .series(0)) { Double($0.done) },
                 line("refused", .series(1)) { Double($0.refused) }, line("failed or unknown", .alarm) { Double($0.failed) },
@@ -41,8 +41,8 @@ extension HTMLReport {
 
     private var percentiles: LinePlot {
         LinePlot(
-            title: "Latency by percentile", summary: "Such a share of the operations of a kind took no longer than that.",
-            x: PlotLabel("share of the operations", unit: .percentile, scale: .logarithmic),
+            title: "Latency by percentile", summary: "The latency that this percentage of the operations did not exceed.",
+            x: PlotLabel("percentage of operations", unit: .percentile, scale: .logarithmic),
             y: PlotLabel("latency", unit: .microseconds, scale: .logarithmic),
             lines: report.operations.enumerated().compactMap { index, operation in
                 operation.latency.map { latency in
@@ -67,8 +67,8 @@ extension HTMLReport {
                 ])
         }
         return SpanPlot(
-            title: "Who held which lock",
-            summary: "A colour for each client, used again after \(PlotTone.count); leases that overlap lie below each other.",
+            title: "Lock holders",
+            summary: "One color per client, repeated after \(PlotTone.count) clients; overlapping leases are stacked.",
             side: "lock", rowNames: locks.map { "\($0)" },
             columns: ["lock", "client", "sidecar", "fence", "from", "to"], spans: spans, bands: bands)
     }
@@ -80,8 +80,8 @@ extension HTMLReport {
             BarPlot(
                 title: title,
                 summary:
-                    "What was granted in each window, by when the answers came. What breaks a promise stands under violations.",
-                y: PlotLabel("granted in a window", unit: .number), barName: "granted", boundName: "limit",
+                    "Grants in each window, by the time of the answers. Broken guarantees are listed under Violations.",
+                y: PlotLabel("grants per window", unit: .number), barName: "granted", boundName: "limit",
                 bars: windows.map { .init(began: $0.began, height: Double($0.granted), bound: Double($0.limit)) },
                 bands: bands, span: span)
         }

@@ -54,13 +54,13 @@ extension HTMLReport {
             ]
         }
         return """
-            \(HTMLPage.table("processes", ["process", "cores", "memory at most", "memory at the end"], Array(rows)))
-            <p>Commands to Redis: \(report.redisUse).</p>
+            \(HTMLPage.table("processes", ["process", "cores", "peak memory", "final memory"], Array(rows)))
+            <p>Redis commands: \(report.redisUse).</p>
             """
     }
 
     var faults: Markup {
-        guard !report.faults.isEmpty else { return "<p>None were made.</p>" }
+        guard !report.faults.isEmpty else { return "<p>No faults were injected.</p>" }
         let rows = report.faults.prefix(Self.maximumRows).map { fault in
             [
                 "\(fault.number)", fault.kind.rawValue, fault.target, Figure.moment(seconds: fault.began),
@@ -80,7 +80,7 @@ extension HTMLReport {
         let rows = [
             ["operations", Figure.count(check.operations)], ["lock grants", Figure.count(check.lockCycles)],
             ["limit decisions", Figure.count(check.limitDecisions)],
-            ["stale writes refused", Figure.count(check.staleWritesRefused)],
+            ["stale writes rejected", Figure.count(check.staleWritesRefused)],
             ["leases lost to failovers", Figure.count(check.leasesLost)],
             ["violations", Figure.count(check.total)],
         ]

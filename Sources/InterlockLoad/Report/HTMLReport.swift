@@ -20,16 +20,16 @@ package struct HTMLReport: Sendable {
         \(violations)
         <h2>Operations</h2>
         \(operations)
-        <p>Latencies count from when an operation was due, not from when it was sent. Only what was answered has one.</p>
+        <p>Latency is measured from the scheduled time of an operation, not from when it was sent. Unanswered operations have none.</p>
         \(reasons)
         <h2>Over time</h2>
         <div class="plots">
         \(plots)</div>
-        <h2>What it used</h2>
+        <h2>Resources</h2>
         \(usage)
         <h2>Faults</h2>
         \(faults)
-        <h2>What was checked</h2>
+        <h2>Checks</h2>
         \(checks)
         """
     }
@@ -55,7 +55,7 @@ package struct ReportFile: Sendable {
     /// - Throws: `ReportFileError`.
     package func write(_ text: String) throws {
         let kind = try? FileManager.default.attributesOfItem(atPath: path)[.type] as? FileAttributeType
-        guard !path.isEmpty, kind != .typeDirectory else { throw ReportFileError(path: path, reason: "that is no file") }
+        guard !path.isEmpty, kind != .typeDirectory else { throw ReportFileError(path: path, reason: "it is not a file") }
         // Replacing a device or a pipe with a file would break it for all other programs.
         let isReplaceable = kind == nil || kind == .typeRegular
         do {
@@ -72,7 +72,7 @@ package struct ReportFileError: Error, CustomStringConvertible, Sendable {
     package let reason: String
 
     package var description: String {
-        "the report cannot be written to \"\(path)\": \(reason); name a file in a folder that exists and can be written to"
+        "cannot write the report to \"\(path)\": \(reason); choose a file in a writable folder"
     }
 }
 
@@ -80,8 +80,8 @@ extension CocoaError {
     fileprivate var reason: String? {
         switch code {
         case .fileNoSuchFile, .fileReadNoSuchFile: "its folder does not exist"
-        case .fileWriteNoPermission: "that is not permitted"
-        case .fileWriteOutOfSpace: "no space is left"
+        case .fileWriteNoPermission: "permission denied"
+        case .fileWriteOutOfSpace: "no space left"
         case .fileWriteVolumeReadOnly: "the file system is read-only"
         default: nil
         }

@@ -1,10 +1,10 @@
 package import InterlockJudge
 
 extension RunReport {
-    /// The number of commands that Redis received, such as `12,345, 2.01 for each operation`, or `not known`.
+    /// The number of commands that Redis received, such as `12,345, 2.01 per operation`, or `unknown`.
     package var redisUse: String {
-        guard let redisCommands else { return "not known" }
-        let share = redisCommandsPerOperation.map { ", \(Figure.decimals($0, 2)) for each operation" } ?? ""
+        guard let redisCommands else { return "unknown" }
+        let share = redisCommandsPerOperation.map { ", \(Figure.decimals($0, 2)) per operation" } ?? ""
         return Figure.decimals(redisCommands, 0) + share
     }
 }

@@ -1,3 +1,4 @@
+internal import InterlockCore
 package import Logging
 internal import NIOConcurrencyHelpers
 internal import ServiceLifecycle
@@ -41,7 +42,8 @@ package struct PrivateRedis: Service {
             } catch is CancellationError {
                 status = nil
             } catch {
-                throw SidecarError("the private redis-server cannot be started: \(error); name a Redis with --redis")
+                let reason = "\(error)".withoutFinalPeriod
+                throw SidecarError("cannot start the private redis-server: \(reason); set a Redis with --redis")
             }
             guard !isToldToEnd.withLockedValue({ $0 }), let status else { return }
             throw SidecarError(

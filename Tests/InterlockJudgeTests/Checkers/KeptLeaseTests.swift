@@ -21,7 +21,7 @@ struct KeptLeaseTests {
     func lost() {
         let report = Self.history(.refused(.lost))
         #expect(report.violations.map(\.promise) == [.keptLeases])
-        #expect(report.violations.first?.finding == "lock 1: client 1 is told that lease 1 is lost, which has 505.0 ms left")
+        #expect(report.violations.first?.finding == "lock 1: client 1 lost lease 1, which had 505.0 ms left")
         #expect(Self.history(.done(.renewed(validFor: 1000))).violations.isEmpty)
         #expect(Self.history(.failed(code: "UNAVAILABLE")).violations.isEmpty)
     }

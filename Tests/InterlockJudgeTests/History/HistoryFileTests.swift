@@ -131,7 +131,7 @@ struct HistoryFileTests {
         let count = try String(contentsOfFile: path, encoding: .utf8).split(separator: "\n").count
         let error = try failure()
         #expect(error?.line == count)
-        #expect(error?.description.contains("cut off within the line") == true)
+        #expect(error?.description.contains("cut off within this line") == true)
     }
 
     @Test("a file that is cut off between two lines is told, with the line")
@@ -157,7 +157,7 @@ struct HistoryFileTests {
         arguments: [
             (#"{"at":1,"what":"gran"#, "not a JSON object"), (#"[1]"#, "not a JSON object"),
             (#"{"what":"released"}"#, #""at" is missing"#),
-            (#"{"at":1,"what":"granted","client":1,"lease":1,"valid":1}"#, #"a field "fence""#),
+            (#"{"at":1,"what":"granted","client":1,"lease":1,"valid":1}"#, #"the field "fence""#),
             (#"{"at":1,"what":"granted","client":"one"}"#, "\"client\""),
             (#"{"at":1,"what":"stolen","client":1}"#, "expected acquire"),
             (#"{"at":1,"what":"refused","client":1,"reason":"no"}"#, "expected held"),

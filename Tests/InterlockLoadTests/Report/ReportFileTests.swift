@@ -35,7 +35,7 @@ struct ReportFileTests {
     func missingFolder() throws {
         try withFolder { folder in
             let error = #expect(throws: ReportFileError.self) { try ReportFile(path: folder + "/none/report.html").write("text") }
-            #expect(error?.description.contains(folder + "/none/report.html\": its folder does not exist; name a file") == true)
+            #expect(error?.description.contains(folder + "/none/report.html\": its folder does not exist; choose a file") == true)
         }
     }
 

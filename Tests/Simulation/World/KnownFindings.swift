@@ -137,7 +137,7 @@ package struct KnownFinding: Sendable {
             "fleet_size", [.limits],
             "a sidecar that has not heard of the fleet since it started reckons its share as if it were alone: fleet_size, docs/reference/limits.md"
         ) { violation, story in
-            violation.finding.contains("the shares of sidecars without Redis included")
+            violation.finding.contains("including the local quotas of sidecars without Redis")
                 && story.profile.fleetSize < story.profile.largestFleet && story.remembersShares(before: violation)
         }, failover, failoverOfMany,
     ]

@@ -111,8 +111,8 @@ struct BreakerChecker: HistoryChecker {
                 violation: Violation(
                     Self.promise, at: instant,
                     """
-                    \(services[service].name): sidecar \(call.sidecar) \(word) a call of client \(call.client), asked for at \
-                    \(call.invoked.inMilliseconds) ms, although it knew the breaker open since \(open.since.inMilliseconds) ms\(until), \
+                    \(services[service].name): sidecar \(call.sidecar) \(word) a call of client \(call.client), requested at \
+                    \(call.invoked.inMilliseconds) ms, although it knew that the breaker was open since \(open.since.inMilliseconds) ms\(until), \
                     generation \(open.generation)
                     """)))
     }

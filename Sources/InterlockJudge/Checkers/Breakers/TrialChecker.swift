@@ -90,7 +90,7 @@ struct TrialChecker: HistoryChecker {
         services[number].trials.removeFirst()
         let violation = Violation(
             Self.promise, at: instant,
-            "\(rules.name): \(count) trial permits are under way, the last is \(permit) of client \(call.client); the breaker allows \(most)"
+            "\(rules.name): \(count) trial permits are in use, the last one \(permit) of client \(call.client); the breaker allows \(most)"
         )
         // Two half-open states are at least an open time apart. Only lost news can be that late.
         guard faults.touches(.outage, since: call.invoked.advanced(byMilliseconds: -recovery)) else {

@@ -49,7 +49,7 @@ struct LimitCounter: Sendable {
             logWithQuotas = nil
             defer { logWithQuotas = shares }
             if let finding = Self.add(grant, to: &shares, rule, boundsWithoutRedis, faults: faults) {
-                return finding + ", the shares of sidecars without Redis included"
+                return finding + ", including the local quotas of sidecars without Redis"
             }
         }
         return nil

@@ -116,7 +116,7 @@ struct RefusalChecker: HistoryChecker {
                 at: instant, into: &violations,
                 """
                 \(services[service].name): sidecar \(call.sidecar) refused client \(call.client) for \(retryAfter) ms, although \
-                \(since) ms before \(capacity.left) were free, according to \(capacity.source)
+                \(capacity.left) were free \(since) ms before, according to \(capacity.source)
                 """)
         case .refused: return
         default: take(demand.cost, of: service)

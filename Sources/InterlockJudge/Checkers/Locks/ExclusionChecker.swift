@@ -57,7 +57,7 @@ struct ExclusionChecker: HistoryChecker {
                 at: instant, into: &violations,
                 """
                 lock \(lease.lock): lease \(new.lease) of client \(new.client) makes \(overflow.holders) holders of \(overflow.slots) \
-                places
+                slots
                 """)
         }
     }

@@ -199,8 +199,8 @@ struct FalseRefusalChecker: HistoryChecker {
             report(
                 at: suspect.at, into: &violations,
                 """
-                lock \(number): client \(suspect.call.client) was refused at sidecar \(suspect.call.sidecar), although nobody \
-                holds the lock and nobody who asked meanwhile got it
+                lock \(number): client \(suspect.call.client) was refused at sidecar \(suspect.call.sidecar), although no one \
+                held the lock, and no one who requested it meanwhile acquired it
                 """)
         }
     }
@@ -226,7 +226,7 @@ struct GhostLeaseChecker: HistoryChecker {
             report(
                 at: step.at, into: &violations,
                 """
-                lock \(lock): client \(call.client) was told "held", but sidecar \(call.sidecar) released the client's lease
+                lock \(lock): client \(call.client) was refused as "held", but sidecar \(call.sidecar) released the client's lease
                 """)
         default:
             return

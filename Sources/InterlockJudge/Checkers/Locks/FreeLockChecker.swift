@@ -240,8 +240,8 @@ struct FreeLockChecker: HistoryChecker {
         report(
             at: instant, into: &violations,
             """
-            lock \(number): client \(call.client) waited at sidecar \(call.sidecar), although nothing can have kept it out for \
-            \(instant.millisecondsRoundedUp(since: freeSince)) ms; \(bound) ms are promised
+            lock \(number): client \(call.client) waited at sidecar \(call.sidecar), although nothing prevented a grant for \
+            \(instant.millisecondsRoundedUp(since: freeSince)) ms; expected a wait of at most \(bound) ms
             """)
     }
 }

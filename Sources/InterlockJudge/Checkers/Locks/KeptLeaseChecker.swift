@@ -82,7 +82,7 @@ struct KeptLeaseChecker: HistoryChecker {
             guard !copies.mayBeLost(lease.id) else { return }
             report(
                 at: instant, into: &violations,
-                "lock \(lease.lock): client \(lease.client) is told that lease \(lease.id) is lost, which has \(left) ms left")
+                "lock \(lease.lock): client \(lease.client) lost lease \(lease.id), which had \(left) ms left")
             return
         }
         guard faults.touches(.lostWrites, since: lease.invoked), !faults.touches(.lostLeases, since: lease.invoked), let failover
