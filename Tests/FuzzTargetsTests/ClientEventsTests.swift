@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Fuzzing: the events of a RESP client")
 struct ClientEventsTests {
-    @Test("the promises hold in any order of events", arguments: 0..<8 as Range<UInt64>)
+    @Test("The promises hold in any order of events", arguments: 0..<8 as Range<UInt64>)
     func anyOrder(seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         for _ in 0..<300 {
@@ -13,7 +13,7 @@ struct ClientEventsTests {
         }
     }
 
-    @Test("the promises hold for clients that stay for long", arguments: 0..<8 as Range<UInt64>)
+    @Test("The promises hold for long-lived clients", arguments: 0..<8 as Range<UInt64>)
     func longStay(seed: UInt64) throws {
         // All events except those that end a connection, by their numbers in `ClientPromises`.
         let events: [UInt8] = [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14, 15]

@@ -14,7 +14,7 @@ struct BreakerDecisionTests {
         }
     }
 
-    @Test("each state admits, refuses or asks for a trial")
+    @Test("Each state admits calls, refuses them or requests a trial")
     func admission() {
         var breaker = Breaker(settings: settings)
         #expect(breaker.admission(now: now) == .allow)
@@ -34,7 +34,7 @@ struct BreakerDecisionTests {
     }
 
     @Test(
-        "a forced state overrides every other",
+        "A forced state overrides every other state",
         arguments: [
             (BreakerSnapshot.Forced.open, Breaker.Admission.refuse(retryAfter: Breaker.forcedRetryMilliseconds)),
             (.closed, .allow), (.disabled, .allow),
@@ -49,7 +49,7 @@ struct BreakerDecisionTests {
         }
     }
 
-    @Test("the copy only moves to higher generations")
+    @Test("The copy only moves to higher generations")
     func generations() {
         var breaker = Breaker(settings: settings)
         do {
@@ -67,7 +67,7 @@ struct BreakerDecisionTests {
         #expect(breaker.snapshot.state == .open)
     }
 
-    @Test("a later end of the same open time is adopted, an earlier one is not")
+    @Test("A later end of the same open time is adopted, and an earlier one is ignored")
     func laterEnd() {
         var breaker = Breaker(settings: settings)
         breaker.apply(snapshot(.open, generation: 1, until: 2000), redisTime: 1000, receivedAt: now)
@@ -77,7 +77,7 @@ struct BreakerDecisionTests {
         #expect(breaker.admission(now: now) == .refuse(retryAfter: 3501))
     }
 
-    @Test("a forced state ends at its time, even without news from Redis")
+    @Test("A forced state ends at its time even if Redis sends nothing")
     func forcedEnd() {
         var breaker = Breaker(settings: settings)
         var forced = snapshot(.open, generation: 1, forced: .open)
@@ -89,7 +89,7 @@ struct BreakerDecisionTests {
         #expect(breaker.actingState(now: after) == .closed)
     }
 
-    @Test("after a forced state has ended, the sidecar trips by itself again while Redis is away")
+    @Test("After a forced state has ended, the sidecar trips its breaker again while Redis is unreachable")
     func tripsAfterForced() {
         var breaker = Breaker(settings: BreakerSettings(minimumCalls: 2))
         breaker.apply(
@@ -106,7 +106,7 @@ struct BreakerDecisionTests {
         }
     }
 
-    @Test("a breaker that a limit opened asks for no trial, because the limit itself tries")
+    @Test("A breaker opened by a limit needs no trial because the limit itself is the trial")
     func openByLimit() {
         var breaker = Breaker(settings: settings)
         var byLimit = snapshot(.open, generation: 1, until: 2000)
@@ -117,7 +117,7 @@ struct BreakerDecisionTests {
         #expect(breaker.actingState(now: now.advanced(byMilliseconds: 1001)) == .halfOpen)
     }
 
-    @Test("with metrics only, just a forced state refuses calls")
+    @Test("With metrics only, nothing but a forced state refuses calls")
     func metricsOnly() {
         var only = settings
         only.isMetricsOnly = true
@@ -133,8 +133,8 @@ struct BreakerDecisionTests {
         #expect(breaker.actingState(now: now) == .open)
     }
 
-    @Test("a sidecar trips by itself while Redis is away, and follows the fleet when Redis is back")
-    func alone() {
+    @Test("A sidecar trips its breaker while Redis is unreachable, and follows the fleet once Redis is back")
+    func tripsLocally() {
         var breaker = Breaker(settings: settings)
         for _ in 0..<4 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now) }
         do {
@@ -151,8 +151,8 @@ struct BreakerDecisionTests {
         #expect(breaker.admission(now: now) == .allow)
     }
 
-    @Test("a trip of this sidecar alone ends with its time")
-    func aloneAgain() {
+    @Test("A local trip ends at its time")
+    func localTripEnds() {
         var breaker = Breaker(settings: settings)
         for _ in 0..<4 { _ = breaker.record(.error, latencyMilliseconds: nil, generation: 0, now: now) }
         _ = breaker.judgeLocally(now: now)
@@ -163,8 +163,8 @@ struct BreakerDecisionTests {
         #expect(breaker.admission(now: after) == .allow)
     }
 
-    @Test("a failure in half-open without a trial permit, while Redis is away, opens the breaker for this sidecar")
-    func failsHalfOpenAlone() {
+    @Test("A failure in half-open without a trial permit opens the local breaker while Redis is unreachable")
+    func failsHalfOpenLocally() {
         var breaker = Breaker(settings: settings)
         breaker.apply(snapshot(.halfOpen, generation: 1), redisTime: 0, receivedAt: now)
         _ = breaker.record(.ok, latencyMilliseconds: nil, generation: 1, now: now)
@@ -173,8 +173,8 @@ struct BreakerDecisionTests {
         #expect(breaker.actingState(now: now) == .open)
     }
 
-    @Test("an outage that only this sidecar knows of ends with it, other causes remain")
-    func recoversAlone() {
+    @Test("A local outage ends, and other causes remain")
+    func localOutageEnds() {
         var breaker = Breaker(settings: settings)
         do {
             let isNew = breaker.tripLocally(.outage, forMilliseconds: 1000, now: now)
@@ -186,7 +186,7 @@ struct BreakerDecisionTests {
         #expect(breaker.actingState(now: now) == .closed)
     }
 
-    @Test("where several sidecars must agree, one trips for itself and votes once")
+    @Test("With several reporters required, a sidecar trips its own breaker and votes once")
     func votes() {
         var byReporters = settings
         byReporters.reporters = 2

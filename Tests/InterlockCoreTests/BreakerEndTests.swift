@@ -22,7 +22,7 @@ struct BreakerEndTests {
     }
 
     @Test(
-        "a jump of Redis' clock moves no end that was measured, and the number in Redis is corrected",
+        "A jump of Redis' clock moves no measured end, and the stored end is corrected",
         arguments: [40_000, -30_000] as [Int64])
     func jump(step: Int64) {
         var breaker = opened()
@@ -41,7 +41,7 @@ struct BreakerEndTests {
         #expect(breaker.ends(now: after(60_002)).open?.isOver == true)
     }
 
-    @Test("an answer that took long, and a message, say nothing of the clock")
+    @Test("Slow answers and messages are not used to measure the clock")
     func late() {
         var breaker = opened()
         breaker.apply(open(until: 61_000), redisTime: 9000, sentAt: after(5000), receivedAt: after(13_000))
@@ -52,7 +52,7 @@ struct BreakerEndTests {
         #expect(!knows4)
     }
 
-    @Test("a sidecar that only heard of a state, or found it, does not correct its end", arguments: [false, true])
+    @Test("A sidecar that only received or found a state does not correct its end", arguments: [false, true])
     func notMeasured(isFound: Bool) {
         var breaker = Breaker(settings: BreakerSettings())
         breaker.apply(
@@ -65,7 +65,7 @@ struct BreakerEndTests {
         #expect(breaker.openUntil == after(61_001))
     }
 
-    @Test("a sidecar that finds a state relies on no end for some seconds, and not for longer than the state's whole time")
+    @Test("A sidecar that finds a state ignores its end for some seconds, at most for the state's whole duration")
     func found() {
         var breaker = Breaker(settings: BreakerSettings())
         breaker.apply(open(until: 61_000), redisTime: 500_000, sentAt: start, receivedAt: start)
@@ -75,7 +75,7 @@ struct BreakerEndTests {
         #expect(brief.openUntil == after(2000))
     }
 
-    @Test("a failed probe puts the end off, also when Redis' clock was set back")
+    @Test("A failed probe postpones the end even after Redis' clock was set back")
     func outage() {
         var breaker = opened(.outage)
         breaker.apply(open(until: 41_000, cause: .outage), redisTime: 1000, sentAt: after(30_000), receivedAt: after(30_000))
@@ -83,7 +83,7 @@ struct BreakerEndTests {
         #expect(breaker.actingState(now: after(65_000)) == .open)
     }
 
-    @Test("a forced state ends when its time is over by the sidecar's clock", arguments: [3_600_000, -300_000] as [Int64])
+    @Test("A forced state ends by the sidecar's clock", arguments: [3_600_000, -300_000] as [Int64])
     func forced(step: Int64) {
         var breaker = Breaker(settings: BreakerSettings())
         let forced = BreakerSnapshot(state: .open, generation: 1) {

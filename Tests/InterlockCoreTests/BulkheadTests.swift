@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-@Suite("The places for calls to a service")
+@Suite("Concurrency slots of a service")
 struct BulkheadTests {
     private let now = Instant(nanoseconds: 10_000_000_000)
 
@@ -14,7 +14,7 @@ struct BulkheadTests {
         return bulkhead
     }
 
-    @Test("as many calls get a place as there are places, and a call that does not wait is told that all are taken")
+    @Test("Calls get slots while any are free, and a call that does not wait is refused when all are taken")
     func bounded() {
         var bulkhead = Bulkhead(slots: 2, maximumWaiting: 10)
         var entries: [Bulkhead.Entry] = []
@@ -23,7 +23,7 @@ struct BulkheadTests {
         #expect(bulkhead.taken == 2)
     }
 
-    @Test("without a bound every call gets a place, and the calls are counted")
+    @Test("Without a limit every call gets a slot, and the calls are counted")
     func unbounded() {
         var bulkhead = Bulkhead(slots: nil, maximumWaiting: 0)
         for number in UInt64(0)..<1000 { _ = bulkhead.enter(number, deadline: nil, now: now) }
@@ -31,7 +31,7 @@ struct BulkheadTests {
         #expect(!bulkhead.isFull)
     }
 
-    @Test("free places go to waiting calls in the order of arrival")
+    @Test("Free slots go to waiting calls in the order of arrival")
     func inOrder() {
         var bulkhead = full(2)
         for number in 11...14 {
@@ -49,7 +49,7 @@ struct BulkheadTests {
         #expect(second == .init(admitted: [13]))
     }
 
-    @Test("nobody overtakes a waiting call, even when a place is free")
+    @Test("No call overtakes a waiting call even when a slot is free")
     func noOvertaking() {
         var bulkhead = full(1)
         _ = bulkhead.enter(11, deadline: after(1000), now: now)
@@ -62,7 +62,7 @@ struct BulkheadTests {
         #expect(settlement == .init(admitted: [11]))
     }
 
-    @Test("an earlier call that arrives late stands before later calls")
+    @Test("An earlier call that arrives late is queued before later calls")
     func earlierNumberFirst() {
         var bulkhead = full(1)
         _ = bulkhead.enter(12, deadline: after(1000), now: now)
@@ -72,15 +72,15 @@ struct BulkheadTests {
         #expect(settlement == .init(admitted: [11]))
     }
 
-    @Test("the line is bounded")
-    func boundedLine() {
+    @Test("The queue is bounded")
+    func boundedQueue() {
         var bulkhead = full(1, maximumWaiting: 2)
         var entries: [Bulkhead.Entry] = []
         for number in UInt64(11)...13 { entries.append(bulkhead.enter(number, deadline: after(1000), now: now)) }
         #expect(entries == [.waiting, .waiting, .full])
     }
 
-    @Test("a wait ends at its deadline, even if a place becomes free just then")
+    @Test("A wait ends at its deadline even if a slot becomes free at that moment")
     func expires() {
         var bulkhead = full(1)
         _ = bulkhead.enter(11, deadline: after(100), now: now)
@@ -94,14 +94,14 @@ struct BulkheadTests {
         #expect(bulkhead.nextDeadline == nil)
     }
 
-    @Test("a deadline in the past means no wait")
+    @Test("A deadline in the past means no wait")
     func noTimeToWait() {
         var bulkhead = full(1)
         let entry = bulkhead.enter(11, deadline: now, now: now)
         #expect(entry == .full)
     }
 
-    @Test("a call that has left gets no place")
+    @Test("A call that has left gets no slot")
     func leaves() {
         var bulkhead = full(1)
         _ = bulkhead.enter(11, deadline: after(1000), now: now)
@@ -114,7 +114,8 @@ struct BulkheadTests {
         #expect(settlement == .init(admitted: [12]))
     }
 
-    @Test("a higher bound gives out places at once, a lower one when enough calls have ended", arguments: [Int?.none, 3])
+    @Test(
+        "A higher limit hands out slots at once, and a lower one applies once enough calls have ended", arguments: [Int?.none, 3])
     func resized(slots: Int?) {
         var bulkhead = full(1)
         for number in 11...12 { _ = bulkhead.enter(UInt64(number), deadline: after(1000), now: now) }
@@ -132,7 +133,7 @@ struct BulkheadTests {
         #expect(last == .init(admitted: [13]))
     }
 
-    @Test("a refused call's retry time depends on how long calls take and how many wait, within bounds")
+    @Test("A refused call's retry time depends on call durations and the queue's length, within limits")
     func retryHint() {
         var bulkhead = full(2)
         #expect(bulkhead.retryMilliseconds == Bulkhead.shortestRetryMilliseconds)
@@ -145,7 +146,7 @@ struct BulkheadTests {
         #expect(bulkhead.retryMilliseconds == Bulkhead.longestRetryMilliseconds)
     }
 
-    @Test("under random load no more places are taken than there are, and no waiting call is lost")
+    @Test("Under random load slots are never oversubscribed, and no waiting call is lost")
     func random() {
         var random = SeededRandom(seed: 7)
         for _ in 0..<200 {

@@ -1,12 +1,12 @@
 import InterlockCore
 import Testing
 
-@Suite("How many calls of the proxy may be under way")
+@Suite("The number of proxied calls in progress")
 struct CallWindowTests {
     private static let short: Int64 = 100_000
     private static let long: Int64 = 2_000_000
 
-    @Test("long turns narrow it from what is under way, down to a few")
+    @Test("Long ticks narrow the window step by step down to a minimum")
     func narrows() {
         var window = CallWindow()
         window.noteTick(nanoseconds: Self.long, inFlight: 800)
@@ -15,7 +15,7 @@ struct CallWindowTests {
         #expect(window.size == CallWindow.least)
     }
 
-    @Test("short turns widen it again, and turns of a fair length leave it as it is")
+    @Test("Short ticks widen the window again, and ticks of normal length leave it unchanged")
     func widens() {
         var window = CallWindow()
         for _ in 0..<100 { window.noteTick(nanoseconds: Self.long, inFlight: 800) }

@@ -3,14 +3,14 @@ import Testing
 
 @Suite("The digest of a definition")
 struct ConfigurationDigestTests {
-    @Test("the digests of definitions with every setting never change")
+    @Test("The digests of definitions with every setting never change")
     func digestsOfEverything() {
         #expect(ServiceDefinition.withEverything.digest == "98d675f316aedff0")
         #expect(ServiceDefinition.withOtherCases.digest == "cc7ebc2a06ff9bad")
         #expect(RateLimitDomain.withEverything.digest == "aa0bf4d1d099f254")
     }
 
-    @Test("the definitions with every setting leave none at its default")
+    @Test("The definitions with every setting leave no setting at its default")
     func noDefaults() {
         let service = ServiceDefinition.withEverything
         let upstream = service.upstream?.digestedLines() ?? []
@@ -22,7 +22,7 @@ struct ConfigurationDigestTests {
     }
 
     @Test(
-        "every stored property of a service is written, in order",
+        "Every stored property of a service is written, in order",
         arguments: [ServiceDefinition(name: "catalog"), .withEverything, .withOtherCases])
     func propertiesOfService(service: ServiceDefinition) {
         let mirrored = mirroredLines(of: service, except: [".name", ".upstream.some.certificateAuthorityDigest"])
@@ -30,7 +30,7 @@ struct ConfigurationDigestTests {
         #expect(service.digestedLines() == mirrored)
     }
 
-    @Test("every stored property of a domain and its rules is written, in order")
+    @Test("Every stored property of a domain and its rules is written, in order")
     func propertiesOfDomain() {
         let domain = RateLimitDomain.withEverything
         #expect(domain.digestedLines() == mirroredLines(of: domain, except: [".name", ".rules"]))
@@ -44,7 +44,7 @@ struct ConfigurationDigestTests {
         }
     }
 
-    @Test("equal definitions have equal digests, and different ones differ")
+    @Test("Equal definitions have equal digests, and different ones differ")
     func digest() {
         let service = ServiceDefinition(name: "catalog", limits: [LimitDefinition(name: "1s", limit: 10, window: .seconds(1))])
         var other = service
@@ -56,7 +56,7 @@ struct ConfigurationDigestTests {
         #expect(service.digest.utf8.count == 16)
     }
 
-    @Test("unused settings of later versions do not change the digest, so two versions agree on one file")
+    @Test("Unused settings of later versions do not change the digest, so that two versions agree on one file")
     func digestAcrossVersions() {
         var service = ServiceDefinition(
             name: "catalog",
@@ -71,7 +71,7 @@ struct ConfigurationDigestTests {
         #expect(service.digest != "cc35b9f317c68573")
     }
 
-    @Test("settings of an upstream that later versions added do not change the digest while they have their defaults")
+    @Test("Upstream settings added by later versions do not change the digest while they have their defaults")
     func digestOfUpstream() {
         var service = ServiceDefinition(name: "catalog", upstream: UpstreamSettings(url: "http://127.0.0.1:9"))
         let before = service.digest
@@ -90,7 +90,7 @@ struct ConfigurationDigestTests {
         #expect(service.digest != before)
     }
 
-    @Test("the digest of a probe is the one that sidecars with regular expressions computed")
+    @Test("A probe's digest equals the one computed by sidecars with regular expressions")
     func digestOfProbe() {
         let expectation = ProbeExpectation(
             statuses: StatusSet(200...204), headers: [.init(name: "X-State", value: "up")],
@@ -103,7 +103,7 @@ struct ConfigurationDigestTests {
         #expect(ServiceDefinition(name: "catalog", upstream: nil, probe: connection).digest == "7e0f063bda1a3a39")
     }
 
-    @Test("a definition that states a default has the digest of one that omits it")
+    @Test("A definition that states a default has the digest of one that omits it")
     func digestOfDefaults() {
         #expect(ServiceDefinition(name: "catalog").digest == "cbf29ce484222325")
     }

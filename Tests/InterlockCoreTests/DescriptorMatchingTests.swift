@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-@Suite("Which rule a descriptor meets, and the name of its counter")
+@Suite("Matching of descriptors to rules and counters")
 struct DescriptorMatchingTests {
     private static func limit(_ count: Int64) -> DescriptorLimit {
         .rate(LimitDefinition(name: "1m", limit: count, window: .seconds(60)), isAligned: false)
@@ -31,7 +31,7 @@ struct DescriptorMatchingTests {
     ]
 
     @Test(
-        "the value itself comes before patterns, these in their order, and they before any value",
+        "An exact value wins over patterns, patterns are tried in order, and the wildcard comes last",
         arguments: [
             ("ip=50.0.0.1", "ip"), ("ip=50.0.0.5", "ip=50.0.0.5"), ("path=/api/1/action", "path=/api/*/action"),
             ("path=/api/1/other", "path=/api/*"), ("path=/api/1/action/2", "path=/api/*"), ("path=/other", nil),
@@ -43,7 +43,7 @@ struct DescriptorMatchingTests {
     }
 
     @Test(
-        "each star stands for any number of characters",
+        "Each star matches any number of characters",
         arguments: [
             ("*", "", true), ("*", "x", true), ("a*", "a", true), ("a*", "ba", false), ("*a", "ba", true), ("*a", "ab", false),
             ("a*a", "a", false), ("a*a", "aa", true), ("a*b*c", "a-b-c", true), ("a*b*c", "a-c-b", false),
@@ -54,7 +54,7 @@ struct DescriptorMatchingTests {
         #expect(DescriptorPattern(pattern).matches(value) == isMatch)
     }
 
-    @Test("no two descriptors share a counter, whatever their values are; long ones end in a digest")
+    @Test("No two descriptors have the same counter name, whatever their values, and long names end in a digest")
     func counters() {
         let index = DescriptorIndex([
             DescriptorRule(key: "a", limit: Self.limit(1), rules: [DescriptorRule(key: "b", limit: Self.limit(1))])
@@ -73,20 +73,20 @@ struct DescriptorMatchingTests {
         #expect(names.allSatisfy { $0.utf8.count <= CounterName.longest })
     }
 
-    @Test("values that share a pattern's count have one counter, others one each")
+    @Test("Values that share a pattern's count have one counter, and other values have one each")
     func shared() {
-        func counters(share: Bool) -> Set<String> {
+        func counters(hasOneCounter: Bool) -> Set<String> {
             var rule = DescriptorRule(key: "file", value: DescriptorPattern("files/*"), limit: Self.limit(1))
-            rule.hasOneCounter = share
+            rule.hasOneCounter = hasOneCounter
             let index = DescriptorIndex([rule])
             return Set(["files/a", "files/b"].compactMap { index.match([DescriptorEntry(key: "file", value: $0)])?.counter })
         }
-        #expect(counters(share: true) == ["file=files/*"])
-        #expect(counters(share: false) == ["file=files/a", "file=files/b"])
+        #expect(counters(hasOneCounter: true) == ["file=files/*"])
+        #expect(counters(hasOneCounter: false) == ["file=files/a", "file=files/b"])
     }
 
     @Test(
-        "a bucket's entries have no order",
+        "The order of a bucket's entries does not matter",
         arguments: [
             ("to=1,type=marketing", "type=marketing,to"), ("type=marketing,to=1", "type=marketing,to"), ("to=1", nil),
             ("ip=1", "ip"),
@@ -97,7 +97,7 @@ struct DescriptorMatchingTests {
     }
 
     @Test(
-        "of several ways that a bucket's entries could go, one that leads to a rule is found",
+        "If a bucket's entries can be ordered in several ways, one that leads to a rule is found",
         arguments: [
             ("plan=free,tenant=acme", "tenant,plan"), ("plan=free", "plan"),
             ("plan=free,region=eu,tenant=acme", "tenant,region,plan"),
@@ -117,8 +117,8 @@ struct DescriptorMatchingTests {
         #expect(index.match(unordered: Self.entries(bucket))?.rule.path == path)
     }
 
-    @Test("values that look alike, and are not, are counted apart")
-    func lookingAlike() {
+    @Test("Values that look alike but differ are counted apart")
+    func similarValues() {
         var limiter = DomainLimiter(
             domain: RateLimitDomain(name: "edge", rules: [DescriptorRule(key: "user", limit: Self.limit(1))]))
         let names = ["caf\u{E9}", "cafe\u{301}"].map { DescriptorEntry(key: "user", value: $0) }
@@ -130,7 +130,7 @@ struct DescriptorMatchingTests {
         #expect(batch?.limits.counters.count == 2)
     }
 
-    @Test("a count as large as there are numbers is told as none left")
+    @Test("A count near the largest integer leaves nothing remaining")
     func hugeCount() throws {
         var domain = RateLimitDomain(name: "edge", rules: [DescriptorRule(key: "user", limit: Self.limit(1))])
         domain.isIndependent = true
@@ -148,15 +148,15 @@ struct DescriptorMatchingTests {
         #expect(settlements.map { $0.answer.statuses.map(\.remaining) } == [[0]])
     }
 
-    @Test("whose count takes longer to lapse than its window has its place for as long, and each limit that askers bring has one")
+    @Test("A counter occupies its slot until it lapses, and each limit override has its own counter")
     func slots() {
         func counters(_ rule: DescriptorRule, _ asks: [DescriptorAsk]) -> [String] {
             var domain = RateLimitDomain(name: "edge", rules: [rule])
             domain.maximumCounters = 1
             var limiter = DomainLimiter(domain: domain)
-            for (place, ask) in asks.enumerated() {
+            for (index, ask) in asks.enumerated() {
                 // The requests are a minute apart.
-                _ = limiter.admit([ask], id: place, now: Instant(nanoseconds: Int64(place) * 60_000_000_000))
+                _ = limiter.admit([ask], id: index, now: Instant(nanoseconds: Int64(index) * 60_000_000_000))
             }
             return limiter.nextBatch()?.limits.counters.compactMap(\.name) ?? []
         }
@@ -164,14 +164,14 @@ struct DescriptorMatchingTests {
         let asks = ["1", "2"].map { DescriptorAsk(entries: [DescriptorEntry(key: "ip", value: $0)], cost: 1000) }
         #expect(counters(DescriptorRule(key: "ip", limit: .rate(slow, isAligned: false)), asks) == ["ip=1", "~crowd.ip"])
         var own = asks
-        for place in own.indices {
-            own[place].entries = asks[0].entries
-            own[place].override = .init(limit: Int64(place + 1), window: .seconds(3600), name: "\(place + 1)")
+        for index in own.indices {
+            own[index].entries = asks[0].entries
+            own[index].override = .init(limit: Int64(index + 1), window: .seconds(3600), name: "\(index + 1)")
         }
         #expect(counters(DescriptorRule(key: "ip", limit: Self.limit(1)), own) == ["ip=1", "~crowd.ip"])
     }
 
-    @Test("a quota is whole tokens in whole seconds, and a share of it holds a part of what the whole does")
+    @Test("A quota is whole tokens in whole seconds, and a portion of it holds a part of the capacity")
     func quotaRates() {
         func rate(_ limit: Int64, _ milliseconds: Int64, _ algorithm: LimitAlgorithm = .fixed) -> QuotaRate {
             QuotaRate(LimitDefinition(name: "a", limit: limit, window: .milliseconds(milliseconds), algorithm: algorithm))
@@ -190,7 +190,7 @@ struct DescriptorMatchingTests {
         #expect(rate(1_000_000_000_000_000, 999).tokens == Int64(UInt32.max))
     }
 
-    @Test("what a data plane needs is twice what it reports, at most all, and half of what it was after a pause")
+    @Test("A data plane needs twice what it reports, at most the whole limit, and half as much after a pause")
     func quotaNeeds() {
         let rate = QuotaRate(LimitDefinition(name: "a", limit: 100, window: .seconds(1)))
         var needs = QuotaNeeds()

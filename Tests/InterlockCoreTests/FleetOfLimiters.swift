@@ -33,7 +33,7 @@ struct FleetOfLimiters {
     }
 
     /// The number of granted calls of each sidecar.
-    var shares: [Int] { sidecars.map(\.granted.count) }
+    var grantCounts: [Int] { sidecars.map(\.granted.count) }
     /// The callers in the order in which each sidecar served them.
     var served: [[Int]] { sidecars.map(\.granted) }
 

@@ -19,7 +19,7 @@ struct HeldLeaseTests {
 
     // MARK: Extensions
 
-    @Test("a lease is extended after a third of its time, and not before")
+    @Test("A lease is extended after a third of its time and not before")
     func firstExtension() {
         let lease = Self.lease()
         let third = Self.length / 3
@@ -28,7 +28,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(third)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("after a slow grant a lease is extended after a third of what remained")
+    @Test("After a slow grant a lease is extended after a third of what remained")
     func lateGrant() {
         let lease = HeldLease(
             ttl: Self.ttl, deadline: Self.at(90), isExtended: true, ceilingMilliseconds: nil, now: Self.start)
@@ -36,12 +36,12 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(30)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("a late extension is still sent, until the very end", arguments: [Int64(301), 600, 888])
+    @Test("A late extension is still sent, until the very end", arguments: [Int64(301), 600, 888])
     func lateExtension(moment: Int64) {
         #expect(Self.lease().step(now: Self.at(moment)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("while an extension is under way nothing else is sent")
+    @Test("While an extension is in progress nothing else is sent")
     func oneAtATime() {
         var lease = Self.lease()
         lease.extensionBegan()
@@ -51,7 +51,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(Self.length)) == .over)
     }
 
-    @Test("an extension counts from when it was sent, and so does the next")
+    @Test("Each extension counts from the time when it was sent")
     func extended() {
         var lease = Self.lease()
         lease.extensionBegan()
@@ -61,7 +61,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(600)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("an extension whose answer took longer than a third is followed by the next at once")
+    @Test("An extension that took longer than a third is followed by the next one at once")
     func slowAnswer() {
         var lease = Self.lease()
         lease.extensionBegan()
@@ -69,7 +69,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(880)) == .extend(ttl: Self.ttl))
     }
 
-    @Test("an extension never shortens the lease")
+    @Test("An extension never shortens the lease")
     func neverShorter() {
         var lease = Self.lease()
         let deadline = lease.deadline
@@ -78,7 +78,7 @@ struct HeldLeaseTests {
         #expect(lease.deadline == deadline)
     }
 
-    @Test("a lease that is not to be extended just ends")
+    @Test("A lease that is not extended ends")
     func notExtended() {
         let lease = Self.lease(isExtended: false)
         for moment in [0, 300, 600, Self.length - 1] {
@@ -87,8 +87,8 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(Self.length)) == .over)
     }
 
-    @Test("whether to extend a lease may change at any time")
-    func changesItsMind() {
+    @Test("Extension can be switched on and off at any time")
+    func switchedOnAndOff() {
         var lease = Self.lease(isExtended: false)
         lease.isExtended = true
         #expect(lease.step(now: Self.at(400)) == .extend(ttl: Self.ttl))
@@ -99,7 +99,7 @@ struct HeldLeaseTests {
     // MARK: Failures
 
     @Test(
-        "a failed extension is retried after a tenth of the length, at most half a second",
+        "A failed extension is retried after a tenth of the length or half a second, whichever is shorter",
         arguments: [
             (30_000, HeldLease.longestRetryMilliseconds), (5000, HeldLease.longestRetryMilliseconds), (4990, 499),
             (900, 90), (100, 10), (15, 1), (9, 1),
@@ -113,7 +113,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(moment + pause)) == .extend(ttl: ttl))
     }
 
-    @Test("extensions are retried until the end, which failures do not move", arguments: [Int64(100), 900, 30_000])
+    @Test("Extensions are retried until the end, and failures do not move the end", arguments: [Int64(100), 900, 30_000])
     func failuresUntilTheEnd(ttl: Int64) {
         var lease = Self.lease(ttl: ttl)
         let deadline = lease.deadline
@@ -138,7 +138,7 @@ struct HeldLeaseTests {
         #expect(lease.deadline == deadline)
     }
 
-    @Test("no retry is scheduled beyond the end", arguments: [Int64(1), 50, 89])
+    @Test("No retry is scheduled beyond the end", arguments: [Int64(1), 50, 89])
     func neverWaitsBeyondTheEnd(before: Int64) {
         var lease = Self.lease()
         let moment = Self.at(Self.length - before)
@@ -149,7 +149,7 @@ struct HeldLeaseTests {
 
     // MARK: The end
 
-    @Test("a lease ends at its deadline to the nanosecond, extended or not", arguments: [true, false])
+    @Test("A lease ends at its deadline to the nanosecond whether or not it was extended", arguments: [true, false])
     func over(isExtended: Bool) {
         let lease = Self.lease(isExtended: isExtended)
         let justBefore = Instant(nanoseconds: lease.deadline.nanoseconds - 1)
@@ -158,14 +158,14 @@ struct HeldLeaseTests {
         #expect(lease.step(now: .distantFuture) == .over)
     }
 
-    @Test("after a jump in time the lease is over at once, whatever was due or under way", arguments: [true, false])
+    @Test("After a jump in time the lease is over at once, whatever was due or in progress", arguments: [true, false])
     func jump(isInFlight: Bool) {
         var lease = Self.lease()
         if isInFlight { lease.extensionBegan() }
         #expect(lease.step(now: Self.at(3_600_000)) == .over)
     }
 
-    @Test("an extension by the holder moves the end but not the next extension")
+    @Test("An extension by the holder moves the end but not the next extension")
     func movedForward() {
         var lease = Self.lease()
         let third = Self.length / 3
@@ -176,7 +176,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(5000)) == .over)
     }
 
-    @Test("the holder may shorten the lease")
+    @Test("The holder may shorten the lease")
     func movedBack() {
         var lease = Self.lease(isExtended: false)
         lease.moved(to: Self.at(100), now: Self.start)
@@ -184,7 +184,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(100)) == .over)
     }
 
-    @Test("a lease that its holder shortened is extended that much earlier")
+    @Test("A lease that its holder shortened is extended correspondingly earlier")
     func extendedEarlier() {
         var lease = Self.lease()
         lease.moved(to: Self.at(100), now: Self.at(10))
@@ -194,7 +194,7 @@ struct HeldLeaseTests {
 
     // MARK: The ceiling
 
-    @Test("an extension does not exceed the ceiling")
+    @Test("An extension does not exceed the ceiling")
     func shortenedExtension() {
         let lease = Self.lease(ceiling: 1000)
         #expect(lease.ceiling == Self.at(1000))
@@ -202,7 +202,7 @@ struct HeldLeaseTests {
         #expect(lease.step(now: Self.at(800)) == .extend(ttl: 200))
     }
 
-    @Test("an extension that the ceiling makes useless is not sent", arguments: [Int64(1), 100, 889])
+    @Test("An extension that the ceiling makes useless is not sent", arguments: [Int64(1), 100, 889])
     func nothingToGain(ceiling: Int64) {
         let lease = Self.lease(ceiling: ceiling)
         for moment in [0, 300, 600, Self.length - 1] {
@@ -211,7 +211,7 @@ struct HeldLeaseTests {
     }
 
     @Test(
-        "with immediate answers the lease lasts nearly as long as the ceiling allows",
+        "With immediate answers the lease lasts nearly as long as the ceiling allows",
         arguments: [Int64(1000), 5000, 60_000])
     func heldUntilTheCeiling(ceiling: Int64) {
         var lease = Self.lease(ceiling: ceiling)
@@ -239,7 +239,7 @@ struct HeldLeaseTests {
 
     // MARK: Any life
 
-    @Test("in any sequence there is one extension at a time, none beyond the ceiling and none after the end")
+    @Test("In any sequence at most one extension is in progress, none exceeds the ceiling and none follows the end")
     func randomLives() {
         for seed in 0..<5000 {
             var life = RandomLife(seed: UInt64(seed))

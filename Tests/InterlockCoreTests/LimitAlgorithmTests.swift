@@ -62,13 +62,13 @@ struct LimitAlgorithmTests {
     }
 
     @Test(
-        "no closed window holds more than a sliding limit, wherever it begins", arguments: [1, 2, 7, 40], [1, 2, 3] as [UInt64])
+        "No closed window holds more than a sliding limit, wherever it starts", arguments: [1, 2, 7, 40], [1, 2, 3] as [UInt64])
     func sliding(limit: Int64, seed: UInt64) {
         let definition = LimitDefinition(name: "w", limit: limit, window: .milliseconds(700), algorithm: .sliding)
         #expect(most(grants(definition, seed: seed), within: 700_000, isClosed: true) <= limit)
     }
 
-    @Test("no half-open window holds more than a gcra limit and its burst", arguments: [1, 3, 7, 40], [0, 1, 5] as [Int64])
+    @Test("No half-open window holds more than a gcra limit and its burst", arguments: [1, 3, 7, 40], [0, 1, 5] as [Int64])
     func gcra(limit: Int64, burst: Int64) {
         let definition = LimitDefinition(name: "w", limit: limit, window: .milliseconds(700), algorithm: .gcra(burst: burst))
         for seed in [1, 2, 3] as [UInt64] {
@@ -76,21 +76,21 @@ struct LimitAlgorithmTests {
         }
     }
 
-    @Test("a gcra limit never grants more than its burst + 1 at once", arguments: [0, 1, 5] as [Int64])
+    @Test("A gcra limit never grants more than its burst + 1 at once", arguments: [0, 1, 5] as [Int64])
     func gcraAtOnce(burst: Int64) {
         let definition = LimitDefinition(name: "w", limit: 7, window: .milliseconds(700), algorithm: .gcra(burst: burst))
         #expect(most(grants(definition, seed: 4), within: 1, isClosed: false) == burst + 1)
     }
 
-    @Test("a sidecar's share of a sliding limit holds in any window of the sidecar's clock", arguments: [2, 3] as [Int])
-    func slidingShare(sidecars: Int) {
+    @Test("A sidecar's local quota of a sliding limit holds in any window of the sidecar's clock", arguments: [2, 3] as [Int])
+    func slidingQuota(sidecars: Int) {
         let definition = LimitDefinition(name: "w", limit: 30, window: .milliseconds(700), algorithm: .sliding)
         let grants = grants(definition, sidecars: sidecars, seed: 5)
         #expect(most(grants, within: 700_000, isClosed: true) == 30 / Int64(sidecars))
     }
 
-    @Test("a sidecar's share of a gcra limit refills at its part of the rate and has its part of the burst")
-    func gcraShare() {
+    @Test("A sidecar's local quota of a gcra limit has its portion of the rate and of the burst")
+    func gcraQuota() {
         let definition = LimitDefinition(name: "w", limit: 30, window: .milliseconds(700), algorithm: .gcra(burst: 8))
         let grants = grants(definition, sidecars: 3, seed: 6)
         #expect(most(grants, within: 1, isClosed: false) == 3)
@@ -98,7 +98,7 @@ struct LimitAlgorithmTests {
     }
 
     @Test(
-        "a call that returns at its retry time is granted, and one microsecond earlier is not",
+        "A call that returns at its retry time is granted, and one that returns a microsecond earlier is not",
         arguments: [.fixed, .sliding, .gcra(burst: 3)] as [LimitAlgorithm], [3, 7, 97] as [Int64])
     func retry(algorithm: LimitAlgorithm, limit: Int64) {
         let definition = LimitDefinition(name: "w", limit: limit, window: .milliseconds(100), algorithm: algorithm)
@@ -122,7 +122,7 @@ struct LimitAlgorithmTests {
     }
 
     @Test(
-        "what was granted without Redis is kept until it no longer counts",
+        "Grants made without Redis are kept until they no longer count",
         arguments: [.fixed, .sliding, .gcra(burst: 3)] as [LimitAlgorithm])
     func memory(algorithm: LimitAlgorithm) {
         let definition = LimitDefinition(name: "1s", limit: 4, window: .seconds(1), algorithm: algorithm)
@@ -142,7 +142,7 @@ struct LimitAlgorithmTests {
         return counters.judge(batch.limits, now: now)
     }
 
-    @Test("fractions of a microsecond add up: a limit of 7 always grants 7 in each window")
+    @Test("Fractions of a microsecond add up so that a limit of 7 always grants 7 in each window")
     func exact() {
         let definition = LimitDefinition(name: "w", limit: 7, window: .milliseconds(1), algorithm: .gcra(burst: 0))
         var counters = LocalCounters()
@@ -160,7 +160,7 @@ struct LimitAlgorithmTests {
         #expect((6960...7001).contains(granted))
     }
 
-    @Test("a rate whose burst takes centuries to refill is inexact, the largest configurable rate is exact")
+    @Test("A rate whose burst takes centuries to refill is inexact, and the largest configurable rate is exact")
     func exactness() {
         let year: Int64 = 366 * 86_400 * 1_000_000
         #expect(CellRate(limit: 1, windowMicroseconds: year, capacity: 100).isExact)

@@ -1,7 +1,7 @@
 import InterlockCore
 import Testing
 
-@Suite("Limits when a call that stood before others leaves or does not wait")
+@Suite("Limits when the first of several calls leaves or does not wait")
 struct LimitLeavingTests {
     private let start = Instant(nanoseconds: 1_000_000_000_000)
 
@@ -23,7 +23,8 @@ struct LimitLeavingTests {
     }
 
     @Test(
-        "a call whose turn cannot come in time keeps nobody from what is left", arguments: [.fixed, .sliding] as [LimitAlgorithm])
+        "A call that cannot be granted in time does not keep others from the remaining capacity",
+        arguments: [.fixed, .sliding] as [LimitAlgorithm])
     func hopelessBefore(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm)
         var counters = LocalCounters()
@@ -39,7 +40,7 @@ struct LimitLeavingTests {
         #expect(second.allSatisfy { $0.answer.isTaken })
     }
 
-    @Test("when a waiting call of high cost gives up, a smaller one behind it asks at once")
+    @Test("When a waiting call of high cost leaves, a smaller one behind it is evaluated at once")
     func leaver() {
         var limiter = limiter(window: .seconds(86_400))
         var counters = LocalCounters()
@@ -57,7 +58,7 @@ struct LimitLeavingTests {
         #expect(settlements.allSatisfy { $0.answer.isTaken })
     }
 
-    @Test("a call whose wait ends is told what one would be told that comes now, behind all who wait still")
+    @Test("A call whose wait ends gets the answer of a new call behind those that still wait")
     func waitOver() {
         var limiter = limiter()
         var counters = LocalCounters()
@@ -74,8 +75,8 @@ struct LimitLeavingTests {
         #expect(settlements.first?.answer.remaining == 2)
     }
 
-    @Test("a refusal that is remembered tells of the same share as the one that Redis' absence brought")
-    func rememberedShare() {
+    @Test("A remembered refusal reports the same local quota as the refusal that it repeats")
+    func rememberedQuota() {
         var limiter = limiter()
         var counters = LocalCounters()
         for id in 0..<3 { _ = limiter.admit(LimitRequest(id: id), now: start) }
@@ -85,8 +86,8 @@ struct LimitLeavingTests {
         #expect(limiter.admit(LimitRequest(id: 3), now: start) == refusal.map { .answered($0) })
     }
 
-    @Test("after a give-back no retry time is centuries long")
-    func givenBack() {
+    @Test("After a refund no retry time is centuries long")
+    func refund() {
         var limiter = limiter()
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
@@ -99,9 +100,9 @@ struct LimitLeavingTests {
     }
 
     @Test(
-        "a call above this sidecar's share is refused at once, with a retry time that causes no busy loop",
+        "A call above this sidecar's local quota is refused at once, with a retry time that causes no busy loop",
         arguments: [.fixed, .sliding, .gcra(burst: 9)] as [LimitAlgorithm])
-    func aboveShare(algorithm: LimitAlgorithm) {
+    func aboveQuota(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm)
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 5, deadline: .distantFuture), now: start)
@@ -113,7 +114,7 @@ struct LimitLeavingTests {
         #expect(second.map(\.answer.isTaken) == [true])
     }
 
-    @Test("a remembered refusal is not used beyond its time, not even for calls that do not wait")
+    @Test("A remembered refusal is not used after its time, not even for calls that do not wait")
     func localRefusal() {
         var limiter = limiter(window: .seconds(86_400))
         var counters = LocalCounters()
@@ -129,7 +130,7 @@ struct LimitLeavingTests {
         #expect(behind == .queued)
     }
 
-    @Test("calls without a limit after a reload are not judged")
+    @Test("Calls without a limit after a reload are not evaluated")
     func unlimitedAfterReload() {
         let perUser = LimitDefinition(name: "user", limit: 10, window: .seconds(1), isPerSubject: true)
         var limiter = limiter()

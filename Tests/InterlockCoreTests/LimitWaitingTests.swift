@@ -31,7 +31,7 @@ struct LimitWaitingTests {
     }
 
     @Test(
-        "a call whose turn cannot come in time, behind all waiting calls, is refused at once with its retry time",
+        "A call that cannot be granted in time behind all waiting calls is refused at once with its retry time",
         arguments: [
             // Ten waiting calls fill a window: the eleventh and later ones wait for the next.
             (.fixed, 10, 2001), (.sliding, 10, 2001), (.fixed, 9, nil), (.fixed, 25, 3001),
@@ -56,9 +56,9 @@ struct LimitWaitingTests {
     }
 
     @Test(
-        "the retry time of a call that does not wait lies behind the waiting calls",
+        "The retry time of a call that does not wait is later than the turns of the waiting calls",
         arguments: [.fixed, .sliding] as [LimitAlgorithm])
-    func toldBehindWaiters(algorithm: LimitAlgorithm) {
+    func retryTimeBehindWaiters(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm)
         var counters = LocalCounters()
         exhaust(&limiter, &counters, calls: 10)
@@ -66,7 +66,7 @@ struct LimitWaitingTests {
         #expect(answer(limiter.admit(LimitRequest(id: 1), now: start))?.retryAfter ?? 0 >= 2000)
     }
 
-    @Test("a call that came while another was refused stands behind it, even if it would fit")
+    @Test("A call that arrived while another was refused is queued behind it even if it would fit")
     func arrivedMeanwhile() {
         var limiter = limiter(.fixed)
         var counters = LocalCounters()
@@ -82,7 +82,7 @@ struct LimitWaitingTests {
         #expect(settlements.last?.answer.isTaken == false)
     }
 
-    @Test("where sidecars share, waiting calls ask for part of a window at a time, and new calls stay behind them")
+    @Test("In a fleet, waiting calls request part of a window at a time, and new calls stay behind them")
     func parts() {
         var limiter = limiter(.fixed, limit: 80)
         var counters = LocalCounters()
@@ -94,8 +94,8 @@ struct LimitWaitingTests {
         #expect(batch?.requests.map(\.id) == Array(100..<105))
     }
 
-    @Test("in a single sidecar all waiting calls ask at once")
-    func alone() {
+    @Test("In a single sidecar all waiting calls are sent at once")
+    func singleSidecar() {
         var limiter = limiter(.fixed, limit: 80)
         var counters = LocalCounters()
         exhaust(&limiter, &counters, calls: 80)
@@ -105,7 +105,7 @@ struct LimitWaitingTests {
     }
 
     @Test(
-        "a remembered refusal of a sliding or gcra limit answers the same cost only",
+        "A remembered refusal of a sliding or gcra limit applies to the same cost only",
         arguments: [.sliding, .gcra(burst: 9)] as [LimitAlgorithm])
     func rememberedCost(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm)
@@ -118,7 +118,7 @@ struct LimitWaitingTests {
     }
 
     @Test(
-        "a call that returns at its retry time is not refused by a remembered refusal",
+        "A call that returns at its retry time is not refused by a remembered refusal",
         arguments: [.fixed, .sliding, .gcra(burst: 2)] as [LimitAlgorithm])
     func rememberedEnd(algorithm: LimitAlgorithm) {
         var limiter = limiter(algorithm, limit: 3)
@@ -131,7 +131,7 @@ struct LimitWaitingTests {
         #expect(judge(&limiter, &counters, at: back).last?.answer.isTaken == true)
     }
 
-    @Test("after a reload makes its cost impossible, a waiting call is told that no wait can help")
+    @Test("A waiting call whose cost a reload makes impossible is refused as never satisfiable")
     func shrunkLimit() {
         var limiter = limiter(.fixed)
         var counters = LocalCounters()
@@ -143,7 +143,7 @@ struct LimitWaitingTests {
         #expect(settlements.first?.answer.outcome == .neverPossible)
     }
 
-    @Test("subjects that look alike but differ in bytes are two subjects")
+    @Test("Subjects that look alike but differ in bytes are different subjects")
     func exactSubjects() {
         let perUser = LimitDefinition(name: "user", limit: 1, window: .seconds(1), isPerSubject: true)
         var limiter = ServiceLimiter(definitions: [perUser], maximumWaiting: 0)

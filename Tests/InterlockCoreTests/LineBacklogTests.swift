@@ -17,7 +17,7 @@ struct LineBacklogTests {
         return texts
     }
 
-    @Test("lines leave in their order")
+    @Test("Lines are written in order")
     func order() {
         var backlog = LineBacklog(limit: 100)
         #expect(Self.add(["one", "two"], to: &backlog) == [true, true])
@@ -25,7 +25,7 @@ struct LineBacklogTests {
         #expect(backlog.isEmpty)
     }
 
-    @Test("what does not fit is dropped, and its number stands behind what came before")
+    @Test("Lines that do not fit are dropped, and their number is reported after the lines before them")
     func drops() {
         var backlog = LineBacklog(limit: 10)
         #expect(Self.add(["12345", "12345", "6", "7"], to: &backlog) == [true, true, false, false])
@@ -34,7 +34,7 @@ struct LineBacklogTests {
         #expect(Self.rest(of: &backlog).isEmpty)
     }
 
-    @Test("after a drop, lines are accepted again once half of the limit is free: one report stands for many lines")
+    @Test("After a drop, lines are accepted again once half of the limit is free, so that one report covers many lines")
     func hysteresis() {
         var backlog = LineBacklog(limit: 40)
         #expect(Self.add(["0123456789", "0123456789", "0123456789", "0123456789", "x"], to: &backlog).last == false)
@@ -46,7 +46,7 @@ struct LineBacklogTests {
         #expect(Self.rest(of: &backlog) == ["0123456789", "(2 dropped)", "z"])
     }
 
-    @Test("a line above the limit is accepted when nothing else waits")
+    @Test("A line above the limit is accepted when nothing else waits")
     func longLine() {
         var backlog = LineBacklog(limit: 3)
         #expect(Self.add(["long line", "x"], to: &backlog) == [true, false])

@@ -20,7 +20,7 @@ struct LockQueueTests {
         return queue
     }
 
-    @Test("only the head tries; the others cost nothing")
+    @Test("Only the first waiter sends attempts, and the others send nothing")
     func headTries() {
         var queue = LockQueue()
         #expect(queue.enqueue(waiter(1)) == .attempt(1))
@@ -29,7 +29,7 @@ struct LockQueueTests {
     }
 
     @Test(
-        "a refused head waits for the holder's ttl, and never longer than the recheck",
+        "A refused first waiter waits for the holder's ttl, at most until the recheck",
         arguments: [
             (Int64?.some(100), Int64(101)), (.some(0), 1), (nil, LockQueue.recheckMilliseconds),
             (.some(3_600_000), LockQueue.recheckMilliseconds),
@@ -41,8 +41,8 @@ struct LockQueueTests {
         #expect(queue.timerFired(now: at(pause)) == .attempt(1))
     }
 
-    @Test("the first in the fleet's queue looks a little later, then waits while the lock is held")
-    func firstLooks() {
+    @Test("The first in the fleet's queue checks again soon, then waits while the lock is held")
+    func firstChecks() {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
         let check = LockQueue.checkMilliseconds
@@ -51,15 +51,15 @@ struct LockQueueTests {
         #expect(queue.checked(.held(ttl: 400), now: at(check)) == .armTimer(at(check + 401)))
     }
 
-    @Test("a lease that ends before the next look has its own timer")
+    @Test("A lease that ends before the next check has its own timer")
     func shortLease() {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
         #expect(queue.refused(1, ttl: 5, position: 0, now: start) == .armTimer(at(6)))
     }
 
-    @Test("a lock that a look finds free is tried at once; without an answer the recheck remains")
-    func lookFindsFree() {
+    @Test("A lock that a check finds free is tried at once, and without an answer the recheck remains")
+    func checkFindsFree() {
         var queue = queue(of: 1)
         #expect(queue.changed(now: at(100)) == .check)
         #expect(queue.checked(.free, now: at(100)) == .attempt(1))
@@ -69,8 +69,8 @@ struct LockQueueTests {
         #expect(queue.checked(.unknown, now: at(120)) == .armTimer(recheck))
     }
 
-    @Test("a change causes a look, within a minimum interval")
-    func changesAreLookedAt() {
+    @Test("A change causes a check, subject to a minimum interval")
+    func changesCauseChecks() {
         var queue = queue(of: 1)
         #expect(queue.changed(now: at(1000)) == .check)
         _ = queue.checked(.held(ttl: 30_000), now: at(1001))
@@ -79,8 +79,8 @@ struct LockQueueTests {
         #expect(queue.timerFired(now: at(1020)) == .check)
     }
 
-    @Test("a change while a look is under way is not lost")
-    func changeDuringLook() {
+    @Test("A change during a check is not lost")
+    func changeDuringCheck() {
         var queue = queue(of: 1)
         #expect(queue.changed(now: at(1000)) == .check)
         #expect(queue.changed(now: at(1001)) == .none)
@@ -88,7 +88,7 @@ struct LockQueueTests {
         #expect(queue.timerFired(now: at(1020)) == .check)
     }
 
-    @Test("news that others are served postpones the look: in a busy queue nobody looks")
+    @Test("A hand-over to another sidecar postpones the check, so that a busy queue needs no checks")
     func busyQueue() {
         var queue = queue(of: 1)
         for turn in 1...50 {
@@ -97,7 +97,7 @@ struct LockQueueTests {
         }
     }
 
-    @Test("a wake-up during an attempt is not lost")
+    @Test("A wake-up during an attempt is not lost")
     func wakeDuringAttempt() {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
@@ -106,7 +106,7 @@ struct LockQueueTests {
         #expect(queue.refused(1, ttl: 30_000, position: 1, now: start) != .attempt(1))
     }
 
-    @Test("a wake-up that arrives before the grant that caused it counts for the next waiter")
+    @Test("A wake-up that arrives before the grant that caused it counts for the next waiter")
     func wokenBeforeGranted() {
         var queue = queue(of: 2)
         _ = queue.wake()
@@ -115,7 +115,7 @@ struct LockQueueTests {
         #expect(queue.granted(1, ttl: 30_000, now: start) == .attempt(2))
     }
 
-    @Test("a granted waiter leaves; those behind it have a ticket, or the next one places it")
+    @Test("A granted waiter leaves, and those behind it keep the ticket or the next one creates it")
     func grantedByAttempt() {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
@@ -136,7 +136,7 @@ struct LockQueueTests {
         #expect(queue.granted(4, ttl: 1000, now: start) == .drop(hasTicket: false))
     }
 
-    @Test("an empty queue removes its ticket")
+    @Test("An empty queue removes its ticket")
     func dropped() {
         var queue = queue(of: 2)
         #expect(queue.remove(2) == (true, .none))
@@ -144,7 +144,7 @@ struct LockQueueTests {
         #expect(queue.remove(1) == (true, .drop(hasTicket: true)))
     }
 
-    @Test("a waiter that leaves during its attempt is kept until the attempt ends")
+    @Test("A waiter that leaves during its attempt is remembered until the attempt ends")
     func leaverDuringAttempt() {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
@@ -153,7 +153,7 @@ struct LockQueueTests {
         #expect(queue.granted(1, ttl: 1000, now: start) == .drop(hasTicket: false))
     }
 
-    @Test("a failed head leaves, and the next one tries")
+    @Test("A failed first waiter leaves, and the next one tries")
     func failedHead() {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
@@ -162,7 +162,9 @@ struct LockQueueTests {
         #expect(queue.failed(2) == .drop(hasTicket: false))
     }
 
-    @Test("an attempt lost with its connection leaves nobody stuck, woken meanwhile or not", arguments: [true, false])
+    @Test(
+        "An attempt lost with its connection leaves no waiter stuck, with or without a wake-up meanwhile",
+        arguments: [true, false])
     func unanswered(isWoken: Bool) {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
@@ -175,7 +177,7 @@ struct LockQueueTests {
 
     // MARK: Releases
 
-    @Test("a turn serves a bounded number of waiters in order, then others may go first")
+    @Test("A turn serves a limited number of waiters in order before other sidecars get theirs")
     func turns() {
         var queue = queue(of: 20)
         _ = queue.wake()
@@ -190,14 +192,14 @@ struct LockQueueTests {
         #expect(last?.goesOn == false)
     }
 
-    @Test("a holder from before the queue starts no turn of it")
+    @Test("A holder from before the queue does not start a turn")
     func holderFromBefore() {
         var queue = queue(of: 2)
         let succession = queue.beginRelease()
         #expect(succession == .init(id: 1, goesOn: false, hasOthers: true))
     }
 
-    @Test("of two concurrent releases only one names a successor")
+    @Test("Only one of two concurrent releases names a successor")
     func twoReleases() {
         var queue = queue(of: 2)
         let first = queue.beginRelease()
@@ -209,7 +211,7 @@ struct LockQueueTests {
         #expect(third?.id == 1)
     }
 
-    @Test("a release without an answer is followed by an attempt, or its end by another")
+    @Test("A release without an answer is followed by an attempt, and its end by another")
     func unansweredRelease() {
         var queue = queue(of: 2)
         _ = queue.beginRelease()
@@ -219,7 +221,7 @@ struct LockQueueTests {
         #expect(queue.refused(1, ttl: 1000, position: 0, now: start) == .attempt(1))
     }
 
-    @Test("a waiter that another sidecar passed keeps waiting, first or not", arguments: [true, false])
+    @Test("A waiter overtaken by another sidecar keeps waiting, first or not", arguments: [true, false])
     func passedBy(isFirst: Bool) {
         var queue = queue(of: 2)
         _ = queue.beginRelease()
@@ -228,7 +230,7 @@ struct LockQueueTests {
         #expect(queue.count == 2)
     }
 
-    @Test("a successor that left during the release keeps the queue until the release is answered")
+    @Test("A successor that left during the release keeps the queue until the release is answered")
     func successorLeaves() throws {
         var queue = queue(of: 1)
         let named = queue.beginRelease()
@@ -237,7 +239,7 @@ struct LockQueueTests {
         #expect(queue.passedOn(succession, beginsTurn: true, ttl: 1000, now: start) == .drop(hasTicket: false))
     }
 
-    @Test("an attempt that a release overtook grants nobody twice, and the next attempt places the ticket")
+    @Test("An attempt that a release overtook grants nothing twice, and the next attempt creates the ticket")
     func overtaken() throws {
         var queue = LockQueue()
         _ = queue.enqueue(waiter(1))
@@ -249,7 +251,7 @@ struct LockQueueTests {
         #expect(queue.overtaken(1, now: start) == .attempt(2))
     }
 
-    @Test("in any order of events the head is served first, and no waiter is left without a pending step")
+    @Test("In any order of events the first waiter is served first, and every waiter has a pending step")
     func randomLives() {
         for seed in 0..<2_000 {
             var life = RandomLife(seed: UInt64(seed))
@@ -353,7 +355,7 @@ private struct RandomLife {
         }
         #expect(queue.count == expected.count)
         if !expected.isEmpty {
-            #expect(attempt != nil || isTimerArmed || isChecking, "somebody waits and nothing will wake it")
+            #expect(attempt != nil || isTimerArmed || isChecking, "a waiter has no pending step")
         }
     }
 }

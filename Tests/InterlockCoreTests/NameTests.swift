@@ -4,7 +4,7 @@ import Testing
 @Suite("Names, tokens and validity")
 struct NameTests {
     @Test(
-        "a name is 1-256 bytes without control characters, spaces or braces",
+        "A name has 1 to 256 bytes and no control characters, spaces or braces",
         arguments: [
             ("orders", true), ("a:b/c-d_e.f", true), ("ünïcode-名前", true), (String(repeating: "x", count: 256), true),
             ("", false), (String(repeating: "x", count: 257), false), ("a b", false), ("a\tb", false), ("a\nb", false),
@@ -16,7 +16,7 @@ struct NameTests {
         #expect(isGood == isAccepted)
     }
 
-    @Test("a refused name says what is wrong with it")
+    @Test("The error for an invalid name says what is wrong with it")
     func nameViolation() {
         for scalar in ["\u{061C}", "\u{200E}", "\u{202E}", "\u{2066}", "\u{2069}"] as [Unicode.Scalar] {
             #expect(throws: ResourceName.Violation.forbidden(scalar)) { try ResourceName("a\(scalar)b") }
@@ -40,7 +40,7 @@ struct NameTests {
         #expect(ResourceName.Violation.forbidden(scalar).description.hasPrefix("the name contains \(name); "))
     }
 
-    @Test("a token begins with its label and never shows more than that")
+    @Test("A token starts with its label, and messages show nothing beyond the label")
     func tokenLabel() {
         let token = OwnerToken.make(label: "web-1", random: (0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210))
         #expect(token == "web-1/0123456789abcdeffedcba9876543210")
@@ -49,16 +49,16 @@ struct NameTests {
     }
 
     @Test(
-        "a token in any other form is foreign",
+        "A token in any other form belongs to other software",
         arguments: [
             "", "x", "job-7", "redsync+base64/AbC==", String(repeating: "0", count: 32), "/short",
             "web/0123456789abcdeffedcba987654321G", "web/0123456789ABCDEFFEDCBA9876543210",
         ])
-    func foreignToken(token: String) {
+    func tokenOfOtherSoftware(token: String) {
         #expect(OwnerToken.label(of: token) == OwnerToken.foreignLabel)
     }
 
-    @Test("validity counts from before the request was sent, less 1 % and 2 ms")
+    @Test("Validity counts from before the request was sent, minus 1 % and 2 ms")
     func validity() {
         let sent = Instant(nanoseconds: 5_000_000_000)
         let now = sent.advanced(byMilliseconds: 100)
@@ -66,13 +66,13 @@ struct NameTests {
         #expect(LeaseValidity.remaining(ttl: 50, sentAt: sent, now: now) <= 0)
     }
 
-    @Test("the shortest lease leaves something after its drift")
+    @Test("The shortest lease is valid for a while after its drift is subtracted")
     func shortestLease() {
         let ttl = LeaseValidity.shortestTTL
         #expect(ttl - LeaseValidity.drift(ofTTL: ttl) > 0)
     }
 
-    @Test("instants saturate, and waits are rounded up")
+    @Test("Instants saturate, and waits are rounded up")
     func instants() {
         let zero = Instant(nanoseconds: 0)
         #expect(zero.advanced(byMilliseconds: .max) == .distantFuture)
@@ -88,7 +88,7 @@ struct NameTests {
 @Suite("Excerpts of untrusted text in messages")
 struct ExcerptTests {
     @Test(
-        "a short text is unchanged, except for control characters",
+        "A short text is unchanged, except for control characters",
         arguments: [
             ("", ""), ("orders", "orders"), ("größe 名", "größe 名"),
             ("a\r\nb\u{1B}[31m\u{0}", "a\u{FFFD}\u{FFFD}b\u{FFFD}[31m\u{FFFD}"),
@@ -97,13 +97,13 @@ struct ExcerptTests {
         #expect(Excerpt(text).description == shown)
     }
 
-    @Test("a long text is cut, and shows it")
+    @Test("A long text is cut and marked as cut")
     func long() {
         #expect(Excerpt("abcdef", length: 5).description == "abcde…")
         #expect(Excerpt("abcde", length: 5).description == "abcde")
     }
 
-    @Test("a single character of thousands of scalars is cut as well")
+    @Test("A single character of thousands of scalars is cut as well")
     func longCharacter() {
         let text = "e" + String(repeating: "\u{301}", count: 5000)
         #expect(Excerpt(text).description.unicodeScalars.count == Excerpt.length + 1)
@@ -113,7 +113,7 @@ struct ExcerptTests {
 @Suite("JSON text")
 struct JSONTextTests {
     @Test(
-        "quotes, backslashes and what terminals obey are escaped, everything else is unchanged",
+        "Quotes, backslashes and terminal control characters are escaped, and everything else is unchanged",
         arguments: [
             ("", #""""#), ("größe 名", #""größe 名""#), (#"a"b\c"#, #""a\"b\\c""#),
             ("\r\n\u{0}\u{1F}", #""\u000d\u000a\u0000\u001f""#),

@@ -18,43 +18,43 @@ struct OutageWatchTests {
         }
     }
 
-    @Test("the bad probe that completes an outage is reported, and each further one")
+    @Test("The bad probe that completes an outage is reported, and so is each further one")
     func down() {
         #expect(answers(to: [bad, bad, bad, bad], unhealthyAfter: 3) == [nil, nil, outage, outage])
     }
 
-    @Test("a good probe between bad ones restarts the count")
+    @Test("A good probe between bad ones restarts their count")
     func interrupted() {
         #expect(answers(to: [bad, bad, .good, bad, bad], unhealthyAfter: 3, healthyAfter: 5).allSatisfy { $0 == nil })
     }
 
-    @Test("the end of an outage is reported once, after enough good probes in a row")
+    @Test("The end of an outage is reported once, after enough good probes in a row")
     func up() {
         #expect(answers(to: [bad, .good, .good, .good, .good]) == [outage, nil, .up, nil, nil])
     }
 
-    @Test("a bad probe between good ones restarts their count")
+    @Test("A bad probe between good ones restarts their count")
     func notYetUp() {
         #expect(answers(to: [bad, .good, bad, .good, .good]) == [outage, nil, outage, nil, .up])
     }
 
-    @Test("a new watch reports once that the service is up, because an earlier one may have reported an outage")
+    @Test("A new watch reports once that the service is up because an earlier watch may have reported an outage")
     func afterRestart() {
         #expect(answers(to: [.good, .good, .good, .good], healthyAfter: 3) == [nil, nil, .up, nil])
     }
 
-    @Test("while an outage holds the breaker open, each further good probe reports that the service is up")
+    @Test("While an outage keeps the breaker open, each further good probe reports that the service is up")
     func heldOpen() {
         #expect(answers(to: [.good, .good, .good], isOpenByOutage: true) == [nil, .up, .up])
     }
 
-    @Test("an outage reported by another sidecar continues with the first bad probe here")
+    @Test("An outage reported by another sidecar continues with the first bad probe here")
     func takenOver() {
         #expect(answers(to: [bad], unhealthyAfter: 3, isOpenByOutage: true) == [outage])
     }
 
-    @Test("a finding that could not be reported is reported again with the next probe")
-    func untold() {
+    @Test("A finding that could not be reported is reported again with the next probe")
+    func unreported() {
         var watch = OutageWatch(unhealthyAfter: 1, healthyAfter: 1)
         let first = watch.record(.good, isOpenByOutage: false)
         let second = watch.record(.good, isOpenByOutage: false)
@@ -62,14 +62,14 @@ struct OutageWatchTests {
         #expect(second == .up)
     }
 
-    @Test("a probe without a result neither counts nor interrupts")
-    func unjudged() {
+    @Test("A probe without a result neither counts nor interrupts a count")
+    func withoutResult() {
         let nothing = ProbeFinding.unjudged("stopped")
         #expect(answers(to: [bad, nothing, bad], unhealthyAfter: 2) == [nil, nil, outage])
         #expect(answers(to: [.good, nothing, .good]) == [nil, nil, .up])
     }
 
-    @Test("neither a bad probe nor one without a result is ever good news", arguments: 0..<200)
+    @Test("Neither a bad probe nor one without a result is good news", arguments: 0..<200)
     func neverGoodNews(seed: Int) {
         var random = SeededRandom(seed: UInt64(seed))
         var watch = OutageWatch(unhealthyAfter: Int.random(in: 1...4, using: &random), healthyAfter: 1)
@@ -81,7 +81,7 @@ struct OutageWatchTests {
         }
     }
 
-    @Test("a reason is short and printable, whatever a service sent")
+    @Test("A reason is short and printable, whatever the service sent")
     func reasons() {
         let reason = ProbeReason("a\u{1B}[31m\r\nb\u{202E}c\(String(repeating: "é", count: 300))")
         #expect(reason.description.hasPrefix("a [31m b c"))

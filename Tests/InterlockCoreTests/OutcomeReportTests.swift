@@ -14,7 +14,7 @@ struct OutcomeReportTests {
         breaker.reportEnded(lost: nil, generation: breaker.snapshot.generation, now: instant)
     }
 
-    @Test("sums are sent at most every 100 ms, whatever happens meanwhile")
+    @Test("Sums are sent at most every 100 ms")
     func pace() {
         var breaker = Breaker(settings: settings)
         let first = record(&breaker, .ok, at: now)
@@ -32,7 +32,7 @@ struct OutcomeReportTests {
         #expect(afterwards == .sendAt(next))
     }
 
-    @Test("a failure that would trip is sent at once, even right after a report")
+    @Test("A failure that would trip is sent at once, even right after a report")
     func atOnce() {
         var breaker = Breaker(settings: settings)
         _ = record(&breaker, .error, at: now)
@@ -43,7 +43,7 @@ struct OutcomeReportTests {
         #expect(actions.last == .sendNow)
     }
 
-    @Test("a failure that would trip together with sums under way is sent as soon as Redis has answered those")
+    @Test("A failure that would trip together with sums in flight is sent as soon as Redis has answered those")
     func afterOneInFlight() {
         var inARow = settings
         inARow.consecutiveFailures = 3
@@ -58,7 +58,7 @@ struct OutcomeReportTests {
         #expect(afterwards == .sendNow)
     }
 
-    @Test("the fleet's counts and failures in a row contribute to sending at once")
+    @Test("The fleet's counts and failures in a row count towards sending at once")
     func fleetSums() {
         var inARow = settings
         inARow.consecutiveFailures = 5
@@ -74,7 +74,7 @@ struct OutcomeReportTests {
         }
     }
 
-    @Test("failures that only look like a trip are not sent more often than others")
+    @Test("Failures that only look like a trip are not sent more often than others")
     func noStorm() {
         var breaker = Breaker(settings: settings)
         // The sidecar rounds to one half; Redis does not round and does not trip.
@@ -99,7 +99,7 @@ struct OutcomeReportTests {
         #expect(reports >= 9)
     }
 
-    @Test("sums that certainly did not arrive are kept in order")
+    @Test("Sums that certainly did not arrive are kept in order")
     func putBack() {
         var breaker = Breaker(settings: settings)
         _ = record(&breaker, .error, at: now)
@@ -112,7 +112,7 @@ struct OutcomeReportTests {
         #expect(everything == OutcomeSums(calls: 3, failures: 2, trailingFailures: 1))
     }
 
-    @Test("sums of an old generation are not put back")
+    @Test("Sums of an old generation are not restored")
     func putBackLate() {
         var breaker = Breaker(settings: settings)
         _ = record(&breaker, .error, at: now)
@@ -123,7 +123,7 @@ struct OutcomeReportTests {
         #expect(nothing == nil)
     }
 
-    @Test("after a long delay no more is sent than the window still holds")
+    @Test("After a long delay only as much is sent as the window still holds")
     func heldUp() {
         var breaker = Breaker(settings: settings)
         for _ in 0..<100 { _ = record(&breaker, .error, at: now) }
@@ -133,7 +133,7 @@ struct OutcomeReportTests {
         #expect(sums == OutcomeSums(calls: 1))
     }
 
-    @Test("reported failures in a row are not reported again, even if the window has dropped some")
+    @Test("Reported failures in a row are not reported again, even if the window has dropped some")
     func failuresInARowOnce() {
         var breaker = Breaker(settings: settings)
         for _ in 0..<3 { _ = record(&breaker, .error, at: now) }
@@ -146,7 +146,7 @@ struct OutcomeReportTests {
         #expect(sums == OutcomeSums(calls: 1, failures: 1, trailingFailures: 2))
     }
 
-    @Test("a hash with impossible numbers is tolerated")
+    @Test("A hash with impossible numbers is tolerated")
     func impossibleNumbers() {
         var breaker = Breaker(settings: settings)
         breaker.apply(
@@ -157,7 +157,7 @@ struct OutcomeReportTests {
         #expect(action != .none)
     }
 
-    @Test("outcomes of another generation, ignored outcomes and those of a breaker that is not closed do not count")
+    @Test("Outcomes of another generation, ignored outcomes and those of a breaker that is not closed are not counted")
     func outcomesThatDoNotCount() {
         var breaker = Breaker(settings: settings)
         let ofAnother = breaker.record(.error, latencyMilliseconds: nil, generation: 7, now: now)
@@ -172,7 +172,7 @@ struct OutcomeReportTests {
         #expect(sums == nil)
     }
 
-    @Test("without slow_call no duration counts")
+    @Test("Without slow_call durations are not counted")
     func noSlowCalls() {
         var breaker = Breaker(settings: BreakerSettings(minimumCalls: 1))
         _ = breaker.record(.ok, latencyMilliseconds: 1_000_000, generation: 0, now: now)

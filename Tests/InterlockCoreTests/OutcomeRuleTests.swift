@@ -2,7 +2,7 @@ import Testing
 
 @testable import InterlockCore
 
-@Suite("How outcomes count, and when they trip")
+@Suite("How outcomes count and when they trip")
 struct OutcomeRuleTests {
     private let now = Instant(nanoseconds: 10_000_000_000)
     private let settings = BreakerSettings(
@@ -10,7 +10,7 @@ struct OutcomeRuleTests {
         failureStatuses: StatusSet(500...599, 429...429), ignoredStatuses: StatusSet(404...404))
 
     @Test(
-        "failure rate, slow rate and failures in a row each trip, rates only from the minimum of calls on",
+        "The failure rate, the slow rate and failures in a row each trip, the rates only from the minimum of calls on",
         arguments: [
             (OutcomeSums(calls: 3, failures: 3), nil), (OutcomeSums(calls: 4, failures: 1), nil),
             (OutcomeSums(calls: 4, failures: 2), BreakerCause.failures), (OutcomeSums(calls: 10, slow: 8), .slow),
@@ -22,7 +22,7 @@ struct OutcomeRuleTests {
         #expect(sums.cause(by: settings) == cause)
     }
 
-    @Test("failures in a row continue across reports until a success")
+    @Test("Failures in a row continue across reports until the first success")
     func inARow() {
         let failures = OutcomeSums(calls: 2, failures: 2, trailingFailures: 2)
         let mixed = OutcomeSums(calls: 3, failures: 2, trailingFailures: 1)
@@ -32,7 +32,7 @@ struct OutcomeRuleTests {
     }
 
     @Test(
-        "a status overrides a reported outcome, except an ignored one",
+        "A status overrides a reported outcome, except an ignored one",
         arguments: [
             (Outcome.ok, 503, Outcome.error), (.ok, 429, .error), (.error, 404, .ignore), (.ignore, 500, .ignore),
             (.error, 200, .error), (.ok, 200, .ok), (.error, nil, .error),
@@ -52,7 +52,7 @@ struct OutcomeRuleTests {
         #expect(pause == (counts ? 2000 : nil))
     }
 
-    @Test("Retry-After opens no longer than the longest open time, and not at all when it is not honoured")
+    @Test("Retry-After opens for at most the longest open time, and not at all unless it is honored")
     func longestRetryAfter() {
         #expect(
             settings.pause(askedFor: 86_400_000, outcome: .error, status: 503) == settings.openFor.upperBound.wholeMilliseconds)
@@ -61,7 +61,7 @@ struct OutcomeRuleTests {
         #expect(deaf.pause(askedFor: 2000, outcome: .error, status: 503) == nil)
     }
 
-    @Test("a window of time drops a tenth at a time")
+    @Test("A window of time drops a tenth at a time")
     func timeWindow() {
         var window = OutcomeWindow(.time(.seconds(10)))
         for second in 0..<10 {
@@ -75,7 +75,7 @@ struct OutcomeRuleTests {
         #expect(empty.isEmpty)
     }
 
-    @Test("a window of calls holds the latest calls, and at most a tenth more")
+    @Test("A window of calls holds the latest calls and at most a tenth more")
     func callWindow() {
         var window = OutcomeWindow(.calls(100))
         for index in 0..<1000 {

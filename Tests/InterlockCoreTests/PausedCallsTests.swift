@@ -15,7 +15,7 @@ struct PausedCallsTests {
         return paused
     }
 
-    @Test("no call is sent during the pause, and the line is checked when it ends")
+    @Test("No call is sent during the pause, and the queue is checked when it ends")
     func pauses() {
         var paused = paused(1, 2)
         let decision = paused.decide(.paused(until: after(2000)), now: now)
@@ -23,7 +23,7 @@ struct PausedCallsTests {
         #expect(paused.nextWakeUp(.paused(until: after(2000)), now: now) == after(2000))
     }
 
-    @Test("only the first call tries, and the others follow in order when the breaker has closed")
+    @Test("Only the first call tries, and the others follow in order once the breaker has closed")
     func firstTries() {
         var paused = paused(1, 2, 3)
         let first = paused.decide(.trial, now: now)
@@ -40,7 +40,7 @@ struct PausedCallsTests {
         #expect(!paused.isActive)
     }
 
-    @Test("if the breaker does not close after the first try, the next call tries after a while")
+    @Test("If the breaker does not close after the first try, the next call tries after a while")
     func closingTakesTooLong() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
@@ -50,7 +50,7 @@ struct PausedCallsTests {
         #expect(next == .init(sent: [2]))
     }
 
-    @Test("if the first call was refused or has left, the next one tries at once")
+    @Test("If the first call was refused or has left, the next one tries at once")
     func firstFails() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
@@ -59,7 +59,7 @@ struct PausedCallsTests {
         #expect(next == .init(sent: [2]))
     }
 
-    @Test("a call that tried and comes back stands first again")
+    @Test("A call that tried and returns is first again")
     func comesBack() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
@@ -72,7 +72,7 @@ struct PausedCallsTests {
         #expect(again == .init(sent: [1]))
     }
 
-    @Test("a call that tried and cannot wait any longer counts as the trying one until it is done")
+    @Test("A call that tried and cannot wait any longer stays the trying one until it has ended")
     func cannotComeBack() {
         var paused = paused(1, 2)
         _ = paused.decide(.trial, now: now)
@@ -82,7 +82,7 @@ struct PausedCallsTests {
         #expect(wasTrying)
     }
 
-    @Test("calls whose deadline is before the end of the pause are refused at once, the others wait on")
+    @Test("Calls whose deadline is before the end of the pause are refused at once, and the others keep waiting")
     func tooLong() {
         var paused = paused(1, deadline: 1000)
         _ = paused.insert(2, deadline: after(3000), earliest: now)
@@ -91,7 +91,7 @@ struct PausedCallsTests {
         #expect(paused.count == 1)
     }
 
-    @Test("if another cause blocks calls, all are refused at once")
+    @Test("If another cause blocks calls, all are refused at once")
     func otherCause() {
         var paused = paused(1, 2)
         let decision = paused.decide(.refusing(retryAfter: 700), now: now)
@@ -99,7 +99,7 @@ struct PausedCallsTests {
         #expect(paused.isEmpty)
     }
 
-    @Test("a wait ends at its deadline")
+    @Test("A wait ends at its deadline")
     func expires() {
         var paused = paused(1, deadline: 100)
         #expect(paused.nextWakeUp(.paused(until: after(100)), now: now) == after(100))
@@ -108,7 +108,7 @@ struct PausedCallsTests {
         #expect(decision.refused.map(\.number) == [1])
     }
 
-    @Test("while no breaker is open, each call is sent when its limit may have capacity")
+    @Test("While no breaker is open, each call is sent when its limit may have capacity")
     func earliest() {
         var paused = paused(1, earliest: 300)
         _ = paused.insert(2, deadline: after(5000), earliest: after(200))
@@ -119,7 +119,7 @@ struct PausedCallsTests {
         #expect(second == .init(sent: [1]))
     }
 
-    @Test("a call that cannot be sent before its deadline does not wait, and the line is bounded")
+    @Test("A call that cannot be sent before its deadline does not wait, and the queue is bounded")
     func refusedAtOnce() {
         var paused = PausedCalls(maximumWaiting: 1)
         let hopeless = paused.insert(1, deadline: after(100), earliest: after(101))
@@ -128,7 +128,7 @@ struct PausedCallsTests {
         #expect(!hopeless && first && !second)
     }
 
-    @Test("one subject's calls take at most a quarter of the line")
+    @Test("One subject's calls take at most a quarter of the queue")
     func subjects() {
         var paused = PausedCalls(maximumWaiting: 8)
         let inserted = (0..<5).map { paused.insert($0, of: "greedy", deadline: after(5000), earliest: now) }
@@ -144,14 +144,14 @@ struct PausedCallsTests {
         #expect(next)
         // A call that was sent and comes back keeps its slot, and counts.
         let back = paused.insert(1, of: "greedy", isBack: true, deadline: after(5000), earliest: now)
-        #expect(!back, "the line is full")
+        #expect(!back, "the queue is full")
         let hasLeft = [10, 11].map { paused.leave($0) }
         #expect(hasLeft == [true, true])
         let isIn = [false, true].map { paused.insert(2, of: "greedy", isBack: $0, deadline: after(5000), earliest: now) }
         #expect(isIn == [false, true])
     }
 
-    @Test("a call that has left is not sent")
+    @Test("A call that has left is not sent")
     func leaves() {
         var paused = paused(1, 2, 3)
         let left = paused.leave(2)

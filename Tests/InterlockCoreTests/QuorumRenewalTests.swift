@@ -19,7 +19,7 @@ struct QuorumRenewalTests {
 
     private func valid(after milliseconds: Int64) -> Int64 { ttl - LeaseValidity.drift(ofTTL: ttl) - milliseconds }
 
-    @Test("a server that has lost the lease gets it back when a majority has renewed it, whichever answers first")
+    @Test("A server that lost the lease gets it back once a majority has renewed it, whichever server answers first")
     func restores() {
         let empty = found(0, at: 7_000_000)
         let expected = QuorumRenewal.Restore(server: 0, fence: 101, found: empty, windowMilliseconds: patience)
@@ -36,7 +36,7 @@ struct QuorumRenewalTests {
         #expect(late.vote(.missing(empty), by: 0, now: after(4)) == .init(restores: [expected]))
     }
 
-    @Test("without a majority nothing is restored, whoever answers later")
+    @Test("Without a majority nothing is restored, even if more servers answer later")
     func noMajority() {
         var renewal = newRenewal()
         _ = renewal.vote(.missing(found(0)), by: 0, now: after(1))
@@ -49,7 +49,7 @@ struct QuorumRenewalTests {
         #expect(slow.vote(.extended(found(101)), by: 2, now: after(1001)) == .init())
     }
 
-    @Test("an expired lease is not restored, and no server may take longer than the lease is valid")
+    @Test("An expired lease is not restored, and no server keeps it for longer than the lease is valid")
     func expired() {
         var renewal = newRenewal()
         _ = renewal.vote(.extended(found(101)), by: 0, now: after(1))
@@ -68,7 +68,7 @@ struct QuorumRenewalTests {
         #expect(over.vote(.missing(found(0)), by: 2, now: after(2 * patience)).restores.isEmpty)
     }
 
-    @Test("the fence of a restore is what a majority agrees on, else the highest recorded one; minted numbers have no part")
+    @Test("A restored lease has the fence of a majority, else the highest recorded one, never a merely minted one")
     func fences() {
         func fence(_ numbers: [Int64]) -> Int64? {
             var renewal = newRenewal(of: 5)
@@ -84,7 +84,7 @@ struct QuorumRenewalTests {
         #expect(fence([0, 200, 100]) == nil)
     }
 
-    @Test("a server with a higher number than the lease's fence is to record that fence, where it is certain")
+    @Test("A server with a higher number than the lease's fence records that fence if it is certain")
     func higherNumbers() {
         func restores(_ last: QuorumRenewal.Vote, fence: Int64? = nil) -> [QuorumRenewal.Restore] {
             var renewal = QuorumRenewal(servers: 3, ttl: ttl, fence: fence, startedAt: start, patience: patience)
@@ -98,7 +98,7 @@ struct QuorumRenewalTests {
         #expect(restores(.extended(found(101)), fence: 101).isEmpty)
     }
 
-    @Test("a server that has the lease without its fence is to record it")
+    @Test("A server that has the lease without its fence records it")
     func unrecorded() {
         var renewal = newRenewal()
         _ = renewal.vote(.extended(found(100)), by: 0, now: start)

@@ -1,15 +1,15 @@
 import InterlockCore
 import Testing
 
-@Suite("Counting a quorum's answers, and when to try again")
+@Suite("Counting a quorum's answers and scheduling retries")
 struct QuorumTallyTests {
-    @Test("more than half is a majority", arguments: [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)])
+    @Test("More than half is a majority", arguments: [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (7, 4)])
     func majority(servers: Int, majority: Int) {
         #expect(QuorumTally.majority(of: servers) == majority)
     }
 
     @Test(
-        "a verdict comes as soon as nothing can change it",
+        "A verdict is reached as soon as no further answer can change it",
         arguments: [
             ("", QuorumTally.Verdict.open), ("y", .open), ("yy", .yes), ("nn", .no), ("yn", .open), ("yf", .open), ("nf", .open),
             ("ff", .unknown), ("ynf", .unknown), ("yfy", .yes), ("nfn", .no), ("yny", .yes), ("nyn", .no),
@@ -20,7 +20,7 @@ struct QuorumTallyTests {
         #expect(tally.verdict == verdict)
     }
 
-    @Test("half of an even number is no majority, and half of refusals leave none")
+    @Test("Half of an even number is no majority, and refusals by half rule one out")
     func even() {
         var tally = QuorumTally(servers: 4)
         tally.count(.yes)
@@ -31,7 +31,7 @@ struct QuorumTallyTests {
         #expect(tally.verdict == .no)
     }
 
-    @Test("a waiter tries again after a random pause, shorter near its end, and not when no time is left")
+    @Test("A waiter retries after a random pause, sooner near its deadline, and not when no time is left")
     func pauses() {
         let now = Instant(nanoseconds: 0)
         func pause(left: Int64, random: Double) -> Int64? {
@@ -47,7 +47,7 @@ struct QuorumTallyTests {
     }
 
     @Test(
-        "a server's timeout is far below the ttl, and never above the maximum",
+        "A server's timeout is far below the ttl and never above the maximum",
         arguments: [(Int64(50), Int64(10)), (1000, 100), (60_000, 500)])
     func timeouts(ttl: Int64, timeout: Int64) {
         #expect(QuorumRetry.timeout(ttl: ttl, longest: 500) == timeout)
@@ -56,7 +56,7 @@ struct QuorumTallyTests {
 
 @Suite("The waiters for one quorum lock in one sidecar")
 struct QuorumLineTests {
-    @Test("only the head tries, and after a refusal it pauses")
+    @Test("Only the first waiter tries, and it pauses after a refusal")
     func headTries() {
         var line = QuorumLine()
         #expect(line.enqueue(1) == .attempt(1))
@@ -66,7 +66,7 @@ struct QuorumLineTests {
         #expect(line.count == 2)
     }
 
-    @Test("waiters are granted in the order of arrival")
+    @Test("Waiters are granted in the order of arrival")
     func order() {
         var line = QuorumLine()
         _ = line.enqueue(1)
@@ -76,7 +76,7 @@ struct QuorumLineTests {
         #expect(line.granted(2) == (true, .drop))
     }
 
-    @Test("a wake-up during an attempt is not lost")
+    @Test("A wake-up during an attempt is not lost")
     func wakeDuringAttempt() {
         var line = QuorumLine()
         _ = line.enqueue(1)
@@ -85,7 +85,7 @@ struct QuorumLineTests {
         #expect(line.refused(1) == .pause(1))
     }
 
-    @Test("a grant for a waiter that left meanwhile is given back")
+    @Test("A grant for a waiter that has left is released")
     func leaver() {
         var line = QuorumLine()
         _ = line.enqueue(1)
@@ -95,7 +95,7 @@ struct QuorumLineTests {
         #expect(line.remove(2) == .drop)
     }
 
-    @Test("after the refused attempt of a waiter that left, the next one tries at once; without one the line is dropped")
+    @Test("After the refused attempt of a waiter that left, the next one tries at once, or the queue is dropped")
     func leaverRefused() {
         var line = QuorumLine()
         _ = line.enqueue(1)
@@ -106,7 +106,7 @@ struct QuorumLineTests {
         #expect(line.refused(2) == .drop)
     }
 
-    @Test("a new head tries at once, because its pause may be shorter")
+    @Test("A new first waiter tries at once because its pause may be shorter")
     func newHead() {
         var line = QuorumLine()
         _ = line.enqueue(1)
@@ -115,7 +115,7 @@ struct QuorumLineTests {
         #expect(line.remove(1) == .attempt(2))
     }
 
-    @Test("a failed head leaves, and the next one tries")
+    @Test("A failed first waiter leaves, and the next one tries")
     func failed() {
         var line = QuorumLine()
         _ = line.enqueue(1)
@@ -124,7 +124,7 @@ struct QuorumLineTests {
         #expect(line.failed(2) == .drop)
     }
 
-    @Test("answers to attempts of another line are ignored")
+    @Test("Answers to attempts of another queue are ignored")
     func strangers() {
         var line = QuorumLine()
         _ = line.enqueue(7)

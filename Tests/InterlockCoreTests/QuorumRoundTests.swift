@@ -12,7 +12,7 @@ struct QuorumRoundTests {
 
     private func after(_ milliseconds: Int64) -> Instant { start.advanced(byMilliseconds: milliseconds) }
 
-    @Test("the lease is granted when a majority has granted it and then recorded its fence")
+    @Test("The lease is granted when a majority has granted it and then recorded its fence")
     func granted() {
         var round = newRound()
         #expect(round.vote(.granted(fence: 100), by: 0, now: after(1)) == .none)
@@ -22,14 +22,14 @@ struct QuorumRoundTests {
         #expect(round.recorded(true, by: 0, now: after(4)) == .granted(fence: 201, validMilliseconds: valid))
     }
 
-    @Test("a fence that is recorded already is not raised again")
+    @Test("A fence that is already recorded is not raised again")
     func recordedFenceStays() {
         var round = newRound()
         _ = round.vote(.extended(fence: 101), by: 0, now: start)
         #expect(round.vote(.granted(fence: 90), by: 1, now: start) == .writeFence(101, servers: [0, 1]))
     }
 
-    @Test("the lock is held when others have so many servers that no majority is left")
+    @Test("The lock is held when others have too many servers for a majority to remain")
     func held() {
         var round = newRound()
         #expect(round.vote(.granted(fence: 2), by: 0, now: start) == .none)
@@ -38,14 +38,14 @@ struct QuorumRoundTests {
         #expect(round.isGivenUp)
     }
 
-    @Test("the lock is unavailable when too few servers can be reached for a majority")
+    @Test("The lock is unavailable when too few servers can be reached for a majority")
     func unavailable() {
         var round = newRound()
         #expect(round.vote(.failed, by: 0, now: start) == .none)
         #expect(round.vote(.failed, by: 1, now: start) == .giveUp(.unavailable))
     }
 
-    @Test("the result does not depend on the order of the answers")
+    @Test("The result does not depend on the order of the answers")
     func anyOrder() {
         for votes in orders(of: [QuorumRound.Vote.failed, .held(isRecorded: true), .held(isRecorded: true)]) {
             #expect(decision(on: votes) == .giveUp(.held))
@@ -63,7 +63,7 @@ struct QuorumRoundTests {
 
     /// Tries every combination of answers of one to five servers, in order.
     @Test(
-        "a round of any size asks for the fence exactly when a majority granted, and says held only when that is to blame",
+        "A round of any size requests the fence exactly when a majority granted, and reports held only if that is the cause",
         arguments: 1...5)
     func exhaustive(servers: Int) {
         let majority = QuorumTally.majority(of: servers)
@@ -94,7 +94,7 @@ struct QuorumRoundTests {
         }
     }
 
-    @Test("servers that do not answer in time no longer count, and the others decide")
+    @Test("Servers that do not answer in time no longer count, and the others decide")
     func timedOut() {
         var silent = newRound()
         #expect(silent.vote(.granted(fence: 2), by: 0, now: start) == .none)
@@ -105,7 +105,7 @@ struct QuorumRoundTests {
         #expect(patient.timedOut(now: after(500)) == .writeFence(5, servers: [0, 1]))
     }
 
-    @Test("a lease that is over before it can be granted is given up, in either phase")
+    @Test("A lease that expires before it can be granted is abandoned in either phase")
     func over() {
         var collecting = newRound()
         _ = collecting.vote(.granted(fence: 2), by: 0, now: start)
@@ -117,7 +117,7 @@ struct QuorumRoundTests {
         #expect(recording.recorded(true, by: 1, now: after(ttl)) == .giveUp(.unavailable))
     }
 
-    @Test("without a majority that recorded the fence there is no lease")
+    @Test("Without a majority that recorded the fence no lease is granted")
     func notRecorded() {
         var refused = newRound()
         _ = refused.vote(.granted(fence: 2), by: 0, now: start)
@@ -132,7 +132,7 @@ struct QuorumRoundTests {
         #expect(silent.timedOut(now: after(500)) == .giveUp(.unavailable))
     }
 
-    @Test("a grant that arrives while the fence is recorded takes part, and may make the majority")
+    @Test("A grant that arrives while the fence is recorded counts and may complete the majority")
     func lateGrantHelps() {
         var round = newRound()
         _ = round.vote(.granted(fence: 2), by: 0, now: start)
@@ -146,7 +146,7 @@ struct QuorumRoundTests {
         }
     }
 
-    @Test("a grant after the lease was granted is told the fence; one after giving up is released")
+    @Test("A server that grants after the lease was granted receives the fence, and one after an abandoned attempt is released")
     func lateGrants() {
         var granted = newRound()
         _ = granted.vote(.granted(fence: 2), by: 0, now: start)
@@ -163,7 +163,7 @@ struct QuorumRoundTests {
         #expect(givenUp.vote(.held(isRecorded: true), by: 2, now: after(600)) == .none)
     }
 
-    @Test("an answer counts once")
+    @Test("Each answer counts once")
     func onlyOnce() {
         var round = newRound()
         _ = round.vote(.granted(fence: 2), by: 0, now: start)
@@ -174,7 +174,7 @@ struct QuorumRoundTests {
 
     // MARK: The same owner again
 
-    @Test("an owner with a lease gets its fence again, even if another server has a higher number")
+    @Test("An owner with a lease gets its fence again, even if another server has a higher number")
     func sameFence() {
         for votes in orders(of: [QuorumRound.Vote.extended(fence: 101), .extended(fence: 101), .extended(fence: 107)]) {
             guard case .writeFence(101, _) = decision(on: votes, awaitsEveryAnswer: true) else {
@@ -184,7 +184,7 @@ struct QuorumRoundTests {
         }
     }
 
-    @Test("where no majority agrees on a fence, the owner gets a new one above all numbers")
+    @Test("If no majority agrees on a fence, the owner gets a new one above all numbers")
     func newFence() {
         let votes = [QuorumRound.Vote.extended(fence: 101), .extended(fence: 107), .granted(fence: 110)]
         for votes in orders(of: votes) {
@@ -195,7 +195,7 @@ struct QuorumRoundTests {
         }
     }
 
-    @Test("numbers that were only minted are no fence, even if a majority has the same")
+    @Test("Minted numbers are no fence even if a majority has the same one")
     func mintedIsNotRecorded() {
         let votes = [QuorumRound.Vote.extended(fence: 100), .extended(fence: 100), .failed]
         #expect(decision(on: votes, awaitsEveryAnswer: true) == .writeFence(101, servers: [0, 1]))
@@ -203,7 +203,7 @@ struct QuorumRoundTests {
 
     // MARK: Fences over many rounds
 
-    @Test("fences strictly rise, whichever servers answer and however their clocks differ", arguments: 1...50)
+    @Test("Fences strictly rise, whichever servers answer and however much their clocks differ", arguments: 1...50)
     func fencesRise(seed: Int) {
         var random = SeededRandom(seed: UInt64(seed))
         let servers = [3, 4, 5][seed % 3]

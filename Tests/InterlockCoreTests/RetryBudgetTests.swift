@@ -5,8 +5,8 @@ import Testing
 struct RetryBudgetTests {
     private let start = Instant(nanoseconds: 1_000_000_000_000)
 
-    private func budget(_ share: Double, perSecond: Int) -> RetryBudget {
-        RetryBudget(settings: RetrySettings(attempts: 1, budget: share, minimumPerSecond: perSecond))
+    private func budget(_ fraction: Double, perSecond: Int) -> RetryBudget {
+        RetryBudget(settings: RetrySettings(attempts: 1, budget: fraction, minimumPerSecond: perSecond))
     }
 
     /// Returns the number of retries that are allowed in a row.
@@ -16,20 +16,20 @@ struct RetryBudgetTests {
         return count
     }
 
-    @Test("retries are at most their share of the calls")
-    func share() {
+    @Test("Retries are at most the configured fraction of the calls")
+    func fractionOfCalls() {
         var budget = budget(0.1, perSecond: 0)
         for _ in 0..<50 { budget.noteCall() }
         #expect(retries(of: &budget, at: start) == 5)
     }
 
-    @Test("without calls only the minimum of retries is allowed")
+    @Test("Without calls only the minimum of retries is allowed")
     func minimum() {
         var budget = budget(0.1, perSecond: 3)
         #expect(retries(of: &budget, at: start) == 3)
     }
 
-    @Test("the minimum refills with time, up to one second's worth")
+    @Test("The minimum refills over time, up to one second's worth")
     func refill() {
         var budget = budget(0.1, perSecond: 2)
         #expect(retries(of: &budget, at: start) == 2)
@@ -38,14 +38,14 @@ struct RetryBudgetTests {
         #expect(retries(of: &budget, at: start.advanced(byMilliseconds: 60_000)) == 2)
     }
 
-    @Test("a quiet hour cannot be spent at once")
+    @Test("Unused budget of a quiet hour cannot be spent at once")
     func bounded() {
         var budget = budget(1, perSecond: 0)
         for _ in 0..<100_000 { budget.noteCall() }
         #expect(retries(of: &budget, at: start) == Int(RetryBudget.largestSavings))
     }
 
-    @Test("a clock that stands still adds nothing")
+    @Test("A stopped clock adds nothing")
     func standstill() {
         var budget = budget(0.1, perSecond: 1)
         #expect(retries(of: &budget, at: start) == 1)

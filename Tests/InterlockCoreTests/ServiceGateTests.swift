@@ -102,7 +102,7 @@ struct ServiceGateTests {
             concurrency: concurrency)
     }
 
-    @Test("the breaker is asked before the limits, and a call that it refuses takes nothing")
+    @Test("The breaker is checked before the limits, and a call that it refuses takes nothing from them")
     func breakerFirst() {
         let desk = Desk(Self.definition(concurrency: 1))
         desk.gate.breaker.tripLocally(.failures, forMilliseconds: 5000, now: desk.now)
@@ -111,7 +111,7 @@ struct ServiceGateTests {
         #expect(desk.taken == 0)
     }
 
-    @Test("without a free slot a call is refused as busy before anything is taken from the limits")
+    @Test("Without a free slot a call is refused as busy before anything is taken from the limits")
     func slotBeforeLimits() {
         let desk = Desk(Self.definition(concurrency: 1))
         let first = desk.call()
@@ -125,7 +125,7 @@ struct ServiceGateTests {
         #expect(desk.admit(third) == ["ask limits 3 for 0"])
     }
 
-    @Test("a call takes its slot after the limits have granted it, not while they decide")
+    @Test("A call takes its slot after the limits have granted it, not during their decision")
     func slotAfterLimits() {
         let desk = Desk(Self.definition(concurrency: 1))
         let (first, second) = (desk.call(), desk.call())
@@ -138,7 +138,7 @@ struct ServiceGateTests {
         #expect(desk.granted(second) == ["refund 2", "refuse 2 busy"])
     }
 
-    @Test("a call that waited for a slot asks the limits only once it has one, and does not wait for them")
+    @Test("A call that waited for a slot requests the limits only once it has one, and does not wait for them")
     func waitForSlot() {
         let desk = Desk(Self.definition(concurrency: 1))
         let first = desk.call()
@@ -153,7 +153,7 @@ struct ServiceGateTests {
         #expect(desk.granted(second) == ["grant 2"])
     }
 
-    @Test("a call that the limits refuse passes its slot to the next call and waits for the limits without it")
+    @Test("A call refused by the limits passes its slot to the next call and waits for the limits without it")
     func slotPassedOn() {
         let desk = Desk(Self.definition(concurrency: 1))
         let first = desk.call()
@@ -169,7 +169,7 @@ struct ServiceGateTests {
         #expect(desk.taken == 1)
     }
 
-    @Test("a canceled call passes its slot to the next call and is over for later decisions")
+    @Test("A cancelled call passes its slot to the next call and is ignored by later decisions")
     func cancelWithSlot() {
         let desk = Desk(Self.definition(concurrency: 1))
         let first = desk.call()
@@ -186,7 +186,7 @@ struct ServiceGateTests {
         #expect(desk.taken == 1)
     }
 
-    @Test("a permit whose caller has left is withdrawn, with its slot and what the limits granted")
+    @Test("A permit whose caller has left is withdrawn, along with its slot and its charges")
     func withdrawn() {
         let desk = Desk(Self.definition(concurrency: 1))
         let call = desk.call()
@@ -198,7 +198,7 @@ struct ServiceGateTests {
         #expect(desk.permits == 0)
     }
 
-    @Test("with a half-open breaker a call asks for a trial permit before the limits, and returns it if they refuse")
+    @Test("With a half-open breaker a call requests a trial permit before the limits, and returns it if they refuse")
     func trialReturned() {
         let desk = Desk(Self.definition())
         desk.apply(.halfOpen, generation: 3)
@@ -209,8 +209,8 @@ struct ServiceGateTests {
         #expect(desk.limited(call) == ["return trial of 3", "refuse 1 limited"])
     }
 
-    @Test("a trial permit that arrives for a canceled call is returned")
-    func trialForNobody() {
+    @Test("A trial permit that arrives for a cancelled call is returned")
+    func trialForCancelledCall() {
         let desk = Desk(Self.definition())
         desk.apply(.halfOpen, generation: 3)
         let call = desk.call(patience: 1000)
@@ -220,8 +220,8 @@ struct ServiceGateTests {
         #expect(desk.trial(call, .given) == ["return trial of 3"])
     }
 
-    @Test("no more trial permits are requested at a time than the breaker allows")
-    func trialsAskedFor() {
+    @Test("No more trial permits are requested at a time than the breaker allows")
+    func trialRequests() {
         let desk = Desk(Self.definition())
         desk.apply(.halfOpen, generation: 3)
         let permits = desk.gate.definition.breaker.halfOpenPermits
@@ -231,7 +231,7 @@ struct ServiceGateTests {
         #expect(desk.asksForTrial())
     }
 
-    @Test("a call that the limits grant after the breaker has opened is refused and refunded")
+    @Test("A call granted by the limits after the breaker has opened is refused and refunded")
     func openedMeanwhile() {
         let desk = Desk(Self.definition(concurrency: 1))
         let call = desk.call()
@@ -241,7 +241,7 @@ struct ServiceGateTests {
         #expect(desk.taken == 0)
     }
 
-    @Test("calls wait through the pause that a limit causes, and proceed when it is over")
+    @Test("Calls wait through the pause that a limit causes and proceed when it is over")
     func pause() {
         let policy = LimitPolicy(action: .trip, pause: .seconds(1) ... .seconds(1))
         let desk = Desk(Self.definition(onLimit: policy))
@@ -255,7 +255,7 @@ struct ServiceGateTests {
         #expect(desk.waiting == 0)
     }
 
-    @Test("calls whose deadline is before the end of the pause are refused at once")
+    @Test("Calls whose deadline is before the end of the pause are refused at once")
     func pauseTooLong() {
         let policy = LimitPolicy(action: .trip, pause: .seconds(1) ... .seconds(1))
         let desk = Desk(Self.definition(onLimit: policy))
@@ -264,7 +264,7 @@ struct ServiceGateTests {
         #expect(desk.admit(call) == ["refuse 1 open"])
     }
 
-    @Test("a service without limits grants at once, and one that is removed fails its calls")
+    @Test("A service without limits grants at once, and one that is removed fails its calls")
     func withoutLimits() {
         let desk = Desk(Self.definition(limited: false))
         let (first, second) = (desk.call(), desk.call())
@@ -273,7 +273,7 @@ struct ServiceGateTests {
         #expect(desk.admit(second) == ["fail 2"])
     }
 
-    @Test("no call starts to wait while the sidecar shuts down")
+    @Test("No call starts to wait while the sidecar shuts down")
     func shuttingDown() {
         let desk = Desk(Self.definition(concurrency: 1))
         let first = desk.call()
@@ -285,7 +285,7 @@ struct ServiceGateTests {
         #expect(desk.admit(second) == ["refuse 2 busy"])
     }
 
-    @Test("a trial permit whose half-open time is over is returned, and the call goes on under the new generation")
+    @Test("A trial permit whose half-open time is over is returned, and the call proceeds under the new generation")
     func staleTrial() {
         let desk = Desk(Self.definition())
         desk.apply(.halfOpen, generation: 3)
@@ -297,7 +297,7 @@ struct ServiceGateTests {
         #expect(desk.granted(call) == ["return trial of 3", "grant 1"])
     }
 
-    @Test("a call that the limits granted keeps its share while it asks for a trial permit, and returns it without one")
+    @Test("A call granted by the limits keeps its charge while it requests a trial permit, and refunds it without one")
     func trialAfterLimits() {
         let desk = Desk(Self.definition())
         let call = desk.call()
@@ -308,8 +308,8 @@ struct ServiceGateTests {
         #expect(desk.trial(call, .notGiven) == ["refund 1", "refuse 1 open"])
     }
 
-    @Test("without Redis one call at a time tries whether the service is well")
-    func trialAlone() {
+    @Test("Without Redis one call at a time tries whether the service works")
+    func localTrial() {
         let desk = Desk(Self.definition(limited: false))
         desk.apply(.halfOpen, generation: 3)
         let (first, second) = (desk.call(), desk.call())
@@ -320,7 +320,7 @@ struct ServiceGateTests {
         #expect(desk.trial(second, .unreachable) == ["refuse 2 open"])
     }
 
-    @Test("a permit that is never reported frees its slot when it lapses")
+    @Test("A permit that is never reported frees its slot when it lapses")
     func lapse() {
         let desk = Desk(Self.definition(limited: false, concurrency: 1))
         let first = desk.call()
@@ -333,7 +333,7 @@ struct ServiceGateTests {
         #expect(desk.permits == 0)
     }
 
-    @Test("a wait for a slot that is over is answered as busy")
+    @Test("A wait for a slot that has ended is answered as busy")
     func slotWaitOver() {
         let desk = Desk(Self.definition(limited: false, concurrency: 1))
         let first = desk.call()
@@ -344,7 +344,7 @@ struct ServiceGateTests {
         #expect(desk.slotsAreDue() == ["refuse 2 busy"])
     }
 
-    @Test("callers that report nothing are refused when the permits are used up")
+    @Test("Callers that never report are refused once the permits are used up")
     func unreported() {
         let desk = Desk(Self.definition(limited: false))
         for _ in 0..<ServiceGate.maximumPermits { _ = desk.issue(desk.call()) }
@@ -352,7 +352,7 @@ struct ServiceGateTests {
         #expect(desk.admit(call) == ["refuse \(call.number) unreported"])
     }
 
-    @Test("a limit opens the breaker once, and closes it only after half-opening, if nothing else opened it")
+    @Test("A limit opens the breaker once and closes it only after half-opening, if nothing else opened it")
     func tripByLimit() {
         let desk = Desk(Self.definition(onLimit: LimitPolicy(action: .trip, pause: .seconds(1) ... .seconds(2))))
         #expect(desk.beginLimitTrip() == .seconds(1) ... .seconds(2))
@@ -368,7 +368,7 @@ struct ServiceGateTests {
         #expect(!desk.beginClosingAfterLimit())
     }
 
-    @Test("an upstream that asks to be left alone opens the breaker; with a 429 to a subject, only for that subject")
+    @Test("An upstream that sends Retry-After opens the breaker, and a 429 for a subject opens it for that subject only")
     func pauseByUpstream() {
         let desk = Desk(Self.definition(limited: false))
         let report = OutcomeReport(outcome: .error, status: 429, retryAfterMilliseconds: 5000)
@@ -381,7 +381,7 @@ struct ServiceGateTests {
         #expect(desk.report(report, of: permits.1) == nil)
     }
 
-    @Test("a removed service fails those who wait, and lets nobody wait again")
+    @Test("A removed service fails its waiting calls and accepts no new ones")
     func removed() {
         let desk = Desk(Self.definition(concurrency: 1))
         let first = desk.call()
@@ -395,7 +395,7 @@ struct ServiceGateTests {
         #expect(desk.waiting == 0)
     }
 
-    @Test("the name of a permit is 32 hexadecimal digits, and nothing else")
+    @Test("The name of a permit is exactly 32 hexadecimal digits")
     func permitNames() {
         let id = PermitID((0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210))
         #expect(id.description == "0123456789abcdeffedcba9876543210")

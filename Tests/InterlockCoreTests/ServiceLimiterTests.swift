@@ -21,7 +21,7 @@ struct ServiceLimiterTests {
         return settlements
     }
 
-    @Test("ten of eleven calls in a window are taken in order, and the last gets a retry time")
+    @Test("Ten of eleven calls in a window are taken in order, and the last gets a retry time")
     func fixedWindow() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -33,7 +33,7 @@ struct ServiceLimiterTests {
         #expect(settlements[10].answer.retryAfter == 1000)
     }
 
-    @Test("equal neighbouring calls form one run")
+    @Test("Equal neighboring calls form one run")
     func runs() {
         var limiter = limiter([perSecond])
         for id in 0..<5 { _ = limiter.admit(LimitRequest(id: id), now: start) }
@@ -42,7 +42,7 @@ struct ServiceLimiterTests {
         #expect(batch?.limits.runs.map(\.count) == [5, 1])
     }
 
-    @Test("one batch is under way, unless the next one is work enough")
+    @Test("Only one batch is in flight unless the next one is large enough")
     func oneBatch() throws {
         var limiter = limiter([perSecond])
         _ = limiter.admit(LimitRequest(id: 0), now: start)
@@ -61,7 +61,7 @@ struct ServiceLimiterTests {
         }
     }
 
-    @Test("a batch that is work enough follows the one under way, and their verdicts may come in any order")
+    @Test("A large enough batch follows the one in flight, and their verdicts may arrive in any order")
     func twoBatches() throws {
         let perSubject = LimitDefinition(name: "1s", limit: 1, window: .seconds(1), isPerSubject: true)
         for isInOrder in [true, false] {
@@ -91,8 +91,8 @@ struct ServiceLimiterTests {
         }
     }
 
-    @Test("no batch follows one in which somebody waits, nor is one with such a caller sent behind another")
-    func noneFollowsWaiters() throws {
+    @Test("No batch follows one with a waiting call, and no batch with a waiting call follows another")
+    func noBatchAfterWaiters() throws {
         let perSubject = LimitDefinition(name: "1s", limit: 1, window: .seconds(1), isPerSubject: true)
         for areFirst in [true, false] {
             var limiter = limiter([perSubject])
@@ -103,7 +103,7 @@ struct ServiceLimiterTests {
         }
     }
 
-    @Test("the end of a fixed window is told with the next batch, for as long as it lasts, and of no other limit")
+    @Test("The end of a fixed window is sent with the next batch while it lasts, and with no other limit")
     func windowEnds() throws {
         let definitions = [
             LimitDefinition(name: "1s", limit: 9, window: .seconds(1)),
@@ -135,7 +135,7 @@ struct ServiceLimiterTests {
         #expect(try ask(at: 1100, taken: 4, resetAfter: 300) == ["1s": 1400, "own": 1400, "log": 0])
     }
 
-    @Test("a refusal is remembered for its cost and above, exactly until the window ends")
+    @Test("A refusal is remembered for its cost and higher ones until exactly the window's end")
     func rememberedRefusal() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -152,8 +152,8 @@ struct ServiceLimiterTests {
         #expect(limiter.admit(LimitRequest(id: 4, cost: 6), now: end) == .queued)
     }
 
-    @Test("a give-back clears the remembered refusal")
-    func giveBack() {
+    @Test("A refund clears the remembered refusal")
+    func refund() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
         _ = limiter.admit(LimitRequest(id: 0, cost: 10), now: start)
@@ -163,7 +163,7 @@ struct ServiceLimiterTests {
         #expect(limiter.admit(LimitRequest(id: 2), now: start) == .queued)
     }
 
-    @Test("changed limits apply at once, also to remembered refusals, and waiting calls are judged again in order")
+    @Test("Changed limits apply at once, even to remembered refusals, and waiting calls are re-evaluated in order")
     func redefined() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -178,7 +178,7 @@ struct ServiceLimiterTests {
         #expect(limiter.nextBatch(now: start)?.requests.map(\.id) == [1, 2])
     }
 
-    @Test("an answer names the limit that decided, also when a reload came before it")
+    @Test("An answer names the limit that decided, even if a reload came before it")
     func nameAfterReload() {
         let perDay = LimitDefinition(name: "1d", limit: 3, window: .seconds(86_400))
         var limiter = limiter([perSecond, perDay])
@@ -196,7 +196,7 @@ struct ServiceLimiterTests {
         #expect(settlements.count == 4 && settlements.allSatisfy { $0.answer.limitName == perDay.name })
     }
 
-    @Test("a cost above the limit is refused at once as never satisfiable")
+    @Test("A cost above the limit is refused at once as never satisfiable")
     func neverSatisfiable() {
         var limiter = limiter([perSecond])
         guard case .answered(let answer) = limiter.admit(LimitRequest(id: 0, cost: 11), now: start) else {
@@ -206,7 +206,7 @@ struct ServiceLimiterTests {
         #expect(answer.outcome == .neverPossible)
     }
 
-    @Test("a call takes from all limits of a service or from none")
+    @Test("A call takes from all limits of a service or from no limit")
     func allOrNone() {
         let perDay = LimitDefinition(name: "1d", limit: 3, window: .seconds(86_400))
         var limiter = limiter([perSecond, perDay])
@@ -227,7 +227,7 @@ struct ServiceLimiterTests {
         #expect(judge(&limiter, &counters, at: later).map(\.answer.limitName) == [perDay.name])
     }
 
-    @Test("a subject counts in its own limit and in the service's")
+    @Test("A subject counts towards its own limit and the service's")
     func subjects() {
         let perUser = LimitDefinition(name: "user", limit: 2, window: .seconds(1), isPerSubject: true)
         var limiter = limiter([perSecond, perUser])
@@ -242,14 +242,14 @@ struct ServiceLimiterTests {
         #expect(limiter.admit(LimitRequest(id: 6, subject: "cid"), now: start) == .queued)
     }
 
-    @Test("without a subject a service with only per-subject limits has nothing to take from")
+    @Test("Without a subject, a service with only per-subject limits has nothing to take from")
     func onlySubjects() {
         var limiter = limiter([LimitDefinition(name: "user", limit: 2, window: .seconds(1), isPerSubject: true)])
         #expect(limiter.admit(LimitRequest(id: 0), now: start) == .unlimited)
         #expect(limiter.admit(LimitRequest(id: 1, subject: "ann"), now: start) == .queued)
     }
 
-    @Test("a waiter is never overtaken, and is granted in the next window")
+    @Test("A waiting call is never overtaken, and is granted in the next window")
     func waiting() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -271,7 +271,7 @@ struct ServiceLimiterTests {
         #expect(settlements.allSatisfy { $0.answer.isTaken })
     }
 
-    @Test("a waiting call whose turn cannot come in time is refused at once with its retry time")
+    @Test("A waiting call that cannot be granted in time is refused at once with its retry time")
     func hopelessWait() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -283,7 +283,7 @@ struct ServiceLimiterTests {
         #expect(limiter.waitingCount == 0)
     }
 
-    @Test("the queue is bounded")
+    @Test("The queue is bounded")
     func boundedQueue() {
         var limiter = limiter([perSecond], maximumWaiting: 2)
         var counters = LocalCounters()
@@ -295,12 +295,12 @@ struct ServiceLimiterTests {
         #expect(limiter.admit(LimitRequest(id: 2, deadline: deadline), now: start).isWaiting)
         #expect(limiter.admit(LimitRequest(id: 3, deadline: deadline), now: start).isWaiting)
         guard case .answered = limiter.admit(LimitRequest(id: 4, deadline: deadline), now: start) else {
-            Issue.record("the queue grew past its bound")
+            Issue.record("the queue grew past its limit")
             return
         }
     }
 
-    @Test("when a waiting call leaves or ends, the calls that it held up may proceed")
+    @Test("When a waiting call leaves or ends, the calls behind it may proceed")
     func leavingWaiter() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -315,7 +315,7 @@ struct ServiceLimiterTests {
         #expect(limiter.admit(LimitRequest(id: 2, cost: 2), now: start) == .queued)
     }
 
-    @Test("an expired wait is answered with the known numbers")
+    @Test("An expired wait is answered with the known numbers")
     func expiredWait() {
         var limiter = limiter([perSecond])
         var counters = LocalCounters()
@@ -330,7 +330,7 @@ struct ServiceLimiterTests {
         #expect(settlements.first?.answer.isTaken == false)
     }
 
-    @Test("under random load no window exceeds its limit, and every call is answered once")
+    @Test("Under random load no window exceeds its limit, and every call is answered once")
     func randomLoad() {
         var random = SeededRandom(seed: 7)
         let definitions = [
@@ -374,7 +374,7 @@ struct ServiceLimiterTests {
                 limiter.expire(now: now, into: &expired)
                 for settlement in expired { take(settlement.id, settlement.answer) }
             }
-            #expect(open.isEmpty, "somebody was never answered")
+            #expect(open.isEmpty, "a call was never answered")
             // A fixed window begins with its first call.
             for (definition, subjects) in zip(definitions, [[nil], [nil], ["ann", "bob"]] as [[String?]]) {
                 for subject in subjects {
@@ -394,7 +394,7 @@ struct ServiceLimiterTests {
         }
     }
 
-    @Test("a great many subjects are judged in parts, in order")
+    @Test("A large number of subjects is evaluated in parts, in order")
     func parts() {
         let perUser = LimitDefinition(name: "user", limit: 1, window: .seconds(1), isPerSubject: true)
         var limiter = ServiceLimiter(definitions: [perUser], maximumWaiting: 100)
@@ -410,7 +410,7 @@ struct ServiceLimiterTests {
         #expect(batches == 3)
     }
 
-    @Test("a service with 96 unsent requests is backed up until they are sent")
+    @Test("A service with 96 unsent requests is backed up until they are sent")
     func backlog() {
         var limiter = ServiceLimiter(
             definitions: [LimitDefinition(name: "all", limit: 1000, window: .seconds(1))], maximumWaiting: 100)

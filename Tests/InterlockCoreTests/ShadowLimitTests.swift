@@ -27,7 +27,7 @@ struct ShadowLimitTests {
     }
 
     @Test(
-        "a shadow limit refuses nobody and counts what it would refuse",
+        "A shadow limit refuses no call and counts what it would refuse",
         arguments: [.fixed, .sliding, .gcra(burst: 2)] as [LimitAlgorithm])
     func refusesNobody(algorithm: LimitAlgorithm) {
         var limiter = limiter([real, shadow(3, algorithm)])
@@ -37,7 +37,7 @@ struct ShadowLimitTests {
         #expect(excess == 5)
     }
 
-    @Test("a service with only shadow limits grants everything and reports the shadow's numbers")
+    @Test("A service with only shadow limits grants everything and reports the shadow's numbers")
     func onlyShadows() {
         var limiter = limiter([shadow(3)])
         var counters = LocalCounters()
@@ -47,7 +47,7 @@ struct ShadowLimitTests {
         #expect(settlements.last?.answer.remaining == 0)
     }
 
-    @Test("a shadow limit counts only granted calls")
+    @Test("A shadow limit counts only granted calls")
     func onlyGranted() {
         var limiter = limiter([real, shadow(12)])
         var counters = LocalCounters()
@@ -55,13 +55,13 @@ struct ShadowLimitTests {
         #expect(excess == 0)
     }
 
-    @Test("a cost above a shadow's limit is granted")
+    @Test("A cost above a shadow's limit is granted")
     func highCost() {
         var limiter = limiter([real, shadow(3)])
         #expect(limiter.admit(LimitRequest(id: 0, cost: 5), now: start) == .queued)
     }
 
-    @Test("an event reports four fifths as near, and the first refusal as reached")
+    @Test("An event reports four fifths of a limit as near, and the first refusal as reached")
     func kinds() {
         var limiter = limiter([real])
         var counters = LocalCounters()
@@ -75,7 +75,7 @@ struct ShadowLimitTests {
         #expect(limiter.removeNotices().map(\.kind) == [.reached])
     }
 
-    @Test("each event is sent once per window, whatever the number of subjects")
+    @Test("Each event is sent once per window, whatever the number of subjects")
     func oncePerWindow() {
         let perUser = LimitDefinition(name: "user", limit: 1, window: .seconds(60), isPerSubject: true)
         var limiter = limiter([perUser])
@@ -91,7 +91,7 @@ struct ShadowLimitTests {
         #expect(limiter.removeNotices().map(\.subject) == ["ann"])
     }
 
-    @Test("an event reports a shadow limit that would refuse")
+    @Test("An event reports a shadow limit that would refuse")
     func shadowNotice() {
         var limiter = limiter([shadow(3)])
         var counters = LocalCounters()

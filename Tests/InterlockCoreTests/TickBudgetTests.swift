@@ -51,7 +51,7 @@ struct TickBudgetTests {
         #expect(!isUsedUp)
     }
 
-    @Test("A clock that stands still or goes back takes nothing away")
+    @Test("A clock that stops or goes back consumes no budget")
     func clockGoesBack() {
         var budget = TickBudget()
         budget.begin(now: 1_000)
@@ -60,7 +60,7 @@ struct TickBudgetTests {
         #expect(budget.hasRoom)
     }
 
-    @Test("Without a slice nothing goes on")
+    @Test("Without a slice no work continues")
     func noSlice() {
         var budget = TickBudget()
         #expect(!budget.mayGoOn(now: 0))

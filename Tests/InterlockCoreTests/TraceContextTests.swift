@@ -5,7 +5,7 @@ import Testing
 struct TraceContextTests {
     private static let example = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-    @Test("the standard's example is read, and written as it came")
+    @Test("The standard's example is read and written back unchanged")
     func example() throws {
         let context = try #require(TraceContext(traceparent: Self.example, state: "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"))
         #expect(context.traceID.text == "0af7651916cd43dd8448eb211c80319c")
@@ -17,7 +17,7 @@ struct TraceContextTests {
         #expect(TraceContext(traceparent: Self.example.dropLast(2) + "ff")?.isSampled == true)
     }
 
-    @Test("a later version may say more behind what is known")
+    @Test("A later version may have additional fields")
     func laterVersions() {
         let later = "cc" + Self.example.dropFirst(2)
         #expect(TraceContext(traceparent: later) != nil)
@@ -26,7 +26,7 @@ struct TraceContextTests {
     }
 
     @Test(
-        "what is not valid is none",
+        "An invalid traceparent is ignored",
         arguments: [
             "", "00", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
             "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
@@ -40,8 +40,8 @@ struct TraceContextTests {
         #expect(TraceContext(traceparent: text) == nil)
     }
 
-    @Test("a tracestate that is longer than vendors pass on is left out, and leading zeros are written")
-    func bounds() throws {
+    @Test("A tracestate longer than vendors must propagate is dropped, and leading zeros are written")
+    func longTracestate() throws {
         let context = try #require(
             TraceContext(
                 traceparent: "00-00000000000000010000000000000002-0000000000000003-00", state: String(repeating: "a", count: 513))

@@ -20,7 +20,7 @@ struct WorkOrderTests {
         return try #require(id)
     }
 
-    @Test("work without dependencies begins in the order in which it was added, within a bound")
+    @Test("Work without dependencies starts in the order in which it was added, within a limit")
     func bounded() throws {
         var order = order(maximumStarted: 2)
         let ids = [try add(&order), try add(&order), try add(&order), try add(&order)]
@@ -34,7 +34,7 @@ struct WorkOrderTests {
         #expect(order.startedCount == 2)
     }
 
-    @Test("nothing begins before the queue runs")
+    @Test("Nothing starts before the queue runs")
     func notRunning() throws {
         var order = WorkOrder(maximumStarted: 1, capacity: 1)
         _ = try add(&order)
@@ -45,7 +45,7 @@ struct WorkOrderTests {
         #expect(started5.count == 1)
     }
 
-    @Test("work begins when all its dependencies have succeeded, even if one is named twice")
+    @Test("Work starts when all its dependencies have succeeded, even if one is named twice")
     func dependencies() throws {
         var order = order()
         let first = try add(&order)
@@ -62,7 +62,7 @@ struct WorkOrderTests {
         #expect(started7 == [third])
     }
 
-    @Test("work that depends on ended work is ready at once")
+    @Test("Work that depends on finished work is ready at once")
     func afterEnded() throws {
         var order = order()
         let first = try add(&order)
@@ -73,7 +73,7 @@ struct WorkOrderTests {
         #expect(order.stage(of: first) == nil)
     }
 
-    @Test("a failure cancels everything that depends on it, each because of its predecessor")
+    @Test("A failure cancels everything that depends on it, each because of its predecessor")
     func failure() throws {
         var order = order()
         let login = try add(&order)
@@ -87,7 +87,7 @@ struct WorkOrderTests {
         #expect(order.all == [other])
     }
 
-    @Test("work that depends on two failures is cancelled once")
+    @Test("Work that depends on two failures is cancelled once")
     func diamond() throws {
         var order = order()
         let top = try add(&order)
@@ -100,7 +100,7 @@ struct WorkOrderTests {
         #expect(order.count == 0)
     }
 
-    @Test("work that is cancelled before it begins never begins, nor does what depends on it")
+    @Test("Work that is cancelled before it starts never starts, nor does its dependent work")
     func cancelled() throws {
         var order = order(maximumStarted: 1)
         let first = try add(&order)
@@ -116,7 +116,7 @@ struct WorkOrderTests {
         #expect(started10 == [fourth])
     }
 
-    @Test("work that has begun or ended is not cancelled")
+    @Test("Work that has started or ended is not cancelled")
     func cancelledTooLate() throws {
         var order = order()
         let first = try add(&order)
@@ -129,7 +129,7 @@ struct WorkOrderTests {
         #expect(ended == .init())
     }
 
-    @Test("work that has not begun cannot end")
+    @Test("Work that has not started cannot end")
     func endsOnlyWhenStarted() throws {
         var order = order()
         let first = try add(&order)
@@ -138,7 +138,7 @@ struct WorkOrderTests {
         #expect(order.stage(of: first) == .ready)
     }
 
-    @Test("the number of unfinished pieces of work is bounded")
+    @Test("The number of unfinished pieces of work is bounded")
     func full() throws {
         var order = order(capacity: 2)
         let first = try add(&order)
@@ -150,7 +150,7 @@ struct WorkOrderTests {
         _ = try add(&order)
     }
 
-    @Test("in any sequence nothing begins before its dependencies, and everything ends")
+    @Test("In any sequence nothing starts before its dependencies, and everything ends")
     func random() {
         var random = SeededRandom(seed: 11)
         for _ in 0..<200 {

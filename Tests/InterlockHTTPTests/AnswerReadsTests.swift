@@ -11,7 +11,7 @@ struct AnswerReadsTests {
         return machine
     }
 
-    @Test("a small answer is read at once")
+    @Test("A small answer is read at once")
     func small() {
         var reads = AnswerReads()
         #expect(reads.requested() == .read)
@@ -19,7 +19,7 @@ struct AnswerReadsTests {
         #expect(reads.requested() == .read)
     }
 
-    @Test("a read that the receiver holds back follows when it resumes, and once")
+    @Test("A read held back by the receiver follows once when it resumes")
     func held() {
         var reads = AnswerReads()
         reads.receiverHolds()
@@ -31,7 +31,7 @@ struct AnswerReadsTests {
         #expect(reads.receiverResumes() == .none)
     }
 
-    @Test("a large answer is read in turns, and each turn ends with its read")
+    @Test("A large answer is read in turns, and each turn ends with its read")
     func turns() {
         var reads = Self.large().reads
         for _ in 0..<3 {
@@ -43,7 +43,7 @@ struct AnswerReadsTests {
         }
     }
 
-    @Test("a turn that brought nothing is given back for another one")
+    @Test("A turn without data is ended and another one requested")
     func emptyTurn() {
         var reads = Self.large().reads
         #expect(reads.requested() == .askForTurn)
@@ -53,7 +53,7 @@ struct AnswerReadsTests {
         #expect(reads.completed() == .endTurn)
     }
 
-    @Test("a turn that comes while the receiver holds reads back is not used, and is asked for again")
+    @Test("A turn that arrives while the receiver holds reads back is not used and is requested again")
     func heldTurn() {
         var reads = Self.large().reads
         #expect(reads.requested() == .askForTurn)
@@ -63,7 +63,7 @@ struct AnswerReadsTests {
         #expect(reads.receiverResumes() == .askForTurn)
     }
 
-    @Test("the end of a large answer ends its turns, and a small read does, too")
+    @Test("The end of a large answer or a small read ends its turns")
     func over() {
         var machine = Self.large()
         #expect(machine.bytesReceived(.address(1), isLarge: false) == .deliver)

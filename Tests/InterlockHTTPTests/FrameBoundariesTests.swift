@@ -3,7 +3,7 @@ import InterlockHTTP
 import NIOCore
 import Testing
 
-@Suite("Where frames end in what a client sends")
+@Suite("Frame boundaries in a client's bytes")
 struct FrameBoundariesTests {
     private static let preface = Array("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".utf8)
 
@@ -18,7 +18,7 @@ struct FrameBoundariesTests {
     }
 
     @Test(
-        "however frames and reads fall together, the parser stands at an end every so often", arguments: 0..<10 as Range<UInt64>)
+        "The parser regularly reaches a frame's end, however frames and reads are aligned", arguments: 0..<10 as Range<UInt64>)
     func ends(seed: UInt64) {
         var random = SeededRandom(seed: seed)
         let read = [1, 7, 1024, 16_384, 65_536].randomElement(using: &random) ?? 1
@@ -55,7 +55,7 @@ struct FrameBoundariesTests {
         #expect(!isEmptyHandedOn)
     }
 
-    @Test("what is no frame is handed on as it is")
+    @Test("Bytes that are not frames are passed on unchanged")
     func nonsense() {
         var boundaries = FrameBoundaries(prefaceLength: Self.preface.count)
         for byte in [0xFF, 0, 0x20] as [UInt8] {
@@ -67,7 +67,7 @@ struct FrameBoundariesTests {
         }
     }
 
-    @Test("frames that end with a read are not cut")
+    @Test("Frames that end with a read are not split")
     func whole() {
         var boundaries = FrameBoundaries(prefaceLength: Self.preface.count)
         #expect(boundaries.parts(ByteBuffer(bytes: Self.preface)).rest == nil)

@@ -1,7 +1,7 @@
 import InterlockHTTP
 import Testing
 
-@Suite("The protocol of a connection to a server")
+@Suite("The state machine of a connection to a server")
 struct HTTPClientStateMachineTests {
     typealias Machine = HTTPClientStateMachine
 
@@ -39,7 +39,7 @@ struct HTTPClientStateMachineTests {
 
     // MARK: Reuse
 
-    @Test("a complete answer frees the connection for another request")
+    @Test("A complete answer frees the connection for another request")
     func another() {
         var machine = Self.asked()
         for _ in 0..<3 {
@@ -53,7 +53,7 @@ struct HTTPClientStateMachineTests {
         }
     }
 
-    @Test("an answer that ends with an empty line ends with its read")
+    @Test("An answer that ends with an empty line ends with its read")
     func emptyLine() {
         var machine = Self.asked()
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .deliver)
@@ -62,7 +62,7 @@ struct HTTPClientStateMachineTests {
         #expect(machine.readCompleted(isActive: true) == .free)
     }
 
-    @Test("a connection closes when its last read continues past the answer")
+    @Test("A connection closes when its last read continues past the answer")
     func rest() {
         var machine = Self.asked()
         #expect(machine.bytesReceived(.address(Self.end), isLarge: false) == .deliver)
@@ -73,8 +73,8 @@ struct HTTPClientStateMachineTests {
         #expect(machine.begin() == .refuse)
     }
 
-    @Test("bytes between an answer and the end of its read close the connection")
-    func bytesBehind() {
+    @Test("Bytes between an answer and the end of its read close the connection")
+    func bytesAfterAnswer() {
         var machine = Self.asked()
         Self.answer(&machine)
         #expect(machine.bytesReceived(.address(1), isLarge: false) == .close)
@@ -82,7 +82,7 @@ struct HTTPClientStateMachineTests {
         #expect(machine.begin() == .refuse)
     }
 
-    @Test("bytes on an unused connection close it")
+    @Test("Bytes on an unused connection close it")
     func unasked() {
         var machine = Machine(.connection)
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .close)
@@ -90,7 +90,7 @@ struct HTTPClientStateMachineTests {
         #expect(machine.begin() == .refuse)
     }
 
-    @Test("a second answer in one read closes the connection, and is not delivered")
+    @Test("A second answer in one read closes the connection, and is not delivered")
     func second() {
         var machine = Self.asked()
         Self.answer(&machine)
@@ -99,14 +99,14 @@ struct HTTPClientStateMachineTests {
         #expect(machine.answerEnd() == .ignore)
     }
 
-    @Test("a connection that the server does not keep open is not reused")
+    @Test("A connection that the server does not keep alive is not reused")
     func notKept() {
         var machine = Self.asked()
         Self.answer(&machine, keepsAlive: false)
         #expect(machine.readCompleted(isActive: true) == .close)
     }
 
-    @Test("a connection closes when the answer ends before the request")
+    @Test("A connection closes when the answer ends before the request")
     func early() {
         var machine = Self.asked(isSent: false)
         Self.answer(&machine)
@@ -116,7 +116,7 @@ struct HTTPClientStateMachineTests {
         #expect(machine.readCompleted(isActive: true) == .close)
     }
 
-    @Test("an answer that is read within a flush is the last")
+    @Test("An answer read within a flush is the last one")
     func flushed() {
         var machine = Self.asked()
         #expect(machine.flushBegins() == .proceed)
@@ -125,14 +125,14 @@ struct HTTPClientStateMachineTests {
         #expect(machine.readCompleted(isActive: true) == .close)
     }
 
-    @Test("a channel that has ended is not free")
+    @Test("A closed channel is not free")
     func inactive() {
         var machine = Self.asked()
         Self.answer(&machine)
         #expect(machine.readCompleted(isActive: false) == .close)
     }
 
-    @Test("a connection on which another protocol was offered carries no further request")
+    @Test("A connection on which an upgrade was offered carries no further request")
     func offered() {
         var machine = Self.asked()
         machine.upgradeOffered()
@@ -140,7 +140,7 @@ struct HTTPClientStateMachineTests {
         #expect(machine.readCompleted(isActive: true) == .close)
     }
 
-    @Test("a stream leaves with its answer, and closes in a later tick")
+    @Test("A stream leaves the pool with its answer and closes in a later tick")
     func stream() {
         var machine = Self.asked(.stream)
         Self.answer(&machine)
@@ -151,7 +151,7 @@ struct HTTPClientStateMachineTests {
 
     // MARK: The order of an answer
 
-    @Test("informational answers come before the answer, and their bodies are not delivered")
+    @Test("Informational answers precede the answer, and their bodies are not delivered")
     func informational() {
         var machine = Self.asked()
         for _ in 0..<3 {
@@ -161,7 +161,7 @@ struct HTTPClientStateMachineTests {
         Self.answer(&machine)
     }
 
-    @Test("a second head within an answer closes the connection")
+    @Test("A second head within an answer closes the connection")
     func secondHead() {
         var machine = Self.asked()
         #expect(machine.answerHead(.final(keepsAlive: true)) == .deliver)
@@ -171,7 +171,7 @@ struct HTTPClientStateMachineTests {
     }
 
     @Test(
-        "a flawed head closes the connection once, and nothing of the answer is delivered",
+        "A malformed head closes the connection once, and nothing of the answer is delivered",
         arguments: [.status, .contentLength, .transferCoding] as [HTTPClientStateMachine.Flaw])
     func flawed(flaw: HTTPClientStateMachine.Flaw) {
         var machine = Self.asked()
@@ -183,7 +183,7 @@ struct HTTPClientStateMachineTests {
         #expect(machine.ended(at: Self.now) == .fail(.failed))
     }
 
-    @Test("an end without a head is no answer")
+    @Test("An end without a head is no answer")
     func noHead() {
         var machine = Self.asked()
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .deliver)
@@ -193,7 +193,7 @@ struct HTTPClientStateMachineTests {
 
     // MARK: Failures
 
-    @Test("a request that was not sent fails as unprocessed")
+    @Test("A request that was not sent fails as unprocessed")
     func unsent() {
         var machine = Self.asked(isSent: false)
         #expect(machine.ended(at: Self.now) == .leaveAndFail(.unprocessed))
@@ -201,7 +201,7 @@ struct HTTPClientStateMachineTests {
         #expect(machine.ended(at: Self.now) == .none)
     }
 
-    @Test("a reused connection that ends within a second was stale; a new one, or a later end, is a failure")
+    @Test("A reused connection that ends within a second was stale, and any other end is a failure")
     func stale() {
         var kept = Self.asked()
         Self.answer(&kept)
@@ -215,21 +215,21 @@ struct HTTPClientStateMachineTests {
         #expect(fresh.ended(at: Self.now) == .leaveAndFail(.failed))
     }
 
-    @Test("an error that is not the connection's end is a failure on a kept connection, too")
+    @Test("Any error other than the connection's end is a failure, even on a reused connection")
     func otherError() {
         var machine = Self.asked(.stream, isReused: true)
         #expect(machine.errorCaught(.other) == .noteAndClose)
         #expect(machine.ended(at: Self.now) == .fail(.failed))
     }
 
-    @Test("a stream that the server refuses was not processed")
+    @Test("A stream that the server refuses was not processed")
     func refused() {
         var machine = Self.asked(.stream)
         #expect(machine.errorCaught(.refusedStream) == .noteAndClose)
         #expect(machine.ended(at: Self.now) == .fail(.unprocessed))
     }
 
-    @Test("a stream that the server disowns was not processed, unless its answer has begun")
+    @Test("A stream excluded by GOAWAY was not processed unless its answer has begun")
     func disowned() {
         var machine = Self.asked(.stream)
         var answered = machine
@@ -240,7 +240,7 @@ struct HTTPClientStateMachineTests {
         #expect(answered.ended(at: Self.now) == .leaveAndFail(.failed))
     }
 
-    @Test("the first error counts, and an error without a request closes the connection")
+    @Test("The first error counts, and an error without a request closes the connection")
     func firstError() {
         var machine = Self.asked()
         #expect(machine.errorCaught(.connectionEnd) == .noteAndClose)
@@ -250,7 +250,7 @@ struct HTTPClientStateMachineTests {
         #expect(unused.errorCaught(.other) == .ignore)
     }
 
-    @Test("an error after a close is the cause of the failure")
+    @Test("An error after a close is the cause of the failure")
     func errorAfterClose() {
         var machine = Self.asked(.stream, isReused: true)
         #expect(machine.close() == .close)
@@ -258,7 +258,7 @@ struct HTTPClientStateMachineTests {
         #expect(machine.ended(at: Self.now) == .fail(.failed))
     }
 
-    @Test("after a failed write the decoder's end of the answer is not delivered")
+    @Test("After a failed write the decoder's end of the answer is not delivered")
     func failedWrite() {
         var machine = Self.asked()
         #expect(machine.bytesReceived(.address(Self.end), isLarge: false) == .deliver)
@@ -272,7 +272,7 @@ struct HTTPClientStateMachineTests {
         #expect(machine.ended(at: Self.now) == .leaveAndFail(.failed))
     }
 
-    @Test("an unused connection that ends leaves its home")
+    @Test("An unused connection that ends leaves the pool")
     func unusedEnds() {
         var machine = Machine(.connection)
         #expect(machine.ended(at: Self.now) == .leave)
@@ -282,7 +282,7 @@ struct HTTPClientStateMachineTests {
 
     // MARK: The receiver
 
-    @Test("an abandoned request gets nothing more, and no failure")
+    @Test("An abandoned request receives neither data nor a failure")
     func abandoned() {
         var machine = Self.asked()
         #expect(machine.answerHead(.final(keepsAlive: true)) == .deliver)
@@ -296,7 +296,7 @@ struct HTTPClientStateMachineTests {
         #expect(machine.ended(at: Self.now) == .none)
     }
 
-    @Test("the receiver hears of writability and of completed reads while its request is under way")
+    @Test("The receiver is notified of writability and completed reads while its request is in progress")
     func reports() {
         var machine = Machine(.connection)
         #expect(machine.writabilityChanged(false) == .none && machine.allReceived() == .none)
@@ -308,7 +308,7 @@ struct HTTPClientStateMachineTests {
 
     // MARK: Another protocol
 
-    @Test("the protocol changes with the end of the head, and the connection is handed over once")
+    @Test("The protocol changes with the end of the head, and the connection is handed over once")
     func switched() {
         var machine = Self.asked()
         machine.upgradeOffered()
@@ -323,7 +323,7 @@ struct HTTPClientStateMachineTests {
         #expect(machine.ended(at: Self.now) == .none)
     }
 
-    @Test("a receiver that does not take the changed protocol abandons or fails its request")
+    @Test("A receiver that does not take over the upgraded connection abandons or fails its request")
     func notTaken() {
         var machine = Self.asked()
         #expect(machine.bytesReceived(.emptyLine, isLarge: false) == .deliver)

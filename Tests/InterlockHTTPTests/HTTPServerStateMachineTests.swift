@@ -1,7 +1,7 @@
 import InterlockHTTP
 import Testing
 
-@Suite("The protocol of a client's connection")
+@Suite("The state machine of a client's connection")
 struct HTTPServerStateMachineTests {
     typealias Machine = HTTPServerStateMachine
 
@@ -73,7 +73,7 @@ struct HTTPServerStateMachineTests {
 
     // MARK: Requests
 
-    @Test("a connection awaits another request once the last one is answered")
+    @Test("A connection awaits another request once the last one is answered")
     func another() {
         var machine = Machine(.connection)
         for _ in 0..<3 {
@@ -85,14 +85,14 @@ struct HTTPServerStateMachineTests {
         }
     }
 
-    @Test("a collected request is carried out at its end")
+    @Test("A collected request is carried out at its end")
     func collected() {
         var machine = Self.receiving(.collector)
         #expect(machine.take(.body(1)) == .collect)
         #expect(machine.take(.end) == .carryOut)
     }
 
-    @Test("pipelined requests wait for the answer to the one before")
+    @Test("Pipelined requests wait for the answer to the previous one")
     func pipelined() {
         var machine = Self.complete()
         for part: Machine.Part in [.head, .body(5), .end, .head] { #expect(Self.arrive(part, &machine) == .wait) }
@@ -109,7 +109,7 @@ struct HTTPServerStateMachineTests {
         #expect(Self.next(.head, &machine) == .wait)
     }
 
-    @Test("a part that arrives while others are taken waits behind them")
+    @Test("A part that arrives while others are processed is queued behind them")
     func order() {
         var machine = Self.complete()
         #expect(Self.arrive(.head, &machine) == .wait)
@@ -123,7 +123,7 @@ struct HTTPServerStateMachineTests {
         #expect(machine.beginTaking() == .refuse)
     }
 
-    @Test("a request without time in its slice waits for another one, which takes it in any case")
+    @Test("A request without time in its slice waits for the next slice, which always processes it")
     func turn() {
         var machine = Machine(.connection)
         #expect(Self.arrive(.head, &machine, mayBegin: false) == .waitForTurn)
@@ -140,7 +140,7 @@ struct HTTPServerStateMachineTests {
         #expect(Self.next(.head, &machine, mayGoOn: false) == .waitForTurn)
     }
 
-    @Test("a request waits until the client reads its answers")
+    @Test("A request waits until the client reads its answers")
     func unread() {
         var machine = Machine(.connection)
         #expect(Self.arrive(.head, &machine, isWritable: false) == .wait)
@@ -153,7 +153,7 @@ struct HTTPServerStateMachineTests {
 
     // MARK: Reads
 
-    @Test("reading pauses while too many bytes wait")
+    @Test("Reading pauses while too many bytes are waiting")
     func backlog() {
         var machine = Self.complete()
         #expect(Self.arrive(.body(Self.large), &machine) == .wait)
@@ -167,7 +167,7 @@ struct HTTPServerStateMachineTests {
         #expect(machine.takeRead(isWritable: true) == .refuse)
     }
 
-    @Test("a relay that takes no more of the body holds reading")
+    @Test("A relay whose body buffer is full holds reading")
     func demand() {
         var machine = Self.receiving(.relay)
         machine.demand(.held)
@@ -178,13 +178,13 @@ struct HTTPServerStateMachineTests {
 
     // MARK: Expect: 100-continue
 
-    @Test("a connection is not reused after a body that was not asked for")
+    @Test("A connection is not reused after a body that was not requested")
     func unasked() {
         var machine = Self.begun(.connection, .afterContinue)
         #expect(machine.answerBegins() == .afterContinue)
     }
 
-    @Test("a connection is reused after a body that was asked for, or that is missing", arguments: [true, false])
+    @Test("A connection is reused after a body that was requested or is missing", arguments: [true, false])
     func asked(isAsked: Bool) {
         var machine = Self.begun(.connection, .afterContinue)
         if isAsked { machine.continued() } else { Self.end(&machine) }
@@ -193,7 +193,7 @@ struct HTTPServerStateMachineTests {
 
     // MARK: Other protocols
 
-    @Test("nothing is read after a request that asks for another protocol, and its connection closes")
+    @Test("Nothing is read after an upgrade request, and its connection closes")
     func upgrade() {
         var machine = Self.complete(.connection, .otherProtocol)
         #expect(machine.answerBegins() == .otherProtocol)
@@ -203,7 +203,7 @@ struct HTTPServerStateMachineTests {
         #expect(machine.outputIsOut() == .close)
     }
 
-    @Test("a connection that is handed over is read, and closes when the sidecar goes down")
+    @Test("A connection that is handed over is read, and closes when the sidecar shuts down")
     func handOver() {
         var machine = Self.complete(.connection, .otherProtocol, to: .relay)
         #expect(machine.handOver() == .proceed)
@@ -212,7 +212,7 @@ struct HTTPServerStateMachineTests {
         #expect(machine.shutDown(isWritable: true) == .close)
     }
 
-    @Test("neither a stream nor a connection whose answer has begun is handed over")
+    @Test("Neither a stream nor a connection whose answer has begun is handed over")
     func notHandedOver() {
         var stream = Self.complete(.stream, to: .relay)
         #expect(stream.handOver() == .refuse)
@@ -223,7 +223,7 @@ struct HTTPServerStateMachineTests {
 
     // MARK: Ends
 
-    @Test("a connection closes once its last answer is written", arguments: [true, false])
+    @Test("A connection closes after its last answer is written", arguments: [true, false])
     func last(endsConnection: Bool) {
         var machine = Self.complete(.connection, endsConnection ? .another : .last)
         #expect(Self.arrive(.head, &machine) == .wait)
@@ -232,7 +232,7 @@ struct HTTPServerStateMachineTests {
         #expect(machine.outputIsOut() == .close)
     }
 
-    @Test("nothing is delivered once the connection closes")
+    @Test("Nothing is delivered once the connection closes")
     func closing() {
         var machine = Self.complete(.connection, .last)
         #expect(Self.answer(&machine) == .finish)
@@ -244,7 +244,7 @@ struct HTTPServerStateMachineTests {
         #expect(machine.advance() == .none)
     }
 
-    @Test("the rest of the last request is awaited after its answer")
+    @Test("The rest of the last request is awaited after its answer")
     func rest() {
         var machine = Self.receiving(.nobody, .connection, .last)
         #expect(Self.answer(&machine) == .finish)
@@ -253,7 +253,7 @@ struct HTTPServerStateMachineTests {
         #expect(machine.take(.end) == .drop(.close))
     }
 
-    @Test("the rest of a request that is answered early is dropped", arguments: [.collector, .relay] as [Machine.Receiver])
+    @Test("The rest of a request that was answered early is dropped", arguments: [.collector, .relay] as [Machine.Receiver])
     func early(receiver: Machine.Receiver) {
         var machine = Self.receiving(receiver)
         machine.demand(.held)
@@ -263,7 +263,7 @@ struct HTTPServerStateMachineTests {
         #expect(machine.take(.end) == .drop(.awaitRequest))
     }
 
-    @Test("the deadline concerns a relay until it has answered")
+    @Test("The deadline applies to a relay until it has answered")
     func deadline() {
         var machine = Self.receiving(.relay)
         #expect(machine.timedOut() == .reportAlarm)
@@ -273,7 +273,7 @@ struct HTTPServerStateMachineTests {
 
     // MARK: Clients that leave
 
-    @Test("a client that sends nothing more gets its answer, and the connection closes")
+    @Test("A client that sends nothing after its request gets its answer, and the connection closes")
     func halfClosed() {
         var machine = Self.complete()
         #expect(machine.clientLeft() == .reportDeparture)
@@ -281,7 +281,7 @@ struct HTTPServerStateMachineTests {
         #expect(machine.outputIsOut() == .close)
     }
 
-    @Test("the rest of a request is not awaited from a client that has left")
+    @Test("The rest of a request is not awaited from a client that has left")
     func leftWithinBody() {
         var machine = Self.receiving(.relay)
         #expect(machine.clientLeft() == .reportDeparture)
@@ -289,7 +289,7 @@ struct HTTPServerStateMachineTests {
         #expect(machine.outputIsOut() == .close)
     }
 
-    @Test("a client that leaves after its answer does not delay the end")
+    @Test("A client that leaves after its answer does not delay the end")
     func leftBehind() {
         var machine = Machine(.connection)
         #expect(machine.clientLeft() == .finish)
@@ -302,15 +302,15 @@ struct HTTPServerStateMachineTests {
 
     // MARK: Errors
 
-    @Test("a complete request is answered although malformed bytes follow")
-    func malformedBehind() {
+    @Test("A complete request is answered although malformed bytes follow")
+    func malformedAfterRequest() {
         var machine = Self.complete()
         #expect(Self.arrive(.head, &machine) == .wait)
         #expect(machine.failed(.malformed) == .dropWaiting)
         #expect(Self.answer(&machine) == .finish)
     }
 
-    @Test("a request whose rest is malformed is broken, and ends the connection")
+    @Test("A request with a malformed rest is aborted and ends the connection")
     func malformedRest() {
         var machine = Self.receiving(.collector)
         #expect(machine.failed(.malformed) == .breakRequest)
@@ -318,21 +318,21 @@ struct HTTPServerStateMachineTests {
         #expect(machine.outputIsOut() == .closeOutput)
     }
 
-    @Test("malformed bytes where a request should begin are refused")
+    @Test("Malformed bytes where a request should begin are refused")
     func malformed() {
         var machine = Machine(.connection)
         #expect(machine.failed(.malformed) == .refuse)
         #expect(Self.answer(&machine) == .finish)
     }
 
-    @Test("malformed bytes are not answered before requests that wait for the client to read")
+    @Test("Malformed bytes are not answered before requests that wait for the client to read")
     func malformedUnread() {
         var machine = Machine(.connection)
         #expect(Self.arrive(.head, &machine, isWritable: false) == .wait)
         #expect(machine.failed(.malformed) == .finish)
     }
 
-    @Test("a connection closes at once when it fails, or when a client that has left is malformed")
+    @Test("A connection closes at once when it fails or when the bytes of a client that has left are malformed")
     func failed() {
         var machine = Self.complete()
         #expect(machine.failed(.disconnection) == .leave)
@@ -343,7 +343,7 @@ struct HTTPServerStateMachineTests {
 
     // MARK: Unwanted bodies
 
-    @Test("an endless body that nobody wants ends the connection, and is read in small pieces")
+    @Test("An endless unwanted body ends the connection and is read in small pieces")
     func endless() {
         var machine = Self.receiving(.relay)
         #expect(Self.answer(&machine) == .dropRest)
@@ -355,7 +355,7 @@ struct HTTPServerStateMachineTests {
         #expect(Self.reads(&machine) == .refuse)
     }
 
-    @Test("an endless body that nobody wants resets its stream once the answer is written")
+    @Test("An endless unwanted body resets its stream after the answer is written")
     func endlessStream() {
         var machine = Self.receiving(.relay, .stream)
         #expect(machine.isWrittenAwaited)
@@ -364,7 +364,7 @@ struct HTTPServerStateMachineTests {
         #expect(machine.answerWritten() == .reset)
     }
 
-    @Test("a stream's body that announces little is read to its end")
+    @Test("A stream's short announced body is read to its end")
     func smallStream() {
         var machine = Machine(.stream)
         #expect(machine.take(.head) == .begin)
@@ -378,21 +378,21 @@ struct HTTPServerStateMachineTests {
 
     // MARK: The sidecar
 
-    @Test("a connection without a request ends when the sidecar goes down")
-    func down() {
+    @Test("A connection without a request ends when the sidecar shuts down")
+    func shutDown() {
         var machine = Machine(.connection)
         #expect(machine.shutDown(isWritable: true) == .finish)
     }
 
-    @Test("a client that left and does not read cannot delay the end when the sidecar goes down")
-    func downWhileClosing() {
+    @Test("A client that left and does not read cannot delay the end when the sidecar shuts down")
+    func shutDownWhileClosing() {
         var machine = Machine(.connection)
         #expect(machine.clientLeft() == .finish)
         #expect(machine.shutDown(isWritable: true) == .linger)
     }
 
-    @Test("a request is answered although the sidecar goes down, and is the last")
-    func downWithinRequest() {
+    @Test("A request in progress is answered when the sidecar shuts down, and is the last")
+    func shutDownWithinRequest() {
         var machine = Self.complete()
         #expect(machine.shutDown(isWritable: true) == .none)
         #expect(machine.answerBegins() == .last)
@@ -400,15 +400,15 @@ struct HTTPServerStateMachineTests {
         #expect(machine.shutDown(isWritable: false) == .linger)
     }
 
-    @Test("a client that does not read gets a short deadline when the sidecar goes down, unless a relay has its own")
-    func downUnread() {
+    @Test("A client that does not read gets a short deadline when the sidecar shuts down, unless a relay has its own")
+    func shutDownUnread() {
         var collected = Self.complete()
         #expect(collected.shutDown(isWritable: false) == .linger)
         var relayed = Self.complete(to: .relay)
         #expect(relayed.shutDown(isWritable: false) == .none)
     }
 
-    @Test("a removed key ends a connection without a request, and no stream")
+    @Test("A removed key ends a connection without a request but no stream")
     func removed() {
         var connection = Machine(.connection)
         #expect(connection.callerRemoved() == .finish)
@@ -417,7 +417,7 @@ struct HTTPServerStateMachineTests {
         #expect(stream.callerRemoved() == .none)
     }
 
-    @Test("a removed key breaks a request without an answer, whose rest is not awaited")
+    @Test("A removed key aborts an unanswered request, whose rest is not awaited")
     func removedWithinBody() {
         var machine = Self.receiving(.collector)
         #expect(machine.callerRemoved() == .breakRequest)
@@ -425,7 +425,7 @@ struct HTTPServerStateMachineTests {
         #expect(machine.outputIsOut() == .close)
     }
 
-    @Test("a removed key breaks a relay's answer, and leaves an event stream a moment")
+    @Test("A removed key aborts a relay's answer, and an event stream ends a moment later")
     func removedWithinAnswer() {
         var relayed = Self.complete(to: .relay)
         _ = relayed.answerBegins()

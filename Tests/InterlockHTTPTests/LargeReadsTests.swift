@@ -35,7 +35,7 @@ struct LargeReadsTests {
         }
     }
 
-    @Test("four at a time, in the order in which they asked")
+    @Test("Four readers at a time read, in the order of their requests")
     func order() {
         let line = Line()
         let readers = line.ask(0..<10)
@@ -47,7 +47,7 @@ struct LargeReadsTests {
         withExtendedLifetime(readers) {}
     }
 
-    @Test("those whose servers are slow keep no turn for long")
+    @Test("Readers of slow servers do not keep a turn for long")
     func slow() {
         let line = Line()
         _ = line.ask(0..<10)
@@ -63,7 +63,7 @@ struct LargeReadsTests {
         #expect(line.read.count == 14)
     }
 
-    @Test("many that are over by their turn cost none, and no stack")
+    @Test("Readers that ended before their turn cost neither a turn nor stack depth")
     func over() {
         let line = Line()
         _ = line.ask(0..<4)

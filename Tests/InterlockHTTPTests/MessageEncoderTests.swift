@@ -104,7 +104,7 @@ struct MessageEncoderTests {
         #expect(expected == encoded)
     }
 
-    @Test("a small reply is one buffer")
+    @Test("A small reply is one buffer")
     func oneBuffer() throws {
         let answer = Self.encoded { encoder in
             encoder.append(HTTPResponseHead(version: .http1_1, status: .ok, headers: ["Content-Length": "2"]))
@@ -115,7 +115,7 @@ struct MessageEncoderTests {
         #expect(answer == "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
     }
 
-    @Test("bytes that are not UTF-8 pass unchanged in heads and trailers")
+    @Test("Bytes that are not UTF-8 pass unchanged in heads and trailers")
     func bytes() {
         var encoder = MessageEncoder()
         let value = OpaqueText.text(of: [0x63, 0xE9])
@@ -127,7 +127,7 @@ struct MessageEncoderTests {
         #expect(Array(encoder.take().readableBytesView) == expected)
     }
 
-    @Test("write promises succeed in order, whether or not the part is copied")
+    @Test("Write promises succeed in order whether or not the part is copied")
     func promises() throws {
         let channel = EmbeddedChannel()
         let writer = ResponseWriter(isHTTP2: false)
@@ -148,7 +148,7 @@ struct MessageEncoderTests {
         #expect(kept == [0, 1, 2, 3])
     }
 
-    @Test("of many small replies that nobody flushes, most are handed to the channel, which counts them")
+    @Test("Of many small unflushed replies most are passed to the channel, which counts them")
     func counted() throws {
         let channel = EmbeddedChannel()
         let writer = ResponseWriter(isHTTP2: false)

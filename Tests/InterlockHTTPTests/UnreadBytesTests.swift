@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Unread bytes")
 struct UnreadBytesTests {
-    @Test("bytes that were read make room, although reads never end where a message does")
+    @Test("Bytes that were read free memory although reads never end at a message's end")
     func readBytes() {
         let message = ByteBuffer(repeating: 1, count: 3000)
         let part = ByteBuffer(repeating: 1, count: 4096)
@@ -17,7 +17,7 @@ struct UnreadBytesTests {
         #expect(input.capacity <= 16_384)
     }
 
-    @Test("bytes stay in order, and those that are unread are kept")
+    @Test("Unread bytes are kept in order")
     func order() {
         var input = ByteBuffer(string: "abc")
         input.moveReaderIndex(forwardBy: 2)
@@ -25,7 +25,7 @@ struct UnreadBytesTests {
         #expect(input.getString(at: input.readerIndex, length: input.readableBytes) == "cdefghijklmnopqrstuvwxyz")
     }
 
-    @Test("the first bytes are taken without a copy")
+    @Test("The first bytes are taken without a copy")
     func first() {
         let bytes = ByteBuffer(repeating: 1, count: 4096)
         var input = ByteBuffer()

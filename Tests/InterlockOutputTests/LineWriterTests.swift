@@ -4,7 +4,7 @@ import NIOConcurrencyHelpers
 import Testing
 
 /// Tests with a pipe that is not read until the test asks for it.
-@Suite("Lines to a pipe that nobody reads", .timeLimit(.minutes(1)))
+@Suite("Lines to a pipe without a reader", .timeLimit(.minutes(1)))
 struct LineWriterTests {
     init() { signal(SIGPIPE, SIG_IGN) }
 
@@ -43,7 +43,7 @@ struct LineWriterTests {
         func close() { Glibc.close(reader) }
     }
 
-    @Test("callers never wait, the order is kept, and what was dropped is counted where it would stand")
+    @Test("Callers never wait, the order is kept, and dropped lines are counted at their position")
     func drops() {
         let pipe = Pipe()
         defer { pipe.close() }
@@ -74,7 +74,7 @@ struct LineWriterTests {
         #expect(pipe.lines(to: "later") == ["later"])
     }
 
-    @Test("a flush gives up after its time, and later messages do not wait again")
+    @Test("A flush gives up after its timeout, and later messages do not wait again")
     func flush() {
         let pipe = Pipe()
         defer { pipe.close() }
@@ -87,7 +87,7 @@ struct LineWriterTests {
         #expect(pipe.lines(to: "two").suffix(2) == ["one", "two"])
     }
 
-    @Test("a task that waits for its line ends when it is cancelled")
+    @Test("A task that waits for its line ends when it is cancelled")
     func cancellation() async {
         let pipe = Pipe()
         defer { pipe.close() }
@@ -97,7 +97,7 @@ struct LineWriterTests {
         #expect(await task.value == false)
     }
 
-    @Test("a line to a pipe without a reader is counted as dropped, and ends a listing")
+    @Test("A line to a pipe without a reader counts as dropped and ends a listing")
     func closedPipe() async {
         let pipe = Pipe()
         close(pipe.reader)

@@ -27,13 +27,13 @@ struct AlarmTests {
         }.get()
     }
 
-    @Test("an alarm goes off")
+    @Test("An alarm fires")
     func kept() async throws {
         let hasGoneOff = try await Self.hasGoneOff(isKept: true)
         #expect(hasGoneOff)
     }
 
-    @Test("an alarm whose owner is gone does not go off: what it was for is gone too")
+    @Test("An alarm whose owner is gone does not fire")
     func dropped() async throws {
         let hasGoneOff = try await Self.hasGoneOff(isKept: false)
         #expect(!hasGoneOff)

@@ -10,7 +10,7 @@ struct BreakerCauseTests {
         ServiceDefinition(name: "catalog", breaker: breaker)
     }
 
-    @Test("so many failures in a row trip it, although they are few and each sidecar has seen but some")
+    @Test("Failures in a row trip it, although they are few and each sidecar has seen only some of them")
     func consecutive() async throws {
         let settings = BreakerSettings(minimumCalls: 1000, consecutiveFailures: 4)
         try await Fleet.run(of: 2, services: [Self.service(settings)]) { fleet in
@@ -30,7 +30,7 @@ struct BreakerCauseTests {
         }
     }
 
-    @Test("statuses decide: failures count as such though reported OK, ignored ones for nothing though reported ERROR")
+    @Test("Statuses override outcomes: failures count although reported OK, and ignored ones do not although reported ERROR")
     func statuses() async throws {
         let settings = BreakerSettings(
             minimumCalls: 4, failureStatuses: StatusSet(500...599), ignoredStatuses: StatusSet(404...404))
@@ -44,7 +44,7 @@ struct BreakerCauseTests {
         }
     }
 
-    @Test("a window of calls judges the last so many, however long ago they were")
+    @Test("A window of calls evaluates the last calls, however long ago they were")
     func callWindow() async throws {
         let settings = BreakerSettings(failureRate: 0.6, window: .calls(20), minimumCalls: 20)
         try await Fleet.run(of: 2, services: [Self.service(settings)]) { fleet in
@@ -70,7 +70,7 @@ struct BreakerCauseTests {
         }
     }
 
-    @Test("with metrics only the rates are shown and nothing trips, but by force")
+    @Test("With metrics only the rates are shown, and nothing but a forced state opens it")
     func metricsOnly() async throws {
         var settings = BreakerSettings(minimumCalls: 4, isMetricsOnly: true)
         settings.consecutiveFailures = 2
@@ -93,7 +93,7 @@ struct BreakerCauseTests {
         }
     }
 
-    @Test("whatever the rate of calls, their outcomes leave in few reports")
+    @Test("Outcomes are sent in few reports, whatever the rate of calls")
     func fewReports() async throws {
         let settings = BreakerSettings(failureRate: 0.9, minimumCalls: 10)
         try await Fleet.run(services: [Self.service(settings)]) { fleet in

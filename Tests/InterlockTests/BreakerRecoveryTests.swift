@@ -4,9 +4,9 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("Breakers come back, whatever changes meanwhile, on a real Redis", .timeLimit(.minutes(2)))
+@Suite("Breakers recover from any change, on a real Redis", .timeLimit(.minutes(2)))
 struct BreakerRecoveryTests {
-    @Test("when fewer trials are asked for than have succeeded already, it closes")
+    @Test("If fewer trials are required than have already succeeded, it closes")
     func fewerTrials() async throws {
         let open = Duration.milliseconds(100)
         try await Fleet.run(services: [BreakerTests.service(open: open, permits: 3)]) { fleet in
@@ -20,7 +20,7 @@ struct BreakerRecoveryTests {
         }
     }
 
-    @Test("a Redis whose clock was set back keeps it open for no longer than its open time")
+    @Test("A Redis whose clock was set back keeps it open for no longer than its open time")
     func clockSetBack() async throws {
         try await Fleet.run(services: [BreakerTests.service(open: .seconds(2))]) { fleet in
             for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
@@ -34,8 +34,8 @@ struct BreakerRecoveryTests {
         }
     }
 
-    @Test("what a limit opened closes also when that limit is configured no longer")
-    func limitIsGone() async throws {
+    @Test("A breaker opened by a limit closes even after that limit was removed from the configuration")
+    func removedLimit() async throws {
         let limit = LimitDefinition(name: "1m", limit: 1, window: .seconds(60))
         let policy = LimitPolicy(action: .trip, pause: .milliseconds(200) ... .milliseconds(200))
         try await Fleet.run(services: [BreakerTests.service(limits: [limit], onLimit: policy)]) { fleet in
@@ -43,14 +43,14 @@ struct BreakerRecoveryTests {
             for _ in 0..<2 { _ = try await sidecar.take(service: "catalog") }
             try await fleet.expect(.open)
             try await sidecar.reload(services: [BreakerTests.service()])
-            try await eventually("a call that is made closes it") {
+            try await eventually("a call closes it") {
                 _ = try await sidecar.acquirePermit(service: "catalog")
                 return try await sidecar.breaker(service: "catalog").fleet.state == .closed
             }
         }
     }
 
-    @Test("a limit does not take over a breaker that is half-open for another cause")
+    @Test("A limit does not take over a breaker that is half-open for another cause")
     func limitInHalfOpen() async throws {
         let limit = LimitDefinition(name: "1m", limit: 4, window: .seconds(60))
         let policy = LimitPolicy(action: .trip, pause: .milliseconds(10) ... .milliseconds(10))
@@ -64,7 +64,7 @@ struct BreakerRecoveryTests {
             #expect(try await !sidecar.take(service: "catalog").isTaken)
             // Any command that the limit had sent would have been answered before this call.
             guard case .refused(.limited, _, _) = try await sidecar.acquirePermit(service: "catalog") else {
-                Issue.record("the limit did not bind")
+                Issue.record("the limit did not refuse")
                 return
             }
             #expect(try await fleet.breaker("state") == "half_open")
@@ -72,8 +72,8 @@ struct BreakerRecoveryTests {
         }
     }
 
-    @Test("however many calls come in half-open, Redis is asked for few trials")
-    func fewTrialsAskedFor() async throws {
+    @Test("Redis receives few trial requests, however many calls arrive in half-open")
+    func fewTrialRequests() async throws {
         try await Fleet.run(services: [BreakerTests.service(open: .milliseconds(100), permits: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             for _ in 0..<4 { _ = try await fleet.report(sidecar, .error) }
@@ -95,7 +95,7 @@ struct BreakerRecoveryTests {
         }
     }
 
-    @Test("an answer that comes when its service is configured no longer plans nothing")
+    @Test("An answer that arrives after its service was removed schedules nothing")
     func answerAfterReload() async throws {
         let other = ServiceDefinition(name: "other")
         try await Fleet.run(services: [BreakerTests.service(), other]) { fleet in
@@ -110,7 +110,7 @@ struct BreakerRecoveryTests {
             await fleet.server.resume()
             _ = await forcing.result
             _ = try await sidecar.forceBreaker(service: "other", to: .open, forMilliseconds: 500, by: "ops")
-            try await eventually(within: .seconds(10), "the end of the first would have come") {
+            try await eventually(within: .seconds(10), "the first forced state would have ended") {
                 try await sidecar.breaker(service: "other").fleet.forced == nil
             }
         }

@@ -17,14 +17,14 @@ struct BreakerTests {
             permitLifetime: lifetime)
     }
 
-    @Test("failures reported through two sidecars trip it for both, once")
+    @Test("Failures reported through two sidecars trip it once for both")
     func tripsByFailures() async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
             for turn in 0..<4 { _ = try await fleet.report(fleet.sidecars[turn % 2], .error) }
             try await fleet.expect(.open)
             for sidecar in fleet.sidecars {
                 guard case .refused(.open, .open, let retryAfter) = try await sidecar.acquirePermit(service: "catalog") else {
-                    Issue.record("an open breaker gave a permit")
+                    Issue.record("an open breaker granted a permit")
                     continue
                 }
                 #expect((1...31_000).contains(retryAfter))
@@ -38,7 +38,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("the failure that trips the breaker is answered with open, however fast the earlier failures came")
+    @Test("The failure that trips the breaker is answered with open, however fast the earlier failures came")
     func answerOfTheTrip() async throws {
         var service = Self.service()
         service.breaker.consecutiveFailures = 3
@@ -56,7 +56,7 @@ struct BreakerTests {
 
     /// Sums are sent to Redis at intervals, so no prefix of a row may suffice to trip the breaker.
     @Test(
-        "successes keep it closed, fewer than the minimum of calls too, and ignored outcomes count for nothing",
+        "Successes keep it closed, as do fewer calls than the minimum, and ignored outcomes do not count",
         arguments: [[Outcome]]([
             [.ok, .ok, .ok, .ok, .error, .error, .error], [.error, .error, .error, .ignore, .ignore, .ignore],
         ]))
@@ -69,7 +69,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("slow calls trip it by a rate of their own")
+    @Test("Slow calls trip it by their own rate")
     func tripsBySlowCalls() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .ok, latency: 600) }
@@ -78,7 +78,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("a breaker that slow calls opened is opened again by a slow trial")
+    @Test("A breaker opened by slow calls is opened again by a slow trial")
     func slowTrial() async throws {
         try await Fleet.run(services: [Self.service(open: .milliseconds(200))]) { fleet in
             for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .ok, latency: 600) }
@@ -89,7 +89,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("after the open time it half-opens by itself, gives so many trials in the whole fleet, and closes when all are well")
+    @Test("After the open time it half-opens, grants its trials across the fleet and closes when all succeed")
     func closesAgain() async throws {
         try await Fleet.run(of: 2, services: [Self.service(open: .milliseconds(200))]) { fleet in
             for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
@@ -98,7 +98,7 @@ struct BreakerTests {
             let second = try await fleet.permit(fleet.sidecars[1])
             for sidecar in fleet.sidecars {
                 guard case .refused(.open, .halfOpen, _) = try await sidecar.acquirePermit(service: "catalog") else {
-                    Issue.record("a third trial was given")
+                    Issue.record("a third trial was granted")
                     continue
                 }
             }
@@ -109,7 +109,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("one failed trial opens it again, for longer")
+    @Test("One failed trial opens it again for longer")
     func opensAgain() async throws {
         var service = Self.service(open: .milliseconds(150))
         service.breaker.openFor = .milliseconds(150) ... .seconds(60)
@@ -125,7 +125,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("a trial that is never reported frees its place")
+    @Test("A trial that is never reported frees its slot")
     func lapsedTrial() async throws {
         let service = Self.service(open: .milliseconds(100), permits: 1, lifetime: .milliseconds(200))
         try await Fleet.run(services: [service]) { fleet in
@@ -133,13 +133,13 @@ struct BreakerTests {
             for _ in 0..<4 { _ = try await fleet.report(sidecar, .error) }
             try await fleet.expect(.halfOpen)
             _ = try await fleet.permit(sidecar)
-            try await eventually(within: .seconds(10), "the lapsed trial's place is free") {
+            try await eventually(within: .seconds(10), "the lapsed trial's slot is free") {
                 if case .granted = try await sidecar.acquirePermit(service: "catalog") { true } else { false }
             }
         }
     }
 
-    @Test("a permit is reported once, by its own service's name, and only while it is young")
+    @Test("A permit can be reported once, under its service's name, until it expires")
     func reportedOnce() async throws {
         try await Fleet.run(services: [Self.service(), ServiceDefinition(name: "other")]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -152,7 +152,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("the limit trips it for its pause, then it half-opens, and closes when the limit grants again")
+    @Test("The limit trips it for the pause, then it half-opens and closes when the limit grants again")
     func tripsByLimit() async throws {
         let limit = LimitDefinition(name: "short", limit: 3, window: .milliseconds(300))
         let policy = LimitPolicy(action: .trip, pause: .milliseconds(400) ... .milliseconds(500))
@@ -168,7 +168,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("a refused trial gives its place back")
+    @Test("A refused trial releases its slot")
     func trialRefusedByLimit() async throws {
         let limit = LimitDefinition(name: "1m", limit: 4, window: .seconds(60))
         try await Fleet.run(services: [Self.service(open: .milliseconds(100), permits: 1, limits: [limit])]) { fleet in
@@ -176,16 +176,16 @@ struct BreakerTests {
             for _ in 0..<4 { _ = try await fleet.report(sidecar, .error) }
             try await fleet.expect(.halfOpen)
             guard case .refused(.limited, _, _) = try await sidecar.acquirePermit(service: "catalog") else {
-                Issue.record("the limit did not bind")
+                Issue.record("the limit did not refuse")
                 return
             }
-            try await eventually(within: .seconds(5), "the trial's place is free") {
+            try await eventually(within: .seconds(5), "the trial's slot is free") {
                 try await fleet.cli("ZCARD", "interlock:breaker:{catalog}:trials").integer == 0
             }
         }
     }
 
-    @Test("a forced state holds for the fleet until AUTO", arguments: BreakerSnapshot.Forced.allCases)
+    @Test("A forced state holds for the fleet until AUTO", arguments: BreakerSnapshot.Forced.allCases)
     func forced(state: BreakerSnapshot.Forced) async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
             _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: state, by: "ops")
@@ -198,13 +198,13 @@ struct BreakerTests {
             #expect(try await fleet.cli("HGET", "interlock:breaker:{catalog}", "by").text?.hasSuffix("ops") == true)
             _ = try await fleet.sidecars[1].forceBreaker(service: "catalog", to: nil, by: "ops")
             try await fleet.expect(.closed)
-            try await eventually(within: .seconds(5), "nothing is forced any more") {
+            try await eventually(within: .seconds(5), "no state is forced") {
                 try await fleet.sidecars[0].breaker(service: "catalog").fleet.forced == nil
             }
         }
     }
 
-    @Test("after everything was wiped the sidecars restore the state and agree, under a generation that does not fall")
+    @Test("After Redis lost all data the sidecars restore the state and agree, and the generation does not fall")
     func wiped() async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
             for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
@@ -222,7 +222,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("a sidecar that joins takes the fleet's state and resets nothing")
+    @Test("A sidecar that joins adopts the fleet's state and resets nothing")
     func newcomer() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
@@ -231,7 +231,7 @@ struct BreakerTests {
             let configuration = InterlockConfiguration(redis: fleet.server.configuration, services: [Self.service()])
             let newcomer = Coordinator(configuration: configuration, eventLoop: fleet.sidecars[0].eventLoop)
             await newcomer.start()
-            try await eventually(within: .seconds(10), "the newcomer acts open") {
+            try await eventually(within: .seconds(10), "the newcomer's breaker is open") {
                 try await newcomer.breaker(service: "catalog").state == .open
             }
             #expect(try await fleet.sidecars[0].breaker(service: "catalog").fleet.generation == generation)
@@ -239,7 +239,7 @@ struct BreakerTests {
         }
     }
 
-    @Test("a sidecar that joins reads the breakers of all its services, however many they are")
+    @Test("A sidecar that joins reads the breakers of all its services, however many there are")
     func newcomerOfManyServices() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             for _ in 0..<4 { _ = try await fleet.report(fleet.sidecars[0], .error) }
@@ -249,7 +249,7 @@ struct BreakerTests {
             let configuration = InterlockConfiguration(redis: fleet.server.configuration, services: others + [Self.service()])
             let newcomer = Coordinator(configuration: configuration, eventLoop: fleet.sidecars[0].eventLoop)
             await newcomer.start()
-            try await eventually(within: .seconds(4), "the newcomer acts open, before it reads all of them again") {
+            try await eventually(within: .seconds(4), "the newcomer's breaker is open before it reads all of them again") {
                 try await newcomer.breaker(service: "catalog").state == .open
             }
             await newcomer.stop()

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Interlock
 
-@Suite("The arithmetic of smooth limits in scripts")
+@Suite("The arithmetic of gcra limits in scripts")
 struct CellArithmeticTests {
     /// Fills limits of many shapes exactly to capacity and one unit beyond, and counts the wrong results.
     private static let sweep = """
@@ -26,8 +26,8 @@ struct CellArithmeticTests {
         return wrong
         """
 
-    @Test("a limit that is just full is full, and has not one call too many, however its quotient is rounded")
-    func brim() async throws {
+    @Test("A limit that is exactly full grants no call too many, however its quotient is rounded")
+    func exactlyFull() async throws {
         try await Fleet.run { fleet in
             let source = String(decoding: PackageResources.counters_lua, as: UTF8.self) + Self.sweep
             let wrong = try await fleet.cli("EVAL", source, "0")

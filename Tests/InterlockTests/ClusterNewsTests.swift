@@ -9,8 +9,8 @@ import Testing
 /// The notifications that coordinators receive from a cluster: turns, changed keys, and migrating hash slots.
 @Suite("News of a Redis Cluster", .serialized, .timeLimit(.minutes(3)))
 struct ClusterNewsTests {
-    @Test("a key that another program deletes is noticed at once, whichever server it is on, and each event comes once")
-    func foreignDeletions() async throws {
+    @Test("A key that other software deletes is noticed at once on any server, and each event arrives once")
+    func externalDeletions() async throws {
         try await ClusterFleet.withFleet { fleet in
             try await ClusterTests.withCoordinators(of: 2, fleet) { coordinators in
                 let seen = NIOLockedValueBox<[String]>([])
@@ -33,7 +33,7 @@ struct ClusterNewsTests {
                     #expect(try await ClusterTests.acquire(name, coordinators[0]) != nil)
                     #expect(try await coordinators[0].breakLock(name, by: "test"))
                 }
-                try await eventually(within: .seconds(20), "all events have come") {
+                try await eventually(within: .seconds(20), "all events have arrived") {
                     seen.withLockedValue { $0.count } >= names.count
                 }
                 #expect(seen.withLockedValue { $0 } == names)
@@ -42,7 +42,7 @@ struct ClusterNewsTests {
         }
     }
 
-    @Test("a turn is told at the lock's own server alone, once its sidecar listens there")
+    @Test("A turn is published only at the lock's own server once its sidecar subscribes there")
     func shardChannels() async throws {
         try await ClusterFleet.withFleet { fleet in
             try await ClusterTests.withCoordinators(of: 2, fleet) { coordinators in
@@ -50,7 +50,7 @@ struct ClusterNewsTests {
                     let name = try await ClusterTests.name(on: member, of: fleet)
                     let held = try #require(try await ClusterTests.acquire(name, coordinators[0]))
                     let waiter = Task { try await ClusterTests.acquire(name, wait: 30_000, coordinators[1]) }
-                    try await eventually(within: .seconds(20), "it listens") {
+                    try await eventually(within: .seconds(20), "it is subscribed") {
                         try await member.server.ask(["PUBSUB", "SHARDCHANNELS"]).array?.count == 1
                     }
                     let before = try await Self.published(at: member)
@@ -76,7 +76,7 @@ struct ClusterNewsTests {
         return value.flatMap { Int($0.dropFirst(field.count + 1)) } ?? 0
     }
 
-    @Test("the list of the fleet is whole while its slot is on its way, and nothing of it is half done")
+    @Test("The fleet's list is complete while its hash slot moves")
     func fleetMoves() async throws {
         try await ClusterFleet.withFleet { fleet in
             try await ClusterTests.withCoordinators(of: 2, fleet, timeout: .seconds(20)) { coordinators in
@@ -95,7 +95,7 @@ struct ClusterNewsTests {
         }
     }
 
-    @Test("whoever waits for a lock whose slot arrives late goes on as soon as it has")
+    @Test("A caller that waits for a lock whose hash slot arrives late proceeds as soon as the slot has arrived")
     func lateSlot() async throws {
         try await ClusterFleet.withFleet { fleet in
             try await ClusterTests.withCoordinators(of: 2, fleet, timeout: .milliseconds(300)) { coordinators in
@@ -117,7 +117,7 @@ struct ClusterNewsTests {
         }
     }
 
-    @Test("a cluster none of whose servers is there is said to be so")
+    @Test("A cluster without a reachable server is reported as unreachable")
     func unreachable() async throws {
         let port = try await LocalPort.unused()
         let configuration = try RedisConfiguration(url: "redis+cluster://127.0.0.1:\(port)")

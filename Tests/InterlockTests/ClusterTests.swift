@@ -66,7 +66,7 @@ struct ClusterTests {
         return try await coordinator.acquireLock(request)
     }
 
-    @Test("one seed leads to all servers; locks, limits, lists and the fleet work across them")
+    @Test("One seed leads to all servers, and locks, limits, lists and the fleet work across them")
     func works() async throws {
         try await ClusterFleet.withFleet { fleet in
             let seed = try #require(await fleet.members[1].server.port)
@@ -97,7 +97,7 @@ struct ClusterTests {
         }
     }
 
-    @Test("a lock passes on from one sidecar to the other at once, whichever server it is on")
+    @Test("A lock is handed from one sidecar to another at once, whichever server it is on")
     func handsOver() async throws {
         try await ClusterFleet.withFleet { fleet in
             try await Self.withCoordinators(of: 2, fleet) { coordinators in
@@ -105,7 +105,7 @@ struct ClusterTests {
                     let name = try await Self.name(on: member, of: fleet)
                     let held = try #require(try await Self.acquire(name, coordinators[0]))
                     let waiter = Task { try await Self.acquire(name, wait: 30_000, coordinators[1]) }
-                    try await eventually(within: .seconds(20), "somebody waits") {
+                    try await eventually(within: .seconds(20), "someone waits") {
                         try await coordinators[0].inspectLock(name)?.waiters == 1
                     }
                     _ = try await coordinators[0].releaseLock(name, token: held.token)
@@ -116,7 +116,7 @@ struct ClusterTests {
         }
     }
 
-    @Test("while a slot is on its way, callers wait and are answered; none sees a redirection")
+    @Test("While a hash slot moves, callers wait and get their answers without redirections")
     func slotMoves() async throws {
         try await ClusterFleet.withFleet { fleet in
             try await Self.withCoordinators(of: 2, fleet, timeout: .seconds(20)) { coordinators in
@@ -138,7 +138,7 @@ struct ClusterTests {
         }
     }
 
-    @Test("a slot that does not arrive in time is unavailable, and the reason is said in our words")
+    @Test("A hash slot that does not arrive in time makes its keys unavailable, with the reason in our words")
     func slotStays() async throws {
         try await ClusterFleet.withFleet { fleet in
             try await Self.withCoordinators(fleet, timeout: .seconds(1)) { coordinators in
@@ -155,7 +155,7 @@ struct ClusterTests {
         }
     }
 
-    @Test("a sidecar that died in the queue costs those behind it one claim window")
+    @Test("A sidecar that died in the queue costs the waiters behind it one claim window")
     func deadWaiter() async throws {
         try await ClusterFleet.withFleet { fleet in
             try await Self.withCoordinators(of: 2, fleet) { coordinators in
@@ -166,7 +166,7 @@ struct ClusterTests {
                 let ticket = "0123456789ab/ticket/\(String(repeating: "0", count: 32))"
                 _ = try await member.server.ask(["ZADD", "interlock:queue:{\(name)}", "1", ticket])
                 let waiter = Task { try await Self.acquire(name, wait: 30_000, coordinators[1]) }
-                try await eventually(within: .seconds(20), "somebody waits behind it") {
+                try await eventually(within: .seconds(20), "someone waits behind it") {
                     try await coordinators[0].inspectLock(name)?.waiters == 2
                 }
                 _ = try await coordinators[0].releaseLock(name, token: held.token)
@@ -176,7 +176,7 @@ struct ClusterTests {
         }
     }
 
-    @Test("a primary is killed: its replica has its slots, the rest goes on, and fences rise")
+    @Test("After a primary is killed its replica takes over its hash slots, the others keep working, and fences rise")
     func failover() async throws {
         try await ClusterFleet.withFleet(replicas: 1, arguments: ["--cluster-require-full-coverage", "no"]) { fleet in
             try await Self.withCoordinators(of: 2, fleet, locks: LockSettings(waitReplicas: 1)) { coordinators in
@@ -185,7 +185,9 @@ struct ClusterTests {
                 let other = try await Self.name(on: members[1], of: fleet)
                 let held = try #require(try await Self.acquire(name, coordinators[0]))
                 // Servers report a replica only once it has replicated data.
-                try await eventually(within: .seconds(20), "replicas are heard of") { await coordinators[0].status.replicas == 1 }
+                try await eventually(within: .seconds(20), "the replicas are known") {
+                    await coordinators[0].status.replicas == 1
+                }
                 await members[0].server.kill()
                 #expect(try await Self.acquire(other, coordinators[1]) != nil)
                 for coordinator in coordinators {
@@ -206,8 +208,8 @@ struct ClusterTests {
         }
     }
 
-    @Test("under the least ACL nothing is refused")
-    func leastRights() async throws {
+    @Test("The minimal ACL allows every command that is used")
+    func minimalACL() async throws {
         try await ClusterFleet.withFleet { fleet in
             let rights = try LeastACLTests.documented() + LeastACLTests.documentedForClusters()
             for member in await fleet.members { _ = try await member.server.ask(rights) }
@@ -217,7 +219,7 @@ struct ClusterTests {
                     let name = try await Self.name(on: member, of: fleet)
                     let held = try #require(try await Self.acquire(name, coordinators[0]))
                     let waiter = Task { try await Self.acquire(name, wait: 30_000, coordinators[1]) }
-                    try await eventually(within: .seconds(20), "somebody waits") {
+                    try await eventually(within: .seconds(20), "someone waits") {
                         try await coordinators[0].inspectLock(name)?.waiters == 1
                     }
                     _ = try await coordinators[0].releaseLock(name, token: held.token)
@@ -233,7 +235,7 @@ struct ClusterTests {
         }
     }
 
-    @Test("a server that is no cluster is refused by name, and so is a cluster that is named as a server")
+    @Test("A server that is not in cluster mode is refused by name, and so is a cluster configured as a single server")
     func wrongKind() async throws {
         try await RedisServer.withServer { server in
             let port = try #require(server.port)
@@ -253,7 +255,7 @@ struct ClusterTests {
             eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Self.silence)
         await coordinator.start()
         var failure: String?
-        try await eventually(within: .seconds(20), "the reason is said") {
+        try await eventually(within: .seconds(20), "the reason is reported") {
             failure = await coordinator.status.redisFailure
             return failure != nil
         }

@@ -21,7 +21,7 @@ struct ConfigurationDriftTests {
         }
     }
 
-    @Test("sidecars with different definitions name each other and the service, until one has reloaded")
+    @Test("Sidecars with different definitions of a service report each other until one has reloaded")
     func drift() async throws {
         let same = ServiceDefinition(name: "mail")
         try await Fleet.run(of: 2, services: [Self.before, same]) { fleet in
@@ -38,7 +38,7 @@ struct ConfigurationDriftTests {
         }
     }
 
-    @Test("so do those with different rules of a domain")
+    @Test("Sidecars with different rules of a domain report each other until one has reloaded")
     func domains() async throws {
         func domain(limit: Int64) -> RateLimitDomain {
             let limit = LimitDefinition(name: "default", limit: limit, window: .seconds(1))
@@ -53,7 +53,7 @@ struct ConfigurationDriftTests {
         }
     }
 
-    @Test("nobody differs any more when the other has left")
+    @Test("The difference ends when the other sidecar leaves")
     func left() async throws {
         try await Fleet.run(of: 2, services: [Self.before]) { fleet in
             try await fleet.sidecars[0].reload(services: [Self.after])
@@ -63,13 +63,13 @@ struct ConfigurationDriftTests {
         }
     }
 
-    @Test("a service that only one of them guards is no difference, and neither is a sidecar that publishes nothing")
+    @Test("A service known to only one sidecar is no difference, and neither is a sidecar that publishes nothing")
     func notComparable() async throws {
         try await Fleet.run(of: 2, services: [Self.before]) { fleet in
             try await fleet.cli("ZADD", "interlock:fleet", "9999999999999", "0000000000aa")
             try await fleet.cli("HSET", "interlock:fleet:0000000000aa", "host", "old", "version", "0.1.0")
             try await fleet.sidecars[0].reload(services: [Self.before, ServiceDefinition(name: "mail")])
-            try await eventually(within: .seconds(20), "the other has read what it runs with") {
+            try await eventually(within: .seconds(20), "the other has read its configuration") {
                 try await fleet.sidecars[1].fleet().contains {
                     $0.configuration == ConfigurationDigest([Self.before, ServiceDefinition(name: "mail")]).whole
                 }
@@ -80,18 +80,18 @@ struct ConfigurationDriftTests {
         }
     }
 
-    @Test("a wiped Redis is told again, and nobody differs")
+    @Test("Digests are published again after Redis lost all data, and no difference is reported")
     func wiped() async throws {
         try await Fleet.run(of: 2, services: [Self.before]) { fleet in
             try await fleet.cli("FLUSHALL")
-            try await eventually(within: .seconds(20), "the fleet has been told again") {
+            try await eventually(within: .seconds(20), "the digest is in Redis again") {
                 try await fleet.breaker("configuration") == Self.before.digest
             }
             for sidecar in fleet.sidecars { try await Self.differing(sidecar, is: []) }
         }
     }
 
-    @Test("those who differ go on to do so when Redis is wiped, and nobody is told again")
+    @Test("Existing differences persist when Redis loses all data, and are not logged again")
     func wipedWhileDifferent() async throws {
         let log = EventLog()
         try await Fleet.run(of: 2, services: [Self.before], logger: Logger(label: "test") { _ in log }) { fleet in
@@ -101,7 +101,7 @@ struct ConfigurationDriftTests {
             try await fleet.cli("FLUSHALL")
             let ids = Set(fleet.sidecars.map(\.id))
             for sidecar in fleet.sidecars {
-                try await eventually(within: .seconds(20), "every sidecar has said again what it runs with") {
+                try await eventually(within: .seconds(20), "every sidecar has published its configuration again") {
                     let members = try await sidecar.fleet().filter { $0.configuration != nil }
                     return Set(members.map(\.id)) == ids
                 }
@@ -113,7 +113,7 @@ struct ConfigurationDriftTests {
         }
     }
 
-    @Test("one that differs and reloads to another difference is not said to agree in between")
+    @Test("A sidecar that reloads from one difference to another is not reported as agreeing in between")
     func differentlyDifferent() async throws {
         let log = EventLog()
         var last = Self.after
@@ -133,7 +133,7 @@ struct ConfigurationDriftTests {
         }
     }
 
-    @Test("what a full Redis did not take of a reload is said again when it takes it")
+    @Test("A reload that a full Redis rejected is published again once Redis accepts it")
     func refused() async throws {
         try await Fleet.run(services: [Self.before]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -145,13 +145,13 @@ struct ConfigurationDriftTests {
             _ = try await sidecar.fleet()
             try await fleet.cli("CONFIG", "SET", "maxmemory", "0")
             #expect(try await published() == ConfigurationDigest([Self.before]).whole)
-            try await eventually(within: .seconds(20), "a later sign of life says it") {
+            try await eventually(within: .seconds(20), "a later heartbeat publishes it") {
                 try await published() == ConfigurationDigest([Self.after]).whole
             }
         }
     }
 
-    @Test("a large fleet is compared by a part of the signs of life, and whoever differs is found")
+    @Test("A large fleet is compared by some of its heartbeats, and every difference is found")
     func large() async throws {
         try await Fleet.run(services: [Self.before]) { fleet in
             let others = (0..<39).map { number in "0000000000" + (number < 10 ? "0\(number)" : "\(number)") }
@@ -162,7 +162,7 @@ struct ConfigurationDriftTests {
                 try await fleet.cli(
                     "HSET", "interlock:fleet:\(id)", "configuration", digest.whole, "services", digest.text)
             }
-            try await eventually(within: .seconds(20), "the one that differs is found") {
+            try await eventually(within: .seconds(20), "the difference is found") {
                 _ = try await fleet.sidecars[0].fleet()
                 return await fleet.sidecars[0].status.servicesDiffering == ["catalog"]
             }

@@ -7,7 +7,7 @@ import Testing
 
 /// Tests counters after Redis' clock was set back and after a rule was changed. The tests write counters that lie in
 /// the future by Redis' clock, because a step back turns past times into future ones.
-@Suite("No counter outlasts its window, or the time in which its limit fills")
+@Suite("No counter outlasts its window or the time in which its limit refills")
 struct CounterLifetimeTests {
     private static func service(_ limit: LimitDefinition) -> ServiceDefinition {
         ServiceDefinition(name: "catalog", limits: [limit])
@@ -31,7 +31,7 @@ struct CounterLifetimeTests {
 
     // MARK: A clock that was set back
 
-    @Test("a fixed window lasts one window at most after Redis' clock was set back")
+    @Test("A fixed window lasts at most one window after Redis' clock was set back")
     func fixed() async throws {
         try await Fleet.run(of: 2, services: [Self.service(Self.limit(5, per: .seconds(40)))]) { fleet in
             let key = "interlock:rate:{catalog}:main"
@@ -45,8 +45,8 @@ struct CounterLifetimeTests {
         }
     }
 
-    @Test("a gcra limit is refused for no longer than it takes to fill after Redis' clock was set back")
-    func smooth() async throws {
+    @Test("A gcra limit refuses for no longer than it takes to refill after Redis' clock was set back")
+    func gcra() async throws {
         // The limit fills in 205 ms.
         try await Fleet.run(services: [Self.service(Self.limit(200, per: .seconds(1), .gcra(burst: 40)))]) { fleet in
             let key = "interlock:rate:{catalog}:main~gcra"
@@ -60,7 +60,7 @@ struct CounterLifetimeTests {
         }
     }
 
-    @Test("a sliding log that lies less than a second ahead lasts one window at most, too")
+    @Test("A sliding log less than a second ahead lasts at most one window")
     func sliding() async throws {
         try await Fleet.run(services: [Self.service(Self.limit(2, per: .milliseconds(100), .sliding))]) { fleet in
             let key = "interlock:rate:{catalog}:main~sliding"
@@ -76,7 +76,7 @@ struct CounterLifetimeTests {
         }
     }
 
-    @Test("an aligned window of a domain that lies ahead counts in the present window, and no longer")
+    @Test("An aligned window of a domain that is ahead counts in the present window and no longer")
     func aligned() async throws {
         let settings = DomainTests.settings([DescriptorRule(key: "ip", limit: DomainTests.rate(10, isAligned: true))])
         try await Fleet.run(domains: settings) { fleet in
@@ -92,7 +92,7 @@ struct CounterLifetimeTests {
         }
     }
 
-    @Test("CL.THROTTLE refuses for no longer than its rate takes to fill after Redis' clock was set back")
+    @Test("CL.THROTTLE refuses for no longer than its rate takes to refill after Redis' clock was set back")
     func throttle() async throws {
         try await Fleet.run { fleet in
             let key = "interlock:throttle:{mail}"
@@ -106,7 +106,7 @@ struct CounterLifetimeTests {
         }
     }
 
-    @Test("parts of a quota that lie ahead count for no longer than a data plane may go by them")
+    @Test("Parts of a quota that are ahead count for no longer than a data plane may use them")
     func quota() async throws {
         let settings = DomainTests.settings([DescriptorRule(key: "tenant", limit: DomainTests.rate(10, per: 1))])
         try await Fleet.run(domains: settings) { fleet in
@@ -123,7 +123,7 @@ struct CounterLifetimeTests {
                 session.report([QuotaUsage(bucket: bucket, requests: 5)])
                 return NIOLoopBound(session, eventLoop: sidecar.eventLoop)
             }.get()
-            try await eventually("it is assigned a part") { try await fleet.cli("HLEN", key).integer == 2 }
+            try await eventually("it is assigned a quota") { try await fleet.cli("HLEN", key).integer == 2 }
             let parts = try await fleet.cli("HGET", key, "gone/x").text?.split(separator: " ").compactMap { Int64($0) } ?? []
             let now = try await Self.time(fleet) / 1000
             #expect(parts.count == 5 && parts[1] <= now + 20_000 && parts[3] <= now + 20_000)
@@ -148,7 +148,7 @@ struct CounterLifetimeTests {
     }
 
     @Test(
-        "a raised limit that was used up grants the next call at its new rate",
+        "A raised limit that was used up grants the next call at its new rate",
         arguments: [
             (limit(60, per: .seconds(3600), .gcra(burst: 59)), limit(3600, per: .seconds(3600), .gcra(burst: 59))),
             (limit(60, per: .seconds(3600), .gcra(burst: 59)), limit(60, per: .seconds(60), .gcra(burst: 59))),
@@ -163,7 +163,7 @@ struct CounterLifetimeTests {
     }
 
     @Test(
-        "what was taken of a limit stays taken when it is raised or lowered, and no more than that",
+        "Consumption is kept exactly when the limit is raised or lowered",
         arguments: [(60, 600), (600, 60), (60, 59), (59, 60)] as [(Int64, Int64)])
     func carriedOver(before: Int64, after: Int64) async throws {
         for algorithm in [LimitAlgorithm.gcra(burst: 49), .sliding, .fixed] {
@@ -175,7 +175,7 @@ struct CounterLifetimeTests {
         }
     }
 
-    @Test("a larger burst can be taken at once, also when the smaller one was used up")
+    @Test("A larger burst can be taken at once even if the smaller one was used up")
     func largerBurst() async throws {
         let (before, after) = (
             Self.limit(60, per: .seconds(3600), .gcra(burst: 9)), Self.limit(60, per: .seconds(3600), .gcra(burst: 99))
@@ -185,7 +185,7 @@ struct CounterLifetimeTests {
         }
     }
 
-    @Test("a smaller burst, or a shorter window, refuses for no longer than a window")
+    @Test("A smaller burst or a shorter window refuses for no longer than a window")
     func smallerBurst() async throws {
         let (before, after) = (
             Self.limit(60, per: .seconds(3600), .gcra(burst: 89)), Self.limit(60, per: .seconds(3600), .gcra(burst: 0))
@@ -199,7 +199,7 @@ struct CounterLifetimeTests {
         }
     }
 
-    @Test("a changed rate of CL.THROTTLE applies at once, and what was taken still counts")
+    @Test("A changed rate of CL.THROTTLE applies at once, and earlier consumption still counts")
     func throttleChanged() async throws {
         try await Fleet.run { fleet in
             func throttle(_ count: Int64, per period: Int64, _ quantity: Int64) async throws -> ThrottleAnswer {
@@ -218,7 +218,7 @@ struct CounterLifetimeTests {
     // MARK: Whole windows
 
     @Test(
-        "a call that is refused in a fresh window of a second is told a second, not more",
+        "A call refused in a fresh window of a second gets a retry time of at most a second",
         arguments: [.fixed, .sliding, .gcra(burst: 0)] as [LimitAlgorithm])
     func second(algorithm: LimitAlgorithm) async throws {
         try await Fleet.run(services: [Self.service(Self.limit(1, per: .seconds(1), algorithm))]) { fleet in

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Deadlines")
 struct DeadlinesTests {
-    @Test("one that lies before all time is due at once")
+    @Test("A deadline before all time is due at once")
     func longPast() async throws {
         let eventLoop = MultiThreadedEventLoopGroup.singleton.any()
         try await eventLoop.flatSubmit {

@@ -2,7 +2,7 @@ import Interlock
 import Testing
 
 /// Definitions that a program can make through the public API.
-@Suite("Definitions that no coordinator can work with")
+@Suite("Invalid definitions")
 struct DefinitionTests {
     private static let limit = LimitDefinition(name: "1s", limit: 10, window: .seconds(1))
 
@@ -13,7 +13,7 @@ struct DefinitionTests {
     }
 
     @Test(
-        "are refused with the property, what was expected and what was there",
+        "An invalid definition is refused with the property, what was expected and the value",
         arguments: [
             (ServiceDefinition(name: "a:b"), "a service's name: expected a name without \":\", got \"a:b\""),
             (ServiceDefinition(name: "a", concurrency: 0), "the service \"a\": concurrency: expected 1 to 1000000, got 0"),
@@ -45,13 +45,13 @@ struct DefinitionTests {
         #expect(error?.message == message)
     }
 
-    @Test("are refused when two have one name")
+    @Test("Two definitions with one name are refused")
     func twins() {
         let error = Self.refusal(of: [ServiceDefinition(name: "a"), ServiceDefinition(name: "a")])
         #expect(error?.message == "the service \"a\" is defined twice")
     }
 
-    @Test("of the whole are refused: a prefix that moves keys to other slots, a timeout of nothing, leases without an end")
+    @Test("Invalid global settings are refused: a prefix that changes hash slots, a timeout of zero, leases without an end")
     func whole() {
         func refusal(_ make: () throws -> InterlockConfiguration) -> String? {
             (#expect(throws: InterlockError.self) { try make() })?.message
@@ -73,7 +73,7 @@ struct DefinitionTests {
                 == "the locks: minimumTTL: expected 0.005 seconds to 8.0 seconds, got 9.0 seconds")
     }
 
-    @Test("a label, an owner or a host that no door would take is refused")
+    @Test("A label, an owner or a host that no listener would accept is refused")
     func labels() async throws {
         let message =
             "label: the label contains a space; it must be 1-256 bytes of UTF-8 without control characters, spaces or braces"
@@ -91,7 +91,7 @@ struct DefinitionTests {
         #expect(hosted?.message.contains("host, the default label") == true)
     }
 
-    @Test("are not taken over by a coordinator that runs")
+    @Test("A running coordinator does not apply invalid definitions")
     func reload() async throws {
         try await Fleet.run(of: 1, services: [ServiceDefinition(name: "a", limits: [Self.limit])]) { fleet in
             let coordinator = fleet.sidecars[0]

@@ -12,7 +12,7 @@ struct DocumentationTests {
     // MARK: Text
 
     @Test(
-        "every block of Swift in an article is one that compiles, and every one that compiles is in its article",
+        "Every block of Swift in an article compiles, and every compiled block is in its article",
         arguments: [
             ("Sources/Interlock/Interlock.docc/HoldingLocks.md", "InterlockTests/DocumentedExamples.swift", 10),
             ("docs/swift/guarded-calls.md", "InterlockTests/DocumentedServiceExamples.swift", 7),
@@ -30,7 +30,7 @@ struct DocumentationTests {
         for block in compiled where !documented.contains(block) { Issue.record("not in \(article):\n\(block)") }
     }
 
-    @Test("the landing page and the article have no Swift but that", arguments: ["Interlock.md", "HoldingLocks.md"])
+    @Test("The landing page and the article contain no other Swift", arguments: ["Interlock.md", "HoldingLocks.md"])
     func everythingIsMarked(page: String) throws {
         let text = try Self.text(ofFile: "Sources/Interlock/Interlock.docc/\(page)")
         let fences = text.split(separator: "\n").filter { $0.hasPrefix("```") && $0 != "```" }
@@ -39,8 +39,8 @@ struct DocumentationTests {
         #expect(languages.isSubset(of: expected))
     }
 
-    @Test("the first example is the same wherever it stands", arguments: ["README.md", "docs/swift/README.md"])
-    func helloStands(page: String) throws {
+    @Test("The first example is the same on every page", arguments: ["README.md", "docs/swift/README.md"])
+    func helloOnPages(page: String) throws {
         let documented = try Self.blocks(inFile: page, from: "```swift", to: "```")
         #expect(documented.contains(try Self.helloText()))
     }
@@ -54,7 +54,7 @@ struct DocumentationTests {
 
     // MARK: Behavior
 
-    @Test("the first example holds its lock and gives it back")
+    @Test("The first example holds its lock and releases it")
     func helloRuns() async throws {
         try await Fleet.run { fleet in
             try await hello(redis: "unix://\(fleet.server.socketPath)")
@@ -65,7 +65,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("a coordinator whose Redis is still away after five seconds runs its body all the same")
+    @Test("A coordinator whose Redis is still unreachable after five seconds runs its body nevertheless")
     func redisUnreachable() async throws {
         // No Redis listens at this path.
         let code = try await withCoordinator(redis: "unix:///nonexistent/redis.sock") { coordinator in
@@ -77,7 +77,7 @@ struct DocumentationTests {
         #expect(code == .unavailable)
     }
 
-    @Test("locks, limits, guarded calls and a group are had with one import")
+    @Test("Locks, limits, guarded calls and a group need only one import")
     func library() async throws {
         let (_, group) = try DocumentedLibraryExamples.makeGroup()
         _ = group
@@ -98,7 +98,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("guarded calls and ordered work give their values, or say why not")
+    @Test("Guarded calls and ordered work return their values or the reason for failing")
     func services() async throws {
         let examples = DocumentedServiceExamples()
         try await Fleet.run(services: [PermitTests.service(slots: 4, limits: [])]) { fleet in
@@ -118,7 +118,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("a lock is held around a body, and free after it")
+    @Test("A lock is held around a body and free after it")
     func holding() async throws {
         try await Fleet.run { fleet in
             let store = OrderStore()
@@ -130,7 +130,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("a store that remembers fences refuses whoever comes with a lower one")
+    @Test("A store that remembers fences rejects writes with lower ones")
     func fencedWrite() async throws {
         let store = OrderStore()
         try await store.write("packed", to: 7, fence: 34)
@@ -140,7 +140,7 @@ struct DocumentationTests {
         #expect(state == "sent")
     }
 
-    @Test("errors are told apart")
+    @Test("Errors are distinguished by their codes")
     func errors() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -162,7 +162,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("a wait that is cancelled ends, and leaves nothing behind")
+    @Test("A cancelled wait ends and leaves nothing behind")
     func waiting() async throws {
         try await Fleet.run { fleet in
             let name = try ResourceName("orders")
@@ -172,11 +172,11 @@ struct DocumentationTests {
             #expect(throws: CancellationError.self) { try result.get() }
             let isReleased = try await sidecar.releaseLock(name, token: lease.token)
             #expect(isReleased)
-            try await eventually("nobody holds it or waits for it") { try await sidecar.inspectLock(name) == nil }
+            try await eventually("it is free, and no one waits for it") { try await sidecar.inspectLock(name) == nil }
         }
     }
 
-    @Test("a semaphore's place and a reader's lease are given back like any other")
+    @Test("A semaphore's slot and a reader's lease are released like any other")
     func sharing() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -199,7 +199,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("several locks are taken together and released one by one")
+    @Test("Several locks are acquired together and released one by one")
     func several() async throws {
         try await Fleet.run { fleet in
             let fences = try await DocumentedExamples.several(fleet.sidecars[0])
@@ -209,7 +209,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("whoever follows a lease is told when it is broken")
+    @Test("A follower of a lease is notified when the lock is broken")
     func following() async throws {
         try await Fleet.run(of: 2) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -222,7 +222,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("a service of a group has its lock until the group shuts down, and leaves nothing behind")
+    @Test("A service of a group has its lock until the group shuts down, and leaves nothing behind")
     func service() async throws {
         try await Fleet.run { fleet in
             let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
@@ -242,7 +242,7 @@ struct DocumentationTests {
         }
     }
 
-    @Test("a caller that lives where the coordinator does takes and gives back as any other, and the coordinator stops after it")
+    @Test("A caller on the coordinator's executor acquires and releases like any other, and the coordinator stops after it")
     func near() async throws {
         try await Fleet.run { fleet in
             let coordinator = Coordinator(

@@ -55,7 +55,7 @@ struct DomainTests {
         rate(10), rate(10, .sliding), rate(10, .gcra(burst: 9)), rate(10, isAligned: true),
     ]
 
-    @Test("hundreds of concurrent requests through two sidecars are within a limit to the call", arguments: algorithms)
+    @Test("Hundreds of concurrent requests through two sidecars stay exactly within a limit", arguments: algorithms)
     func exact(limit: DescriptorLimit) async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: limit)])
         try await Fleet.run(of: 2, domains: settings) { fleet in
@@ -71,7 +71,7 @@ struct DomainTests {
         }
     }
 
-    @Test("where descriptors are judged one by one, each repetition of one finds less", arguments: [false, true])
+    @Test("With sequential descriptors, each repetition of a descriptor finds less capacity", arguments: [false, true])
     func repeated(countsRefused: Bool) async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(3))]) {
             $0.isIndependent = true
@@ -84,7 +84,7 @@ struct DomainTests {
         }
     }
 
-    @Test("a request takes from all its limits or from none, and names the one that is over")
+    @Test("A request takes from all its limits or from no limit, and names the one that is exceeded")
     func allOrNone() async throws {
         let rules = [DescriptorRule(key: "wide", limit: Self.rate(100)), DescriptorRule(key: "narrow", limit: Self.rate(2))]
         try await Fleet.run(domains: Self.settings(rules)) { fleet in
@@ -101,7 +101,7 @@ struct DomainTests {
         }
     }
 
-    @Test("where each descriptor is for itself, a refused one does not keep the others from taking")
+    @Test("With independent descriptors, a refused one does not keep the others from taking")
     func independent() async throws {
         let rules = [DescriptorRule(key: "wide", limit: Self.rate(100)), DescriptorRule(key: "narrow", limit: Self.rate(2))]
         try await Fleet.run(domains: Self.settings(rules) { $0.isIndependent = true }) { fleet in
@@ -114,7 +114,7 @@ struct DomainTests {
         }
     }
 
-    @Test("what is refused counts where it is to, as the reference has it: a window once full stays so")
+    @Test("Refused hits count where configured, as in the reference: a window that is full stays full")
     func countsRefused() async throws {
         let rules = [DescriptorRule(key: "ip", limit: Self.rate(10, per: 86_400, isAligned: true))]
         let settings = Self.settings(rules) {
@@ -131,9 +131,9 @@ struct DomainTests {
     }
 
     @Test(
-        "what is refused counts up to a bound, however much is asked for",
+        "Refused hits count up to a cap, however large the costs are",
         arguments: [rate(10, per: 86_400), rate(10, per: 86_400, isAligned: true)])
-    func countsWithinBound(limit: DescriptorLimit) async throws {
+    func countsUpToCap(limit: DescriptorLimit) async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: limit)]) {
             $0.isIndependent = true
             $0.countsRefused = true
@@ -160,8 +160,8 @@ struct DomainTests {
         }
     }
 
-    @Test("a cost of 0 looks and takes nothing; hits that are given back can be taken again", arguments: algorithms)
-    func looking(limit: DescriptorLimit) async throws {
+    @Test("A cost of 0 inspects and takes nothing, and refunded hits can be taken again", arguments: algorithms)
+    func costOfZero(limit: DescriptorLimit) async throws {
         try await Fleet.run(domains: Self.settings([DescriptorRule(key: "ip", limit: limit)])) { fleet in
             try await Self.expect(fleet, Self.ask("ip", cost: 7), left: [3])
             try await Self.expect(fleet, Self.ask("ip", cost: 0), left: [3])
@@ -173,7 +173,7 @@ struct DomainTests {
         }
     }
 
-    @Test("shadows, unlimited and blocked descriptors, those of no rule, and those that another one replaces")
+    @Test("Shadow, unlimited, blocked, unmatched and replaced descriptors are decided by their kind")
     func kinds() async throws {
         var shadow = DescriptorRule(key: "shadow", limit: Self.rate(1))
         shadow.isShadow = true
@@ -199,7 +199,7 @@ struct DomainTests {
         }
     }
 
-    @Test("a domain that is a shadow refuses nobody, and counts whom it would have refused")
+    @Test("A shadow domain refuses no request and counts those that it would have refused")
     func shadowDomain() async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(1))]) { $0.isShadow = true }
         try await Fleet.run(domains: settings) { fleet in
@@ -214,7 +214,7 @@ struct DomainTests {
         }
     }
 
-    @Test("a limit that the asker brings takes the place of the rule's")
+    @Test("A limit override replaces the rule's limit")
     func overrides() async throws {
         try await Fleet.run(domains: Self.settings([DescriptorRule(key: "ip", limit: Self.rate(1))])) { fleet in
             var own = Self.ask("ip")
@@ -228,7 +228,7 @@ struct DomainTests {
         }
     }
 
-    @Test("a limit that the asker brings is replaced by no rule, and replaces none")
+    @Test("A limit override is replaced by no rule and replaces no other limit")
     func overridesAndReplacing() async throws {
         var general = DescriptorRule(key: "general", limit: Self.rate(100))
         general.name = "general"
@@ -245,12 +245,12 @@ struct DomainTests {
         }
     }
 
-    @Test("without Redis a domain does as it is told, and at once", arguments: OutagePolicy.allCases)
-    func away(policy: OutagePolicy) async throws {
+    @Test("Without Redis a domain applies its outage policy at once", arguments: OutagePolicy.allCases)
+    func withoutRedis(policy: OutagePolicy) async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(2))]) { $0.whenRedisIsDown = policy }
         try await Fleet.run(domains: settings) { fleet in
             await fleet.server.kill()
-            try await eventually("the sidecar has seen it") { await !fleet.sidecars[0].isReady }
+            try await eventually("the sidecar has noticed it") { await !fleet.sidecars[0].isReady }
             var over: [Bool] = []
             var cause: DescriptorAnswer.Cause?
             for _ in 0..<3 {
@@ -270,8 +270,8 @@ struct DomainTests {
         }
     }
 
-    @Test("without Redis, what a rule refuses anyway is refused for that")
-    func awayAndBlocked() async throws {
+    @Test("Without Redis, a request that a rule blocks anyway is refused with that cause")
+    func blockedWithoutRedis() async throws {
         let rules = [
             DescriptorRule(key: "ip", limit: Self.rate(2)),
             DescriptorRule(key: "never", limit: .blocked(window: .seconds(86_400))),
@@ -282,7 +282,7 @@ struct DomainTests {
         }
         try await Fleet.run(domains: settings) { fleet in
             await fleet.server.kill()
-            try await eventually("the sidecar has seen it") { await !fleet.sidecars[0].isReady }
+            try await eventually("the sidecar has noticed it") { await !fleet.sidecars[0].isReady }
             for (asks, cause) in [
                 ([Self.ask("never"), Self.ask("ip")], DescriptorAnswer.Cause.limit), ([Self.ask("ip")], .redis),
             ] {
@@ -292,7 +292,7 @@ struct DomainTests {
         }
     }
 
-    @Test("a Redis that says nothing is not waited for: an answer is due within the timeout")
+    @Test("An unresponsive Redis does not delay an answer beyond the timeout")
     func late() async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(2))], timeout: .milliseconds(15)) {
             $0.whenRedisIsDown = .deny
@@ -310,7 +310,7 @@ struct DomainTests {
         }
     }
 
-    @Test("rules change while requests travel: each is judged by those it came under, and told by them")
+    @Test("Rules change while requests are in flight: each is decided and answered by the rules at its arrival")
     func reload() async throws {
         var many = (0..<20).map { DescriptorRule(key: "key-\($0)", limit: Self.rate(1000)) }
         many.append(DescriptorRule(key: "ip", limit: Self.rate(1000)))
@@ -333,7 +333,7 @@ struct DomainTests {
         }
     }
 
-    @Test("more counters than a domain may have share one for each rule")
+    @Test("Counters beyond a domain's limit are merged into one per rule")
     func crowd() async throws {
         let settings = Self.settings([DescriptorRule(key: "ip", limit: Self.rate(2))]) { $0.maximumCounters = 2 }
         try await Fleet.run(domains: settings) { fleet in

@@ -10,7 +10,7 @@ struct EventMessageTests {
         ReceivedEvent(Array((start + rest + "}").utf8))?.event
     }
 
-    @Test("a breaker's change is read with all it has")
+    @Test("A breaker's change is read with all its fields")
     func breaker() throws {
         let event = try #require(
             Self.event(
@@ -32,7 +32,7 @@ struct EventMessageTests {
                         })))
     }
 
-    @Test("a breaker's change that has only what a change must have is read")
+    @Test("A breaker's change with only the required fields is read")
     func shortBreaker() {
         let event = Self.event(#""type":"breaker","service":"catalog","state":"open","generation":7"#)
         #expect(
@@ -40,13 +40,13 @@ struct EventMessageTests {
                 == .breaker(BreakerEvent(service: "catalog", breaker: BreakerSnapshot(state: .open, generation: 7))))
     }
 
-    @Test("a broken lock is read")
+    @Test("A broken lock is read")
     func brokenLock() {
         let event = Self.event(#""type":"lock.broken","lock":"orders","by":"ops""#)
         #expect(event?.payload == .lock(LockEvent(kind: .broken, lock: "orders", by: "ops")))
     }
 
-    @Test("what is told of a limit is read, with its subject or without", arguments: LimitEvent.Kind.allCases, ["u 1", nil])
+    @Test("A limit event is read with or without its subject", arguments: LimitEvent.Kind.allCases, ["u 1", nil])
     func limit(kind: LimitEvent.Kind, subject: String?) {
         let event = Self.event(
             #""type":"\#(kind.rawValue)","service":"catalog","limit":"1s","used":8,"capacity":10"#
@@ -56,17 +56,17 @@ struct EventMessageTests {
                 == .limit(LimitEvent(kind: kind, service: "catalog", limit: "1s", subject: subject, used: 8, capacity: 10)))
     }
 
-    @Test("whoever comes and goes is the event's origin", arguments: FleetEvent.Kind.allCases)
+    @Test("The origin of a join or leave event is the sidecar that joins or leaves", arguments: FleetEvent.Kind.allCases)
     func fleet(kind: FleetEvent.Kind) {
         #expect(Self.event(#""type":"\#(kind.rawValue)""#)?.payload == .fleet(FleetEvent(kind: kind, sidecar: "a1")))
     }
 
-    @Test("unknown fields are ignored, also of types that use their names otherwise")
+    @Test("Unknown fields are ignored, even those of types that use their names differently")
     func unknownFields() {
         #expect(Self.event(#""type":"fleet.left","colour":"red","limit":5,"used":[]"#) != nil)
     }
 
-    @Test("an unknown type is passed on and not read")
+    @Test("An unknown type is passed on unread")
     func unknownType() throws {
         let json = Self.start + #""type":"weather.changed","limit":5}"#
         let received = try #require(ReceivedEvent(Array(json.utf8)))
@@ -75,7 +75,7 @@ struct EventMessageTests {
     }
 
     @Test(
-        "what is no event of version 1 is passed over",
+        "Messages that are not events of version 1 are skipped",
         arguments: [
             "", "hello", "{}", "[1]", #"{"v":2,"type":"fleet.left","origin":"a1","db":0,"at_ms":1}"#,
             #"{"v":1,"type":"fleet.left","db":0,"at_ms":1}"#, #"{"v":1,"type":"fleet.left","origin":"a1","db":"0","at_ms":1}"#,
@@ -89,13 +89,13 @@ struct EventMessageTests {
         #expect(ReceivedEvent(Array(json.utf8)) == nil)
     }
 
-    @Test("a message that is too long to be one of Interlock's is passed over")
+    @Test("A message too long to be one of Interlock's is skipped")
     func tooLong() {
         let padding = String(repeating: " ", count: 64 << 10)
         #expect(Self.event(#""type":"fleet.left""# + padding) == nil)
     }
 
-    @Test("every type that there is has a name of its own")
+    @Test("Every type has its own name")
     func types() {
         #expect(Set(EventPayload.allTypes).count == EventPayload.allTypes.count)
         #expect(EventPayload.allTypes.contains("limit.near"))

@@ -17,7 +17,7 @@ struct EventTests {
 
     // MARK: Delivery
 
-    @Test("a breaker's change reaches the other sidecars as its own type, with its origin and Redis' time")
+    @Test("A breaker's change reaches the other sidecars as its own type, with its origin and Redis' time")
     func breakers() async throws {
         try await Fleet.run(of: 2, services: [Self.perMinute]) { fleet in
             var events = fleet.sidecars[1].events.breakers.makeAsyncIterator()
@@ -31,7 +31,7 @@ struct EventTests {
         }
     }
 
-    @Test("a broken lock reaches the other sidecars as its own type, with its origin")
+    @Test("A broken lock reaches the other sidecars as its own type, with its origin")
     func locks() async throws {
         try await Fleet.run(of: 2) { fleet in
             var events = fleet.sidecars[1].events.locks.makeAsyncIterator()
@@ -43,7 +43,7 @@ struct EventTests {
         }
     }
 
-    @Test("a sidecar that comes and goes is told of as its own type")
+    @Test("A sidecar that joins or leaves is reported as its own type")
     func fleet() async throws {
         try await Fleet.run { fleet in
             let events = fleet.sidecars[0].events.fleet.subscribe()
@@ -62,7 +62,7 @@ struct EventTests {
         }
     }
 
-    @Test("a limit that is nearly used up and then reached is told to the whole fleet, each once, with its origin")
+    @Test("A limit that is nearly used up and then reached is reported to the whole fleet, each once, with its origin")
     func limits() async throws {
         try await Fleet.run(of: 2, services: [Self.perMinute]) { fleet in
             var seen: [LimitEvent.Kind] = []
@@ -88,12 +88,12 @@ struct EventTests {
         }
     }
 
-    @Test("while Redis is away a sidecar tells its own followers of its limits")
+    @Test("While Redis is unreachable a sidecar reports limits to its own subscribers")
     func withoutRedis() async throws {
         try await Fleet.run(services: [Self.perMinute]) { fleet in
             let sidecar = fleet.sidecars[0]
             await fleet.server.kill()
-            try await eventually(within: .seconds(10), "Redis is missed") { await !sidecar.status.isRedisUp }
+            try await eventually(within: .seconds(10), "it knows that Redis is down") { await !sidecar.status.isRedisUp }
             var events = sidecar.events.limits.makeAsyncIterator()
             let reader = Task { await events.next() }
             for _ in 0..<20 { _ = try await sidecar.take(service: "catalog") }
@@ -104,8 +104,8 @@ struct EventTests {
         }
     }
 
-    @Test("what is malformed, of another version or of another database is passed over, and what comes after it is told")
-    func passedOver() async throws {
+    @Test("Malformed events and those of another version or database are skipped, and later ones are delivered")
+    func skipped() async throws {
         try await Fleet.run { fleet in
             var locks = fleet.sidecars[0].events.locks.makeAsyncIterator()
             let all = fleet.sidecars[0].events.json.subscribe()
@@ -126,7 +126,7 @@ struct EventTests {
 
     // MARK: Subscriptions
 
-    @Test("a subscription has everything from its beginning on, whenever it is first read")
+    @Test("A subscription has all events since it was made, whenever it is first read")
     func fromTheBeginning() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -138,12 +138,12 @@ struct EventTests {
         }
     }
 
-    @Test("a subscriber that is too slow loses the oldest, is told how many, and holds up nobody")
+    @Test("A subscriber that is too slow loses the oldest events, gets their number, and delays nobody")
     func tooSlow() async throws {
         try await Fleet.run { fleet in
             let slow = fleet.sidecars[0].events.locks.subscribe(capacity: 4)
             try await Self.publish(1...10, in: fleet)
-            try await eventually("the last has come") { slow.dropped == 6 }
+            try await eventually("the last event has arrived") { slow.dropped == 6 }
             slow.cancel()
             var kept: [String] = []
             for await event in slow { kept.append(event.lock) }
@@ -151,27 +151,27 @@ struct EventTests {
         }
     }
 
-    @Test("capacities beyond the bounds are taken for the nearest", arguments: [(-1, 1), (0, 1), (70_000, 65_536)])
+    @Test("Capacities outside the limits are clamped", arguments: [(-1, 1), (0, 1), (70_000, 65_536)])
     func capacities(asked: Int, given: Int) async throws {
         let coordinator = Self.idle()
         #expect(coordinator.events.json.subscribe(capacity: asked).capacity == given)
     }
 
-    @Test("a loop that is left ends its subscription")
+    @Test("Leaving a loop ends its subscription")
     func leftLoop() async throws {
         try await Fleet.run { fleet in
             let events = fleet.sidecars[0].events
             let reader = Task {
                 for await _ in events.locks { break }
             }
-            try await eventually("somebody follows") { events.subscriptionCount == 1 }
+            try await eventually("someone follows") { events.subscriptionCount == 1 }
             try await fleet.cli("PUBLISH", fleet.sidecars[0].keys.events, Self.message(1))
             await reader.value
             #expect(events.subscriptionCount == 0)
         }
     }
 
-    @Test("a subscription that nobody keeps has ended")
+    @Test("A subscription that is not retained has ended")
     func dropped() async throws {
         let coordinator = Self.idle()
         do {
@@ -182,7 +182,7 @@ struct EventTests {
         #expect(coordinator.events.subscriptionCount == 0)
     }
 
-    @Test("a task that is cancelled while it waits for an event ends its subscription")
+    @Test("Cancelling a task that waits for an event ends its subscription")
     func cancelledTask() async throws {
         let coordinator = Self.idle()
         let subscription = coordinator.events.breakers.subscribe()
@@ -196,7 +196,7 @@ struct EventTests {
         #expect(subscription.dropped == 0)
     }
 
-    @Test("every subscription ends when the coordinator stops, and one that comes later at once")
+    @Test("Every subscription ends when the coordinator stops, and a later one ends at once")
     func stopped() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -204,15 +204,15 @@ struct EventTests {
             async let events: Void = { for await _ in subscription {} }()
             await sidecar.stop()
             await events
-            for await _ in sidecar.events.breakers { Issue.record("an event of a coordinator that has stopped") }
+            for await _ in sidecar.events.breakers { Issue.record("a stopped coordinator sent an event") }
             #expect(sidecar.events.subscriptionCount == 0)
         }
     }
 
-    @Test("a subscription does not keep its coordinator, and ends with it")
+    @Test("A subscription does not retain its coordinator, and ends with it")
     func coordinatorDropped() async throws {
         let subscription = Self.idle().events.breakers.subscribe()
-        for await _ in subscription { Issue.record("an event of a coordinator that is gone") }
+        for await _ in subscription { Issue.record("a released coordinator sent an event") }
     }
 
     /// Returns a coordinator that is never started.

@@ -5,8 +5,8 @@ import Logging
 import RedisClient
 import Testing
 
-/// Tests known problems of other circuit breakers, with at least one test for each.
-@Suite("What users of other breakers suffer from")
+/// Tests that known problems of other circuit breakers do not occur.
+@Suite("Known problems of other circuit breakers")
 struct FieldBreakerTests {
     private static func service(
         reporters: Int = 1, open: Duration = .seconds(30), permits: Int = 1, lifetime: Duration = .seconds(60)
@@ -28,7 +28,7 @@ struct FieldBreakerTests {
         return newcomer
     }
 
-    @Test("field 1: the fleet shares one breaker: what some report, all act on, and nobody waits for another's call")
+    @Test("The fleet shares one breaker: reports of some sidecars apply to all, and no sidecar blocks another")
     func shared() async throws {
         try await Fleet.run(of: 4, services: [Self.service()]) { fleet in
             // This call stays in progress; a breaker that locked Redis meanwhile would block the other sidecars.
@@ -42,7 +42,7 @@ struct FieldBreakerTests {
         }
     }
 
-    @Test("field 1: asking a breaker, closed or open, costs Redis nothing")
+    @Test("Asking a breaker, closed or open, sends nothing to Redis")
     func freeToAsk() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -56,7 +56,7 @@ struct FieldBreakerTests {
         }
     }
 
-    @Test("field 2: one bad sidecar trips for itself and for no other; as many as must see it trip for all")
+    @Test("One bad sidecar trips only its own breaker, and enough reporters trip it for all")
     func reporters() async throws {
         try await Fleet.run(of: 3, services: [Self.service(reporters: 2)]) { fleet in
             for _ in 0..<4 { try await fleet.report(fleet.sidecars[0], .error) }
@@ -78,7 +78,7 @@ struct FieldBreakerTests {
         }
     }
 
-    @Test("field 2: a new sidecar takes the breaker as it is and resets nothing, also with Redis wiped before it came")
+    @Test("A new sidecar adopts the breaker and resets nothing, even if Redis lost all data before")
     func newSidecar() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             for _ in 0..<4 { try await fleet.report(fleet.sidecars[0], .error) }
@@ -86,7 +86,7 @@ struct FieldBreakerTests {
             let known = try await fleet.sidecars[0].breaker(service: "catalog").fleet
             try await fleet.cli("FLUSHALL")
             let newcomer = await Self.newcomer(fleet, Self.service())
-            try await eventually(within: .seconds(20), "the newcomer acts open") {
+            try await eventually(within: .seconds(20), "the newcomer's breaker is open") {
                 try await newcomer.breaker(service: "catalog").state == .open
             }
             let restored = try await newcomer.breaker(service: "catalog").fleet
@@ -97,7 +97,7 @@ struct FieldBreakerTests {
         }
     }
 
-    @Test("field 2: how long it stays open the next time survives a wipe")
+    @Test("The duration of the next opening survives the loss of all data")
     func streakSurvives() async throws {
         var service = Self.service(open: .milliseconds(200))
         service.breaker.openFor = .milliseconds(200) ... .seconds(60)
@@ -113,17 +113,17 @@ struct FieldBreakerTests {
         }
     }
 
-    @Test("field 3: a trial whose caller never reports frees its place, also when its sidecar is gone")
+    @Test("A trial whose caller never reports frees its slot even if its sidecar is gone")
     func halfOpenNeverWedges() async throws {
         let service = Self.service(open: .milliseconds(100), lifetime: .milliseconds(300))
         try await Fleet.run(services: [service]) { fleet in
             let doomed = await Self.newcomer(fleet, service)
             for _ in 0..<4 { try await fleet.report(fleet.sidecars[0], .error) }
-            try await eventually(within: .seconds(10), "the doomed sidecar has the only trial") {
+            try await eventually(within: .seconds(10), "the first sidecar has the only trial") {
                 if case .granted(_, .halfOpen) = try await doomed.acquirePermit(service: "catalog") { true } else { false }
             }
             await doomed.stop()
-            try await eventually(within: .seconds(10), "the place is free") {
+            try await eventually(within: .seconds(10), "the slot is free") {
                 guard case .granted(let id, _) = try await fleet.sidecars[0].acquirePermit(service: "catalog") else {
                     return false
                 }
@@ -134,7 +134,7 @@ struct FieldBreakerTests {
     }
 
     @Test(
-        "field 5: an upstream that says for how long it is away sets the open time",
+        "An upstream's Retry-After sets the open time",
         arguments: [(Outcome.error, 503), (.ok, 429), (.error, nil)] as [(Outcome, Int?)])
     func retryAfter(outcome: Outcome, status: Int?) async throws {
         try await Fleet.run(of: 2, services: [Self.service(open: .seconds(30))]) { fleet in
@@ -148,7 +148,7 @@ struct FieldBreakerTests {
         }
     }
 
-    @Test("field 5: one call that is told to come again later is enough in half-open too")
+    @Test("One Retry-After in half-open opens the breaker again")
     func retryAfterInHalfOpen() async throws {
         try await Fleet.run(services: [Self.service(open: .milliseconds(100))]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -159,7 +159,7 @@ struct FieldBreakerTests {
         }
     }
 
-    @Test("field 5: when it is not honoured such a call is one like others")
+    @Test("A Retry-After that is not honored changes nothing")
     func retryAfterIsNotHonoured() async throws {
         var service = Self.service()
         service.breaker.honoursRetryAfter = false
@@ -169,7 +169,7 @@ struct FieldBreakerTests {
         }
     }
 
-    @Test("field 5: with several reporters the one that was told waits alone")
+    @Test("With several reporters required, a Retry-After opens only the breaker of the sidecar that received it")
     func retryAfterForOne() async throws {
         try await Fleet.run(of: 2, services: [Self.service(reporters: 2)]) { fleet in
             let first = try await fleet.report(fleet.sidecars[0], .error, status: 503, retryAfter: 20_000)
@@ -180,12 +180,12 @@ struct FieldBreakerTests {
         }
     }
 
-    @Test("field 8: while Redis is away no call waits for it, and a service that fails is left alone by this sidecar")
+    @Test("While Redis is unreachable no call waits for it, and this sidecar stops calling a failing service")
     func redisIsUnreachable() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             let sidecar = fleet.sidecars[0]
             await fleet.server.kill()
-            try await eventually(within: .seconds(10), "the sidecar knows") { await !sidecar.status.isRedisUp }
+            try await eventually(within: .seconds(10), "the sidecar knows that Redis is down") { await !sidecar.status.isRedisUp }
             try await eventually(within: .seconds(10), "it has seen enough") {
                 guard case .granted(let id, _) = try await sidecar.acquirePermit(service: "catalog") else { return true }
                 let began = ContinuousClock.now
@@ -198,13 +198,13 @@ struct FieldBreakerTests {
         }
     }
 
-    @Test("field 8: when Redis is back the fleet's word counts again")
+    @Test("When Redis is back the fleet's state applies again")
     func redisIsBack() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await sidecar.forceBreaker(service: "catalog", to: .open, by: "ops")
             try await fleet.server.restart(keepingData: false)
-            try await eventually(within: .seconds(20), "what the fleet knew is in Redis again") {
+            try await eventually(within: .seconds(20), "the fleet's state is in Redis again") {
                 (try? await fleet.breaker("forced")) == "open"
             }
             #expect(try await sidecar.breaker(service: "catalog").state == .open)

@@ -4,8 +4,8 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-/// Tests known problems of other rate limiters; the numbers are those of the original list.
-@Suite("What users of limits suffer from")
+/// Tests that known problems of other rate limiters do not occur.
+@Suite("Known problems of other rate limiters")
 struct FieldLimitTests {
     private typealias Algorithms = LimitAlgorithmRedisTests
 
@@ -46,7 +46,7 @@ struct FieldLimitTests {
     }
 
     @Test(
-        "field 6: around the edge between two windows no more passes than the algorithm allows",
+        "Around the boundary of two windows no more calls pass than the algorithm allows",
         arguments: [(.sliding, 5), (.gcra(burst: 2), 7), (.fixed, 10)] as [(LimitAlgorithm, Int)])
     func edges(algorithm: LimitAlgorithm, most: Int) async throws {
         let window = Duration.milliseconds(250)
@@ -58,7 +58,7 @@ struct FieldLimitTests {
         }
     }
 
-    @Test("field 7: refused calls drain none of a service's windows, of which two may be equally long", arguments: everyAlgorithm)
+    @Test("Refused calls take from none of a service's windows, even if two are equally long", arguments: everyAlgorithm)
     func refusedTakeNothing(algorithm: LimitAlgorithm) async throws {
         let narrow = LimitDefinition(name: "narrow", limit: 3, window: .seconds(3600), algorithm: algorithm)
         let wide = LimitDefinition(name: "wide", limit: 100, window: .seconds(3600))
@@ -70,7 +70,7 @@ struct FieldLimitTests {
         }
     }
 
-    @Test("field 8: while Redis does not answer, a call is answered within the timeout, and the process lives on")
+    @Test("While Redis does not answer, each call is answered within the timeout, and the process survives")
     func answersWithoutRedis() async throws {
         try await Fleet.run(services: [Algorithms.service(Algorithms.perMinute(10, .sliding))]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -80,11 +80,11 @@ struct FieldLimitTests {
             // Redis' timeout in these tests is two seconds.
             #expect(ContinuousClock.now - start < .seconds(10))
             await fleet.server.resume()
-            try await eventually(within: .seconds(20), "Redis is asked again") { await sidecar.status.isRedisUp }
+            try await eventually(within: .seconds(20), "Redis receives commands again") { await sidecar.status.isRedisUp }
         }
     }
 
-    @Test("field 9: four hundred concurrent calls on one key cost Redis a few commands", arguments: everyAlgorithm)
+    @Test("Four hundred concurrent calls on one key need only a few Redis commands", arguments: everyAlgorithm)
     func oneKey(algorithm: LimitAlgorithm) async throws {
         let limit = LimitDefinition(name: "1h", limit: 300, window: .seconds(3600), algorithm: algorithm)
         try await Fleet.run(services: [Algorithms.service(limit)]) { fleet in
@@ -99,7 +99,7 @@ struct FieldLimitTests {
         }
     }
 
-    @Test("field 10: whoever comes back when it was told to is granted", arguments: everyAlgorithm)
+    @Test("A caller that returns at its retry time is granted", arguments: everyAlgorithm)
     func noRounding(algorithm: LimitAlgorithm) async throws {
         let limit = LimitDefinition(name: "short", limit: 3, window: .milliseconds(100), algorithm: algorithm)
         try await Fleet.run(services: [Algorithms.service(limit)]) { fleet in
@@ -110,7 +110,7 @@ struct FieldLimitTests {
         }
     }
 
-    @Test("field 10: the whole seconds of CL.THROTTLE are never too few")
+    @Test("The whole seconds of CL.THROTTLE are never too few")
     func noRoundingOfSeconds() async throws {
         try await Fleet.run { fleet in
             let request = try #require(
@@ -136,17 +136,17 @@ struct FieldLimitTests {
             let made = ContinuousClock.now
             if try await call() { return }
             guard made < due else {
-                Issue.record("refused though it came when it was told to")
+                Issue.record("refused although it returned at its retry time")
                 return
             }
             await Task.yield()
         }
     }
 
-    @Test("field 11: a changed limit holds at once, whatever was remembered", arguments: everyAlgorithm)
+    @Test("A changed limit applies at once despite remembered refusals", arguments: everyAlgorithm)
     func changedLimit(algorithm: LimitAlgorithm) async throws {
         func limit(_ count: Int64) -> ServiceDefinition {
-            // The burst of a smooth limit determines how many calls are granted at once.
+            // The burst of a gcra limit determines how many calls are granted at once.
             if case .gcra = algorithm {
                 let smooth = LimitAlgorithm.gcra(burst: count - 1)
                 return Algorithms.service(LimitDefinition(name: "1h", limit: 5, window: .seconds(3600), algorithm: smooth))

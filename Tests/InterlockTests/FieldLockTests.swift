@@ -8,16 +8,16 @@ import NIOPosix
 import RedisClient
 import Testing
 
-/// Tests known problems of other lock services and libraries, with at least one test for each number. Jumps of Redis'
-/// own clock are tested in `ClockJumpTests`.
-@Suite("What goes wrong with locks elsewhere", .timeLimit(.minutes(2)))
+/// Tests that known problems of other lock services and libraries do not occur. Jumps of Redis' own clock are tested in
+/// `ClockJumpTests`.
+@Suite("Known problems of other lock services", .timeLimit(.minutes(2)))
 struct FieldLockTests {
     /// The longest time that dead processes may delay a waiter: more than twice what is needed, for busy machines.
     private static let holdUp = Duration.seconds(5)
 
-    // MARK: 3. Waiters
+    // MARK: Waiters
 
-    @Test("3. a missed wake-up leaves waiters stuck: here they have the lock although nobody could tell them")
+    @Test("Waiters get the lock after a missed wake-up")
     func missedWakeUp() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -27,7 +27,7 @@ struct FieldLockTests {
                 let holder = fleet.sidecars[turn % 2]
                 let waiter = fleet.sidecars[(turn + 1) % 2]
                 async let next = waiter.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 30_000))
-                try await Self.untilTicketsStand(1, in: fleet)
+                try await Self.untilTicketsAreQueued(1, in: fleet)
                 try await fleet.cli("CLIENT", "KILL", "TYPE", "pubsub")
                 let released = clock.now
                 let isReleased = try await holder.releaseLock(name, token: lease.token)
@@ -40,7 +40,7 @@ struct FieldLockTests {
         }
     }
 
-    @Test("3. dead waiters block a fair queue: here tickets whose sidecar is gone are passed over", arguments: [1, 50])
+    @Test("Tickets of dead sidecars are skipped", arguments: [1, 50])
     func deadTickets(count: Int) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -48,7 +48,7 @@ struct FieldLockTests {
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")))
             try await Self.plantTickets(count, in: fleet)
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 30_000))
-            try await Self.untilTicketsStand(count + 1, in: fleet)
+            try await Self.untilTicketsAreQueued(count + 1, in: fleet)
             let released = clock.now
             let isReleased = try await fleet.sidecars[0].releaseLock(name, token: lease.token)
             #expect(isReleased)
@@ -59,7 +59,7 @@ struct FieldLockTests {
         }
     }
 
-    @Test("3. dead waiters block a fair queue: here a lock that is free is not kept for them")
+    @Test("A free lock is not reserved for dead sidecars")
     func deadTicketsAtFreeLock() async throws {
         try await Fleet.run { fleet in
             try await Self.plantTickets(3, in: fleet)
@@ -68,17 +68,17 @@ struct FieldLockTests {
         }
     }
 
-    @Test("3. dead waiters block a fair queue: here one whose process stands still is passed over")
+    @Test("A waiter whose process is paused is skipped")
     func frozenWaiter() async throws {
         try await Fleet.run(of: 2) { fleet in
-            try await Self.withSidecarOfItsOwnThread(in: fleet) { frozen in
+            try await Self.withSidecarOnOwnThread(in: fleet) { frozen in
                 let name = try ResourceName("orders")
                 let clock = ContinuousClock()
                 let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")))
                 let stuck = Task { try await frozen.acquireLock(try LockRequest("orders", wait: 60_000)) }
-                try await Self.untilTicketsStand(1, in: fleet)
+                try await Self.untilTicketsAreQueued(1, in: fleet)
                 async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 30_000))
-                try await Self.untilTicketsStand(2, in: fleet)
+                try await Self.untilTicketsAreQueued(2, in: fleet)
                 let freeze = try await Freeze(of: frozen.eventLoop)
                 defer { freeze.thaw() }
                 stuck.cancel()
@@ -93,9 +93,9 @@ struct FieldLockTests {
         }
     }
 
-    // MARK: 4. to 6. Answers
+    // MARK: Answers
 
-    @Test("4. a timed-out acquire had in fact won, and blocks its own caller: here nobody has what nobody was given")
+    @Test("A lock granted after its acquire timed out is released, so that it does not block its own caller")
     func timedOutWinner() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -124,14 +124,14 @@ struct FieldLockTests {
             let last = try #require(try await holder.acquireLock(try LockRequest("orders", wait: 1000)))
             let isReleased = try await holder.releaseLock(name, token: last.token)
             #expect(isReleased)
-            try await eventually(within: .seconds(5), "nobody holds it or waits for it") {
+            try await eventually(within: .seconds(5), "it is free, and no one waits for it") {
                 try await holder.inspectLock(name) == nil
             }
         }
     }
 
-    @Test("5. held, unreachable, expired and cancelled are told apart")
-    func toldApart() async throws {
+    @Test("Held, unreachable, expired and cancelled are different errors")
+    func distinctErrors() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             let sidecar = fleet.sidecars[0]
@@ -148,7 +148,7 @@ struct FieldLockTests {
             #expect(refused == nil, "held")
 
             let caller = Task { try await sidecar.acquireLock(try LockRequest("orders", wait: 60_000)) }
-            try await Self.untilTicketsStand(1, in: fleet)
+            try await Self.untilTicketsAreQueued(1, in: fleet)
             caller.cancel()
             await #expect(throws: CancellationError.self) { try await caller.value }
 
@@ -167,7 +167,7 @@ struct FieldLockTests {
         }
     }
 
-    @Test("6. an acquire never hands out a lease that is already over", arguments: [Int64(5), 10, 20])
+    @Test("An acquire never returns a lease that has already expired", arguments: [Int64(5), 10, 20])
     func neverOver(ttl: Int64) async throws {
         try await Fleet.run { fleet in
             var refusals = 0
@@ -186,15 +186,15 @@ struct FieldLockTests {
                 }
             }
             #expect(refusals > 0)
-            try await eventually(within: .seconds(5), "nothing is left of leases that nobody was given") {
+            try await eventually(within: .seconds(5), "undelivered leases are gone") {
                 try await fleet.cli("EXISTS", "interlock:lock:{orders}").integer == 0
             }
         }
     }
 
-    // MARK: 7. and 8. Costs
+    // MARK: Costs
 
-    @Test("7. waiting costs Redis nothing, and a hand-over among two hundred waiters three commands at most")
+    @Test("Waiting sends nothing to Redis, and a hand-over among two hundred waiters costs at most three commands")
     func cheapWaiting() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -212,7 +212,7 @@ struct FieldLockTests {
                     }
                 }
                 try await eventually("two hundred wait") { await Self.waiting(in: fleet) == 200 }
-                try await Self.untilTicketsStand(2, in: fleet)
+                try await Self.untilTicketsAreQueued(2, in: fleet)
 
                 let began = clock.now
                 let beforeIdling = await Self.commandsSent(by: fleet)
@@ -239,7 +239,7 @@ struct FieldLockTests {
         }
     }
 
-    @Test("8. no immortal counters: every key of a lock ends, its fence within a day, and fences rise without it")
+    @Test("Every key of a lock expires, its fence within a day, and fences rise without it")
     func noImmortalKeys() async throws {
         try await Fleet.run { fleet in
             let name = try ResourceName("orders")
@@ -258,7 +258,7 @@ struct FieldLockTests {
 
             let held = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
             async let next = sidecar.acquireLock(try LockRequest("orders", wait: 20_000))
-            try await Self.untilTicketsStand(1, in: fleet)
+            try await Self.untilTicketsAreQueued(1, in: fleet)
             let keys = try await fleet.cli("KEYS", "interlock:*{orders}*").array?.compactMap(\.text) ?? []
             #expect(Set(keys).isSuperset(of: ["lock", "fence", "queue"].map { "interlock:\($0):{orders}" }))
             for key in keys {
@@ -271,9 +271,9 @@ struct FieldLockTests {
         }
     }
 
-    // MARK: 10. Clocks
+    // MARK: Clocks
 
-    @Test("10. a clock jump expires every lock: here a holder's own deadline is read off the monotonic clock alone")
+    @Test("A holder's deadline is measured by the monotonic clock, so that a clock jump expires no lock early")
     func monotonicDeadline() async throws {
         try await Fleet.run { fleet in
             let time = ManualTime()
@@ -297,7 +297,7 @@ struct FieldLockTests {
         }
     }
 
-    @Test("a lease shorter than the shortest is refused, with the setting that bounds it and what was probably meant")
+    @Test("A ttl below the minimum is refused with the setting's name and the probable intention")
     func tooShort() async throws {
         try await Fleet.run(locks: LockSettings(minimumTTL: .milliseconds(100))) { fleet in
             let name = try ResourceName("orders")
@@ -326,7 +326,7 @@ extension FieldLockTests {
                 isOver.lock(whenValue: true)
                 isOver.unlock()
             }
-            try await eventually("the event loop stands still") { hasBegun.withLockedValue { $0 } }
+            try await eventually("the event loop is blocked") { hasBegun.withLockedValue { $0 } }
         }
 
         func thaw() {
@@ -336,7 +336,7 @@ extension FieldLockTests {
     }
 
     /// Runs `body` with another sidecar of the fleet, on its own thread.
-    private static func withSidecarOfItsOwnThread(in fleet: Fleet, _ body: (Coordinator) async throws -> Void) async throws {
+    private static func withSidecarOnOwnThread(in fleet: Fleet, _ body: (Coordinator) async throws -> Void) async throws {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let sidecar = Coordinator(
             configuration: InterlockConfiguration(redis: fleet.server.configuration), eventLoop: group.next())
@@ -367,8 +367,8 @@ extension FieldLockTests {
         }
     }
 
-    private static func untilTicketsStand(_ count: Int, in fleet: Fleet) async throws {
-        try await eventually("\(count) tickets stand in the queue") {
+    private static func untilTicketsAreQueued(_ count: Int, in fleet: Fleet) async throws {
+        try await eventually("\(count) tickets are in the queue") {
             try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == Int64(count)
         }
     }

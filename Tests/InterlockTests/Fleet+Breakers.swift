@@ -27,7 +27,7 @@ extension Fleet {
 
     /// Waits until every sidecar acts in this state.
     func expect(_ state: BreakerSnapshot.State) async throws {
-        try await eventually(within: .seconds(10), "every sidecar acts \(state.rawValue)") {
+        try await eventually(within: .seconds(10), "every sidecar's breaker is \(state.rawValue)") {
             for sidecar in sidecars where try await sidecar.breaker(service: "catalog").state != state { return false }
             return true
         }

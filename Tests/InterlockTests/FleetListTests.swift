@@ -11,7 +11,7 @@ import Testing
 struct FleetListTests {
     private static let services = [ServiceDefinition(name: "catalog"), ServiceDefinition(name: "mail")]
 
-    @Test("each live sidecar is on it with what it says of itself")
+    @Test("Each live sidecar is listed with what it publishes about itself")
     func members() async throws {
         try await Fleet.run(of: 2, services: Self.services) { fleet in
             try await fleet.untilEveryoneIsKnown()
@@ -28,7 +28,7 @@ struct FleetListTests {
         }
     }
 
-    @Test("a reload is seen, in whatever order the services stand")
+    @Test("A reload is visible, whatever the order of the services")
     func reloaded() async throws {
         try await Fleet.run(services: Self.services) { fleet in
             func published() async throws -> String? { try await fleet.sidecars[0].fleet().first?.configuration }
@@ -40,7 +40,7 @@ struct FleetListTests {
         }
     }
 
-    @Test("an older sidecar is on it with what it publishes, and one that published nothing with its ID")
+    @Test("An older sidecar is listed with what it publishes, and one that published nothing with its ID")
     func older() async throws {
         try await Fleet.run { fleet in
             try await fleet.cli("ZADD", "interlock:fleet", "9999999999999", "0000000000aa", "9999999999999", "0000000000bb")
@@ -56,7 +56,7 @@ struct FleetListTests {
         }
     }
 
-    @Test("whoever asks while the list is being made is told the same list")
+    @Test("Concurrent requests for the list get the same list")
     func shared() async throws {
         try await Fleet.run { fleet in
             let askers = 50
@@ -70,7 +70,7 @@ struct FleetListTests {
                         return try await fleet.sidecars[0].fleet()
                     }
                 }
-                try await eventually(within: .seconds(20), "everyone has asked") { asked.withLockedValue { $0 } == askers }
+                try await eventually(within: .seconds(20), "all calls have begun") { asked.withLockedValue { $0 } == askers }
                 // The status comes from the same event loop, after all requests for the list.
                 _ = await fleet.sidecars[0].status
                 await fleet.server.resume()
@@ -83,7 +83,7 @@ struct FleetListTests {
         }
     }
 
-    @Test("a sidecar that leaves while it is asked for the list is not on it again")
+    @Test("A sidecar that leaves during a listing is not listed again")
     func leaving() async throws {
         try await Fleet.run(of: 2) { fleet in
             let leaver = fleet.sidecars[0]
@@ -97,8 +97,8 @@ struct FleetListTests {
         }
     }
 
-    @Test("a Redis that is away is said to be")
-    func away() async throws {
+    @Test("An unreachable Redis is reported")
+    func redisUnreachable() async throws {
         try await Fleet.run { fleet in
             await fleet.server.stop()
             let error = await #expect(throws: InterlockError.self) { try await fleet.sidecars[0].fleet() }
@@ -106,7 +106,7 @@ struct FleetListTests {
         }
     }
 
-    @Test("Redis shows whose its connections are")
+    @Test("Redis shows to which sidecar each connection belongs")
     func connectionNames() async throws {
         try await Fleet.run { fleet in
             let list = try await fleet.cli("CLIENT", "LIST").text ?? ""

@@ -16,7 +16,7 @@ struct FollowedLeaseEndTests {
     }
 
     /// Returns the first loss of a stream, or `nil` if it ends without one; fails after ten seconds.
-    private static func untold(_ losses: AsyncStream<LeaseLoss>) async throws -> LeaseLoss? {
+    private static func firstLoss(_ losses: AsyncStream<LeaseLoss>) async throws -> LeaseLoss? {
         let reader = Task { () -> LeaseLoss? in
             for await loss in losses { return loss }
             return nil
@@ -30,25 +30,25 @@ struct FollowedLeaseEndTests {
         return await reader.value
     }
 
-    @Test("unfollow ends the stream without a loss", arguments: [true, false])
+    @Test("Unfollowing ends the stream without a loss", arguments: [true, false])
     func unfollowed(extends: Bool) async throws {
         try await Fleet.run { fleet in
             let (_, followed) = try await Self.follow(in: fleet, extends: extends)
             await fleet.sidecars[0].locks.unfollow(followed)
-            #expect(try await Self.untold(followed.losses) == nil)
+            #expect(try await Self.firstLoss(followed.losses) == nil)
         }
     }
 
-    @Test("a coordinator that stops tells every follower", arguments: [true, false])
+    @Test("A coordinator that stops notifies every follower", arguments: [true, false])
     func stopped(extends: Bool) async throws {
         try await Fleet.run(of: 2) { fleet in
             let (_, followed) = try await Self.follow(in: fleet, extends: extends)
             await fleet.sidecars[0].stop()
-            #expect(try await Self.untold(followed.losses) == .shutdown)
+            #expect(try await Self.firstLoss(followed.losses) == .shutdown)
         }
     }
 
-    @Test("a coordinator that was stopped follows no lease")
+    @Test("A stopped coordinator follows no lease")
     func alreadyStopped() async throws {
         try await Fleet.run(of: 2) { fleet in
             let locks = fleet.sidecars[0].locks
@@ -59,7 +59,7 @@ struct FollowedLeaseEndTests {
         }
     }
 
-    @Test("a lease that nobody follows any more is not extended: what followed it was dropped")
+    @Test("A lease is not extended once its follower has been dropped")
     func dropped() async throws {
         try await Fleet.run { fleet in
             var followed: FollowedLease? = try await Self.follow(in: fleet, ttl: .milliseconds(600), extends: true).followed
@@ -71,7 +71,7 @@ struct FollowedLeaseEndTests {
         }
     }
 
-    @Test("a lease that nobody follows any more is not extended: the task that read its losses was cancelled")
+    @Test("A lease is not extended once the task that read its losses has been cancelled")
     func cancelled() async throws {
         try await Fleet.run { fleet in
             let locks = fleet.sidecars[0].locks
@@ -90,7 +90,7 @@ struct FollowedLeaseEndTests {
         }
     }
 
-    @Test("a cancelled task can release")
+    @Test("A cancelled task can release")
     func releasedWhenCancelled() async throws {
         try await Fleet.run { fleet in
             let locks = fleet.sidecars[0].locks
@@ -110,7 +110,7 @@ struct FollowedLeaseEndTests {
         }
     }
 
-    @Test("the stream alone keeps a lease extended")
+    @Test("The stream alone keeps a lease extended")
     func streamAlone() async throws {
         try await Fleet.run { fleet in
             let losses = try await Self.follow(in: fleet, ttl: .milliseconds(600), extends: true).followed.losses
@@ -118,7 +118,7 @@ struct FollowedLeaseEndTests {
             try await eventually("three lengths have passed") { ContinuousClock.now - began > .milliseconds(1800) }
             #expect(try await fleet.sidecars[0].inspectLock(try ResourceName("orders")) != nil)
             #expect(try await fleet.sidecars[0].breakLock(try ResourceName("orders"), by: "ops"))
-            #expect(try await Self.untold(losses) == .broken)
+            #expect(try await Self.firstLoss(losses) == .broken)
         }
     }
 }

@@ -4,12 +4,12 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-/// Tests known problems of other lock services and libraries: numbers 1 and 2 of `FieldLockTests`.
-@Suite("Leases that are looked after", .timeLimit(.minutes(2)))
+/// Tests that followed leases are renewed and that their holders are notified of losses.
+@Suite("Followed leases", .timeLimit(.minutes(2)))
 struct FollowedLeaseTests {
-    // MARK: 1. Renewal
+    // MARK: Renewal
 
-    @Test("1. renewal goes on for as long as the lease is followed, and nobody else gets the lock meanwhile")
+    @Test("Renewal continues while the lease is followed, and nobody else gets the lock")
     func outlivesItsLength() async throws {
         try await Fleet.run(of: 2) { fleet in
             let began = ContinuousClock.now
@@ -28,8 +28,8 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("1. renewal keeps a place among several, too", arguments: [LockMode.shared, .permits(2)])
-    func placeOutlivesItsLength(mode: LockMode) async throws {
+    @Test("Renewal keeps a shared lease and a semaphore's slot as well", arguments: [LockMode.shared, .permits(2)])
+    func groupLeaseOutlivesItsLength(mode: LockMode) async throws {
         try await Fleet.run { fleet in
             let name = try ResourceName("orders")
             let sidecar = fleet.sidecars[0]
@@ -50,7 +50,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("1. renewal survives lost connections")
+    @Test("Renewal survives lost connections")
     func lostConnections() async throws {
         try await Fleet.run { fleet in
             let began = ContinuousClock.now
@@ -66,7 +66,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("1. renewal survives a restart of Redis")
+    @Test("Renewal survives a restart of Redis")
     func restart() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -83,7 +83,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("1. renewal ends with the release: the lock is free at once, and no late renewal takes it back")
+    @Test("Renewal ends with the release, so that the lock is free at once and no late renewal takes it back")
     func endsWithRelease() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -105,7 +105,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("1. renewal ends when nobody follows the lease any more: it lapses")
+    @Test("Renewal ends when the lease is unfollowed, and the lease lapses")
     func endsUnfollowed() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -115,7 +115,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("1. renewal ends at the longest hold, and the holder is told")
+    @Test("Renewal ends at the maximum hold, and the holder is notified")
     func endsAtLongestHold() async throws {
         try await Fleet.run(locks: LockSettings(maximumHold: .seconds(1))) { fleet in
             let began = ContinuousClock.now
@@ -128,9 +128,9 @@ struct FollowedLeaseTests {
         }
     }
 
-    // MARK: 2. Notifications
+    // MARK: Notifications
 
-    @Test("2. the holder is told that an operator broke its lock, whether it is linked or not", arguments: [true, false])
+    @Test("The holder is notified that an operator broke its lock, whether or not the lease is linked", arguments: [true, false])
     func broken(isLinked: Bool) async throws {
         try await Fleet.run(of: 2) { fleet in
             let request = try LockRequest("orders", ttl: 600_000)
@@ -143,7 +143,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("2. a lock that was broken before its lease was followed is told as deleted", arguments: [true, false])
+    @Test("A lock that was broken before its lease was followed is reported as deleted", arguments: [true, false])
     func brokenTooEarly(isLinked: Bool) async throws {
         try await Fleet.run(of: 2) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -159,7 +159,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("2. the holder is told, each of several, that an operator broke their lock", arguments: [LockMode.shared, .permits(2)])
+    @Test("Each of several holders is notified that an operator broke their lock", arguments: [LockMode.shared, .permits(2)])
     func brokenGroup(mode: LockMode) async throws {
         try await Fleet.run(of: 2) { fleet in
             var request = try LockRequest("orders", ttl: 600_000)
@@ -176,7 +176,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("2. the holder is told that its lock was deleted by hand", arguments: [["DEL", key], ["FLUSHALL"]], [true, false])
+    @Test("The holder is notified that its lock was deleted by hand", arguments: [["DEL", key], ["FLUSHALL"]], [true, false])
     func deleted(words: [String], isLinked: Bool) async throws {
         try await Fleet.run { fleet in
             let request = try LockRequest("orders", ttl: 600_000)
@@ -187,8 +187,8 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("2. the holder is told also when nobody heard of the change as it was made")
-    func missedNews() async throws {
+    @Test("The holder is notified even if the message about the change was lost")
+    func lostMessage() async throws {
         try await Fleet.run { fleet in
             let request = try LockRequest("orders", ttl: 600_000)
             let (_, followed) = try await Self.follow(request, through: fleet.sidecars[0])
@@ -199,7 +199,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("2. the holder is told that somebody else's token is in its lock", arguments: [true, false])
+    @Test("The holder is notified that its lock has another token", arguments: [true, false])
     func taken(isLinked: Bool) async throws {
         try await Fleet.run { fleet in
             let request = try LockRequest("orders", ttl: 600_000)
@@ -213,8 +213,8 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("2. the holder is told at its own deadline, when Redis is out of reach", arguments: [true, false])
-    func outOfReach(isPaused: Bool) async throws {
+    @Test("The holder is notified at its own deadline when Redis is unreachable", arguments: [true, false])
+    func redisUnreachable(isPaused: Bool) async throws {
         try await Fleet.run { fleet in
             let began = ContinuousClock.now
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 2000), through: fleet.sidecars[0])
@@ -228,7 +228,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("2. the holder is told when a lease that nobody extends is over; extending it by itself puts that off")
+    @Test("The holder is notified when its unextended lease ends, and renewing the lease postpones that")
     func notLinked() async throws {
         try await Fleet.run { fleet in
             let name = try ResourceName("orders")
@@ -245,7 +245,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("2. the holder is told when its lease among several is over, although the others' goes on")
+    @Test("The holder is notified when its lease among several ends, although the others continue")
     func lapsedAmongSeveral() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -262,7 +262,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("2. the holder is told when its sidecar goes down and no longer extends the lease, which stays its own for a while")
+    @Test("The holder is notified when its sidecar shuts down, and the lease stays valid for a while")
     func shutdown() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -279,7 +279,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("2. the holder is told nothing of its own release")
+    @Test("The holder is not notified of its own release")
     func released() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -291,7 +291,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("2. the holder is told nothing any more once it does not follow its lease")
+    @Test("The holder is not notified after it unfollowed its lease")
     func unfollowed() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -308,7 +308,7 @@ struct FollowedLeaseTests {
 
     // MARK: One lease, two followers
 
-    @Test("2. the holder is told on every call of the same owner")
+    @Test("The holder is notified on every call of the same owner")
     func sameOwner() async throws {
         try await Fleet.run { fleet in
             let request = try LockRequest("orders", ttl: 600_000, owner: "job-7")
@@ -322,7 +322,7 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("1. renewal goes on when one of two calls of the same owner has gone; the last one takes the lease along")
+    @Test("Renewal continues when one of two calls of the same owner ends, and the last one releases the lease")
     func oneOfTwoGoes() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -340,12 +340,12 @@ struct FollowedLeaseTests {
         }
     }
 
-    @Test("the lease of a holder who has gone is released, and the next has it")
+    @Test("A lease whose holder is gone is released, and the next waiter gets the lock")
     func holderGone() async throws {
         try await Fleet.run(of: 2) { fleet in
             let (lease, followed) = try await Self.follow(try LockRequest("orders", ttl: 600_000), through: fleet.sidecars[0])
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 60_000))
-            try await eventually("its ticket stands") {
+            try await eventually("its ticket is in the queue") {
                 try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1
             }
             await fleet.sidecars[0].releaseFollowedLease(followed.follower)

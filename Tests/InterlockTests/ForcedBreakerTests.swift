@@ -8,7 +8,7 @@ import Testing
 struct ForcedBreakerTests {
     private static let service = ServiceDefinition(name: "catalog")
 
-    @Test("a forced state with an end goes back to automatic then, once, and says who forced it and why")
+    @Test("A forced state with an end returns to automatic once, and shows who forced it and why")
     func ends() async throws {
         try await Fleet.run(of: 2, services: [Self.service]) { fleet in
             let forced = try await fleet.sidecars[0].forceBreaker(
@@ -25,8 +25,8 @@ struct ForcedBreakerTests {
         }
     }
 
-    @Test("a forced state with an end is over then also while Redis is away")
-    func endsAlone() async throws {
+    @Test("A forced state with an end is over on time even while Redis is unreachable")
+    func endsWithoutRedis() async throws {
         try await Fleet.run(services: [Self.service]) { fleet in
             _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: .open, forMilliseconds: 400, by: "ops")
             await fleet.server.kill()
@@ -34,7 +34,7 @@ struct ForcedBreakerTests {
         }
     }
 
-    @Test("another word before the end stands on its own")
+    @Test("A later force replaces an earlier one and its end")
     func replaced() async throws {
         try await Fleet.run(services: [Self.service]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -46,7 +46,7 @@ struct ForcedBreakerTests {
         }
     }
 
-    @Test("the history carries the reason")
+    @Test("The history contains the reason")
     func history() async throws {
         try await Fleet.run(services: [Self.service]) { fleet in
             _ = try await fleet.sidecars[0].forceBreaker(service: "catalog", to: .closed, reason: "a \"drill\"", by: "ops")
@@ -58,7 +58,7 @@ struct ForcedBreakerTests {
     }
 
     @Test(
-        "a reason is one line, wherever it comes from (D19)",
+        "A reason is one line, whatever its source",
         arguments: ["a\nb", "a\r\nb", "a\u{1B}[2Jb", "a\u{85}b", "a\u{2028}b", "a\u{0}b"])
     func oneLine(reason: String) async throws {
         let error = await #expect(throws: InterlockError.self) {
@@ -72,7 +72,7 @@ struct ForcedBreakerTests {
         #expect(BreakerSnapshot.oneLine(reason).unicodeScalars.allSatisfy { $0.value >= 32 && $0.value < 127 })
     }
 
-    @Test("an end without a state, and a reason that is too long, are refused")
+    @Test("An end without a state and a reason that is too long are refused")
     func invalid() async throws {
         try await Fleet.run(services: [Self.service]) { fleet in
             let sidecar = fleet.sidecars[0]

@@ -5,7 +5,7 @@ import RedisClient
 import Testing
 
 /// The sidecar that granted a lease reports its end and each extension, whichever sidecar handles them.
-@Suite("A sidecar's count and history follow its leases", .timeLimit(.minutes(2)))
+@Suite("A sidecar's count and history of its leases", .timeLimit(.minutes(2)))
 struct GrantFollowingTests {
     private static let name = "orders"
 
@@ -16,7 +16,7 @@ struct GrantFollowingTests {
     }
 
     @Test(
-        "a lease that another sidecar releases is counted no more, and its grant has ended",
+        "A lease that another sidecar releases is not counted, and its grant has ended",
         arguments: [LockMode.exclusive, .shared, .permits(2)])
     func releasedElsewhere(mode: LockMode) async throws {
         try await Fleet.run(of: 2) { fleet in
@@ -27,26 +27,26 @@ struct GrantFollowingTests {
             let left = kept == nil ? 0 : 1
             #expect(await sidecar.status.locksHeld == left + 1)
             #expect(try await fleet.sidecars[1].releaseLock(name, token: lease.token))
-            try await eventually(within: .seconds(5), "it is counted no more") { await sidecar.status.locksHeld == left }
+            try await eventually(within: .seconds(5), "it is not counted") { await sidecar.status.locksHeld == left }
             let grants = await sidecar.grants(of: name)
             #expect(grants.last?.end == .lost)
             if kept != nil { #expect(grants.first?.end == nil) }
         }
     }
 
-    @Test("a lock that another sidecar breaks is counted no more, and its grant has ended")
+    @Test("A lock that another sidecar breaks is not counted, and its grant has ended")
     func brokenElsewhere() async throws {
         try await Fleet.run(of: 2) { fleet in
             let sidecar = fleet.sidecars[0]
             let name = try ResourceName(Self.name)
             _ = try #require(try await sidecar.acquireLock(try Self.request(owner: "job-7")))
             #expect(try await fleet.sidecars[1].breakLock(name, by: "ops"))
-            try await eventually(within: .milliseconds(900), "it is counted no more") { await sidecar.status.locksHeld == 0 }
+            try await eventually(within: .milliseconds(900), "it is not counted") { await sidecar.status.locksHeld == 0 }
             #expect(await sidecar.grants(of: name).first?.end == .lost)
         }
     }
 
-    @Test("a lock that this sidecar breaks is counted no more")
+    @Test("A lock that this sidecar breaks is not counted")
     func brokenHere() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -56,7 +56,7 @@ struct GrantFollowingTests {
         }
     }
 
-    @Test("a lease that another sidecar extends is counted past its first length", arguments: [LockMode.exclusive, .shared])
+    @Test("A lease that another sidecar extends is counted past its first length", arguments: [LockMode.exclusive, .shared])
     func extendedElsewhere(mode: LockMode) async throws {
         try await Fleet.run(of: 2) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -68,11 +68,11 @@ struct GrantFollowingTests {
             #expect(await sidecar.status.locksHeld == 1)
             #expect(await sidecar.grants(of: name).first?.end == nil)
             #expect(try await fleet.sidecars[1].releaseLock(name, token: lease.token))
-            try await eventually(within: .seconds(10), "it is counted no more") { await sidecar.status.locksHeld == 0 }
+            try await eventually(within: .seconds(10), "it is not counted") { await sidecar.status.locksHeld == 0 }
         }
     }
 
-    @Test("a linked lease is counted for as long as it is extended, and its release is a release")
+    @Test("A linked lease is counted while it is extended, and its release is recorded as a release")
     func linked() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -93,19 +93,19 @@ struct GrantFollowingTests {
         }
     }
 
-    @Test("a quorum's lease that another sidecar releases is counted no more")
+    @Test("A quorum's lease that another sidecar releases is not counted")
     func quorum() async throws {
         try await Quorum.run(of: 2) { quorum in
             let sidecar = quorum.sidecars[0]
             let before = await sidecar.status.locksHeld
             let lease = try #require(try await sidecar.acquireLock(try LockRequest(Self.name, ttl: 600_000)))
             #expect(try await quorum.sidecars[1].releaseLock(try ResourceName(Self.name), token: lease.token))
-            try await eventually(within: .seconds(5), "it is counted no more") { await sidecar.status.locksHeld <= before }
+            try await eventually(within: .seconds(5), "it is not counted") { await sidecar.status.locksHeld <= before }
             #expect(await sidecar.grants(of: try ResourceName(Self.name)).first?.end == .lost)
         }
     }
 
-    @Test("an owner without a label is shown with the sidecar's host")
+    @Test("An owner without a label is shown with the sidecar's host")
     func ownerWithoutLabel() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -115,7 +115,7 @@ struct GrantFollowingTests {
         }
     }
 
-    @Test("the history shows the places that the semaphore has, not those that were asked for")
+    @Test("The history shows the number of slots that the semaphore has, not the number that was requested")
     func semaphoreSize() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -125,7 +125,7 @@ struct GrantFollowingTests {
         }
     }
 
-    @Test("a linked lease of an owner does not extend the next lease of that owner")
+    @Test("A linked lease of an owner does not extend the next lease of that owner")
     func laterLease() async throws {
         try await Fleet.run(of: 2) { fleet in
             let (sidecar, other) = (fleet.sidecars[0], fleet.sidecars[1])

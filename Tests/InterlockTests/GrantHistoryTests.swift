@@ -10,7 +10,7 @@ struct GrantHistoryTests {
         await sidecar.grants(of: try name.map { try ResourceName($0) })
     }
 
-    @Test("each grant is told with its holder, its wait and how it ended, the newest first")
+    @Test("Each grant is listed with its holder, its wait and its end, the newest first")
     func endings() async throws {
         try await Fleet.run(of: 2) { fleet in
             let (sidecar, other) = (fleet.sidecars[0], fleet.sidecars[1])
@@ -37,7 +37,7 @@ struct GrantHistoryTests {
         }
     }
 
-    @Test("an owner who asks again has the same grant, however long it is extended")
+    @Test("An owner that acquires again has the same grant, however long it is extended")
     func sameGrant() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -51,7 +51,7 @@ struct GrantHistoryTests {
         }
     }
 
-    @Test("a lease that another way ended is not told of as in force beside the next, and what came too late had lapsed")
+    @Test("A lease that ended elsewhere is not listed as active next to the next one, and a late release counts as lapsed")
     func endedElsewhere() async throws {
         try await Fleet.run(of: 2) { fleet in
             let (sidecar, other) = (fleet.sidecars[0], fleet.sidecars[1])
@@ -71,7 +71,7 @@ struct GrantHistoryTests {
         }
     }
 
-    @Test("of many grants the last hundred are remembered")
+    @Test("The last hundred of many grants are remembered")
     func bounded() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -87,7 +87,7 @@ struct GrantHistoryTests {
         }
     }
 
-    @Test("a quorum's grants are told too")
+    @Test("A quorum's grants are listed too")
     func quorum() async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]

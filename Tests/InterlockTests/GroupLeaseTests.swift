@@ -3,12 +3,12 @@ import InterlockCore
 import RedisClient
 import Testing
 
-@Suite("The leases of a lock that several hold", .timeLimit(.minutes(2)))
+@Suite("The leases of a lock with several holders", .timeLimit(.minutes(2)))
 struct GroupLeaseTests {
     // MARK: Owners and tokens
 
     @Test(
-        "the same owner again holds it once, with the same fence, also through another sidecar",
+        "The same owner holds it only once, with the same fence, even through another sidecar",
         arguments: [LockMode.shared, .permits(2)])
     func sameOwner(mode: LockMode) async throws {
         try await Fleet.run(of: 2) { fleet in
@@ -31,7 +31,7 @@ struct GroupLeaseTests {
         }
     }
 
-    @Test("only its token renews or releases a lease", arguments: [LockMode.shared, .permits(2)])
+    @Test("Only its token renews or releases a lease", arguments: [LockMode.shared, .permits(2)])
     func byTokenOnly(mode: LockMode) async throws {
         try await Fleet.run { fleet in
             let name = try ResourceName("orders")
@@ -52,7 +52,7 @@ struct GroupLeaseTests {
         }
     }
 
-    @Test("the name of the group, which stands in the lock, is nobody's token", arguments: [LockMode.shared, .permits(2)])
+    @Test("The group's name, which is the lock's value, is not a valid token", arguments: [LockMode.shared, .permits(2)])
     func groupName(mode: LockMode) async throws {
         try await Fleet.run { fleet in
             let name = try ResourceName("orders")
@@ -82,7 +82,7 @@ struct GroupLeaseTests {
 
     // MARK: Inspecting and breaking
 
-    @Test("a break ends the leases of all who hold it, and a writer gets it", arguments: [LockMode.shared, .permits(3)])
+    @Test("A break ends the leases of all holders, and a writer gets the lock", arguments: [LockMode.shared, .permits(3)])
     func broken(mode: LockMode) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -101,7 +101,8 @@ struct GroupLeaseTests {
         }
     }
 
-    @Test("a break that names a fence ends the leases of all while one has it", arguments: [LockMode.shared, .permits(3)])
+    @Test(
+        "A break that names a fence ends all leases while one of them has that fence", arguments: [LockMode.shared, .permits(3)])
     func brokenUnderAFence(mode: LockMode) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -117,7 +118,7 @@ struct GroupLeaseTests {
     }
 
     @Test(
-        "anybody may see how it is held and by how many, and nobody's token",
+        "Anybody can see the mode and the number of holders but no tokens",
         arguments: [(LockMode.shared, "shared"), (.permits(3), "permits-3")])
     func inspected(mode: LockMode, label: String) async throws {
         try await Fleet.run(of: 2) { fleet in
@@ -135,7 +136,7 @@ struct GroupLeaseTests {
     }
 
     @Test(
-        "in Redis the lock is a string with a ttl, with its holders beside it; after the last release only the fence is left",
+        "In Redis the lock is a string with a ttl next to its holders, and only the fence is left after the last release",
         arguments: [(LockMode.shared, "shared"), (.permits(3), "permits-3")])
     func keys(mode: LockMode, label: String) async throws {
         try await Fleet.run { fleet in

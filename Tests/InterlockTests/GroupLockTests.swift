@@ -6,11 +6,11 @@ import NIOConcurrencyHelpers
 import RedisClient
 import Testing
 
-@Suite("Locks that several hold", .timeLimit(.minutes(3)))
+@Suite("Locks with several holders", .timeLimit(.minutes(3)))
 struct GroupLockTests {
     // MARK: Readers and writers
 
-    @Test("readers hold it together through any sidecar, and a writer gets it when the last of them has released it")
+    @Test("Readers hold it together through any sidecar, and a writer gets it when the last of them has released it")
     func readersTogether() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -36,7 +36,7 @@ struct GroupLockTests {
         }
     }
 
-    @Test("each reader has a higher fence than all before it")
+    @Test("Each reader has a higher fence than all earlier readers")
     func fencesRise() async throws {
         try await Fleet.run(of: 2) { fleet in
             var fences: [Int64] = []
@@ -49,7 +49,7 @@ struct GroupLockTests {
         }
     }
 
-    @Test("a writer waits for all readers, and those who keep coming do not pass it", arguments: [0, 1])
+    @Test("A writer waits for all readers, and new readers do not pass it", arguments: [0, 1])
     func writerIsNotStarved(home: Int) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -59,7 +59,7 @@ struct GroupLockTests {
             }
             let sidecar = fleet.sidecars[home]
             let writer = Task { try await sidecar.acquireLock(try Self.request(.exclusive, wait: 60_000)) }
-            try await Self.untilTicketsStand(1, in: fleet)
+            try await Self.untilTicketsAreQueued(1, in: fleet)
 
             for sidecar in fleet.sidecars {
                 let refused = try await sidecar.acquireLock(try Self.request(.shared))
@@ -89,7 +89,7 @@ struct GroupLockTests {
         }
     }
 
-    @Test("all readers that waited behind a writer hold it together after it", arguments: [0, 1])
+    @Test("All readers that waited behind a writer hold it together after the writer", arguments: [0, 1])
     func readersAfterWriter(releaser: Int) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -111,14 +111,14 @@ struct GroupLockTests {
         }
     }
 
-    @Test("a reader's lease that lapses ends it for that reader alone")
+    @Test("A reader's lease that lapses ends for that reader only")
     func readerLapses() async throws {
         try await Fleet.run { fleet in
             let name = try ResourceName("orders")
             let sidecar = fleet.sidecars[0]
             let brief = try #require(try await sidecar.acquireLock(try Self.request(.shared, ttl: 300)))
             let long = try #require(try await sidecar.acquireLock(try Self.request(.shared, ttl: 60_000)))
-            try await eventually("one is left") { try await sidecar.inspectLock(name)?.holders == 1 }
+            try await eventually("one waiter remains") { try await sidecar.inspectLock(name)?.holders == 1 }
             let renewal = try await sidecar.renewLock(name, token: brief.token, ttl: 60_000)
             #expect(renewal == nil)
             let isReleased = try await sidecar.releaseLock(name, token: brief.token)
@@ -128,7 +128,7 @@ struct GroupLockTests {
         }
     }
 
-    @Test("a writer that gives up lets the readers in who waited behind it, here and at another sidecar", arguments: [0, 1])
+    @Test("A writer that gives up lets the readers behind it in, here and at another sidecar", arguments: [0, 1])
     func writerGivesUp(home: Int) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -158,7 +158,7 @@ struct GroupLockTests {
 
     // MARK: Semaphores
 
-    @Test("three hold a semaphore of three; the next in line has the place of the first who releases", arguments: [0, 1, 2])
+    @Test("Three hold a semaphore of three, and the next waiter gets the first released slot", arguments: [0, 1, 2])
     func semaphore(leaver: Int) async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -170,7 +170,7 @@ struct GroupLockTests {
             #expect(refused == nil)
             let sidecar = fleet.sidecars[1]
             let fourth = Task { try await sidecar.acquireLock(try Self.request(.permits(3), wait: 60_000)) }
-            try await Self.untilTicketsStand(1, in: fleet)
+            try await Self.untilTicketsAreQueued(1, in: fleet)
             let isReleased = try await fleet.sidecars[0].releaseLock(name, token: holders[leaver].token)
             #expect(isReleased)
             let granted = try #require(try await fourth.value)
@@ -182,8 +182,8 @@ struct GroupLockTests {
         }
     }
 
-    @Test("places of leases that lapse one by one go to those who wait")
-    func lapsingPlaces() async throws {
+    @Test("Slots of leases that lapse one by one go to waiters")
+    func lapsingSlots() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             for ttl in [Int64(300), 600, 900] {
@@ -202,7 +202,7 @@ struct GroupLockTests {
         }
     }
 
-    @Test("how many places there are is what its first holder said")
+    @Test("The first holder determines the number of slots")
     func firstHolderDecides() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -221,7 +221,7 @@ struct GroupLockTests {
         }
     }
 
-    @Test("another size than a semaphore has is logged, once for each lock and size")
+    @Test("A size that differs from the semaphore's is logged once per lock and size")
     func otherSize() async throws {
         let log = LineLog()
         try await Fleet.run(logger: Logger(label: "test") { _ in log }) { fleet in
@@ -240,7 +240,7 @@ struct GroupLockTests {
     // MARK: Conflicting modes
 
     @Test(
-        "a semaphore goes together with nothing else: that is an error of the caller, waiting or not",
+        "Acquiring a semaphore in another mode is the caller's error, with or without a wait",
         arguments: [
             (LockMode.exclusive, LockMode.permits(2)), (.shared, .permits(2)), (.permits(2), .exclusive),
             (.permits(2), .shared),
@@ -258,7 +258,7 @@ struct GroupLockTests {
         }
     }
 
-    @Test("readers and a writer merely exclude each other", arguments: [LockMode.shared, .exclusive])
+    @Test("Readers and a writer exclude each other without an error", arguments: [LockMode.shared, .exclusive])
     func excluded(held: LockMode) async throws {
         try await Fleet.run { fleet in
             let asked: LockMode = held == .shared ? .exclusive : .shared
@@ -272,7 +272,7 @@ struct GroupLockTests {
 
     // MARK: Concurrency
 
-    @Test("thirty-two callers through four sidecars: never more than three hold a semaphore of three")
+    @Test("Of thirty-two callers through four sidecars, at most three hold a semaphore of three")
     func semaphoreUnderLoad() async throws {
         try await Fleet.run(of: 4) { fleet in
             let name = try ResourceName("orders")
@@ -299,7 +299,7 @@ struct GroupLockTests {
         }
     }
 
-    @Test("twenty-four callers through three sidecars, one in four a writer: never a writer with anybody else")
+    @Test("Of twenty-four callers through three sidecars, one in four a writer, a writer never holds with anybody else")
     func readersAndWritersUnderLoad() async throws {
         try await Fleet.run(of: 3) { fleet in
             let name = try ResourceName("orders")
@@ -349,14 +349,14 @@ extension GroupLockTests {
         try await eventually("\(count) wait") { await waiting(in: fleet) == count }
     }
 
-    private static func untilTicketsStand(_ count: Int64, in fleet: Fleet) async throws {
-        try await eventually("\(count) tickets stand in the queue") {
+    private static func untilTicketsAreQueued(_ count: Int64, in fleet: Fleet) async throws {
+        try await eventually("\(count) tickets are in the queue") {
             try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == count
         }
     }
 
     private static func untilNothingIsLeft(in fleet: Fleet) async throws {
-        try await eventually("nobody holds it or waits for it") {
+        try await eventually("it is free, and no one waits for it") {
             try await fleet.cli("EXISTS", lockKey, holdersKey, "interlock:grants:{orders}", "interlock:queue:{orders}").integer
                 == 0
         }

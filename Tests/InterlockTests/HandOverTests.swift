@@ -15,7 +15,7 @@ struct HandOverTests {
     /// Redis commands that free a lock without a release.
     static let ends = [["DEL", lockKey], ["PEXPIRE", lockKey, "20"]]
 
-    @Test("a newcomer who does not wait never passes those who do, however the lock became free", arguments: ends)
+    @Test("A newcomer that does not wait never passes waiters, however the lock became free", arguments: ends)
     func noBarging(end: [String]) async throws {
         try await Fleet.run(of: 2) { fleet in
             let (newcomer, sidecar) = (fleet.sidecars[0], fleet.sidecars[1])
@@ -27,7 +27,7 @@ struct HandOverTests {
                     isServed.withLockedValue { $0 = true }
                     return lease
                 }
-                try await Self.untilTicketsStand(1, in: fleet)
+                try await Self.untilTicketsAreQueued(1, in: fleet)
                 _ = try await fleet.redis.send(AnyCommand(end))
                 var passes = 0
                 try await eventually("the waiter is served") {
@@ -43,7 +43,7 @@ struct HandOverTests {
         }
     }
 
-    @Test("two sidecars with many waiters take turns, each of so many grants at most")
+    @Test("Two sidecars with many waiters take turns of a limited number of grants each")
     func turns() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -62,7 +62,7 @@ struct HandOverTests {
                     }
                 }
                 try await Self.untilWaiting(2 * waiters, in: fleet)
-                try await Self.untilTicketsStand(2, in: fleet)
+                try await Self.untilTicketsAreQueued(2, in: fleet)
                 _ = try await fleet.sidecars[0].releaseLock(name, token: first.token)
                 for try await (sidecar, fence) in group { grants.append((sidecar, fence)) }
             }
@@ -84,14 +84,14 @@ struct HandOverTests {
 
     // MARK: Hand-overs
 
-    @Test("a release through any sidecar hands over to the waiter at another", arguments: [0, 1, 2])
+    @Test("A release through any sidecar hands the lock over to a waiter at another", arguments: [0, 1, 2])
     func releasedElsewhere(releaser: Int) async throws {
         try await Fleet.run(of: 3) { fleet in
             let name = try ResourceName("orders")
             let clock = ContinuousClock()
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)))
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 60_000))
-            try await Self.untilTicketsStand(1, in: fleet)
+            try await Self.untilTicketsAreQueued(1, in: fleet)
             let released = clock.now
             let isReleased = try await fleet.sidecars[releaser].releaseLock(name, token: lease.token)
             #expect(isReleased)
@@ -102,7 +102,7 @@ struct HandOverTests {
         }
     }
 
-    @Test("a waiter who leaves at the very moment of its turn does not hold up those behind it")
+    @Test("A waiter that leaves at the moment of its turn does not delay those behind it")
     func leavesAtItsTurn() async throws {
         try await Fleet.run(of: 3) { fleet in
             let name = try ResourceName("orders")
@@ -111,7 +111,7 @@ struct HandOverTests {
             for round in 0..<50 {
                 let held = try #require(try await holder.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 20_000)))
                 let leaver = Task { try await home.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
-                try await Self.untilTicketsStand(1, in: fleet)
+                try await Self.untilTicketsAreQueued(1, in: fleet)
                 // The next waiter is behind the leaver, in the same sidecar or in another.
                 let other = fleet.sidecars[1 + round % 2]
                 let next = Task { try await other.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000)) }
@@ -132,7 +132,7 @@ struct HandOverTests {
         }
     }
 
-    @Test("a hand-over between sidecars costs three commands at most")
+    @Test("A hand-over between sidecars costs at most three commands")
     func commands() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -163,7 +163,7 @@ struct HandOverTests {
         }
     }
 
-    @Test("under load there is one holder at a time, fences rise, and nothing is left, though callers leave and lose patience")
+    @Test("Under load one holder at a time has the lock, fences rise, and nothing is left, although callers leave and time out")
     func stress() async throws {
         try await Fleet.run(of: 3) { fleet in
             let name = try ResourceName("orders")
@@ -204,13 +204,13 @@ struct HandOverTests {
 
     // MARK: Unannounced ends
 
-    @Test("the first in line notices within moments that a lock which had a minute to go is gone", arguments: ends)
+    @Test("The first waiter notices within moments that a lock with a minute left is gone", arguments: ends)
     func unannouncedEnd(end: [String]) async throws {
         try await Fleet.run(of: 2) { fleet in
             let clock = ContinuousClock()
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 60_000)))
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 50_000))
-            try await Self.untilTicketsStand(1, in: fleet)
+            try await Self.untilTicketsAreQueued(1, in: fleet)
             let gone = clock.now
             _ = try await fleet.redis.send(AnyCommand(end))
             let granted = try #require(try await next)
@@ -219,14 +219,14 @@ struct HandOverTests {
         }
     }
 
-    @Test("a sidecar that was stopped when its turn came holds the others up for its claim window, and no longer")
+    @Test("A sidecar stopped at its turn delays the others only for its claim window")
     func stoppedSidecar() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             let clock = ContinuousClock()
             let stopped = StoppedSidecar(fleet.server.configuration, id: "deadbeef0000")
             await stopped.start()
-            try await eventually("it listens") {
+            try await eventually("it is subscribed") {
                 try await fleet.cli("PUBSUB", "NUMSUB", "interlock:wake:deadbeef0000").array?.last?.integer == 1
             }
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)))
@@ -234,7 +234,7 @@ struct HandOverTests {
             // The stopped sidecar's ticket is ahead of all others.
             try await fleet.cli("ZADD", Self.queueKey, "1", ticket)
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 60_000))
-            try await Self.untilTicketsStand(2, in: fleet)
+            try await Self.untilTicketsAreQueued(2, in: fleet)
             let released = clock.now
             let isReleased = try await fleet.sidecars[0].releaseLock(name, token: lease.token)
             #expect(isReleased)
@@ -243,7 +243,7 @@ struct HandOverTests {
             // The stopped sidecar had its turn first.
             #expect(clock.now - released >= Duration.milliseconds(LockQueue.claimWindowMilliseconds) / 2)
             #expect(clock.now - released < .seconds(3))
-            try await Self.untilTicketsStand(0, in: fleet)
+            try await Self.untilTicketsAreQueued(0, in: fleet)
             try await stopped.close()
         }
     }
@@ -286,14 +286,14 @@ extension HandOverTests {
         try await eventually("\(count) wait") { await waiting(in: fleet) == count }
     }
 
-    private static func untilTicketsStand(_ count: Int64, in fleet: Fleet) async throws {
-        try await eventually("\(count) tickets stand in the queue") {
+    private static func untilTicketsAreQueued(_ count: Int64, in fleet: Fleet) async throws {
+        try await eventually("\(count) tickets are in the queue") {
             try await fleet.cli("ZCARD", queueKey).integer == count
         }
     }
 
     private static func untilNothingIsLeft(in fleet: Fleet) async throws {
-        try await eventually(within: .seconds(5), "nobody holds it or waits for it") {
+        try await eventually(within: .seconds(5), "it is free, and no one waits for it") {
             try await fleet.cli("EXISTS", lockKey, queueKey).integer == 0
         }
     }
@@ -304,8 +304,8 @@ extension HandOverTests {
         return count
     }
 
-    /// The maximum number of commands that two sidecars send besides their hand-overs: heartbeats and rereads every
-    /// five seconds, and checks of a lock that one caller holds for long.
+    /// The maximum number of commands that two sidecars send in addition to their hand-overs: heartbeats and rereads
+    /// every five seconds, and checks of a lock that one caller holds for long.
     private static func upkeep(since start: ContinuousClock.Instant) -> Int64 {
         let elapsed = ContinuousClock.now - start
         let rounds = Int64(elapsed / Duration.seconds(5)) + 2

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Several locks at once, all or none", .timeLimit(.minutes(2)))
 struct JointLockTests {
-    @Test("all are taken, each with a token and a fence of its own, and the answer is in the order of the question")
+    @Test("All are acquired, each with its own token and fence, in the order of the request")
     func all() async throws {
         try await Fleet.run(of: 2) { fleet in
             let names = ["c", "a", "b"]
@@ -29,22 +29,24 @@ struct JointLockTests {
         }
     }
 
-    @Test("one lock is enough, and thirty-two are not too many", arguments: [1, 32])
-    func bounds(count: Int) async throws {
+    @Test("One lock is enough, and thirty-two are not too many", arguments: [1, 32])
+    func sizes(count: Int) async throws {
         try await Fleet.run { fleet in
             let leases = try await fleet.sidecars[0].acquireLocks(try Self.request((1...count).map { "job-\($0)" }))
             #expect(leases?.count == count)
         }
     }
 
-    @Test("when another has one of them, none is taken, also at the end of a wait", arguments: ["a", "b", "c"], [Int64(0), 100])
+    @Test(
+        "If another caller holds one of them, none is acquired, even at the end of a wait", arguments: ["a", "b", "c"],
+        [Int64(0), 100])
     func oneHeld(held: String, wait: Int64) async throws {
         try await Fleet.run(of: 2) { fleet in
             let holder = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest(held)))
             let leases = try await fleet.sidecars[1].acquireLocks(try Self.request(["c", "b", "a"], wait: wait))
             #expect(leases == nil)
             for name in ["a", "b", "c"] where name != held {
-                try await eventually("\(name) is free, and nobody waits for it") {
+                try await eventually("\(name) is free, and no one waits for it") {
                     try await fleet.cli("EXISTS", Self.key(name), "interlock:queue:{\(name)}").integer == 0
                 }
             }
@@ -55,12 +57,12 @@ struct JointLockTests {
         }
     }
 
-    @Test("whoever waits for the last of them gets all when it is released")
+    @Test("A caller that waits for the last lock gets all of them when it is released")
     func waits() async throws {
         try await Fleet.run(of: 2) { fleet in
             let holder = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("c")))
             async let waiting = fleet.sidecars[1].acquireLocks(try Self.request(["c", "a", "b"], wait: 60_000))
-            try await Self.untilSomebodyWaits(for: "c", in: fleet)
+            try await Self.untilSomeoneWaits(for: "c", in: fleet)
             let isReleased = try await fleet.sidecars[0].releaseLock(try ResourceName("c"), token: holder.token)
             #expect(isReleased)
             let leases = try #require(try await waiting)
@@ -70,7 +72,7 @@ struct JointLockTests {
         }
     }
 
-    @Test("two callers who want the same locks in opposite orders never wait for each other")
+    @Test("Two callers that want the same locks in opposite orders do not deadlock")
     func noDeadlock() async throws {
         try await Fleet.run(of: 2) { fleet in
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -90,15 +92,15 @@ struct JointLockTests {
                 try await group.waitForAll()
             }
             for name in ["a", "b"] {
-                try await eventually("\(name) is free, and nobody waits for it") {
+                try await eventually("\(name) is free, and no one waits for it") {
                     try await fleet.cli("EXISTS", Self.key(name), "interlock:queue:{\(name)}").integer == 0
                 }
             }
         }
     }
 
-    @Test("the wait is for all of them together")
-    func sharedWait() async throws {
+    @Test("The wait applies to all of them together")
+    func commonWait() async throws {
         try await Fleet.run(of: 2) { fleet in
             let first = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("a", ttl: 600_000)))
             _ = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("b", ttl: 600_000)))
@@ -115,18 +117,18 @@ struct JointLockTests {
         }
     }
 
-    @Test("whoever is cancelled while waiting for the second gives the first back")
+    @Test("Cancelling during the wait for the second lock releases the first")
     func cancelled() async throws {
         try await Fleet.run(of: 2) { fleet in
             let sidecar = fleet.sidecars[1]
             let holder = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("b")))
             let caller = Task { try await sidecar.acquireLocks(try Self.request(["b", "a"], wait: 60_000)) }
-            try await Self.untilSomebodyWaits(for: "b", in: fleet)
+            try await Self.untilSomeoneWaits(for: "b", in: fleet)
             let isTaken = try await fleet.cli("EXISTS", Self.key("a")).integer
             #expect(isTaken == 1)
             caller.cancel()
             await #expect(throws: CancellationError.self) { try await caller.value }
-            try await eventually("the first is free, and nobody waits for the second") {
+            try await eventually("the first is free, and no one waits for the second") {
                 try await fleet.cli("EXISTS", Self.key("a"), "interlock:queue:{b}").integer == 0
             }
             let isReleased = try await fleet.sidecars[0].releaseLock(try ResourceName("b"), token: holder.token)
@@ -135,7 +137,7 @@ struct JointLockTests {
         }
     }
 
-    @Test("whoever is cancelled at any moment leaves nothing behind")
+    @Test("Cancelling at any moment leaves nothing behind")
     func cancelledAnywhere() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -154,7 +156,7 @@ struct JointLockTests {
         }
     }
 
-    @Test("an owner who asks again has the same leases")
+    @Test("An owner that acquires again has the same leases")
     func sameOwner() async throws {
         try await Fleet.run(of: 2) { fleet in
             let request = try Self.request(["b", "a"], owner: "job-7")
@@ -166,7 +168,7 @@ struct JointLockTests {
     }
 
     @Test(
-        "none, too many, and one twice are wrong",
+        "An empty list, too many names and a repeated name are invalid",
         arguments: [[], (1...33).map { "job-\($0)" }, ["a", "b", "a"]] as [[String]])
     func wrongNames(names: [String]) async throws {
         try await Fleet.run { fleet in
@@ -177,7 +179,7 @@ struct JointLockTests {
         }
     }
 
-    @Test("locks that are taken together are exclusive", arguments: [LockMode.shared, .permits(2)])
+    @Test("Locks that are acquired together are exclusive", arguments: [LockMode.shared, .permits(2)])
     func wrongMode(mode: LockMode) async throws {
         try await Fleet.run { fleet in
             let request = try Self.request(["a", "b"], mode: mode)
@@ -186,7 +188,7 @@ struct JointLockTests {
         }
     }
 
-    @Test("a length that no lock may have is wrong for several, too", arguments: [Int64(0), 3_600_001])
+    @Test("A ttl that is invalid for one lock is invalid for several", arguments: [Int64(0), 3_600_001])
     func wrongTTL(ttl: Int64) async throws {
         try await Fleet.run { fleet in
             let code = await Self.code { _ = try await fleet.sidecars[0].acquireLocks(try Self.request(["a", "b"], ttl: ttl)) }
@@ -207,8 +209,8 @@ extension JointLockTests {
         return JointLockRequest(names: try names.map { try ResourceName($0) }, template: template)
     }
 
-    private static func untilSomebodyWaits(for name: String, in fleet: Fleet) async throws {
-        try await eventually("somebody waits for \(name)") {
+    private static func untilSomeoneWaits(for name: String, in fleet: Fleet) async throws {
+        try await eventually("someone waits for \(name)") {
             try await fleet.cli("ZCARD", "interlock:queue:{\(name)}").integer == 1
         }
     }

@@ -4,9 +4,11 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("Locks under keys of one's own choosing")
+@Suite("Locks under a custom key prefix")
 struct KeyPrefixTests {
-    @Test("a lock whose key would be among the fleet's own is refused", arguments: ["interlock:fleet", "interlock:anything"])
+    @Test(
+        "A lock whose key would collide with the fleet's own keys is refused",
+        arguments: ["interlock:fleet", "interlock:anything"])
     func own(name: String) async throws {
         let name = try ResourceName(name)
         try await Fleet.run(locks: LockSettings(keyPrefix: "")) { fleet in

@@ -31,7 +31,7 @@ final class LeaseTableTests {
 
     private func suspect(_ name: String) -> Bool { table.suspect(name) }
 
-    @Test("each lease is reviewed under its own name and token, in the order of grant, and again later")
+    @Test("Each lease is reviewed under its own name and token in the order of grant, and again later")
     func reviewsInOrder() throws {
         try grant("orders", "web-1/a", fence: 7)
         try grant("größe", "ß", fence: 8, at: 100)
@@ -43,7 +43,7 @@ final class LeaseTableTests {
         #expect(reviewed(at: 6200) == ["orders web-1/a 7", "größe ß 8", "brief web-2/b 9"])
     }
 
-    @Test("a lease that has ended or was granted anew is not reviewed under its old grant")
+    @Test("A lease that has ended or was granted anew is not reviewed under its old grant")
     func reviewsOfEndedLeases() throws {
         try grant("orders", "a", fence: 1)
         try grant("bills", "b", fence: 2)
@@ -54,7 +54,7 @@ final class LeaseTableTests {
         #expect(reviewed(at: 1600) == ["bills b 4"])
     }
 
-    @Test("the leases of a lock that may be broken are reviewed at once, in the order of grant")
+    @Test("The leases of a lock that may have been broken are reviewed at once, in the order of grant")
     func suspects() throws {
         try grant("orders", "a", fence: 1)
         try grant("bills", "b", fence: 2)
@@ -67,7 +67,7 @@ final class LeaseTableTests {
         #expect(reviewed(at: 1000) == ["orders a 1", "bills b 2", "orders c 3"])
     }
 
-    @Test("a lapsed lease is dropped at later grants; an extended one stays until its new end")
+    @Test("A lapsed lease is dropped at later grants, and an extended one stays until its new end")
     func lapsing() throws {
         try grant("brief", "a", fence: 1, ttl: 1000)
         try grant("extended", "b", fence: 2, ttl: 1000)
@@ -81,7 +81,7 @@ final class LeaseTableTests {
         #expect(count(at: 11_000) == 1)
     }
 
-    @Test("an owner's lease that lapsed here and is found again is reviewed once")
+    @Test("An owner's lease that lapsed here and is found again is reviewed once")
     func listedAgain() throws {
         try grant("orders", "owner", ttl: 100)
         try grant("other", "token", fence: 2, at: 5000)
@@ -90,7 +90,7 @@ final class LeaseTableTests {
         #expect(reviewed(at: 5000) == ["orders owner 1"])
     }
 
-    @Test("the list takes leases up to its capacity, and leases that end make room")
+    @Test("The list takes leases up to its capacity, and leases that end make room")
     func bounds() throws {
         for number in 0..<20_100 { try grant("lock-\(number)", "token", fence: Int64(number)) }
         #expect(count(at: 0) == 20_000)
@@ -98,7 +98,7 @@ final class LeaseTableTests {
         #expect(count(at: 0) == 0)
     }
 
-    @Test("leases that end do not keep later ones off the list while one is held, nor out of reviews")
+    @Test("Leases that end do not keep later ones off the list or out of reviews while one is held")
     func endedReviews() throws {
         try grant("held", "token", fence: 1)
         for number in 2..<50_000 {

@@ -6,7 +6,7 @@ import RedisClient
 import Testing
 
 /// The minimal ACL that the page about Redis documents for a sidecar's user permits everything that the sidecar does.
-@Suite("The least ACL (D23)", .timeLimit(.minutes(2)))
+@Suite("The minimal ACL", .timeLimit(.minutes(2)))
 struct LeastACLTests {
     /// Returns the documented command with a password filled in.
     static func documented(_ user: String = "sidecar") throws -> [String] {
@@ -22,7 +22,7 @@ struct LeastACLTests {
             ?? []
     }
 
-    @Test("each command of the scripts is in the list")
+    @Test("Each command of the scripts is in the list")
     func scripts() throws {
         let words = try Self.documented() + Self.documentedForClusters()
         let listed = Set(words.filter { $0.hasPrefix("+") }.map { String($0.dropFirst()) })
@@ -61,7 +61,7 @@ struct LeastACLTests {
         return breaker
     }
 
-    @Test("two sidecars under it do all that there is, and Redis refuses nothing")
+    @Test("Two sidecars under it use every feature, and Redis refuses nothing")
     func everything() async throws {
         let user = (name: "sidecar", password: "secret", command: try Self.documented())
         try await Fleet.run(of: 2, services: Self.services, user: user) { fleet in
@@ -73,7 +73,7 @@ struct LeastACLTests {
         }
     }
 
-    @Test("a command that is missing makes limits unavailable, and services act by when_redis_is_down")
+    @Test("A missing command makes limits unavailable, and services apply when_redis_is_down")
     func tooFewRights() async throws {
         let command = try Self.documented().filter { $0 != "+hmget" }
         let denying = ServiceDefinition(

@@ -15,10 +15,10 @@ struct LimitAlgorithmRedisTests {
     }
 
     @Test(
-        "hundreds of concurrent calls through three sidecars take exactly what there is",
+        "Hundreds of concurrent calls through three sidecars take exactly the capacity",
         arguments: [(.fixed, 50), (.sliding, 50), (.gcra(burst: 49), 50)] as [(LimitAlgorithm, Int)])
     func concurrent(algorithm: LimitAlgorithm, capacity: Int) async throws {
-        // The smooth limit restores one call a minute, so none comes back during the test.
+        // The gcra limit restores one call a minute, so none comes back during the test.
         let limit: Int64 = if case .gcra = algorithm { 1 } else { Int64(capacity) }
         try await Fleet.run(of: 3, services: [Self.service(Self.perMinute(limit, algorithm))]) { fleet in
             let taken = try await withThrowingTaskGroup(of: Bool.self) { group in
@@ -31,7 +31,7 @@ struct LimitAlgorithmRedisTests {
         }
     }
 
-    @Test("a sliding limit keeps a log of what was granted, which lasts for a window")
+    @Test("A sliding limit keeps a log of grants that lasts for a window")
     func slidingKey() async throws {
         try await Fleet.run(services: [Self.service(Self.perMinute(10, .sliding))]) { fleet in
             _ = try await fleet.sidecars[0].take(service: "catalog", cost: 2)
@@ -45,7 +45,7 @@ struct LimitAlgorithmRedisTests {
         }
     }
 
-    @Test("a gcra limit keeps the arrival time of the next call, and lasts until it")
+    @Test("A gcra limit keeps the arrival time of the next call and expires at that time")
     func gcraKey() async throws {
         try await Fleet.run(services: [Self.service(Self.perMinute(6, .gcra(burst: 3)))]) { fleet in
             for _ in 0..<3 { _ = try await fleet.sidecars[0].take(service: "catalog") }
@@ -58,7 +58,7 @@ struct LimitAlgorithmRedisTests {
         }
     }
 
-    @Test("a burst is granted at once, then calls are told when the next one's time comes")
+    @Test("A burst is granted at once, and later calls get the time of the next slot")
     func burst() async throws {
         try await Fleet.run(services: [Self.service(Self.perMinute(6, .gcra(burst: 3)))]) { fleet in
             var answers: [LimitAnswer] = []
@@ -70,7 +70,7 @@ struct LimitAlgorithmRedisTests {
         }
     }
 
-    @Test("a call that one algorithm's limit refuses takes nothing from another's")
+    @Test("A call refused by one algorithm's limit takes nothing from another's")
     func allOrNone() async throws {
         let log = LimitDefinition(name: "log", limit: 100, window: .seconds(60), algorithm: .sliding)
         let even = LimitDefinition(name: "even", limit: 1, window: .seconds(60), algorithm: .gcra(burst: 2))
@@ -83,9 +83,9 @@ struct LimitAlgorithmRedisTests {
     }
 
     @Test(
-        "what a caller who has left was granted is given back",
+        "Capacity granted to a caller that has left is refunded",
         arguments: [.fixed, .sliding, .gcra(burst: 9)] as [LimitAlgorithm])
-    func givenBack(algorithm: LimitAlgorithm) async throws {
+    func refund(algorithm: LimitAlgorithm) async throws {
         let limit = LimitDefinition(name: "1h", limit: 10, window: .seconds(3600), algorithm: algorithm)
         try await Fleet.run(services: [Self.service(limit)]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -96,14 +96,14 @@ struct LimitAlgorithmRedisTests {
                 if (try? await caller.value)?.isTaken == true { taken += 1 }
             }
             let expected = 10 - min(taken, 10)
-            try await eventually(within: .seconds(10), "what was not used is there again") {
+            try await eventually(within: .seconds(10), "unused capacity is back") {
                 try await sidecar.peek(service: "catalog").remaining == expected
             }
         }
     }
 
     @Test(
-        "peek tells what a call would be told, and takes nothing",
+        "Peek returns what a call would get and takes nothing",
         arguments: [.fixed, .sliding, .gcra(burst: 9)] as [LimitAlgorithm])
     func peek(algorithm: LimitAlgorithm) async throws {
         let limit = LimitDefinition(name: "1h", limit: 10, window: .seconds(3600), algorithm: algorithm)
@@ -120,7 +120,7 @@ struct LimitAlgorithmRedisTests {
     }
 
     @Test(
-        "waiters of a sliding and of a smooth limit are granted in their turn",
+        "Waiters of a sliding and of a gcra limit are granted in order",
         arguments: [.sliding, .gcra(burst: 1)] as [LimitAlgorithm])
     func waiting(algorithm: LimitAlgorithm) async throws {
         let limit = LimitDefinition(name: "short", limit: 3, window: .milliseconds(200), algorithm: algorithm)
@@ -137,14 +137,14 @@ struct LimitAlgorithmRedisTests {
         }
     }
 
-    @Test("sidecars whose callers wait for one limit each get their share")
+    @Test("Sidecars whose callers wait for one limit each get their portion")
     func fairness() async throws {
         let limit = LimitDefinition(name: "short", limit: 6, window: .milliseconds(300))
         try await Fleet.run(of: 3, services: [Self.service(limit)]) { fleet in
             for sidecar in fleet.sidecars {
                 try await eventually("it knows the others") { await sidecar.status.fleet.count == 3 }
             }
-            let shares = try await withThrowingTaskGroup(of: Int?.self) { group in
+            let granted = try await withThrowingTaskGroup(of: Int?.self) { group in
                 for call in 0..<180 {
                     group.addTask {
                         let sidecar = call % 3
@@ -153,18 +153,18 @@ struct LimitAlgorithmRedisTests {
                     }
                 }
                 // Only half of the callers are served, so that every sidecar still has waiting ones.
-                var shares = [0, 0, 0]
-                while shares.reduce(0, +) < 90, let served = try await group.next() { if let served { shares[served] += 1 } }
+                var granted = [0, 0, 0]
+                while granted.reduce(0, +) < 90, let served = try await group.next() { if let served { granted[served] += 1 } }
                 group.cancelAll()
                 while let rest = await group.nextResult() { _ = rest }
-                return shares
+                return granted
             }
             // An even split is 30 each; head starts of milliseconds and a busy machine shift it.
-            for share in shares { #expect((8...60).contains(share), "\(shares)") }
+            for count in granted { #expect((8...60).contains(count), "\(granted)") }
         }
     }
 
-    @Test("a shadow refuses nobody and takes no more than it has room for")
+    @Test("A shadow limit refuses no call and takes only what it has room for")
     func shadow() async throws {
         let real = LimitDefinition(name: "real", limit: 100, window: .seconds(60))
         let shadow = LimitDefinition(name: "shadow", limit: 3, window: .seconds(60), isShadow: true)
@@ -179,7 +179,7 @@ struct LimitAlgorithmRedisTests {
         }
     }
 
-    @Test("near, reached and what a shadow would refuse are told once")
+    @Test("Near, reached and shadow refusals are reported once")
     func events() async throws {
         let shadow = LimitDefinition(name: "shadow", limit: 9, window: .seconds(3600), isShadow: true)
         let real = LimitDefinition(name: "real", limit: 10, window: .seconds(3600))
@@ -194,7 +194,7 @@ struct LimitAlgorithmRedisTests {
         }
     }
 
-    @Test("a limit that counts otherwise after a reload begins anew beside its old counter")
+    @Test("A limit whose algorithm changes in a reload starts a new counter next to its old one")
     func changedAlgorithm() async throws {
         try await Fleet.run(services: [Self.service(Self.perMinute(3, .fixed))]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -207,7 +207,7 @@ struct LimitAlgorithmRedisTests {
         }
     }
 
-    @Test("subjects that look like other keys' ends have counters of their own")
+    @Test("Subjects that look like suffixes of other keys have their own counters")
     func keys() async throws {
         let user = LimitDefinition(name: "user", limit: 1, window: .seconds(60), algorithm: .sliding, isPerSubject: true)
         let count = LimitDefinition(name: "count", limit: 1, window: .seconds(60), isPerSubject: true)
@@ -222,7 +222,7 @@ struct LimitAlgorithmRedisTests {
     }
 
     @Test(
-        "a damaged counter is an error, and none of another limit is touched",
+        "A damaged counter is an error, and no other limit is charged",
         arguments: [.sliding, .gcra(burst: 3)] as [LimitAlgorithm])
     func damaged(algorithm: LimitAlgorithm) async throws {
         let wide = LimitDefinition(name: "wide", limit: 100, window: .seconds(60))
@@ -234,13 +234,15 @@ struct LimitAlgorithmRedisTests {
         }
     }
 
-    @Test("without Redis each algorithm grants this sidecar's share", arguments: [.sliding, .gcra(burst: 9)] as [LimitAlgorithm])
+    @Test(
+        "Without Redis each algorithm grants this sidecar's local quota",
+        arguments: [.sliding, .gcra(burst: 9)] as [LimitAlgorithm])
     func redisUnreachable(algorithm: LimitAlgorithm) async throws {
         let limit = LimitDefinition(name: "1h", limit: 10, window: .seconds(3600), algorithm: algorithm)
         try await Fleet.run(services: [Self.service(limit)]) { fleet in
             let sidecar = fleet.sidecars[0]
             await fleet.server.kill()
-            try await eventually(within: .seconds(10), "the sidecar notices") { await !sidecar.status.isRedisUp }
+            try await eventually(within: .seconds(10), "the sidecar notices it") { await !sidecar.status.isRedisUp }
             var taken = 0
             for _ in 0..<15 { if try await sidecar.take(service: "catalog").isTaken { taken += 1 } }
             #expect(taken == 10)

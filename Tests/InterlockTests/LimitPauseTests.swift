@@ -4,7 +4,7 @@ import InterlockProcesses
 import RedisClient
 import Testing
 
-@Suite("Waiting through the trip by the limit", .timeLimit(.minutes(2)))
+@Suite("Waiting while a limit keeps the breaker open", .timeLimit(.minutes(2)))
 struct LimitPauseTests {
     /// Returns a service whose window is long enough to be used up even on a slow machine.
     private static func service(
@@ -29,7 +29,7 @@ struct LimitPauseTests {
         for _ in 0..<2 { _ = try await PermitTests.permit(sidecar) }
     }
 
-    @Test("the counter reaches its cap, the breaker opens, pauses, half-opens, the call is sent again, and it closes")
+    @Test("The counter reaches its limit, the breaker opens, pauses and half-opens, the call is sent again, and it closes")
     func sentAgain() async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
             try await Self.reachLimit(fleet.sidecars[0])
@@ -44,7 +44,7 @@ struct LimitPauseTests {
         }
     }
 
-    @Test("many who wait through it are all sent in the end, a window's worth at a time")
+    @Test("Many waiting calls are all sent eventually, one window's capacity at a time")
     func many() async throws {
         let service = Self.service(window: .milliseconds(200), pause: .milliseconds(50) ... .milliseconds(100))
         try await Fleet.run(of: 2, services: [service]) { fleet in
@@ -58,7 +58,7 @@ struct LimitPauseTests {
         }
     }
 
-    @Test("whoever the pause would keep for too long is refused at once, with the time when it is over")
+    @Test("A call that cannot wait out the pause is refused at once, with the time when it is over")
     func tooLong() async throws {
         try await Fleet.run(services: [Self.long]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -74,7 +74,7 @@ struct LimitPauseTests {
         }
     }
 
-    @Test("a wait that the limit itself makes hopeless is refused at once, with the time when it has room")
+    @Test("A wait that the limit itself makes hopeless is refused at once, with the time when capacity returns")
     func hopelessLimit() async throws {
         try await Fleet.run(services: [Self.service(window: .seconds(60))]) { fleet in
             try await Self.reachLimit(fleet.sidecars[0])
@@ -84,7 +84,7 @@ struct LimitPauseTests {
         }
     }
 
-    @Test("the line is bounded")
+    @Test("The queue is bounded")
     func bounded() async throws {
         let service = Self.service(pause: .seconds(40) ... .seconds(40), maximumWaiting: 1)
         try await Fleet.run(services: [service]) { fleet in
@@ -99,7 +99,7 @@ struct LimitPauseTests {
         }
     }
 
-    @Test("when something else opens the breaker meanwhile, those who wait are refused at once")
+    @Test("When another cause opens the breaker meanwhile, waiting calls are refused at once")
     func otherCause() async throws {
         try await Fleet.run(services: [Self.long]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -112,7 +112,7 @@ struct LimitPauseTests {
         }
     }
 
-    @Test("when somebody closes the breaker, those who wait are sent at once")
+    @Test("When an operator closes the breaker, waiting calls are sent at once")
     func closedByHand() async throws {
         try await Fleet.run(services: [Self.long]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -124,7 +124,7 @@ struct LimitPauseTests {
         }
     }
 
-    @Test("whoever gives up is not sent when the pause is over")
+    @Test("A call that gives up is not sent when the pause is over")
     func givesUp() async throws {
         try await Fleet.run(services: [Self.service(pause: .milliseconds(500) ... .milliseconds(500))]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -143,7 +143,7 @@ struct LimitPauseTests {
         }
     }
 
-    @Test("whoever does not wait is refused while the breaker is open")
+    @Test("A call that does not wait is refused while the breaker is open")
     func withoutWait() async throws {
         try await Fleet.run(services: [Self.long]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -156,7 +156,7 @@ struct LimitPauseTests {
         }
     }
 
-    @Test("those who wait when the sidecar goes down are told")
+    @Test("Waiting calls are answered when the sidecar shuts down")
     func shutsDown() async throws {
         try await Fleet.run(services: [Self.long]) { fleet in
             let sidecar = fleet.sidecars[0]

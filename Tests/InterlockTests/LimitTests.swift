@@ -14,7 +14,7 @@ struct LimitTests {
 
     private static let tenPerMinute = LimitDefinition(name: "1m", limit: 10, window: .seconds(60))
 
-    @Test("two sidecars share one limit to the call, and its counter expires a window after its first call")
+    @Test("Two sidecars share one exact limit, and its counter expires a window after its first call")
     func shared() async throws {
         try await Fleet.run(of: 2, services: [Self.service([Self.tenPerMinute])]) { fleet in
             var taken = 0
@@ -28,7 +28,7 @@ struct LimitTests {
         }
     }
 
-    @Test("hundreds of concurrent calls through two sidecars take exactly the limit")
+    @Test("Hundreds of concurrent calls through two sidecars take exactly the limit")
     func concurrent() async throws {
         let limit = LimitDefinition(name: "1m", limit: 100, window: .seconds(60))
         try await Fleet.run(of: 2, services: [Self.service([limit])]) { fleet in
@@ -43,7 +43,7 @@ struct LimitTests {
         }
     }
 
-    @Test("a refused call takes nothing from any limit of the service")
+    @Test("A refused call takes nothing from any limit of the service")
     func allOrNone() async throws {
         let wide = LimitDefinition(name: "wide", limit: 100, window: .seconds(60))
         let narrow = LimitDefinition(name: "narrow", limit: 3, window: .seconds(60))
@@ -54,8 +54,8 @@ struct LimitTests {
         }
     }
 
-    @Test("a cost above what a limit can ever grant is an error that names the limit, of takes and of permits")
-    func tooDear() async throws {
+    @Test("A cost above what a limit can ever grant is an error that names the limit, for takes and permits")
+    func tooExpensive() async throws {
         let smooth = LimitDefinition(name: "smooth", limit: 100, window: .seconds(60), algorithm: .gcra(burst: 4))
         try await Fleet.run(services: [Self.service([Self.tenPerMinute, smooth])]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -87,7 +87,7 @@ struct LimitTests {
         }
     }
 
-    @Test("a subject counts in its own limit and in the service's")
+    @Test("A subject counts towards its own limit and the service's")
     func subjects() async throws {
         let perUser = LimitDefinition(name: "user", limit: 2, window: .seconds(60), isPerSubject: true)
         try await Fleet.run(services: [Self.service([Self.tenPerMinute, perUser])]) { fleet in
@@ -100,7 +100,7 @@ struct LimitTests {
         }
     }
 
-    @Test("subjects of one batch are judged apart, and each call takes its own cost")
+    @Test("Subjects of one batch are evaluated separately, and each call takes its own cost")
     func batchOfSubjects() async throws {
         let perUser = LimitDefinition(name: "user", limit: 5, window: .seconds(60), isPerSubject: true)
         let wide = LimitDefinition(name: "wide", limit: 1000, window: .seconds(60))
@@ -126,7 +126,7 @@ struct LimitTests {
         }
     }
 
-    @Test("a remembered refusal costs Redis nothing")
+    @Test("A remembered refusal sends nothing to Redis")
     func rememberedRefusal() async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -138,7 +138,7 @@ struct LimitTests {
         }
     }
 
-    @Test("a wait is granted in the next window")
+    @Test("A wait is granted in the next window")
     func waiting() async throws {
         let limit = LimitDefinition(name: "short", limit: 2, window: .milliseconds(300))
         try await Fleet.run(services: [Self.service([limit])]) { fleet in
@@ -149,7 +149,7 @@ struct LimitTests {
         }
     }
 
-    @Test("a wait that cannot end in time is refused at once, with the time when it could be granted")
+    @Test("A wait that cannot end in time is refused at once, with the time when it could be granted")
     func hopelessWait() async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             _ = try await fleet.sidecars[0].take(service: "catalog", cost: 10)
@@ -159,7 +159,7 @@ struct LimitTests {
         }
     }
 
-    @Test("calls that wait are granted in their order, a window's worth at a time")
+    @Test("Waiting calls are granted in order, one window's capacity at a time")
     func waitingInTurn() async throws {
         let limit = LimitDefinition(name: "short", limit: 3, window: .milliseconds(200))
         try await Fleet.run(services: [Self.service([limit])]) { fleet in
@@ -173,8 +173,8 @@ struct LimitTests {
         }
     }
 
-    @Test("what a caller who has left was granted is given back")
-    func givenBack() async throws {
+    @Test("Capacity granted to a caller that has left is refunded")
+    func refund() async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             let sidecar = fleet.sidecars[0]
             var taken = 0
@@ -190,7 +190,7 @@ struct LimitTests {
         }
     }
 
-    @Test("peek tells what a call would be told, and takes nothing")
+    @Test("Peek returns what a call would get and takes nothing")
     func peek() async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -203,7 +203,7 @@ struct LimitTests {
         }
     }
 
-    @Test("a counter that lost its ttl gets it back, one that is no number is an error")
+    @Test("A counter that lost its ttl gets it back, and one that is not a number is an error")
     func damagedCounters() async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             try await fleet.cli("SET", "interlock:rate:{catalog}:1m", "3")
@@ -215,7 +215,7 @@ struct LimitTests {
     }
 
     @Test(
-        "a counter that was written by hand may be any number",
+        "A counter that was written by hand may be any number",
         arguments: ["9223372036854775807", "-9223372036854775808", "-9200000000000000000", "1e300", "inf", "nan"])
     func hugeCounters(count: String) async throws {
         for algorithm in [LimitAlgorithm.fixed, .sliding] {
@@ -238,7 +238,7 @@ struct LimitTests {
         }
     }
 
-    @Test("a refused call leaves a counter that was set below zero as it is")
+    @Test("A refused call leaves a counter that was set below zero unchanged")
     func negativeCounter() async throws {
         let limits = ["a", "b"].map { LimitDefinition(name: $0, limit: 10, window: .seconds(60)) }
         try await Fleet.run(services: [Self.service(limits)]) { fleet in
@@ -251,7 +251,7 @@ struct LimitTests {
         }
     }
 
-    @Test("what is known of a window's end neither keeps a deleted counter nor leaves one without an end")
+    @Test("A known window end neither keeps a deleted counter nor leaves one without an end")
     func knownEnd() async throws {
         let limit = LimitDefinition(name: "short", limit: 1_000_000, window: .milliseconds(300))
         try await Fleet.run(services: [Self.service([limit])]) { fleet in
@@ -270,7 +270,7 @@ struct LimitTests {
         }
     }
 
-    @Test("a reload changes the limit at once, remembered refusals included")
+    @Test("A reload changes the limit at once despite remembered refusals")
     func reload() async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute])]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -286,8 +286,8 @@ struct LimitTests {
         }
     }
 
-    @Test("who waits when a reload takes the limits away, or the service, is told so at once", arguments: [false, true])
-    func reloadedAway(isServiceKept: Bool) async throws {
+    @Test("Calls that wait when a reload removes the limits or the service are answered at once", arguments: [false, true])
+    func removedByReload(isServiceKept: Bool) async throws {
         let limit = LimitDefinition(name: "long", limit: 1, window: .seconds(30))
         try await Fleet.run(services: [Self.service([limit])]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -299,7 +299,7 @@ struct LimitTests {
         }
     }
 
-    @Test("a share that is given back goes to whoever waits")
+    @Test("Refunded capacity goes to a waiting call")
     func refundedToWaiter() async throws {
         let limit = LimitDefinition(name: "long", limit: 2, window: .seconds(30))
         let service = ServiceDefinition(name: "catalog", limits: [limit])
@@ -309,7 +309,7 @@ struct LimitTests {
             let before = await sidecar.status.redisCommands
             await fleet.server.pause()
             let leaver = Task { try await sidecar.acquirePermit(service: "catalog") }
-            try await eventually(within: .seconds(10), "Redis was asked") { await sidecar.status.redisCommands > before }
+            try await eventually(within: .seconds(10), "Redis received a command") { await sidecar.status.redisCommands > before }
             leaver.cancel()
             _ = try? await leaver.value
             let waitsForTurn = Task { try await sidecar.take(service: "catalog", waitMilliseconds: 50_000) }
@@ -320,12 +320,12 @@ struct LimitTests {
         }
     }
 
-    @Test("without Redis each policy does what it says", arguments: OutagePolicy.allCases)
+    @Test("Without Redis each policy applies", arguments: OutagePolicy.allCases)
     func redisUnreachable(policy: OutagePolicy) async throws {
         try await Fleet.run(services: [Self.service([Self.tenPerMinute], whenRedisIsDown: policy)]) { fleet in
             let sidecar = fleet.sidecars[0]
             await fleet.server.kill()
-            try await eventually(within: .seconds(10), "the sidecar notices") { await !sidecar.status.isRedisUp }
+            try await eventually(within: .seconds(10), "the sidecar notices it") { await !sidecar.status.isRedisUp }
             switch policy {
             case .local:
                 var taken = 0

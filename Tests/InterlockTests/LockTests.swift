@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Locks on a real Redis")
 struct LockTests {
-    @Test("a lock has one holder, whatever sidecar is asked, and a person sees the token and its label")
+    @Test("A lock has one holder across sidecars, and an inspection shows its label")
     func exclusive() async throws {
         try await Fleet.run(of: 2) { fleet in
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", label: "web-1")))
@@ -23,7 +23,7 @@ struct LockTests {
         }
     }
 
-    @Test("fences strictly rise with every grant, also after everything was wiped")
+    @Test("Fences strictly rise with every grant, even after all data was lost")
     func fences() async throws {
         try await Fleet.run(of: 2) { fleet in
             var last: Int64 = 0
@@ -41,7 +41,7 @@ struct LockTests {
         }
     }
 
-    @Test("the same owner again gets the same lease and fence, extended, also through another sidecar")
+    @Test("The same owner gets the same lease and fence again, extended, even through another sidecar")
     func idempotentOwner() async throws {
         try await Fleet.run(of: 2) { fleet in
             let request = try LockRequest("orders", ttl: 10_000, owner: "job-7")
@@ -54,13 +54,13 @@ struct LockTests {
         }
     }
 
-    @Test("an owner's retry finds its lease although others wait before it")
+    @Test("An owner's retry finds its lease although others are queued before it")
     func retryBehindWaiters() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try #require(try await sidecar.acquireLock(try LockRequest("orders", owner: "job-7")))
             async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 20_000))
-            try await eventually(within: .seconds(5), "somebody waits") { await sidecar.status.locksWaiting == 1 }
+            try await eventually(within: .seconds(5), "someone waits") { await sidecar.status.locksWaiting == 1 }
             let again = try await sidecar.acquireLock(try LockRequest("orders", owner: "job-7"))
             #expect(again?.fence == first.fence)
             #expect(try await sidecar.releaseLock(try ResourceName("orders"), token: "job-7"))
@@ -68,7 +68,7 @@ struct LockTests {
         }
     }
 
-    @Test("only its token renews or releases a lease")
+    @Test("Only its token renews or releases a lease")
     func byTokenOnly() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -83,12 +83,12 @@ struct LockTests {
         }
     }
 
-    @Test("a waiter is woken by a release through another sidecar")
+    @Test("A waiter is woken by a release through another sidecar")
     func wokenAcrossSidecars() async throws {
         try await Fleet.run(of: 2) { fleet in
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")))
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 20_000))
-            try await eventually(within: .seconds(5), "its ticket stands") {
+            try await eventually(within: .seconds(5), "its ticket is in the queue") {
                 try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1
             }
             let clock = ContinuousClock()
@@ -101,7 +101,7 @@ struct LockTests {
         }
     }
 
-    @Test("a waiter is woken when the holder's lease ends without a release")
+    @Test("A waiter is woken when the holder's lease ends without a release")
     func wokenByExpiry() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -111,32 +111,32 @@ struct LockTests {
         }
     }
 
-    @Test("the waiters of one sidecar are served in the order in which they came")
+    @Test("The waiters of one sidecar are served in the order of arrival")
     func firstComeFirstServed() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let name = try ResourceName("orders")
             let first = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
             try await withThrowingTaskGroup(of: (Int, Int64).self) { group in
-                for place in 1...8 {
+                for position in 1...8 {
                     group.addTask {
                         let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", wait: 30_000)))
                         _ = try await sidecar.releaseLock(name, token: lease.token)
-                        return (place, lease.fence)
+                        return (position, lease.fence)
                     }
-                    try await eventually(within: .seconds(5), "waiter \(place) stands in the queue") {
-                        await sidecar.status.locksWaiting == place
+                    try await eventually(within: .seconds(5), "waiter \(position) is in the queue") {
+                        await sidecar.status.locksWaiting == position
                     }
                 }
                 _ = try await sidecar.releaseLock(name, token: first.token)
-                var fences: [(place: Int, fence: Int64)] = []
-                for try await (place, fence) in group { fences.append((place, fence)) }
-                #expect(fences.sorted { $0.fence < $1.fence }.map(\.place) == Array(1...8))
+                var fences: [(position: Int, fence: Int64)] = []
+                for try await (position, fence) in group { fences.append((position, fence)) }
+                #expect(fences.sorted { $0.fence < $1.fence }.map(\.position) == Array(1...8))
             }
         }
     }
 
-    @Test("a wait that runs out is answered as held, and leaves nothing behind")
+    @Test("A wait that times out is answered as held and leaves nothing behind")
     func waitRunsOut() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -147,7 +147,7 @@ struct LockTests {
         }
     }
 
-    @Test("a caller who is cancelled while waiting leaves the queue, and the next one gets the lock")
+    @Test("A caller cancelled while waiting leaves the queue, and the next one gets the lock")
     func cancelledWait() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -163,8 +163,8 @@ struct LockTests {
         }
     }
 
-    @Test("what is granted to a caller who has left is given back")
-    func givenBack() async throws {
+    @Test("A lock granted to a caller that has left is released")
+    func releasedForLeaver() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             for _ in 0..<50 {
@@ -180,14 +180,14 @@ struct LockTests {
         }
     }
 
-    @Test("a break frees a lease for good and tells the fleet; what is no lease is left alone")
+    @Test("A break frees a lease for good and notifies the fleet, and a value that is not a lease is left alone")
     func breaking() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
             var events = fleet.sidecars[1].events.locks.makeAsyncIterator()
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders")))
             async let next = fleet.sidecars[1].acquireLock(try LockRequest("orders", wait: 20_000))
-            try await eventually(within: .seconds(5), "its ticket stands") {
+            try await eventually(within: .seconds(5), "its ticket is in the queue") {
                 try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1
             }
             #expect(try await fleet.sidecars[0].breakLock(name, by: "ops"))
@@ -204,7 +204,7 @@ struct LockTests {
         }
     }
 
-    @Test("a break that names a fence spares the next holder")
+    @Test("A break that names a fence spares the next holder")
     func breakingUnderAFence() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -222,7 +222,7 @@ struct LockTests {
         }
     }
 
-    @Test("a key that is no string is an error, and nothing is half applied")
+    @Test("A key that is not a string is an error, and nothing is half applied")
     func wrongType() async throws {
         try await Fleet.run { fleet in
             try await fleet.cli("LPUSH", "interlock:fence:{orders}", "x")
@@ -237,7 +237,7 @@ struct LockTests {
     }
 
     @Test(
-        "a counter that somebody else has set to what no fence can be begins anew",
+        "A fence counter that other software set to an invalid value starts over",
         arguments: ["inf", "nan", "1e300", "9223372036854775806", "9223372036854775807", "9007199254740993", "-3", "x"])
     func counterOfOtherSoftware(value: String) async throws {
         try await Fleet.run { fleet in
@@ -268,8 +268,8 @@ struct LockTests {
         }
     }
 
-    @Test("a foreign holder of the same key excludes Interlock, and is called foreign", arguments: [String?.none, ""])
-    func foreignHolder(prefix: String?) async throws {
+    @Test("A holder from other software excludes Interlock and is shown as foreign", arguments: [String?.none, ""])
+    func holderOfOtherSoftware(prefix: String?) async throws {
         try await Fleet.run(locks: LockSettings(keyPrefix: prefix)) { fleet in
             let key = prefix == nil ? "interlock:lock:{orders}" : "orders"
             try await fleet.cli("SET", key, "0123456789abcdef", "NX", "PX", "60000")
@@ -282,14 +282,14 @@ struct LockTests {
         }
     }
 
-    @Test("a task on the coordinator's loop that asks again and again lets others go on", .timeLimit(.minutes(1)))
-    func askedAgainFromTheLoop() async throws {
+    @Test("A task on the coordinator's loop that calls repeatedly lets others run", .timeLimit(.minutes(1)))
+    func repeatedOnTheLoop() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let orders = try ResourceName("orders")
             let holder = try #require(try await sidecar.acquireLock(try LockRequest("orders")))
             async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 20_000))
-            try await eventually(within: .seconds(10), "somebody waits") {
+            try await eventually(within: .seconds(10), "someone waits") {
                 try await sidecar.inspectLock(orders)?.waiters ?? 0 > 0
             }
             // Callers that do not wait are refused at once while others wait.
@@ -303,7 +303,7 @@ struct LockTests {
         }
     }
 
-    @Test("the list walks through all locks, by glob")
+    @Test("The list iterates over all locks, filtered by glob")
     func list() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -320,7 +320,7 @@ struct LockTests {
         }
     }
 
-    @Test("a ttl out of bounds is refused, and says the bounds", arguments: [Int64(0), -1, 1, 3_600_001])
+    @Test("A ttl outside the limits is refused with the limits", arguments: [Int64(0), -1, 1, 3_600_001])
     func badTTL(ttl: Int64) async throws {
         try await Fleet.run { fleet in
             await #expect(throws: InterlockError.self) {
@@ -329,7 +329,7 @@ struct LockTests {
         }
     }
 
-    @Test("two hundred callers through two sidecars never hold it together, and nobody waits for ever")
+    @Test("Two hundred callers through two sidecars never hold it together, and no one waits forever")
     func stress() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")

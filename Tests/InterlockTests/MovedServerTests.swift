@@ -10,7 +10,7 @@ import Testing
 
 /// One address whose server changes, as in a managed failover behind a DNS name or a service IP: new connections reach
 /// the promoted server, and existing ones stay with the demoted one.
-@Suite("One address, and another server behind it (C1)", .serialized, .timeLimit(.minutes(4)))
+@Suite("A new server behind the same address", .serialized, .timeLimit(.minutes(4)))
 struct MovedServerTests {
     /// The number of failovers: `INTERLOCK_TEST_MOVES`, or a default that is small enough for every test run.
     private static var moves: Int { ProcessInfo.processInfo.environment["INTERLOCK_TEST_MOVES"].flatMap { Int($0) } ?? 5 }
@@ -34,7 +34,7 @@ struct MovedServerTests {
 
         /// Waits for the first connection to `server`, then for the others within `longestMove`.
         func untilAllMoved(to server: RedisServer) async throws {
-            try await eventually(within: .seconds(20), "a first connection is at the new server") {
+            try await eventually(within: .seconds(20), "the first connection is at the new server") {
                 try await connections(at: server) > 0
             }
             try await eventually(within: MovedServerTests.longestMove, "every connection is at the new server") {
@@ -116,7 +116,7 @@ struct MovedServerTests {
         return await reader.value
     }
 
-    @Test("after each planned failover every connection follows within a second, and no linked lease is reported lost")
+    @Test("After each planned failover every connection moves within a second, and no linked lease is reported lost")
     func failovers() async throws {
         try await Self.withStage { stage in
             let coordinator = stage.coordinator
@@ -154,7 +154,7 @@ struct MovedServerTests {
         }
     }
 
-    @Test("a subscription that comes back at another server takes commands and watch along")
+    @Test("A subscription that reconnects to another server moves commands and tracking there too")
     func subscriptionLearns() async throws {
         try await Self.withStage { stage in
             let (first, second) = (stage.servers[0], stage.servers[1])
@@ -165,7 +165,7 @@ struct MovedServerTests {
         }
     }
 
-    @Test("what is deleted at the new server is noticed there: tracking has moved along")
+    @Test("Deletions at the new server are noticed because tracking has moved there too")
     func tracking() async throws {
         try await Self.withStage { stage in
             let (first, second) = (stage.servers[0], stage.servers[1])
@@ -185,7 +185,7 @@ struct MovedServerTests {
         }
     }
 
-    @Test("with Sentinels: a primary that was demoted by hand is left by every connection, not only by the one that it refused")
+    @Test("Every connection leaves a primary that was demoted by hand under Sentinels, not only the one that it refused")
     func sentinels() async throws {
         try await SentinelFleet.withFleet(replicas: 1, sentinels: 1) { fleet in
             var redis = fleet.configuration
@@ -208,11 +208,11 @@ struct MovedServerTests {
             _ = try? await coordinator.acquireLock(try LockRequest("job"))
             var isLeft = true
             do {
-                try await eventually(within: Self.longestMove, "it listens to the demoted server no more") {
+                try await eventually(within: Self.longestMove, "its subscription has left the demoted server") {
                     try await listeners() == 0
                 }
             } catch { isLeft = false }
-            #expect(isLeft, "the subscriptions stay with a server that refuses writes")
+            #expect(isLeft, "the subscriptions stay at a server that refuses writes")
             await coordinator.stop()
         }
     }

@@ -1,9 +1,9 @@
 import InterlockCore
 import Testing
 
-@Suite("A buffer that keeps the newest", .timeLimit(.minutes(1)))
+@Suite("A buffer that keeps the newest elements", .timeLimit(.minutes(1)))
 struct NewestBufferTests {
-    @Test("more than it keeps drops the oldest, and counts them")
+    @Test("Elements beyond the capacity drop the oldest ones, which are counted")
     func bounded() async {
         let buffer = NewestBuffer<Int>(capacity: 3)
         let kept = (1...5).map { buffer.push($0) }
@@ -13,7 +13,7 @@ struct NewestBufferTests {
         #expect(await Self.rest(of: buffer) == [3, 4, 5])
     }
 
-    @Test("of several readers each element goes to one")
+    @Test("With several readers, each element goes to one of them")
     func severalReaders() async {
         let buffer = NewestBuffer<Int>(capacity: 2)
         async let first = buffer.next()
@@ -23,7 +23,7 @@ struct NewestBufferTests {
         #expect(await Set([first, second]) == [1, 2])
     }
 
-    @Test("after its finish what is kept can be read, and nothing is added")
+    @Test("After the buffer is finished its elements can be read, and none is added")
     func finished() async {
         let buffer = NewestBuffer<Int>(capacity: 3)
         buffer.push(1)
@@ -32,7 +32,7 @@ struct NewestBufferTests {
         #expect(await Self.rest(of: buffer) == [1])
     }
 
-    @Test("after a cancel nothing can be read")
+    @Test("After a cancel nothing can be read")
     func cancelled() async {
         let buffer = NewestBuffer<Int>(capacity: 3)
         buffer.push(1)
@@ -40,7 +40,7 @@ struct NewestBufferTests {
         #expect(await Self.rest(of: buffer).isEmpty)
     }
 
-    @Test("a task that is cancelled waits no longer")
+    @Test("A cancelled task stops waiting")
     func cancelledTask() async {
         let buffer = NewestBuffer<Int>(capacity: 3)
         let reader = Task { await buffer.next() }
@@ -48,7 +48,7 @@ struct NewestBufferTests {
         #expect(await reader.value == nil)
     }
 
-    @Test("what is of use only to an idle reader is kept only when there is nothing else")
+    @Test("An element that is useful only to an idle reader is kept only if the buffer is empty")
     func idle() async {
         let buffer = NewestBuffer<Int>(capacity: 1)
         buffer.pushIfEmpty(1)

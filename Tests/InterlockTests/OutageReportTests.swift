@@ -21,7 +21,7 @@ struct OutageReportTests {
         try await fleet.cli("XLEN", "interlock:breaker:{catalog}:history").integer ?? -1
     }
 
-    @Test("an outage opens it for all at once, its end closes it at once")
+    @Test("An outage opens it for all at once, and its end closes it at once")
     func downAndUp() async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
             #expect(try await fleet.sidecars[0].reportOutage(service: "catalog", .down(reason: "refused")) == .open)
@@ -34,7 +34,7 @@ struct OutageReportTests {
         }
     }
 
-    @Test("an outage that is said again goes on, without another change of state")
+    @Test("An outage that is reported again continues without another change of state")
     func extended() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -52,7 +52,7 @@ struct OutageReportTests {
         }
     }
 
-    @Test("an outage that nobody speaks of any more half-opens by itself, and not before")
+    @Test("An outage that is not reported again half-opens at its end and not before")
     func lapses() async throws {
         try await Fleet.run(of: 2, services: [Self.service(every: .milliseconds(100))]) { fleet in
             _ = try await fleet.sidecars[0].reportOutage(service: "catalog", .down(reason: "refused"))
@@ -67,7 +67,7 @@ struct OutageReportTests {
         }
     }
 
-    @Test("an end that comes too late does nothing")
+    @Test("A late report of an outage's end does nothing")
     func late() async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
             _ = try await fleet.sidecars[0].reportOutage(service: "catalog", .down(reason: "refused"))
@@ -82,8 +82,8 @@ struct OutageReportTests {
         }
     }
 
-    @Test("the end of an outage touches neither what failures have opened nor what is forced")
-    func othersCauses() async throws {
+    @Test("The end of an outage affects neither a breaker opened by failures nor a forced one")
+    func otherCauses() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             let sidecar = fleet.sidecars[0]
             for _ in 0..<2 { try await fleet.report(sidecar, .error) }
@@ -96,7 +96,7 @@ struct OutageReportTests {
         }
     }
 
-    @Test("an outage takes over what failures have opened, and makes its time no shorter")
+    @Test("An outage takes over a breaker opened by failures and does not shorten its open time")
     func takesOver() async throws {
         try await Fleet.run(services: [Self.service(every: .milliseconds(100))]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -112,7 +112,7 @@ struct OutageReportTests {
         }
     }
 
-    @Test("with a trial real calls have the last word")
+    @Test("With a trial configured, real calls decide")
     func trial() async throws {
         try await Fleet.run(services: [Self.service(trial: true)]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -123,7 +123,7 @@ struct OutageReportTests {
         }
     }
 
-    @Test("where every sidecar probes, the majority decides")
+    @Test("If every sidecar probes, the majority decides")
     func majority() async throws {
         try await Fleet.run(of: 3, services: [Self.service(from: .all)]) { fleet in
             try await fleet.untilEveryoneIsKnown()
@@ -140,8 +140,8 @@ struct OutageReportTests {
         }
     }
 
-    @Test("while Redis is away an outage opens it for this sidecar, and its end undoes that")
-    func alone() async throws {
+    @Test("While Redis is unreachable an outage opens the local breaker, and its end closes it")
+    func withoutRedis() async throws {
         try await Fleet.run(services: [Self.service()]) { fleet in
             let sidecar = fleet.sidecars[0]
             await fleet.server.kill()
@@ -153,7 +153,7 @@ struct OutageReportTests {
         }
     }
 
-    @Test("a service without a probe has no outages")
+    @Test("A service without a probe has no outages")
     func noProbe() async throws {
         try await Fleet.run(services: [ServiceDefinition(name: "catalog")]) { fleet in
             await #expect(throws: InterlockError.self) {
@@ -163,11 +163,11 @@ struct OutageReportTests {
     }
 
     @Test(
-        "R16: a suspicion counts when another sidecar shares or seconds it, and no second counts without",
+        "A suspicion counts if another sidecar shares or seconds it, and a second does not count alone",
         arguments: [true, false])
     func suspicion(isSeconded: Bool) async throws {
         try await Fleet.run(of: 2, services: [Self.service()]) { fleet in
-            try await eventually(within: .seconds(20), "they know of each other") {
+            try await eventually(within: .seconds(20), "they know each other") {
                 for sidecar in fleet.sidecars where await sidecar.status.fleet.count < 2 { return false }
                 return true
             }

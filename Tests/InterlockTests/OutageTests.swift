@@ -7,9 +7,9 @@ import NIOPosix
 import RedisClient
 import Testing
 
-@Suite("Redis goes and comes back")
+@Suite("Redis fails and recovers")
 struct OutageTests {
-    @Test("L17: a Redis Cluster is not taken for a Redis: the sidecar is not ready, and says why")
+    @Test("A Redis Cluster is not accepted as a Redis: the sidecar is not ready, and the error says why")
     func cluster() async throws {
         try await RedisServer.withServer(arguments: ["--cluster-enabled", "yes"]) { server in
             let sidecar = Coordinator(
@@ -17,7 +17,9 @@ struct OutageTests {
                 eventLoop: MultiThreadedEventLoopGroup.singleton.next(),
                 logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() })
             await sidecar.start()
-            try await eventually("it has found out") { await sidecar.status.redisFailure?.contains("Redis is a cluster") == true }
+            try await eventually("the sidecar has noticed it") {
+                await sidecar.status.redisFailure?.contains("Redis is a cluster") == true
+            }
             #expect(await !sidecar.isReady)
             let error = await #expect(throws: InterlockError.self) {
                 _ = try await sidecar.acquireLock(try LockRequest("orders"))
@@ -27,7 +29,7 @@ struct OutageTests {
         }
     }
 
-    @Test("a lock asked for while Redis is away is unavailable, never held")
+    @Test("A lock requested while Redis is unreachable is unavailable, never held")
     func lockUnavailable() async throws {
         try await Fleet.run { fleet in
             await fleet.server.kill()
@@ -41,24 +43,24 @@ struct OutageTests {
         }
     }
 
-    @Test("waiters are answered as unavailable when Redis stays away")
+    @Test("Waiters are answered as unavailable when Redis stays unreachable")
     func waitersAreAnswered() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             _ = try await sidecar.acquireLock(try LockRequest("orders"))
             async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 60_000))
-            try await eventually(within: .seconds(5), "somebody waits") { await sidecar.status.locksWaiting == 1 }
+            try await eventually(within: .seconds(5), "someone waits") { await sidecar.status.locksWaiting == 1 }
             await fleet.server.kill()
             do {
                 _ = try await waiting
-                Issue.record("the wait was answered as if Redis were there")
+                Issue.record("the wait was answered as if Redis were reachable")
             } catch let error as InterlockError {
                 #expect(error.code == .unavailable)
             }
         }
     }
 
-    @Test("after a restart with its data the holder still holds; after one without, fences still rise")
+    @Test("After a restart with its data the holder still holds, and after one without data fences still rise")
     func restarts() async throws {
         try await Fleet.run(of: 2) { fleet in
             let name = try ResourceName("orders")
@@ -78,13 +80,13 @@ struct OutageTests {
         }
     }
 
-    @Test("a waiter outlives a short outage and gets the lock after it")
+    @Test("A waiter outlives a short outage and gets the lock after it")
     func waiterOutlivesOutage() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000)))
             async let waiting = sidecar.acquireLock(try LockRequest("orders", wait: 60_000))
-            try await eventually(within: .seconds(5), "somebody waits") { await sidecar.status.locksWaiting == 1 }
+            try await eventually(within: .seconds(5), "someone waits") { await sidecar.status.locksWaiting == 1 }
             _ = try await fleet.cli("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             _ = try await fleet.cli("CLIENT", "KILL", "TYPE", "pubsub")
             // If the sidecar has not noticed the lost connection yet, this release reveals it.
@@ -99,7 +101,7 @@ struct OutageTests {
         }
     }
 
-    @Test("a sidecar that starts before its Redis serves as soon as Redis is there")
+    @Test("A sidecar that starts before its Redis serves as soon as Redis is reachable")
     func startsBeforeRedis() async throws {
         try await Fleet.run { fleet in
             await fleet.server.kill()
@@ -114,15 +116,15 @@ struct OutageTests {
         }
     }
 
-    @Test("a sidecar's own share is granted once in a window, however often Redis comes and goes")
-    func shareOfAFlappingRedis() async throws {
+    @Test("A sidecar's local quota is granted once per window, however often Redis goes down and returns")
+    func quotaOfAFlappingRedis() async throws {
         let limit = LimitDefinition(name: "1h", limit: 3, window: .seconds(3600))
         try await Fleet.run(services: [ServiceDefinition(name: "catalog", limits: [limit])]) { fleet in
             let sidecar = fleet.sidecars[0]
             var grantedAlone = 0
             for _ in 0..<2 {
                 await fleet.server.kill()
-                try await eventually(within: .seconds(20), "Redis is gone") { await !sidecar.status.isRedisUp }
+                try await eventually(within: .seconds(20), "Redis is unreachable") { await !sidecar.status.isRedisUp }
                 for _ in 0..<5 where try await sidecar.take(service: "catalog").isTaken { grantedAlone += 1 }
                 try await fleet.server.restart(keepingData: false)
                 try await eventually(within: .seconds(20), "Redis is back") { await sidecar.status.isRedisUp }
@@ -135,7 +137,7 @@ struct OutageTests {
         }
     }
 
-    @Test("a paused Redis is answered as unavailable within the timeout, and what was asked leaves no lock behind")
+    @Test("A paused Redis is answered as unavailable within the timeout, and the request leaves no lock behind")
     func pausedRedis() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -147,7 +149,7 @@ struct OutageTests {
                 #expect(error.code == .unavailable)
             }
             await fleet.server.resume()
-            try await eventually(within: .seconds(20), "the lock that nobody was told of is free") {
+            try await eventually(within: .seconds(20), "the undelivered lock is free") {
                 guard let lease = try? await sidecar.acquireLock(try LockRequest("orders")) else { return false }
                 return try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token)
             }

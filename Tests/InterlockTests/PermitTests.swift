@@ -5,7 +5,7 @@ import NIOCore
 import RedisClient
 import Testing
 
-@Suite("Permits: places, waits and what is given back", .timeLimit(.minutes(2)))
+@Suite("Permits: slots, waits and refunds", .timeLimit(.minutes(2)))
 struct PermitTests {
     static let tenPerMinute = LimitDefinition(name: "1m", limit: 10, window: .seconds(60))
 
@@ -52,8 +52,8 @@ struct PermitTests {
 
     // MARK: Slots
 
-    @Test("a long line for a slot is answered in its order when the breaker opens")
-    func longLine() async throws {
+    @Test("A long queue for a slot is answered in order when the breaker opens")
+    func longQueue() async throws {
         var service = Self.service(slots: 1, limits: [])
         service.onLimit.maximumWaiting = 2000
         try await Fleet.run(services: [service]) { fleet in
@@ -82,7 +82,7 @@ struct PermitTests {
         }
     }
 
-    @Test("there are as many permits as places; another call is busy at once, and takes nothing from the limit")
+    @Test("Each slot allows one permit, and a further call is busy at once and takes nothing from the limit")
     func busy() async throws {
         try await Fleet.run(services: [Self.service(slots: 2)]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -96,8 +96,8 @@ struct PermitTests {
         }
     }
 
-    @Test("a service without limits has places too")
-    func placesWithoutLimits() async throws {
+    @Test("A service without limits has slots too")
+    func slotsWithoutLimits() async throws {
         try await Fleet.run(services: [Self.service(slots: 1, limits: [])]) { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
@@ -108,7 +108,7 @@ struct PermitTests {
         }
     }
 
-    @Test("places that calls of one tick compete for are given once, and the losers give back what they took")
+    @Test("Slots that calls of one tick compete for are granted once, and the losers are refunded")
     func competition() async throws {
         try await Fleet.run(services: [Self.service(slots: 3)]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -121,15 +121,15 @@ struct PermitTests {
         }
     }
 
-    @Test("those who wait for a place get it in the order in which they came, one for each report")
+    @Test("Waiting calls get slots in the order of arrival, one for each report")
     func inOrder() async throws {
         try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             var current = try await Self.permit(sidecar)
             var waiting: [Task<PermitID, any Error>] = []
-            for place in Int64(1)...3 {
+            for position in Int64(1)...3 {
                 waiting.append(Task { try await Self.permit(sidecar, wait: 30_000) })
-                try await Self.waiting(Int(place), in: sidecar)
+                try await Self.waiting(Int(position), in: sidecar)
             }
             for waiter in waiting {
                 try await Self.end(current, sidecar)
@@ -140,7 +140,7 @@ struct PermitTests {
         }
     }
 
-    @Test("a wait for a place that was no use is refused as busy, and takes nothing from the limit")
+    @Test("A wait without success is refused as busy and takes nothing from the limit")
     func waitIsOver() async throws {
         try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -151,7 +151,7 @@ struct PermitTests {
         }
     }
 
-    @Test("a permit that nobody reports frees its place for whoever waits")
+    @Test("A permit that is never reported frees its slot for a waiting call")
     func lapses() async throws {
         try await Fleet.run(services: [Self.service(slots: 1, lifetime: .milliseconds(300))]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -162,7 +162,7 @@ struct PermitTests {
         }
     }
 
-    @Test("more places are given to those who wait for them")
+    @Test("Added slots go to waiting calls")
     func reload() async throws {
         try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -174,8 +174,8 @@ struct PermitTests {
         }
     }
 
-    @Test("a line for places is bounded")
-    func boundedLine() async throws {
+    @Test("The queue for slots is bounded")
+    func boundedQueue() async throws {
         try await Fleet.run(services: [Self.service(slots: 1, onLimit: LimitPolicy(maximumWaiting: 1))]) { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
@@ -189,7 +189,7 @@ struct PermitTests {
         }
     }
 
-    @Test("when the breaker opens while a call waits for a place, it is refused, and takes nothing from the limit")
+    @Test("When the breaker opens while a call waits for a slot, the call is refused and takes nothing from the limit")
     func breakerOpensMeanwhile() async throws {
         try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -204,7 +204,7 @@ struct PermitTests {
         }
     }
 
-    @Test("a call that would wait, and gets none of the trials after failures, is refused")
+    @Test("A call that would wait but gets no trial after failures is refused")
     func noTrial() async throws {
         let breaker = BreakerSettings(minimumCalls: 2, openFor: .milliseconds(100) ... .milliseconds(100), halfOpenPermits: 1)
         try await Fleet.run(services: [Self.service(limits: [], breaker: breaker)]) { fleet in
@@ -227,8 +227,8 @@ struct PermitTests {
         await #expect(throws: CancellationError.self) { try await waiter.value }
     }
 
-    @Test("whoever gives up its wait for a place leaves its turn to the next")
-    func givesUpPlace() async throws {
+    @Test("A call that gives up its wait for a slot leaves its turn to the next one")
+    func givesUpSlot() async throws {
         try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             let first = try await Self.permit(sidecar)
@@ -243,14 +243,14 @@ struct PermitTests {
         }
     }
 
-    @Test("whoever gives up while the limits are asked gives back what was taken")
+    @Test("A call that gives up during the limits' decision is refunded")
     func givesUpLimits() async throws {
         try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
             let before = await sidecar.status.redisCommands
             await fleet.server.pause()
             let leaver = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await eventually(within: .seconds(10), "Redis was asked") { await sidecar.status.redisCommands > before }
+            try await eventually(within: .seconds(10), "Redis received a command") { await sidecar.status.redisCommands > before }
             await Self.giveUp(leaver)
             await fleet.server.resume()
             try await Self.remaining(10, in: sidecar)
@@ -258,7 +258,7 @@ struct PermitTests {
         }
     }
 
-    @Test("whoever gives up while a trial is asked for gives it back")
+    @Test("A call that gives up during its request for a trial returns the trial")
     func givesUpTrial() async throws {
         let breaker = BreakerSettings(minimumCalls: 2, openFor: .milliseconds(100) ... .milliseconds(100), halfOpenPermits: 1)
         try await Fleet.run(services: [Self.service(limits: [], breaker: breaker)]) { fleet in
@@ -270,17 +270,17 @@ struct PermitTests {
             let before = await sidecar.status.redisCommands
             await fleet.server.pause()
             let leaver = Task { try await Self.permit(sidecar, wait: 30_000) }
-            try await eventually(within: .seconds(10), "Redis was asked") { await sidecar.status.redisCommands > before }
+            try await eventually(within: .seconds(10), "Redis received a command") { await sidecar.status.redisCommands > before }
             await Self.giveUp(leaver)
             await fleet.server.resume()
-            try await eventually(within: .seconds(10), "the trial's place is free") {
+            try await eventually(within: .seconds(10), "the trial's slot is free") {
                 try await fleet.cli("ZCARD", "interlock:breaker:{catalog}:trials").integer == 0
             }
-            try await eventually(within: .seconds(10), "another has it") { try await Self.refusal(sidecar) == nil }
+            try await eventually(within: .seconds(10), "another call is granted") { try await Self.refusal(sidecar) == nil }
         }
     }
 
-    @Test("whoever waits when the sidecar goes down is told")
+    @Test("Waiting calls are answered when the sidecar shuts down")
     func shutsDown() async throws {
         try await Fleet.run(of: 2, services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -294,7 +294,7 @@ struct PermitTests {
         }
     }
 
-    @Test("whoever waits for a service that is taken out of the configuration is told")
+    @Test("Calls that wait for a service are answered when it is removed from the configuration")
     func unconfigured() async throws {
         try await Fleet.run(services: [Self.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]

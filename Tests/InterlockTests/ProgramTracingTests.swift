@@ -32,7 +32,7 @@ struct ProgramTracingTests {
         span.endInstant.nanosecondsSinceEpoch - span.startInstant.nanosecondsSinceEpoch
     }
 
-    @Test("a lock that is taken says its name, its fence and what was decided, in the span of its caller")
+    @Test("An acquired lock records its name, its fence and the decision in a child span of the caller's")
     func lock() async throws {
         let spans = try await Self.traced { fleet in
             try await withSpan("order") { _ in
@@ -56,7 +56,7 @@ struct ProgramTracingTests {
         #expect(spans[1].attributes.get("interlock.decision") == .string("held"))
     }
 
-    @Test("a wait for a lock is a part of its step, until Redis is asked for it")
+    @Test("A wait for a lock is a child span that ends when the request is sent to Redis")
     func wait() async throws {
         let spans = try await Self.traced(of: 2) { fleet in
             let first = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
@@ -76,7 +76,7 @@ struct ProgramTracingTests {
         #expect(wait.endInstant.nanosecondsSinceEpoch <= step.endInstant.nanosecondsSinceEpoch)
     }
 
-    @Test("a wait whose task is cancelled is given up")
+    @Test("A wait whose task is cancelled fails in the trace")
     func cancelled() async throws {
         let spans = try await Self.traced(of: 2) { fleet in
             _ = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
@@ -89,7 +89,7 @@ struct ProgramTracingTests {
         #expect(step.status == SpanStatus(code: .error, message: "given up"))
     }
 
-    @Test("several locks are one step")
+    @Test("Several locks are one step")
     func joint() async throws {
         let spans = try await Self.traced { fleet in
             _ = try #require(try await fleet.sidecars[0].locks.acquire(all: ["a", "b"]))
@@ -98,7 +98,7 @@ struct ProgramTracingTests {
         #expect(spans.first?.attributes.get("interlock.locks") == .int64(2))
     }
 
-    @Test("a take says what it took from, and a refusal by which limit")
+    @Test("A take records its service, and a refusal records the limit")
     func take() async throws {
         let spans = try await Self.traced(services: [Self.service(limit: 1)]) { fleet in
             _ = try await fleet.sidecars[0].limits.take(from: "catalog")
@@ -109,7 +109,7 @@ struct ProgramTracingTests {
         #expect(spans.last?.attributes.get("interlock.limit") == .string("own"))
     }
 
-    @Test("a guarded call is its permit and what is done with it; the operation is within the latter")
+    @Test("A guarded call has spans for its permit and its operation, which runs within the latter")
     func call() async throws {
         let spans = try await Self.traced(services: [Self.service(limit: 1, window: .seconds(3))]) { fleet in
             let services = fleet.sidecars[0].services
@@ -132,7 +132,7 @@ struct ProgramTracingTests {
         #expect(spans.first { $0.operationName == "fetch" }?.parentSpanID == upstream.spanID)
     }
 
-    @Test("with a tracer, too, the operation runs where its caller does")
+    @Test("With a tracer too, the operation runs in its caller's isolation")
     @MainActor
     func isolation() async throws {
         // A closure of an actor would return to the actor on its own, so the test uses a function.
@@ -146,7 +146,7 @@ struct ProgramTracingTests {
         #expect(tracer.finishedSpans.map(\.operationName).last == "interlock.call")
     }
 
-    @Test("a call whose task is cancelled is given up, while it waits and while it is made")
+    @Test("A call whose task is cancelled fails in the trace, whether it is waiting or running")
     func cancelledCall() async throws {
         let spans = try await Self.traced(services: [PermitTests.service(slots: 1, limits: [])]) { fleet in
             let services = fleet.sidecars[0].services
@@ -176,7 +176,7 @@ struct ProgramTracingTests {
         #expect(spans.first { $0.operationName == "interlock.upstream" }?.status?.message == "given up")
     }
 
-    @Test("a call that fails, and one that is not made, fail in the trace")
+    @Test("A failed call and a refused one fail in the trace")
     func failures() async throws {
         let spans = try await Self.traced(services: [Self.service(limit: 1)]) { fleet in
             let services = fleet.sidecars[0].services

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Locks on three real Redis servers that restart empty", .timeLimit(.minutes(2)))
 struct QuorumRestartTests {
-    @Test("ten rolling restarts lose no lease that is renewed between them, grant none twice and repeat no fence")
+    @Test("Ten rolling restarts lose no lease that is renewed between them, grant none twice and repeat no fence")
     func rollingRestarts() async throws {
         try await Quorum.run(of: 2) { quorum in
             let name = try ResourceName("orders")

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Locks on a majority of three real Redis servers", .timeLimit(.minutes(2)))
 struct QuorumTests {
-    @Test("a lock has one holder, whatever sidecar is asked, and stands on every server until it is released")
+    @Test("A lock has one holder across sidecars, and is stored on every server until its release")
     func exclusive() async throws {
         try await Quorum.run(of: 2) { quorum in
             let name = try ResourceName("orders")
@@ -29,7 +29,7 @@ struct QuorumTests {
         }
     }
 
-    @Test("only its token renews or releases a lease, and it is lost when a majority no longer has it")
+    @Test("Only its token renews or releases a lease, and the lease is lost when a majority no longer has it")
     func byTokenOnly() async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
@@ -49,7 +49,7 @@ struct QuorumTests {
         }
     }
 
-    @Test("with one server down locks are granted, held, renewed and released as before")
+    @Test("With one server down, locks are granted, held, renewed and released as before")
     func oneDown() async throws {
         try await Quorum.run(of: 2) { quorum in
             let name = try ResourceName("orders")
@@ -61,7 +61,7 @@ struct QuorumTests {
         }
     }
 
-    @Test("Redis is busy when a majority has 64 attempts to answer, and not when only one server has", arguments: [1, 2])
+    @Test("Redis is busy when a majority has 64 attempts pending, and not when only one server has", arguments: [1, 2])
     func busy(paused: Int) async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
@@ -84,11 +84,11 @@ struct QuorumTests {
                 }
             }
             for server in quorum.servers.prefix(paused) { await server.resume() }
-            try await eventually("it is not busy any more") { await !sidecar.isRedisBusy }
+            try await eventually("it is no longer busy") { await !sidecar.isRedisBusy }
         }
     }
 
-    @Test("with two servers down a lock is unavailable, and never held", arguments: [true, false])
+    @Test("With two servers down a lock is unavailable, never held", arguments: [true, false])
     func twoDown(isPaused: Bool) async throws {
         try await Quorum.run { quorum in
             for server in quorum.servers.prefix(2) {
@@ -103,13 +103,13 @@ struct QuorumTests {
             // The limit is the timeout of one request plus a margin for a noisy machine.
             #expect(clock.now - asked < .seconds(10))
             for server in quorum.servers.prefix(2) where isPaused { await server.resume() }
-            try await eventually("what the third server granted is free") {
+            try await eventually("the third server's grant is free") {
                 try await quorum.holders(of: "orders", among: [2]).isEmpty
             }
         }
     }
 
-    @Test("a waiter is told that a majority is away, once it has been for longer than the timeout")
+    @Test("A waiter is notified that a majority is down once that has lasted longer than the timeout")
     func waiterInAnOutage() async throws {
         try await Quorum.run { quorum in
             for server in quorum.servers.prefix(2) { await server.kill() }
@@ -121,7 +121,7 @@ struct QuorumTests {
         }
     }
 
-    @Test("a lock that only a minority granted is held, and is freed there at once")
+    @Test("A lock that only a minority granted is held, and is freed there at once")
     func minority() async throws {
         try await Quorum.run { quorum in
             for server in [0, 1] {
@@ -131,11 +131,11 @@ struct QuorumTests {
             try await eventually("the third server granted it") {
                 try await quorum.cli(2, "EXISTS", "interlock:fence:{orders}").integer == 1
             }
-            try await eventually("and has freed it") { try await quorum.holders(of: "orders", among: [2]).isEmpty }
+            try await eventually("the third server has freed it") { try await quorum.holders(of: "orders", among: [2]).isEmpty }
         }
     }
 
-    @Test("what a server granted that did not answer in time is freed when it is back")
+    @Test("A lock granted by a server that did not answer in time is freed once the server is back")
     func freedLater() async throws {
         try await Quorum.run { quorum in
             try await quorum.cli(0, "SET", "interlock:lock:{orders}", "0123456789abcdef", "PX", "60000")
@@ -146,7 +146,7 @@ struct QuorumTests {
             }
             await quorum.servers[1].resume()
             await quorum.servers[2].resume()
-            try await eventually("the lock that nobody was told of is free") {
+            try await eventually("the undelivered lock is free") {
                 for server in [1, 2] {
                     guard try await quorum.cli(server, "EXISTS", "interlock:fence:{orders}").integer == 1 else { return false }
                 }
@@ -155,7 +155,7 @@ struct QuorumTests {
         }
     }
 
-    @Test("fences rise from majority to majority, also where a server's clock is far ahead of the others'")
+    @Test("Fences rise from majority to majority even if one server's clock is far ahead")
     func fencesAcrossMajorities() async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
@@ -174,19 +174,19 @@ struct QuorumTests {
         }
     }
 
-    @Test("a waiter gets the lock after a release, through its own sidecar or another", arguments: [0, 1])
+    @Test("A waiter gets the lock after a release, through its own sidecar or another", arguments: [0, 1])
     func waiting(releaser: Int) async throws {
         try await Quorum.run(of: 2) { quorum in
             let lease = try #require(try await quorum.sidecars[0].acquireLock(try LockRequest("orders")))
             async let next = quorum.sidecars[0].acquireLock(try LockRequest("orders", wait: 20_000))
-            try await eventually("somebody waits") { await quorum.sidecars[0].status.locksWaiting == 1 }
+            try await eventually("someone waits") { await quorum.sidecars[0].status.locksWaiting == 1 }
             #expect(try await quorum.sidecars[releaser].releaseLock(try ResourceName("orders"), token: lease.token))
             let granted = try #require(try await next)
             #expect(granted.fence > lease.fence)
         }
     }
 
-    @Test("a wait that runs out is answered as held, and leaves nothing behind")
+    @Test("A wait that times out is answered as held and leaves nothing behind")
     func waitRunsOut() async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
@@ -199,7 +199,7 @@ struct QuorumTests {
         }
     }
 
-    @Test("the same owner again gets the same lease and fence, extended, also through another sidecar")
+    @Test("The same owner gets the same lease and fence again, extended, even through another sidecar")
     func idempotentOwner() async throws {
         try await Quorum.run(of: 2) { quorum in
             let request = try LockRequest("orders", ttl: 10_000, owner: "job-7")
@@ -218,7 +218,7 @@ struct QuorumTests {
         }
     }
 
-    @Test("an owner's failed retry does not take its lease away")
+    @Test("An owner's failed retry does not end its lease")
     func failedRetry() async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
@@ -235,7 +235,7 @@ struct QuorumTests {
         }
     }
 
-    @Test("a break frees a lease for good and tells the fleet")
+    @Test("A break frees a lease for good and notifies the fleet")
     func breaking() async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
@@ -253,7 +253,7 @@ struct QuorumTests {
         }
     }
 
-    @Test("the list walks through the locks of one server")
+    @Test("The list iterates over the locks of one server")
     func list() async throws {
         try await Quorum.run { quorum in
             let sidecar = quorum.sidecars[0]
@@ -271,7 +271,7 @@ struct QuorumTests {
         }
     }
 
-    @Test("forty callers through two sidecars never hold it together, fences rise, and nobody waits for ever")
+    @Test("Forty callers through two sidecars never hold it together, fences rise, and no one waits forever")
     func stress() async throws {
         try await Quorum.run(of: 2) { quorum in
             let name = try ResourceName("orders")

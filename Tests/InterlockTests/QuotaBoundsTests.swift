@@ -5,9 +5,9 @@ import NIOCore
 import RedisClient
 import Testing
 
-@Suite("Quotas of data planes are bounded")
+@Suite("Quotas of data planes are limited")
 struct QuotaBoundsTests {
-    @Test("all data planes together, and those of one API key, have a bounded number of buckets here and keys in Redis")
+    @Test("All data planes together, and those of one API key, have a limited number of buckets here and keys in Redis")
     func buckets() async throws {
         let settings = DomainTests.settings([DescriptorRule(key: "tenant", limit: DomainTests.rate(10))])
         try await Fleet.run(domains: settings) { fleet in
@@ -26,7 +26,7 @@ struct QuotaBoundsTests {
                 return NIOLoopBound(sessions, eventLoop: sidecar.eventLoop)
             }.get()
             var keys: Int64 = -1
-            try await eventually(within: .seconds(60), "all that is asked for is asked for") {
+            try await eventually(within: .seconds(60), "the number of keys is stable") {
                 let before = keys
                 keys = try await fleet.cli("EVAL", "return #redis.call('KEYS', 'interlock:quota:*')", "0").integer ?? 0
                 return keys == before && keys >= 10_000
@@ -54,7 +54,7 @@ struct QuotaBoundsTests {
         return taken
     }
 
-    @Test("sessions, buckets and bytes are bounded by client and in all")
+    @Test("Sessions, buckets and bytes are limited by client and in total")
     func bounds() {
         var budget = Self.newBudget()
         var sessions: [Bool] = []
@@ -67,7 +67,7 @@ struct QuotaBoundsTests {
         #expect(Self.take(6, bytes: 80, from: &budget) == [true])
     }
 
-    @Test("a data plane that comes back has room for the buckets that it had, and not for others")
+    @Test("A data plane that reconnects has room for its former buckets and for no others")
     func comesBack() {
         var budget = Self.newBudget()
         #expect(Self.take(1, 2, from: &budget) == [true, true])
@@ -81,7 +81,7 @@ struct QuotaBoundsTests {
         #expect(Self.take(3, at: Self.later, from: &budget) == [false])
     }
 
-    @Test("a bucket that comes back keeps the time until which Redis has its key")
+    @Test("A bucket that returns keeps the time until which Redis has its key")
     func keepsItsTime() {
         var budget = Self.newBudget()
         #expect(budget.take(Self.bucket(1), bytes: 10, of: "a", now: Self.now) == Self.now)
@@ -90,7 +90,7 @@ struct QuotaBoundsTests {
         #expect(budget.take(Self.bucket(1), bytes: 10, of: "a", now: before) == Self.later)
     }
 
-    @Test("each bucket that is gone counts until its own time, however many go after it")
+    @Test("Each removed bucket counts until its own time, however many are removed after it")
     func eachInItsTime() {
         var budget = Self.newBudget()
         for number in 0..<100 {

@@ -5,12 +5,12 @@ import Testing
 
 @testable import Interlock
 
-@Suite("What is given back to a limit")
+@Suite("Refunds to a limit")
 struct RefundTests {
     @Test(
-        "a smooth limit takes nothing back that has come back by itself meanwhile",
+        "A gcra limit accepts no refund for capacity that has already refilled",
         arguments: [(-1, 60), (30, 59)] as [(Int64, Int64)])
-    func smooth(secondsUntilWhole: Int64, expected: Int64) async throws {
+    func gcra(secondsUntilWhole: Int64, expected: Int64) async throws {
         let limit = LimitDefinition(name: "1m", limit: 60, window: .seconds(60), algorithm: .gcra(burst: 99))
         try await Fleet.run(services: [ServiceDefinition(name: "catalog", limits: [limit])]) { fleet in
             let clock = try await fleet.cli("TIME").array ?? []
@@ -26,8 +26,8 @@ struct RefundTests {
         }
     }
 
-    @Test("a smooth limit takes back only the part that has not come back by itself meanwhile")
-    func smoothInPart() async throws {
+    @Test("A gcra limit accepts only the part of a refund that has not already refilled")
+    func gcraInPart() async throws {
         try await Fleet.run { fleet in
             let clock = try await fleet.cli("TIME").array ?? []
             let now = (Int64(clock[0].text ?? "") ?? 0) * 1_000_000 + (Int64(clock[1].text ?? "") ?? 0)
@@ -40,7 +40,7 @@ struct RefundTests {
         }
     }
 
-    @Test("of a sliding limit no more is given back than was taken at that moment, and what comes with it still is")
+    @Test("A sliding limit refunds at most what was taken at that moment, and the other limits' refunds still apply")
     func slidingTwice() async throws {
         try await Fleet.run(services: [ServiceDefinition(name: "catalog")]) { fleet in
             let clock = try await fleet.cli("TIME").array ?? []

@@ -5,10 +5,10 @@ import Testing
 
 @testable import Interlock
 
-@Suite("Leases that replicas must have before they are handed out", .timeLimit(.minutes(2)))
+@Suite("Leases that wait for replicas", .timeLimit(.minutes(2)))
 struct ReplicaWaitTests {
     @Test(
-        "without enough replicas nobody gets the lock, is told why, and nothing is left of it",
+        "Without enough replicas no one gets the lock, the error says why, and nothing is left behind",
         arguments: [LockMode.exclusive, .shared])
     func withoutReplica(mode: LockMode) async throws {
         try await Fleet.run(locks: LockSettings(waitReplicas: 1)) { fleet in
@@ -21,7 +21,7 @@ struct ReplicaWaitTests {
         }
     }
 
-    @Test("a waiter whose turn comes without enough replicas is told why, and the lock goes on to the next")
+    @Test("A waiter whose turn comes without enough replicas gets the reason, and the lock passes to the next one")
     func waiterWithoutReplica() async throws {
         try await Fleet.run(locks: LockSettings(waitReplicas: 1)) { fleet in
             try await Self.untilLocksAreServed(by: fleet)
@@ -40,7 +40,9 @@ struct ReplicaWaitTests {
         }
     }
 
-    @Test("with a replica the lock is granted, and stands there when the answer comes", arguments: [LockMode.exclusive, .shared])
+    @Test(
+        "With a replica the lock is granted, and the replica has it when the answer arrives",
+        arguments: [LockMode.exclusive, .shared])
     func withReplica(mode: LockMode) async throws {
         try await Self.withReplica { fleet, replica, _ in
             for number in 0..<20 {
@@ -54,13 +56,13 @@ struct ReplicaWaitTests {
         }
     }
 
-    @Test("so does one that a release hands over")
+    @Test("With a replica a handed-over lock is granted, and the replica has it when the answer arrives")
     func handedOver() async throws {
         try await Self.withReplica { fleet, replica, _ in
             let sidecar = fleet.sidecars[0]
             let lease = try #require(try await sidecar.acquireLock(try LockRequest("orders", ttl: 600_000)))
             async let next = sidecar.acquireLock(try LockRequest("orders", ttl: 600_000, wait: 60_000))
-            try await eventually("somebody waits") { await sidecar.status.locksWaiting == 1 }
+            try await eventually("someone waits") { await sidecar.status.locksWaiting == 1 }
             let isReleased = try await sidecar.releaseLock(try ResourceName("orders"), token: lease.token)
             #expect(isReleased)
             let granted = try #require(try await next)
@@ -69,7 +71,7 @@ struct ReplicaWaitTests {
         }
     }
 
-    @Test("L4: while the replica stands still leases are renewed and released, however many ask for other locks")
+    @Test("While the replica hangs, leases are renewed and released, however many acquires of other locks wait")
     func renewedMeanwhile() async throws {
         try await Self.withReplica { fleet, _, server in
             let sidecar = fleet.sidecars[0]
@@ -90,7 +92,7 @@ struct ReplicaWaitTests {
     }
 
     @Test(
-        "a renewal promises no more than what replicas have, for a failover may be to one of them",
+        "A renewal promises no more than replicas have because a failover may promote one of them",
         arguments: [LockMode.exclusive, .shared])
     func renewalWithoutReplica(mode: LockMode) async throws {
         try await Self.withReplica { fleet, _, server in
@@ -109,7 +111,7 @@ struct ReplicaWaitTests {
         }
     }
 
-    @Test("what its holder has made shorter is not promised for longer again before replicas have it")
+    @Test("A lease shortened by its holder is not promised for longer until replicas have the longer one")
     func shorterRenewalWithoutReplica() async throws {
         try await Self.withReplica { fleet, _, server in
             let sidecar = fleet.sidecars[0]
@@ -122,7 +124,7 @@ struct ReplicaWaitTests {
         }
     }
 
-    @Test("what is sent once more for replicas is written in any case, and shortens nothing", arguments: [false, true])
+    @Test("A write repeated for replicas always reaches Redis and shortens nothing", arguments: [false, true])
     func sentOnceMore(isGroup: Bool) async throws {
         try await Fleet.run { fleet in
             var request = try LockRequest("orders", ttl: 600_000)
@@ -144,8 +146,8 @@ struct ReplicaWaitTests {
         }
     }
 
-    @Test("nobody is promised anything of a lease that another sidecar granted and no replica has extended")
-    func foreignRenewalWithoutReplica() async throws {
+    @Test("A lease granted by another sidecar is not renewed until a replica has it")
+    func renewalElsewhereWithoutReplica() async throws {
         try await Self.withReplica(sidecars: 2) { fleet, _, server in
             let lease = try #require(try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 60_000)))
             let other = fleet.sidecars[1]
@@ -158,7 +160,7 @@ struct ReplicaWaitTests {
         }
     }
 
-    @Test("a linked lease that no replica extends ends when replicas would let it end")
+    @Test("A linked lease that no replica extends ends when it would end on the replicas")
     func linkedWithoutReplica() async throws {
         try await Self.withReplica { fleet, _, server in
             let sidecar = fleet.sidecars[0]
@@ -170,8 +172,8 @@ struct ReplicaWaitTests {
         }
     }
 
-    @Test("when the replica stands still nobody gets the lock; when it goes on, everybody may")
-    func replicaStandsStill() async throws {
+    @Test("While the replica hangs no one gets the lock, and once it continues anyone may")
+    func hangingReplica() async throws {
         try await Self.withReplica { fleet, _, server in
             await server.pause()
             let code = await Self.code { _ = try await fleet.sidecars[0].acquireLock(try LockRequest("orders", ttl: 600_000)) }
@@ -205,7 +207,7 @@ extension ReplicaWaitTests {
                 // Without this setting, the first synchronization waits for further replicas.
                 try await fleet.cli("CONFIG", "SET", "repl-diskless-sync-delay", "0")
                 _ = try await replica.send(AnyCommand(["REPLICAOF", "127.0.0.1", "\(port)"]))
-                try await eventually("the replica is in step") {
+                try await eventually("the replica is synchronized") {
                     // A replica that is loading the transferred data answers nothing else.
                     guard let own = try? await replica.send(Info(section: "replication")) else { return false }
                     let report = try await fleet.redis.send(Info(section: "replication"))
@@ -235,7 +237,7 @@ extension ReplicaWaitTests {
     }
 
     private static func untilFree(in fleet: Fleet) async throws {
-        try await eventually("the lock is free, and nobody waits for it") {
+        try await eventually("the lock is free, and no one waits for it") {
             try await fleet.cli("EXISTS", key, "interlock:queue:{orders}", "interlock:holders:{orders}").integer == 0
         }
     }

@@ -11,7 +11,7 @@ struct ScriptLibraryTests {
     private static let constants = LockScripts.constants(LockSettings(), isOnCluster: false)
         .merging(ScriptLibrary.constants) { $1 }
 
-    @Test("every .lua file is registered")
+    @Test("Every .lua file is registered")
     func completeness() throws {
         let project = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
         let paths = try FileManager.default.subpathsOfDirectory(atPath: "\(project)/Sources/Interlock")
@@ -19,19 +19,19 @@ struct ScriptLibraryTests {
         #expect(files.map(String.init).sorted() == Self.names)
     }
 
-    @Test("a file opens with a comment; a script's names KEYS, ARGV, the reply and the guarantee", arguments: names)
+    @Test("A file opens with a comment, and a script's comment names KEYS, ARGV, the reply and the guarantee", arguments: names)
     func header(name: String) {
         let lines = Self.files[name]?.lines ?? []
         let header = lines.prefix { $0.hasPrefix("--") }
         #expect(header.dropFirst(ScriptLibrary.needs(of: name).isEmpty ? 0 : 1).first?.hasPrefix("-- ") == true)
-        #expect(lines.last?.isEmpty == true, "the next file would begin in this one's last line")
+        #expect(lines.last?.isEmpty == true, "the next file would start in this one's last line")
         guard !Self.names.contains(where: { ScriptLibrary.needs(of: $0).contains(name) }) else { return }
         for start in ["-- KEYS  ", "-- ARGV  ", "-- Reply ", "-- Guarantees"] {
             #expect(header.contains { $0.hasPrefix(start) }, "no line begins with \(start)")
         }
     }
 
-    @Test("needs exist and have no cycle", arguments: names)
+    @Test("Needs exist and have no cycle", arguments: names)
     func needs(name: String) {
         var path: [String] = []
         func visit(_ name: String) {
@@ -45,13 +45,13 @@ struct ScriptLibraryTests {
         visit(name)
     }
 
-    @Test("a file uses only names that it or what it needs declares", arguments: names)
+    @Test("A file uses only names declared by itself or by its needs", arguments: names)
     func unknownNames(name: String) {
         let known = ScriptLibrary.needs(of: name).flatMap(Self.declared)
         #expect(Self.files[name]?.used.subtracting(known).sorted() == [])
     }
 
-    @Test("a file uses everything that it needs", arguments: names)
+    @Test("A file uses everything that it needs", arguments: names)
     func unusedNeeds(name: String) {
         let used = Self.files[name]?.used ?? []
         let unused = ScriptLibrary.needs(of: name).filter { need in
@@ -60,7 +60,7 @@ struct ScriptLibraryTests {
         #expect(unused == [])
     }
 
-    @Test("a script and its needs never declare a local twice", arguments: names)
+    @Test("A script and its needs never declare a local twice", arguments: names)
     func declaredOnce(name: String) {
         let source = ScriptLibrary.source(of: name, constants: Self.constants)
         let declared = LuaFile(source).declared

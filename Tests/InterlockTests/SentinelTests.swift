@@ -44,13 +44,13 @@ struct SentinelTests {
 
     /// Waits until all connections have moved away from the server at `port`.
     private static func untilMoved(_ coordinator: Coordinator, from port: Int) async throws {
-        try await eventually(within: .seconds(60), "the coordinator is at another primary") {
+        try await eventually(within: .seconds(60), "the coordinator has moved to another primary") {
             let status = await coordinator.status
             return status.isRedisUp && status.primary?.address != "127.0.0.1:\(port)" && status.primary?.lastSwitch != nil
         }
     }
 
-    @Test("all connections go to the primary that a majority names")
+    @Test("All connections go to the primary that a majority names")
     func discovery() async throws {
         try await SentinelFleet.withFleet { fleet in
             try await Self.withCoordinators(fleet) { coordinators in
@@ -69,7 +69,7 @@ struct SentinelTests {
     }
 
     @Test(
-        "over TLS, to servers and Sentinels, a failover is followed as well",
+        "A failover is followed over TLS to servers and Sentinels too",
         .enabled("this redis-server speaks TLS") { try await RedisProgram.current.speaksTLS })
     func overTLS() async throws {
         try await SentinelFleet.withFleet(replicas: 1, usesTLS: true) { fleet in
@@ -85,8 +85,8 @@ struct SentinelTests {
         }
     }
 
-    @Test("under the least ACLs, at servers and Sentinels, nothing is refused")
-    func leastRights() async throws {
+    @Test("The minimal ACLs of servers and Sentinels allow every command that is used")
+    func minimalACL() async throws {
         try await SentinelFleet.withFleet { fleet in
             for server in fleet.servers { _ = try await server.ask(try LeastACLTests.documented() + ["+role"]) }
             for sentinel in fleet.sentinels { _ = try await sentinel.ask(try LeastACLTests.documented("watcher")) }
@@ -109,7 +109,7 @@ struct SentinelTests {
         }
     }
 
-    @Test("without a majority of the Sentinels no primary is trusted, and why is said")
+    @Test("Without a majority of the Sentinels no primary is trusted, and the error says why")
     func majority() async throws {
         try await SentinelFleet.withFleet { fleet in
             for sentinel in fleet.sentinels.dropFirst() { await sentinel.kill() }
@@ -117,7 +117,7 @@ struct SentinelTests {
             let coordinator = Coordinator(
                 configuration: configuration, eventLoop: MultiThreadedEventLoopGroup.singleton.next(), logger: Self.silence)
             await coordinator.start()
-            try await eventually(within: .seconds(20), "the reason is said") {
+            try await eventually(within: .seconds(20), "the reason is reported") {
                 await coordinator.status.redisFailure?.hasPrefix(
                     "1 of 3 Sentinels know the primary main, and 2 are needed: the Sentinel 127.0.0.1:") ?? false
             }
@@ -126,7 +126,7 @@ struct SentinelTests {
         }
     }
 
-    @Test("the primary is killed: everything goes on at the promoted one, and fences rise")
+    @Test("When the primary is killed, everything continues at the promoted one, and fences rise")
     func killed() async throws {
         try await SentinelFleet.withFleet { fleet in
             try await Self.withCoordinators(of: 2, fleet, locks: LockSettings(waitReplicas: 1)) { coordinators in
@@ -146,7 +146,7 @@ struct SentinelTests {
         }
     }
 
-    @Test("the primary stops and comes back writable: nobody goes back to it, and whoever waits is served")
+    @Test("When the primary stops and returns writable, no one goes back to it, and waiters are served")
     func stopped() async throws {
         try await SentinelFleet.withFleet { fleet in
             try await Self.withCoordinators(of: 2, fleet, locks: LockSettings(waitReplicas: 1)) { coordinators in
@@ -156,7 +156,7 @@ struct SentinelTests {
                 for coordinator in coordinators { try await Self.untilMoved(coordinator, from: port) }
                 await fleet.servers[0].resume()
                 let waiter = Task { try await coordinators[1].acquireLock(try LockRequest("job", wait: 30_000)) }
-                try await eventually(within: .seconds(20), "somebody waits") { await coordinators[1].status.locksWaiting == 1 }
+                try await eventually(within: .seconds(20), "someone waits") { await coordinators[1].status.locksWaiting == 1 }
                 _ = try await coordinators[0].releaseLock(try ResourceName(held.name), token: held.token)
                 #expect(try await waiter.value != nil)
                 for coordinator in coordinators { #expect(await coordinator.status.primary?.address != "127.0.0.1:\(port)") }

@@ -41,7 +41,7 @@ struct ServiceCallTests {
         }
     }
 
-    @Test("a call returns what its operation returns, and frees its place")
+    @Test("A call returns its operation's result and frees its slot")
     func success() async throws {
         try await Self.run(Self.service(slots: 1)) { services, _ in
             for turn in 0..<3 {
@@ -51,7 +51,7 @@ struct ServiceCallTests {
         }
     }
 
-    @Test("the operation runs where its caller does: it may touch what is not to be sent elsewhere")
+    @Test("The operation runs in its caller's isolation and may use values that are not sendable")
     @MainActor
     func isolation() async throws {
         final class Tally { var calls = 0 }
@@ -62,7 +62,7 @@ struct ServiceCallTests {
         #expect(tally.calls == 1)
     }
 
-    @Test("errors are thrown on, and trip the breaker; then the call is not made")
+    @Test("Errors are rethrown and trip the breaker, after which the call is not made")
     func failure() async throws {
         try await Self.run(Self.service()) { services, fleet in
             for _ in 0..<4 {
@@ -76,7 +76,7 @@ struct ServiceCallTests {
         }
     }
 
-    @Test("the judge's word counts: a value may be a failure, and an error nothing of the service's")
+    @Test("The judge decides: a value may be a failure, and an error may not be the service's fault")
     func judged() async throws {
         try await Self.run(Self.service()) { services, fleet in
             for _ in 0..<8 {
@@ -93,7 +93,7 @@ struct ServiceCallTests {
         }
     }
 
-    @Test("the time in the operation is the call's latency, unless the judge says another")
+    @Test("The call's latency is the time in the operation unless the judge returns another")
     func latency() async throws {
         try await Self.run(Self.service()) { services, fleet in
             for _ in 0..<4 {
@@ -106,7 +106,7 @@ struct ServiceCallTests {
         }
     }
 
-    @Test("a call that is cancelled frees its place, and says nothing of the service")
+    @Test("A cancelled call frees its slot and reports no outcome of the service")
     func cancelled() async throws {
         try await Self.run(Self.service(slots: 1)) { services, fleet in
             for _ in 0..<6 {
@@ -129,7 +129,7 @@ struct ServiceCallTests {
         }
     }
 
-    @Test("a call that is cancelled while it waits is not made")
+    @Test("A call cancelled while waiting is not made")
     func cancelledWait() async throws {
         try await Self.run(Self.service(limit: 1)) { services, _ in
             try await services.call("catalog") {}
@@ -142,7 +142,7 @@ struct ServiceCallTests {
         }
     }
 
-    @Test("at the limit a call is refused with the time, or waits, as its service says")
+    @Test("At the limit a call is refused with the retry time, or waits if its service says so")
     func limited() async throws {
         try await Self.run(Self.service(limit: 1)) { services, _ in
             try await services.call("catalog") {}
@@ -156,7 +156,7 @@ struct ServiceCallTests {
         }
     }
 
-    @Test("through a trip by the limit a call waits as long as its service's patience")
+    @Test("A call waits through a trip by the limit for as long as its service's patience")
     func tripped() async throws {
         let policy = LimitPolicy(action: .trip, pause: .milliseconds(100) ... .milliseconds(200), patience: .seconds(30))
         try await Self.run(Self.service(limit: 1, onLimit: policy, window: .milliseconds(100))) { services, _ in
@@ -164,7 +164,7 @@ struct ServiceCallTests {
         }
     }
 
-    @Test("with all places taken a call is busy, unless it has patience")
+    @Test("With all slots taken a call is busy unless it has patience")
     func busy() async throws {
         try await Self.run(Self.service(slots: 1)) { services, _ in
             try await services.call("catalog") {
@@ -177,7 +177,7 @@ struct ServiceCallTests {
         }
     }
 
-    @Test("a service that is not configured, and a cost that cannot be, are told as what they are")
+    @Test("A service that is not configured and an impossible cost have their own errors")
     func wrong() async throws {
         try await Self.run(Self.service()) { services, _ in
             let unknown = try await Self.refusal(services, service: "nowhere")
@@ -190,7 +190,7 @@ struct ServiceCallTests {
         }
     }
 
-    @Test("without Redis a service that denies is unavailable, another is called")
+    @Test("Without Redis a service that denies is unavailable, and another is called")
     func redisIsUnreachable() async throws {
         for policy in [OutagePolicy.deny, .allow] {
             try await Self.run(Self.service(whenRedisIsDown: policy)) { services, fleet in

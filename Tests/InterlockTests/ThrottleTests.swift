@@ -25,7 +25,7 @@ struct ThrottleTests {
 
     /// Evaluates redis-cell's formulas with the arrival times in Redis before and after each call.
     @Test(
-        "each answer is the one that redis-cell's formulas give",
+        "Each answer equals the one of redis-cell's formulas",
         arguments: [(15, 30, 60), (0, 10, 1), (4, 7, 1), (2, 1000, 3), (9, 1, 2)] as [(Int64, Int64, Int64)])
     func formulas(burst: Int64, count: Int64, period: Int64) async throws {
         try await Fleet.run { fleet in
@@ -67,8 +67,8 @@ struct ThrottleTests {
         }
     }
 
-    @Test("a quantity of 0 looks, and writes nothing")
-    func looking() async throws {
+    @Test("A quantity of 0 inspects and writes nothing")
+    func quantityOfZero() async throws {
         try await Fleet.run { fleet in
             let look = try #require(
                 ThrottleRequest(key: try ResourceName("mail"), maximumBurst: 4, count: 1, period: 60, quantity: 0))
@@ -79,7 +79,7 @@ struct ThrottleTests {
         }
     }
 
-    @Test("a quantity above the burst and one can never be satisfied")
+    @Test("A quantity above the burst plus one can never be satisfied")
     func neverSatisfiable() async throws {
         try await Fleet.run { fleet in
             let request = try #require(
@@ -90,7 +90,7 @@ struct ThrottleTests {
         }
     }
 
-    @Test("without Redis it is unavailable")
+    @Test("Without Redis it is unavailable")
     func redisUnreachable() async throws {
         try await Fleet.run { fleet in
             await fleet.server.kill()

@@ -9,7 +9,7 @@ import RedisClient
 import Testing
 
 /// A peer that answers PING may still be unable to serve as Redis.
-@Suite("A peer that is no Redis for us counts as down (C2)", .timeLimit(.minutes(2)))
+@Suite("A peer that cannot serve as a Redis counts as down", .timeLimit(.minutes(2)))
 struct UnfitServerTests {
     private static let services = [
         ServiceDefinition(name: "strict", limits: [limit], whenRedisIsDown: .deny),
@@ -54,21 +54,21 @@ struct UnfitServerTests {
         try RedisConfiguration(url: "redis://127.0.0.1:\(try #require(port))")
     }
 
-    @Test("a Sentinel")
+    @Test("A Sentinel counts as down")
     func sentinel() async throws {
         try await SentinelFleet.withFleet(replicas: 1, sentinels: 1) { fleet in
             try await Self.expectDown(try Self.address(fleet.sentinels[0].port), saying: "is a Sentinel, not a Redis server")
         }
     }
 
-    @Test("a server whose EVALSHA has another name")
+    @Test("A server whose EVALSHA is renamed counts as down")
     func renamed() async throws {
         try await RedisServer.withServer(arguments: ["--rename-command", "EVALSHA", "RUN"]) { server in
             try await Self.expectDown(server.configuration, saying: "cannot run scripts")
         }
     }
 
-    @Test("a user who may not run scripts")
+    @Test("A server whose user may not run scripts counts as down")
     func forbidden() async throws {
         try await RedisServer.withServer(arguments: ["--user", "worker", "on", ">secret", "~*", "&*", "+@all", "-evalsha"]) {
             server in
@@ -79,7 +79,7 @@ struct UnfitServerTests {
         }
     }
 
-    @Test("a server that is too old")
+    @Test("A server that is too old counts as down")
     func old() async throws {
         try await MisbehavingRedis.withServer { command in
             switch command.text[0] {
@@ -94,7 +94,7 @@ struct UnfitServerTests {
         }
     }
 
-    @Test("a replica")
+    @Test("A replica counts as down")
     func replica() async throws {
         try await RedisServer.withServer { primary in
             try await RedisServer.withServer(arguments: ["--replicaof", "127.0.0.1", "\(try #require(primary.port))"]) {
@@ -104,7 +104,7 @@ struct UnfitServerTests {
         }
     }
 
-    @Test("a proxy that knows neither HELLO nor INFO, and scripts only with a key, is as good as a Redis")
+    @Test("A proxy without HELLO and INFO that runs scripts only with a key can serve")
     func proxy() async throws {
         try await MisbehavingRedis.withServer { command in
             let words = command.text
@@ -121,7 +121,7 @@ struct UnfitServerTests {
         }
     }
 
-    @Test("of a quorum, a server that runs no scripts counts as one that is down")
+    @Test("A server of a quorum that runs no scripts counts as one that is down")
     func quorum() async throws {
         try await RedisServer.withServer { main in
             try await RedisServer.withServer(arguments: ["--rename-command", "EVALSHA", "RUN"]) { unfit in
@@ -135,7 +135,7 @@ struct UnfitServerTests {
                 await coordinator.untilReady(atMost: .seconds(10))
                 var isSaid = true
                 do {
-                    try await eventually(within: .seconds(5), "the log says so") {
+                    try await eventually(within: .seconds(5), "the log reports it") {
                         log.lines.contains { $0.contains("event=quorum.lost") && $0.contains("cannot run scripts") }
                     }
                 } catch { isSaid = false }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Interlock
 
-@Suite("Who waits where for a lock")
+@Suite("The waiting sidecars of a lock")
 struct WaitingSidecarsTests {
     private static let name = "orders"
     private static let queueKey = "interlock:queue:{orders}"
@@ -18,7 +18,7 @@ struct WaitingSidecarsTests {
             Task { try await sidecar.acquireLock(try LockRequest(name, wait: 60_000)) }
         }
         try await eventually("they wait") { await sidecar.status.locksWaiting == count }
-        try await eventually("their ticket stands") { try await fleet.cli("ZCARD", queueKey).integer == tickets }
+        try await eventually("their ticket is in the queue") { try await fleet.cli("ZCARD", queueKey).integer == tickets }
         return tasks
     }
 
@@ -26,7 +26,7 @@ struct WaitingSidecarsTests {
         try await sidecar.inspectLock(try ResourceName(name))?.queue ?? []
     }
 
-    @Test("each sidecar tells how many wait in it, in the order of their turns, and whoever looks again sees what has changed")
+    @Test("Each sidecar reports its number of waiters in the order of turns, and a later inspection shows changes")
     func counts() async throws {
         try await Fleet.run(of: 3) { fleet in
             let (asking, second, third) = (fleet.sidecars[0], fleet.sidecars[1], fleet.sidecars[2])
@@ -34,22 +34,22 @@ struct WaitingSidecarsTests {
             let waiters = try await Self.wait(3, in: second, tickets: 1, of: fleet)
             let others = try await Self.wait(1, in: third, tickets: 2, of: fleet)
             // No earlier inspection had asked the sidecars for their counts.
-            try await eventually("both have told") {
+            try await eventually("both have reported") {
                 try await Self.queue(at: asking)
                     == [WaitingSidecar(id: second.id, waiters: 3), WaitingSidecar(id: third.id, waiters: 1)]
             }
             #expect(try await Self.queue(at: second).first == WaitingSidecar(id: second.id, waiters: 3))
             waiters[2].cancel()
             await #expect(throws: CancellationError.self) { try await waiters[2].value }
-            try await eventually("one less is told of") {
+            try await eventually("one waiter less is reported") {
                 try await Self.queue(at: asking).first == WaitingSidecar(id: second.id, waiters: 2)
             }
             for task in waiters + others { task.cancel() }
-            try await eventually("nobody waits") { try await Self.queue(at: asking).isEmpty }
+            try await eventually("no one waits") { try await Self.queue(at: asking).isEmpty }
         }
     }
 
-    @Test("many locks are looked at fifty to a command, each with its own holders and waiters")
+    @Test("Many locks are inspected fifty per command, each with its own holders and waiters")
     func many() async throws {
         try await Fleet.run(of: 2) { fleet in
             let (asking, other) = (fleet.sidecars[0], fleet.sidecars[1])
@@ -60,7 +60,7 @@ struct WaitingSidecarsTests {
             }
             let waiting = Task { try await other.acquireLock(LockRequest(name: names[7], ttl: 60_000, wait: 60_000)) }
             try await eventually("it waits") { await other.status.locksWaiting == 1 }
-            try await eventually("it has told how many wait") {
+            try await eventually("it has reported how many wait") {
                 try await asking.inspectLocks(names)[7]?.queue == [WaitingSidecar(id: other.id, waiters: 1)]
             }
             let before = await asking.status.redisCommands
@@ -75,8 +75,8 @@ struct WaitingSidecarsTests {
         }
     }
 
-    @Test("a sidecar that cannot tell is listed without a number, and nobody waits long for it")
-    func untold() async throws {
+    @Test("A sidecar that cannot report is listed without a number, and no one waits long for it")
+    func unreported() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
             let lease = try await sidecar.acquireLock(try LockRequest(Self.name))
@@ -92,7 +92,7 @@ struct WaitingSidecarsTests {
         }
     }
 
-    @Test("the sidecar whose turn is being offered is the first that waits, and the lock is called by its ID meanwhile")
+    @Test("The sidecar whose turn is offered is the first that waits, and its ID is the lock's label meanwhile")
     func offeredTurn() async throws {
         try await Fleet.run { fleet in
             let ticket = "0123456789ab/ticket/00112233445566778899aabbccddeeff"
@@ -105,7 +105,7 @@ struct WaitingSidecarsTests {
         }
     }
 
-    @Test("however often it is looked at and however often it changes, a sidecar tells it twice a second, after the first ten")
+    @Test("A sidecar reports its number twice a second after the first ten, however often it changes or is inspected")
     func bounded() async throws {
         try await Fleet.run(of: 2) { fleet in
             let (asking, waiting) = (fleet.sidecars[0], fleet.sidecars[1])
@@ -122,7 +122,7 @@ struct WaitingSidecarsTests {
                 more.cancel()
                 await #expect(throws: CancellationError.self) { try await more.value }
             }
-            try await eventually("the last number is told") {
+            try await eventually("the last number is reported") {
                 try await Self.queue(at: asking) == [WaitingSidecar(id: waiting.id, waiters: 1)]
             }
             let told = try await Self.reportedCounts(fleet) - before
@@ -134,7 +134,7 @@ struct WaitingSidecarsTests {
         }
     }
 
-    @Test("whoever looks while the sidecar goes down is answered")
+    @Test("Inspections are answered while the sidecar shuts down")
     func shuttingDown() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Interlock
 
-@Suite("Where a sidecar hears of its turns on a cluster")
+@Suite("A sidecar's wake-up channels on a cluster")
 struct WakeChannelsTests {
     private final class Listener: RedisListener {
         var heard: Set<String> = []
@@ -31,7 +31,7 @@ struct WakeChannelsTests {
         return (channels, listener)
     }
 
-    @Test("a lock that is waited for again and again keeps its channel, and takes no other's place")
+    @Test("A lock that is waited for repeatedly keeps its channel and displaces no other")
     func kept() {
         let (channels, listener) = Self.channels()
         channels.waits(for: "quiet")
@@ -44,7 +44,7 @@ struct WakeChannelsTests {
         #expect(listener.heard == ["interlock:wake:0123456789ab:{quiet}", "interlock:wake:0123456789ab:{busy}"])
     }
 
-    @Test("those that nobody has waited for longest are given up, and none that is waited for")
+    @Test("The channels unused for longest are dropped, and no channel in use is")
     func bounded() {
         let (channels, listener) = Self.channels()
         channels.waits(for: "waited-for")

@@ -11,7 +11,7 @@ struct WithLockTests {
 
     // MARK: Results
 
-    @Test("the lock is held while the body runs, its result is handed on, and the lock is free when it comes")
+    @Test("The lock is held while the body runs, its result is returned, and the lock is free afterwards")
     func result() async throws {
         try await Fleet.run(of: 2) { fleet in
             let other = fleet.sidecars[1]
@@ -28,7 +28,7 @@ struct WithLockTests {
         }
     }
 
-    @Test("what the body throws is thrown, and the lock is free")
+    @Test("The body's error is thrown, and the lock is free")
     func thrown() async throws {
         try await Fleet.run { fleet in
             let sidecar = fleet.sidecars[0]
@@ -39,7 +39,7 @@ struct WithLockTests {
         }
     }
 
-    @Test("a lock that another has is held when nobody waits, and timed out when the wait is over")
+    @Test("A lock held by another is held without a wait and timed out after one")
     func heldAndTimedOut() async throws {
         try await Fleet.run(of: 2) { fleet in
             let locks = fleet.sidecars[0].locks
@@ -60,13 +60,13 @@ struct WithLockTests {
         }
     }
 
-    @Test("whoever waits has the lock after its release")
+    @Test("A waiting caller has the lock after its release")
     func waits() async throws {
         try await Fleet.run(of: 2) { fleet in
             let lease = try #require(try await fleet.sidecars[1].acquireLock(try LockRequest("orders")))
             let locks = fleet.sidecars[0].locks
             let caller = Task { try await locks.withLock("orders", wait: .seconds(60)) { $0.fence } }
-            try await Self.untilSomebodyWaits(in: fleet)
+            try await Self.untilSomeoneWaits(in: fleet)
             let isReleased = try await fleet.sidecars[1].releaseLock(try ResourceName("orders"), token: lease.token)
             #expect(isReleased)
             let fence = try await caller.value
@@ -74,7 +74,7 @@ struct WithLockTests {
         }
     }
 
-    @Test("a request that no sidecar would grant is invalid")
+    @Test("A request that no sidecar would grant is invalid")
     func invalid() async throws {
         try await Fleet.run { fleet in
             let locks = fleet.sidecars[0].locks
@@ -90,7 +90,7 @@ struct WithLockTests {
         }
     }
 
-    @Test("without Redis it is unavailable, and never held")
+    @Test("Without Redis it is unavailable, never held")
     func unavailable() async throws {
         try await Fleet.run { fleet in
             let locks = fleet.sidecars[0].locks
@@ -102,7 +102,7 @@ struct WithLockTests {
 
     // MARK: Cancellation
 
-    @Test("whoever is cancelled while waiting is told so, and its body never runs")
+    @Test("A caller cancelled while waiting gets the cancellation, and its body never runs")
     func cancelledWhileWaiting() async throws {
         try await Fleet.run(of: 2) { fleet in
             let locks = fleet.sidecars[0].locks
@@ -111,7 +111,7 @@ struct WithLockTests {
             let caller = Task {
                 try await locks.withLock("orders", wait: .seconds(60)) { _ in runs.withLockedValue { $0 += 1 } }
             }
-            try await Self.untilSomebodyWaits(in: fleet)
+            try await Self.untilSomeoneWaits(in: fleet)
             caller.cancel()
             await #expect(throws: CancellationError.self) { try await caller.value }
             let isReleased = try await fleet.sidecars[1].releaseLock(try ResourceName("orders"), token: lease.token)
@@ -122,7 +122,7 @@ struct WithLockTests {
         }
     }
 
-    @Test("a caller who is cancelled cancels the body, and the lock is free when the body has ended")
+    @Test("A cancelled caller cancels the body, and the lock is free when the body has ended")
     func cancelledBody() async throws {
         try await Fleet.run { fleet in
             let locks = fleet.sidecars[0].locks
@@ -141,7 +141,7 @@ struct WithLockTests {
         }
     }
 
-    @Test("a body that goes on although it is cancelled keeps the lock until it has ended, and its result counts")
+    @Test("A body that ignores its cancellation keeps the lock until it has ended, and its result counts")
     func stubbornBody() async throws {
         try await Fleet.run { fleet in
             let locks = fleet.sidecars[0].locks
@@ -166,7 +166,7 @@ struct WithLockTests {
 
     // MARK: The lease
 
-    @Test("the lease is extended for as long as the body runs")
+    @Test("The lease is extended while the body runs")
     func extended() async throws {
         try await Fleet.run(of: 2) { fleet in
             let other = fleet.sidecars[1]
@@ -182,7 +182,7 @@ struct WithLockTests {
         }
     }
 
-    @Test("when an operator breaks the lock the body is cancelled, and that is what is told")
+    @Test("When an operator breaks the lock the body is cancelled, and the error says so")
     func broken() async throws {
         try await Fleet.run(of: 2) { fleet in
             let wasCancelled = NIOLockedValueBox(false)
@@ -209,7 +209,7 @@ struct WithLockTests {
         }
     }
 
-    @Test("a loss is told also of a body that went on to its end; the next holder is left alone")
+    @Test("A loss is reported even if the body ran to its end, and the next holder keeps its lock")
     func lostAndIgnored() async throws {
         try await Fleet.run(of: 2) { fleet in
             let other = fleet.sidecars[1]
@@ -233,7 +233,7 @@ struct WithLockTests {
         }
     }
 
-    @Test("readers' bodies run together")
+    @Test("Readers' bodies run together")
     func shared() async throws {
         try await Fleet.run(of: 2) { fleet in
             let inside = NIOLockedValueBox(0)
@@ -252,7 +252,7 @@ struct WithLockTests {
         }
     }
 
-    @Test("bodies exclude each other, also across sidecars")
+    @Test("Bodies exclude each other, also across sidecars")
     func mutualExclusion() async throws {
         try await Fleet.run(of: 2) { fleet in
             let holders = HolderCount()
@@ -310,8 +310,8 @@ extension WithLockTests {
         try await eventually("the body's lock is held") { try await fleet.cli("EXISTS", key).integer == 1 }
     }
 
-    private static func untilSomebodyWaits(in fleet: Fleet) async throws {
-        try await eventually("somebody waits") { try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1 }
+    private static func untilSomeoneWaits(in fleet: Fleet) async throws {
+        try await eventually("someone waits") { try await fleet.cli("ZCARD", "interlock:queue:{orders}").integer == 1 }
     }
 
     /// Expects the lock to be free without a wait, because `withLock` returns only after the release.

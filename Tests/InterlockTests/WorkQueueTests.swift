@@ -53,12 +53,12 @@ struct WorkQueueTests {
 
     /// Fails the test, because the operation must not run.
     private static func begun() {
-        Issue.record("it was begun")
+        Issue.record("it was started")
     }
 
     // MARK: Order
 
-    @Test("work begins after what it comes after, whose value it can have at once")
+    @Test("Work starts after its dependencies, whose values it can use at once")
     func loginThenFetch() async throws {
         let journal = Journal()
         let pages = try await Self.services().withWork { work in
@@ -81,7 +81,7 @@ struct WorkQueueTests {
         #expect(journal.all == ["login", "fetch", "fetch", "fetch"])
     }
 
-    @Test("no more operations run at a time than may, and the next begins when one ends")
+    @Test("No more operations run at a time than allowed, and the next starts when one ends")
     func bounded() async throws {
         try await Self.services().withWork(maximumExecuting: 2) { work in
             let gates = (0..<4).map { _ in Gate() }
@@ -98,7 +98,7 @@ struct WorkQueueTests {
         }
     }
 
-    @Test("its states can be observed by many: waiting, ready, executing, finished")
+    @Test("Many can observe its states: waiting, ready, executing, finished")
     func states() async throws {
         try await Self.services().withWork { work in
             let first = Gate()
@@ -131,7 +131,7 @@ struct WorkQueueTests {
 
     // MARK: Failure
 
-    @Test("a failure is told to whoever waits for it, and cancels what comes after it with an error that names it")
+    @Test("A failure reaches those that wait for it, and cancels dependent work with an error that names it")
     func failurePropagates() async throws {
         try await Self.services().withWork { work in
             let gate = Gate()
@@ -158,7 +158,7 @@ struct WorkQueueTests {
         }
     }
 
-    @Test("a refused call fails the work of its service, and unguarded work goes on")
+    @Test("A refused call fails its service's work, and unguarded work continues")
     func refusedCall() async throws {
         try await Fleet.run(services: [PermitTests.service(slots: 1)]) { fleet in
             let sidecar = fleet.sidecars[0]
@@ -176,7 +176,7 @@ struct WorkQueueTests {
         }
     }
 
-    @Test("work waits for its permit as ready, and executes when its operation begins")
+    @Test("Work waits for its permit as ready, and executes when its operation starts")
     func readyUntilPermitted() async throws {
         try await Fleet.run(services: [PermitTests.service(slots: 1)]) { fleet in
             try await fleet.sidecars[0].services.withWork { work in
@@ -194,7 +194,7 @@ struct WorkQueueTests {
 
     // MARK: Cancellation
 
-    @Test("work that has not begun never begins when it is cancelled, nor does what comes after it")
+    @Test("Work cancelled before it starts never starts, nor does its dependent work")
     func cancelBefore() async throws {
         try await Self.services().withWork(maximumExecuting: 1) { work in
             let gate = Gate()
@@ -212,7 +212,7 @@ struct WorkQueueTests {
         }
     }
 
-    @Test("an operation that runs has its task cancelled, and is cancelled when it has ended")
+    @Test("A running operation has its task cancelled, and is cancelled when it has ended")
     func cancelRunning() async throws {
         try await Self.services().withWork { work in
             let item = try work.add("item") { try await Gate().pass() }
@@ -225,7 +225,7 @@ struct WorkQueueTests {
         }
     }
 
-    @Test("an operation that does not heed its cancellation has succeeded, and what comes after it begins")
+    @Test("An operation that ignores its cancellation has succeeded, and its dependent work starts")
     func cancelUnheeded() async throws {
         try await Self.services().withWork { work in
             let gate = Gate()
@@ -242,7 +242,7 @@ struct WorkQueueTests {
         }
     }
 
-    @Test("all are cancelled at once, and more can be added")
+    @Test("All work is cancelled at once, and more can be added")
     func cancelAll() async throws {
         try await Self.services().withWork(maximumExecuting: 1) { work in
             let running = try work.add("running") { try await Gate().pass() }
@@ -258,7 +258,7 @@ struct WorkQueueTests {
         }
     }
 
-    @Test("whoever waits for a value may give up; the work does not notice")
+    @Test("Waiting for a value can be cancelled without affecting the work")
     func waiterGivesUp() async throws {
         try await Self.services().withWork { work in
             let gate = Gate()
@@ -277,7 +277,7 @@ struct WorkQueueTests {
 
     // MARK: Limits
 
-    @Test("a queue that is full says so, and takes more when something has ended")
+    @Test("A full queue refuses more work until some has ended")
     func full() async throws {
         try await Self.services().withWork(maximumExecuting: 1, maximumPending: 2) { work in
             let gate = Gate()
@@ -292,8 +292,8 @@ struct WorkQueueTests {
         }
     }
 
-    @Test("work of another queue cannot be named")
-    func foreign() async throws {
+    @Test("Work of another queue cannot be named")
+    func workOfAnotherQueue() async throws {
         let services = Self.services()
         let item = try WorkQueue(services).add("item") {}
         let error = #expect(throws: WorkError.self) { try WorkQueue(services).add("other", after: [item]) {} }
@@ -302,7 +302,7 @@ struct WorkQueueTests {
 
     // MARK: Life cycle
 
-    @Test("on graceful shutdown running operations are cancelled and say so, and nothing more is taken on")
+    @Test("On graceful shutdown running operations are cancelled and say so, and no more work is accepted")
     func shutDown() async throws {
         let queue = WorkQueue(Self.services(), maximumExecuting: 1)
         let running = try queue.add("running") { try await Gate().pass() }
@@ -322,7 +322,7 @@ struct WorkQueueTests {
         #expect(error?.code == .closed)
     }
 
-    @Test("a queue whose task is cancelled ends like one that is shut down")
+    @Test("A queue whose task is cancelled ends like one that is shut down")
     func taskCancelled() async throws {
         let queue = WorkQueue(Self.services())
         let item = try queue.add("item") { try await Gate().pass() }
@@ -335,7 +335,7 @@ struct WorkQueueTests {
         await #expect(throws: WorkError.self) { try await queue.run() }
     }
 
-    @Test("nothing begins before the queue runs")
+    @Test("Nothing starts before the queue runs")
     func notRunning() async throws {
         let queue = WorkQueue(Self.services())
         let item = try queue.add("item") { 1 }
@@ -347,7 +347,7 @@ struct WorkQueueTests {
         _ = await serving.result
     }
 
-    @Test("at the end of its scope all work is done; when the scope throws, it is cancelled")
+    @Test("At the end of its scope all work is done, and an error in the scope cancels it")
     func scope() async throws {
         let journal = Journal()
         try await Self.services().withWork(maximumExecuting: 1) { work in

@@ -5,14 +5,14 @@ import Testing
 
 @Suite("Closing a client", .timeLimit(.minutes(1)))
 struct ClosingTests {
-    @Test("closing fails pending commands, and later ones are not sent")
+    @Test("Closing fails pending commands, and later ones are not sent")
     func pending() async throws {
         try await MisbehavingRedis.withServer { _ in
             .silence
         } _: { server in
             try await withClient(server.configuration) { client in
                 async let waiting = failureCode { _ = try await client.words("ECHO", "x") }
-                try await eventually("the command is on its way") { server.commands.count == 1 }
+                try await eventually("the command is in flight") { server.commands.count == 1 }
                 await client.close()
                 #expect(await waiting == .answerLost)
                 #expect(await failureCode { try await client.send(Ping()) } == .notConnected)
@@ -20,7 +20,7 @@ struct ClosingTests {
         }
     }
 
-    @Test("closing twice is closing once")
+    @Test("Closing twice has the same effect as closing once")
     func twice() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -30,7 +30,7 @@ struct ClosingTests {
         }
     }
 
-    @Test("a closed client cannot connect again, and says so")
+    @Test("A closed client cannot connect again, and its error says so")
     func connectAfterClose() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -40,7 +40,7 @@ struct ClosingTests {
         }
     }
 
-    @Test("closing the client answers whoever waits for a connection")
+    @Test("Closing the client answers all callers that wait for a connection")
     func closeWhileConnecting() async throws {
         var configuration = try RedisConfiguration(url: "unix:///nonexistent/redis.sock")
         configuration.reconnectDelay = .seconds(60) ... .seconds(60)
@@ -54,7 +54,7 @@ struct ClosingTests {
         }
     }
 
-    @Test("a client that is dropped without being closed ends its connection")
+    @Test("A client that is dropped without being closed closes its connection")
     func dropped() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { observer in

@@ -4,13 +4,13 @@ import Testing
 
 @testable import RedisClient
 
-@Suite("What is known of a cluster")
+@Suite("The view of a cluster")
 struct ClusterViewTests {
     private static func host(_ name: String) -> RedisConfiguration.Address { .host(name, port: 6379) }
 
     /// Values from the specification, and from `CLUSTER KEYSLOT` of redis-server 7.0.
     @Test(
-        "a key's slot is that of its tag",
+        "A key's hash slot is that of its tag",
         arguments: [
             ("123456789", 12739), ("", 0), ("foo", 12182), ("{foo}bar", 12182), ("a{foo}{bar}", 12182), ("{}foo", 9500),
             ("foo{", 7673), ("interlock:lock:{foo}", 12182),
@@ -35,7 +35,7 @@ struct ClusterViewTests {
 
     private static let now = NIODeadline.uptimeNanoseconds(1_000_000_000)
 
-    @Test("of two that claim a slot the one of the higher epoch has it, whatever others say afterwards")
+    @Test("When two servers claim a hash slot, the one with the higher epoch owns it, whatever others report later")
     func epochs() {
         var view = ClusterView()
         let before = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
@@ -48,7 +48,7 @@ struct ClusterViewTests {
         #expect(view.epoch == 3)
     }
 
-    @Test("a server that knows of an epoch and not yet what came of it leads nobody back")
+    @Test("A server that knows an epoch but not yet all its changes moves no hash slot back")
     func lateNews() {
         var view = ClusterView()
         _ = view.received(Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2]), now: Self.now)
@@ -60,7 +60,7 @@ struct ClusterViewTests {
         #expect(view.covered == 300)
     }
 
-    @Test("with no server left that could be asked, epochs begin again")
+    @Test("When no server can be queried, epochs start over")
     func anew() {
         var view = ClusterView()
         _ = view.received(Self.answer([(0, "a")], epochs: ["a": 7]), now: Self.now)
@@ -70,14 +70,14 @@ struct ClusterViewTests {
         #expect(view.primaries == [Self.host("b")])
     }
 
-    @Test("servers that tell no epochs are believed as they come")
+    @Test("Servers that report no epochs are believed in the order of their answers")
     func withoutEpochs() {
         var view = ClusterView()
         for primary in ["a", "b", "a"] { _ = view.received(Self.answer([(0, primary)], epochs: [:]), now: Self.now) }
         #expect(view.primaries == [Self.host("a")])
     }
 
-    @Test("a slot that nobody claims is nobody's, unless whoever says so is behind")
+    @Test("An unclaimed hash slot has no owner, unless the server that reports this is behind")
     func uncovered() {
         var view = ClusterView()
         _ = view.received(Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2]), now: Self.now)
@@ -87,7 +87,7 @@ struct ClusterViewTests {
         #expect(view.covered == 100)
     }
 
-    @Test("a server that refuses a command knows better than those of its epoch, for a moment")
+    @Test("A server's redirection outweighs answers of the same epoch for a moment")
     func moved() {
         var view = ClusterView()
         let told = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
@@ -107,7 +107,7 @@ struct ClusterViewTests {
         #expect(view.primaries == [Self.host("a"), Self.host("b")])
     }
 
-    @Test("what a correction stood against is believed once that is over, also when it is said again")
+    @Test("An answer that a correction suppressed is believed once the correction ends, even if it is repeated")
     func correctionEnds() {
         var view = ClusterView()
         let before = Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 2])
@@ -120,7 +120,7 @@ struct ClusterViewTests {
         #expect(view.owner(of: Self.slot(7)) == Self.host("b"))
     }
 
-    @Test("whoever is given a slot that was nobody's has it, whatever its epoch")
+    @Test("A server that is assigned an unowned hash slot owns it, whatever its epoch")
     func assignedAnew() {
         var view = ClusterView()
         _ = view.received(Self.answer([(0, "a"), (1, "b")], epochs: ["a": 1, "b": 9]), now: Self.now)
@@ -130,7 +130,7 @@ struct ClusterViewTests {
         #expect(view.epoch == 1)
     }
 
-    @Test("names of servers that are gone are forgotten in the end, and those of the others are not")
+    @Test("Names of removed servers are eventually forgotten, and those of the others are kept")
     func namesAreBounded() {
         var view = ClusterView()
         for number in 0..<1200 {
@@ -142,7 +142,7 @@ struct ClusterViewTests {
         #expect(view.names[Self.host("a")] == "a.example")
     }
 
-    @Test("in whichever order late and early news come, the newest are believed in the end", arguments: 0..<50 as Range<UInt64>)
+    @Test("In whichever order late and early news arrive, the newest are eventually believed", arguments: 0..<50 as Range<UInt64>)
     func converges(seed: UInt64) {
         var random = SeededRandom(seed: seed)
         var owners = (0..<8).map { _ in "abc".randomElement(using: &random).map(String.init) ?? "a" }
@@ -150,22 +150,22 @@ struct ClusterViewTests {
         var history: [ClusterAnswer] = []
         var view = ClusterView()
         for _ in 0..<40 {
-            let place = Int.random(in: owners.indices, using: &random)
+            let index = Int.random(in: owners.indices, using: &random)
             let taker = ["a", "b", "c"][Int.random(in: 0..<3, using: &random)]
             // The server that takes over a hash slot gets the highest epoch.
             if epochs[taker] != epochs.values.max() { epochs[taker] = (epochs.values.max() ?? 0) + 1 }
-            owners[place] = taker
+            owners[index] = taker
             history.append(Self.answer(owners.enumerated().map { (Int64($0), $1) }, epochs: epochs))
             let heard = history[Int.random(in: max(0, history.count - 5)..<history.count, using: &random)]
             _ = view.received(heard, now: Self.now)
         }
         _ = view.received(history[history.count - 1], now: Self.now)
         for answer in history.suffix(10) { _ = view.received(answer, now: Self.now) }
-        for (place, owner) in owners.enumerated() { #expect(view.owner(of: Self.slot(Int64(place * 100))) == Self.host(owner)) }
+        for (index, owner) in owners.enumerated() { #expect(view.owner(of: Self.slot(Int64(index * 100))) == Self.host(owner)) }
     }
 
     @Test(
-        "a redirection says where to go",
+        "A redirection names its target",
         arguments: [
             ("MOVED 7 10.0.0.2:6380", Redirection.moved(HashSlot(7)!, .host("10.0.0.2", port: 6380))),
             ("MOVED 7 redis-2.internal:6380", .moved(HashSlot(7)!, .host("redis-2.internal", port: 6380))),
@@ -183,12 +183,12 @@ struct ClusterViewTests {
         #expect(Redirection(RedisError(reply: reply), asked: Self.host("asked")) == redirection)
     }
 
-    @Test("what is none is none", arguments: ["ERR unknown command", "OOM no", "NOSCRIPT no"])
+    @Test("Other errors are not redirections", arguments: ["ERR unknown command", "OOM no", "NOSCRIPT no"])
     func noRedirections(reply: String) {
         #expect(Redirection(RedisError(reply: reply), asked: Self.host("asked")) == nil)
     }
 
-    @Test("the map is read as servers give it: with host names, without, and with what they do not know")
+    @Test("The map is read in every form that servers send: with host names, without them, and with unknown values")
     func readsSlots() throws {
         func node(_ host: RedisReply, _ port: Int64) -> RedisReply { .array([host, .integer(port), .bulk(Array("id".utf8))]) }
         func text(_ text: String) -> RedisReply { .bulk(Array(text.utf8)) }
@@ -209,7 +209,7 @@ struct ClusterViewTests {
         }
     }
 
-    @Test("a name that stands beside a number is what the certificate is checked against")
+    @Test("A name listed next to an address is the one that the certificate is checked against")
     func names() throws {
         func text(_ text: String) -> RedisReply { .bulk(Array(text.utf8)) }
         func node(_ fields: [RedisReply]) -> RedisReply {
@@ -228,7 +228,7 @@ struct ClusterViewTests {
         #expect(try name([]) == nil)
     }
 
-    @Test("of what the servers say of each other only the epochs are read")
+    @Test("Of what servers report about each other, only the epochs are read")
     func readsEpochs() throws {
         let lines = """
             07c3 127.0.0.1:30004@31004,name slave e7d1 0 1426238317239 4 connected

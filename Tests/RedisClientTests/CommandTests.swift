@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Commands against a real server", .timeLimit(.minutes(1)))
 struct CommandTests {
-    @Test("each typed command reads its reply")
+    @Test("Each typed command reads its reply")
     func typed() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -27,7 +27,7 @@ struct CommandTests {
         }
     }
 
-    @Test("a scan finds every key of its type and pattern, step by step")
+    @Test("A scan finds every key of its type and pattern, step by step")
     func scan() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -49,7 +49,7 @@ struct CommandTests {
         }
     }
 
-    @Test("a reply of an unexpected shape differs from a server's error")
+    @Test("A reply of an unexpected shape differs from a server's error")
     func unexpectedReply() async throws {
         try await MisbehavingRedis.withServer { _ in
             .text("+QUEUED\r\n")
@@ -61,7 +61,7 @@ struct CommandTests {
         }
     }
 
-    @Test("a bulk string of a megabyte makes the round trip")
+    @Test("A bulk string of a megabyte makes the round trip")
     func largeValue() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -72,7 +72,7 @@ struct CommandTests {
         }
     }
 
-    @Test("a server's port works like its socket")
+    @Test("A server's port works like its socket")
     func port() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
             for url in [server.url, try #require(server.portURL)] {
@@ -94,7 +94,7 @@ struct CommandEncoderTests {
         return String(buffer: buffer)
     }
 
-    @Test("a command is an array of bulk strings")
+    @Test("A command is an array of bulk strings")
     func array() {
         #expect(
             wire {
@@ -104,7 +104,7 @@ struct CommandEncoderTests {
             } == "*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$5\r\ngrün\r\n")
     }
 
-    @Test("an argument may be empty, even the last or the only one")
+    @Test("An argument may be empty, even the last or the only one")
     func empty() {
         #expect(
             wire {
@@ -114,7 +114,7 @@ struct CommandEncoderTests {
         #expect(wire { $0.append("") } == "*1\r\n$0\r\n\r\n")
     }
 
-    @Test("an argument may be any bytes")
+    @Test("An argument may be any bytes")
     func binary() {
         var encoder = CommandEncoder()
         let bytes = (0...255).map { UInt8($0) }
@@ -125,7 +125,7 @@ struct CommandEncoderTests {
     }
 
     @Test(
-        "a number is written in decimal",
+        "A number is written in decimal",
         arguments: [0, 7, -7, 10, 100, -100, 1_234_567_890, .max, .min] as [Int64]
     )
     func numbers(value: Int64) {
@@ -133,7 +133,7 @@ struct CommandEncoderTests {
         #expect(wire { $0.append(value) } == "*1\r\n$\(text.utf8.count)\r\n\(text)\r\n")
     }
 
-    @Test("a written command leaves nothing behind")
+    @Test("A written command leaves nothing behind")
     func reuse() {
         var encoder = CommandEncoder()
         var buffer = ByteBuffer()

@@ -7,7 +7,7 @@ import Testing
 struct LoginTests {
     private static let user = ["--user", "worker", "on", ">secret", "~*", "&*", "+@all"]
 
-    @Test("an ACL user logs in with name and password")
+    @Test("An ACL user logs in with name and password")
     func user() async throws {
         try await RedisServer.withServer(arguments: Self.user) { server in
             var configuration = server.configuration
@@ -20,7 +20,7 @@ struct LoginTests {
         }
     }
 
-    @Test("a password alone logs in the default user")
+    @Test("A password alone logs in the default user")
     func defaultUser() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
             try await withClient(server.configuration) { client in
@@ -30,7 +30,7 @@ struct LoginTests {
         }
     }
 
-    @Test("a wrong password and a missing one are distinct errors")
+    @Test("A wrong password and a missing one are distinct errors")
     func refused() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
             var configuration = server.configuration
@@ -41,7 +41,7 @@ struct LoginTests {
         }
     }
 
-    @Test("the message of a refused login does not contain the password")
+    @Test("The message of a refused login does not contain the password")
     func secrecy() async throws {
         try await RedisServer.withServer(arguments: ["--requirepass", "secret"]) { server in
             var configuration = server.configuration
@@ -51,7 +51,7 @@ struct LoginTests {
         }
     }
 
-    @Test("a connection has the configured name, and a server that refuses it does not refuse the login")
+    @Test("A connection has the configured name, and a server that refuses the name still accepts the login")
     func name() async throws {
         let unnamed = ["--user", "worker", "on", ">secret", "~*", "+@all", "-client|setname"]
         try await RedisServer.withServer(arguments: unnamed) { server in
@@ -72,7 +72,7 @@ struct LoginTests {
         }
     }
 
-    @Test("the database of the configuration is selected")
+    @Test("The database of the configuration is selected")
     func database() async throws {
         try await RedisServer.withServer { server in
             var configuration = server.configuration
@@ -87,7 +87,7 @@ struct LoginTests {
         }
     }
 
-    @Test("a database that does not exist fails the login")
+    @Test("A database that does not exist fails the login")
     func absentDatabase() async throws {
         try await RedisServer.withServer { server in
             var configuration = server.configuration
@@ -96,7 +96,7 @@ struct LoginTests {
         }
     }
 
-    @Test("a server that never answers fails the login within the connect timeout")
+    @Test("A server that never answers fails the login within the connect timeout")
     func silentServer() async throws {
         try await MisbehavingRedis.withServer(answersLogin: false) { _ in
             .silence
@@ -109,7 +109,7 @@ struct LoginTests {
         }
     }
 
-    @Test("a server that closes the connection during the login is not connected to")
+    @Test("A server that closes the connection during the login counts as not connected")
     func hangingUp() async throws {
         try await MisbehavingRedis.withServer(answersLogin: false) { _ in
             .close

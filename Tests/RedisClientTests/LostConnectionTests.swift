@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Lost connections", .timeLimit(.minutes(1)))
 struct LostConnectionTests {
-    @Test("a lost answer is reported, and the command is not sent twice")
+    @Test("A lost answer is reported, and the command is not sent twice")
     func neverTwice() async throws {
         try await MisbehavingRedis.withServer { command in
             command.text[0] == "SET" ? .close : .text("+OK\r\n")
@@ -22,7 +22,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("a server that accepts the login and closes on the first write is retried with growing pauses")
+    @Test("A server that accepts the login and closes on the first write is retried with growing pauses")
     func readOnly() async throws {
         try await MisbehavingRedis.withServer { _ in
             .text("-READONLY You can't write against a read only replica.\r\n")
@@ -42,7 +42,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("an idle connection is given up when nothing arrives any more")
+    @Test("An idle connection is closed when nothing arrives")
     func blackHole() async throws {
         try await MisbehavingRedis.withServer { _ in
             .silence
@@ -57,7 +57,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("half a reply is not an answer")
+    @Test("Half a reply is not an answer")
     func halfReply() async throws {
         try await MisbehavingRedis.withServer { _ in
             .bytesThenClose(Array("$5\r\nhel".utf8))
@@ -69,7 +69,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("answers before the loss are delivered, the others are lost")
+    @Test("Answers before the loss are delivered, and the others are lost")
     func partial() async throws {
         try await MisbehavingRedis.withServer { command in
             command.index == 1 ? .bytesThenClose(Array("+second\r\n".utf8)) : .text("+first\r\n")
@@ -85,7 +85,7 @@ struct LostConnectionTests {
     }
 
     @Test(
-        "bytes that are not a reply end the connection, and the command's result is unknown",
+        "Bytes that are not a reply end the connection, and the command's result is unknown",
         arguments: ["HTTP/1.1 400 Bad Request\r\n", "$600000000\r\n", "*1000000000\r\n", ":1x\r\n"]
     )
     func junk(bytes: String) async throws {
@@ -102,8 +102,8 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("an unexpected reply ends the connection, because later replies could not be matched")
-    func unasked() async throws {
+    @Test("An unexpected reply ends the connection because later replies could not be matched")
+    func unexpectedReply() async throws {
         try await MisbehavingRedis.withServer { command in
             command.connection == 0 ? .text("+OK\r\n+OK\r\n") : .text("+again\r\n")
         } _: { server in
@@ -116,7 +116,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("a command fails if the server is killed while the command waits there")
+    @Test("A command fails if the server is killed while the command waits there")
     func killedServer() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -132,7 +132,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("a command sent right after a loss fails as unsent")
+    @Test("A command sent right after a loss fails as unsent")
     func notSentAfterLoss() async throws {
         try await MisbehavingRedis.withServer { _ in
             .close
@@ -141,7 +141,7 @@ struct LostConnectionTests {
             await pipeline.connect()
             let result = await pipeline.chain(AnyCommand(["SET", "key", "1"]), AnyCommand(["SET", "key", "2"]))
             guard case .failure(let error) = result else {
-                Issue.record("a command was answered by a server that hangs up")
+                Issue.record("a server that hangs up answered a command")
                 return
             }
             #expect(error.code == .notConnected)
@@ -150,7 +150,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("without a connection a command fails at once")
+    @Test("Without a connection a command fails at once")
     func notConnected() async throws {
         let configuration = try RedisConfiguration(url: "unix:///nonexistent/redis.sock")
         try await withClient(configuration, connects: false) { client in
@@ -160,7 +160,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("a client reconnects to its server after a restart")
+    @Test("A client reconnects to its server after a restart")
     func restart() async throws {
         try await RedisServer.withServer { server in
             for configuration in [server.configuration, try RedisConfiguration(url: try #require(server.portURL))] {
@@ -175,7 +175,7 @@ struct LostConnectionTests {
         }
     }
 
-    @Test("a server that lost its data answers like an empty one")
+    @Test("A server that lost its data answers like an empty one")
     func restartWithoutData() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in

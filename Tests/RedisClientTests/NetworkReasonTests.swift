@@ -5,7 +5,7 @@ import NIOSSL
 import RedisClient
 import Testing
 
-@Suite("Why there is no connection", .timeLimit(.minutes(1)))
+@Suite("Reasons for a missing connection", .timeLimit(.minutes(1)))
 struct NetworkReasonTests {
     private func message(connectingTo url: String) async throws -> String {
         var configuration = try RedisConfiguration(url: url)
@@ -15,7 +15,7 @@ struct NetworkReasonTests {
         return error.message
     }
 
-    @Test("a server that refuses connections, a name without an address and a missing socket are told apart in plain words")
+    @Test("A refused connection, a name without an address and a missing socket are distinguished in plain words")
     func plainWords() async throws {
         let port = try await LocalPort.unused()
         #expect(
@@ -31,7 +31,7 @@ struct NetworkReasonTests {
         #expect(try await message(connectingTo: long) == "cannot connect to \(long): the path is too long for a Unix socket")
     }
 
-    @Test("the system's codes have words of their own")
+    @Test("The system's error codes have words of their own")
     func systemCodes() {
         #expect("\(NetworkReason(IOError(errnoCode: EACCES, reason: "bind(descriptor:ptr:bytes:)")))" == "permission denied")
         #expect("\(NetworkReason(IOError(errnoCode: EADDRINUSE, reason: "bind(descriptor:ptr:bytes:)")))" == "the port is in use")
@@ -40,7 +40,7 @@ struct NetworkReasonTests {
         #expect("\(NetworkReason(ChannelError.eof))" == "the connection was closed")
     }
 
-    @Test("TLS that cannot be agreed on says why, and not which library found out")
+    @Test("A failed TLS handshake is explained without naming the library that failed")
     func handshakes() {
         #expect(
             "\(NetworkReason(NIOSSLError.handshakeFailed(.sslError([.eofDuringHandshake]))))"

@@ -21,7 +21,7 @@ struct PipelineTests {
         }
     }
 
-    @Test("an error fails its own command only")
+    @Test("An error fails its own command only")
     func errorsAmongReplies() async throws {
         try await RedisServer.withServer { server in
             let pipeline = PinnedPipeline(server.configuration)
@@ -38,7 +38,7 @@ struct PipelineTests {
         }
     }
 
-    @Test("commands beyond the pending limit are refused unsent")
+    @Test("Commands beyond the pending limit are refused unsent")
     func overload() async throws {
         try await MisbehavingRedis.withServer { _ in
             .silence
@@ -55,14 +55,14 @@ struct PipelineTests {
                 if case .failure(let error) = answer.result { error.code } else { nil }
             }
             #expect(codes == [.overloaded, .overloaded, .timedOut, .timedOut, .timedOut])
-            try await eventually("the server received what was sent") { server.commands.count >= 3 }
+            try await eventually("the server received the commands") { server.commands.count >= 3 }
             #expect(server.commands.map(\.text) == (0..<3).map { ["ECHO", "\($0)"] })
             #expect(await pipeline.commandsSent == 3)
             try await pipeline.close()
         }
     }
 
-    @Test("replies that arrive a byte at a time are assembled")
+    @Test("Replies that arrive a byte at a time are assembled")
     func bytewise() async throws {
         try await MisbehavingRedis.withServer { command in
             .oneByOne(Array("*2\r\n$\(command.text[1].utf8.count)\r\n\(command.text[1])\r\n:\(command.index)\r\n".utf8))
@@ -80,7 +80,7 @@ struct PipelineTests {
 
 @Suite("Writes")
 struct FlushTests {
-    @Test("commands of one tick of the event loop leave in one write")
+    @Test("Commands of one tick of the event loop leave in one write")
     func oneWrite() throws {
         let channel = EmbeddedChannel()
         let handler = RedisChannelHandler(

@@ -16,7 +16,7 @@ struct PrimaryChoiceTests {
         return choice
     }
 
-    @Test("to begin with a majority is needed, and the highest epoch among it counts")
+    @Test("The first primary needs a majority, and the highest epoch in it counts")
     func beginning() {
         var choice = PrimaryChoice(sentinels: 3)
         #expect(choice.received(Self.primary(1, 4), from: 0) == .undecided)
@@ -26,7 +26,7 @@ struct PrimaryChoiceTests {
         #expect(choice.primary == Self.primary(2, 5))
     }
 
-    @Test("one that is not heard any more does not count")
+    @Test("A Sentinel that no longer answers does not count")
     func lost() {
         var choice = PrimaryChoice(sentinels: 3)
         _ = choice.received(Self.primary(1, 4), from: 0)
@@ -35,14 +35,14 @@ struct PrimaryChoiceTests {
         #expect(choice.answering == 1)
     }
 
-    @Test("any one Sentinel leads to a higher epoch")
+    @Test("Any one Sentinel can lead to a higher epoch")
     func following() {
         var choice = Self.begun()
         #expect(choice.received(Self.primary(2, 6), from: 2) == .moved(from: Self.primary(1, 5), to: Self.primary(2, 6)))
         #expect(choice.primary == Self.primary(2, 6))
     }
 
-    @Test("none leads back to a former primary, however many say so, unless another failover made it the primary again")
+    @Test("No number of Sentinels leads back to a former primary, unless another failover promoted it again")
     func former() {
         var choice = Self.begun()
         _ = choice.received(Self.primary(2, 6), from: 2)
@@ -52,7 +52,7 @@ struct PrimaryChoiceTests {
         #expect(choice.received(Self.primary(1, 7), from: 0) == .moved(from: Self.primary(2, 6), to: Self.primary(1, 7)))
     }
 
-    @Test("a failover that ended where it began moves nobody")
+    @Test("A failover that ended where it began moves no connection")
     func sameAddress() {
         var choice = Self.begun()
         #expect(choice.received(Self.primary(1, 6), from: 0) == .unchanged)
@@ -60,7 +60,7 @@ struct PrimaryChoiceTests {
         #expect(choice.received(Self.primary(1, 5), from: 2) == .unchanged)
     }
 
-    @Test("a server that has another address is followed when a majority names that")
+    @Test("A server with a new address is followed once a majority names that address")
     func moved() {
         var choice = Self.begun()
         #expect(choice.received(Self.primary(9, 5), from: 0) == .former(Self.primary(9, 5)))
@@ -68,7 +68,7 @@ struct PrimaryChoiceTests {
         #expect(choice.received(Self.primary(1, 5), from: 2) == .former(Self.primary(1, 5)))
     }
 
-    @Test("of two addresses of one epoch that which most name is found, in whatever order they come")
+    @Test("Of two addresses with the same epoch, the one named most often wins, in any order of answers")
     func ties() {
         for order in [[1, 2, 2], [2, 1, 2], [2, 2, 1]] {
             var choice = PrimaryChoice(sentinels: 5)
@@ -77,7 +77,7 @@ struct PrimaryChoiceTests {
         }
     }
 
-    @Test("one Sentinel alone, or two, must all answer", arguments: [(1, 1), (2, 2), (3, 2), (5, 3)])
+    @Test("If only one or two Sentinels are configured, all must answer", arguments: [(1, 1), (2, 2), (3, 2), (5, 3)])
     func majorities(sentinels: Int, majority: Int) {
         #expect(PrimaryChoice(sentinels: sentinels).majority == majority)
     }

@@ -46,7 +46,7 @@ struct RedisConfigurationTests {
         return settings
     }
 
-    @Test("a valid URL is parsed", arguments: readings)
+    @Test("A valid URL is parsed", arguments: readings)
     func good(reading: Reading) throws {
         let configuration = try RedisConfiguration(url: reading.url)
         #expect(configuration.address == reading.address)
@@ -58,7 +58,7 @@ struct RedisConfigurationTests {
     }
 
     @Test(
-        "an invalid URL is refused",
+        "An invalid URL is refused",
         arguments: [
             "", "cache", "cache:6379", "://", "http://cache", "redis://", "redis:///1", "redis://cache:0", "redis://cache:65536",
             "redis://cache:port", "redis://cache/one", "redis://cache/-1", "redis://cache/0/1", "redis://cache?db=1",
@@ -76,7 +76,7 @@ struct RedisConfigurationTests {
     }
 
     @Test(
-        "the reason never contains the password",
+        "The reason never contains the password",
         arguments: [
             "redis://me:hunter2@cache/x", "http://me:hunter2@cache", "redis+sentinel://me:hunter2@s1",
             "redis+sentinel://me:hunter2/x@s1/main",
@@ -87,7 +87,7 @@ struct RedisConfigurationTests {
     }
 
     @Test(
-        "the name for messages has no credentials",
+        "The name for messages has no credentials",
         arguments: [
             ("redis://me:hunter2@cache:7000/2", "redis://cache:7000/2"), ("rediss://[::1]", "rediss://[::1]:6379/0"),
             ("unix://:hunter2@/run/redis.sock?db=1", "unix:///run/redis.sock?db=1"),

@@ -17,7 +17,7 @@ struct ReplyFuzzTests {
         return pieces
     }
 
-    @Test("valid replies are parsed, however they are split", arguments: 0..<200 as Range<UInt64>)
+    @Test("Valid replies are parsed, however they are split", arguments: 0..<200 as Range<UInt64>)
     func roundTrip(seed: UInt64) {
         var random = SeededRandom(seed: seed)
         let replies = (0..<Int.random(in: 1...10, using: &random)).map { _ in RedisReply.random(depth: 7, using: &random) }
@@ -30,7 +30,7 @@ struct ReplyFuzzTests {
         }
     }
 
-    @Test("a damaged stream is refused or parsed, the same however it is split", arguments: 0..<400 as Range<UInt64>)
+    @Test("A damaged stream is refused or parsed in the same way however it is split", arguments: 0..<400 as Range<UInt64>)
     func mutations(seed: UInt64) {
         var random = SeededRandom(seed: seed)
         var stream = (0..<Int.random(in: 1...5, using: &random)).flatMap { _ in
@@ -47,7 +47,7 @@ struct ReplyFuzzTests {
         expectSameOutcome(of: stream, using: &random)
     }
 
-    @Test("random bytes never crash the parser", arguments: 0..<400 as Range<UInt64>)
+    @Test("Random bytes never crash the parser", arguments: 0..<400 as Range<UInt64>)
     func noise(seed: UInt64) {
         var random = SeededRandom(seed: seed)
         // Most bytes are meaningful, because the first one would otherwise be rejected.

@@ -37,14 +37,14 @@ struct ReplyParserTests {
         ),
     ]
 
-    @Test("every type of reply is parsed", arguments: wholeReplies)
+    @Test("Every type of reply is parsed", arguments: wholeReplies)
     func types(stream: String, reply: RedisReply) {
         let parsing = Parsing(stream)
         #expect(parsing.replies == [reply])
         #expect(parsing.violation == nil)
     }
 
-    @Test("a reply has the same value wherever it is split", arguments: wholeReplies)
+    @Test("A reply has the same value wherever it is split", arguments: wholeReplies)
     func splits(stream: String, reply: RedisReply) {
         let bytes = Array(stream.utf8)
         for position in 0...bytes.count {
@@ -55,14 +55,14 @@ struct ReplyParserTests {
         #expect(Parsing(bytewise: bytes).replies == [reply])
     }
 
-    @Test("replies in one piece are separated")
+    @Test("Replies in one piece are separated")
     func several() {
         let stream = Self.wholeReplies.map(\.stream).joined()
         #expect(Parsing(stream).replies == Self.wholeReplies.map(\.reply))
         #expect(Parsing(bytewise: Array(stream.utf8)).replies == Self.wholeReplies.map(\.reply))
     }
 
-    @Test("half a reply is neither a reply nor an error", arguments: wholeReplies)
+    @Test("Half a reply is neither a reply nor an error", arguments: wholeReplies)
     func half(stream: String, reply: RedisReply) {
         for length in 0..<stream.utf8.count {
             let parsing = Parsing(stream.utf8.prefix(length))
@@ -71,13 +71,13 @@ struct ReplyParserTests {
         }
     }
 
-    @Test("a bulk string may contain any bytes")
+    @Test("A bulk string may contain any bytes")
     func binary() {
         let content = (0...255).map { UInt8($0) }
         #expect(Parsing(Array("$256\r\n".utf8) + content + Array("\r\n".utf8)).replies == [.bulk(content)])
     }
 
-    @Test("a bulk string of a megabyte is assembled from small pieces")
+    @Test("A bulk string of a megabyte is assembled from small pieces")
     func largeBulk() {
         let content = [UInt8](repeating: 120, count: 1 << 20)
         let stream = Array("$\(content.count)\r\n".utf8) + content + Array("\r\n".utf8)
@@ -85,7 +85,7 @@ struct ReplyParserTests {
         #expect(Parsing(chunks: pieces).replies == [.bulk(content)])
     }
 
-    @Test("invalid UTF-8 in a status is replaced")
+    @Test("Invalid UTF-8 in a status is replaced")
     func invalidText() {
         #expect(Parsing([0x2B, 0xFF, 0x0D, 0x0A]).replies == [.status("\u{FFFD}")])
     }

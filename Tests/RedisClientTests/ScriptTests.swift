@@ -5,12 +5,12 @@ import Testing
 
 @Suite("Scripts", .timeLimit(.minutes(1)))
 struct ScriptTests {
-    @Test("a script's digest is the SHA-1 that Redis uses")
+    @Test("A script's digest is the SHA-1 that Redis uses")
     func digest() {
         #expect(RedisScript(name: "one.lua", source: Array("return 1".utf8)).digest == "e0e1f9fabfc9d4800c877a703b823ac0578ff8db")
     }
 
-    @Test("a script runs although the server does not have it, and again after the server dropped it")
+    @Test("A script runs although the server does not have it, and again after the server dropped it")
     func reload() async throws {
         let argument = (0...255).map { UInt8($0) }
         let expected = RedisReply.array([.bulk("key"), .bulk(argument)])
@@ -25,7 +25,7 @@ struct ScriptTests {
         }
     }
 
-    @Test("a script is called by its digest, and its source is sent only if it is missing")
+    @Test("A script is called by its digest, and its source is sent only if it is missing")
     func source() async throws {
         try await MisbehavingRedis.withServer { command in
             .text(command.index == 0 ? "-NOSCRIPT No matching script.\r\n" : "+OK\r\n")
@@ -41,7 +41,7 @@ struct ScriptTests {
         }
     }
 
-    @Test("of many calls that find a script missing, one sends its source")
+    @Test("When many calls find a script missing, one of them sends its source")
     func sourceOnce() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -60,7 +60,7 @@ struct ScriptTests {
         }
     }
 
-    @Test("a script's source is sent once, even to a server that drops it again and again")
+    @Test("A script's source is sent once, even to a server that drops it again and again")
     func noEndlessReload() async throws {
         try await MisbehavingRedis.withServer { _ in
             .text("-NOSCRIPT No matching script.\r\n")

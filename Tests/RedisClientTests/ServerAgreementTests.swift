@@ -3,7 +3,7 @@ import Testing
 
 @testable import RedisClient
 
-@Suite("Connections to one address agree about the server (C1)")
+@Suite("Connections to one address agree on the server")
 struct ServerAgreementTests {
     private static func at(_ milliseconds: UInt64) -> NIODeadline { .uptimeNanoseconds(milliseconds * 1_000_000) }
 
@@ -16,14 +16,14 @@ struct ServerAgreementTests {
         return agreement
     }
 
-    @Test("a connection that reconnects to another server makes the connections dialed earlier move")
+    @Test("A connection that reconnects to another server makes the connections dialed earlier move")
     func newServer() {
         var agreement = Self.three
         #expect(agreement.lost(2, isDemoted: false, runID: nil).isEmpty)
         #expect(agreement.reached(2, runID: "b", dialedAt: Self.at(10), areOthersUp: true) == [1, 3])
     }
 
-    @Test("a login begun before the address changed moves no other connection back; it leaves instead")
+    @Test("A login that started before the address changed leaves by itself and moves no other connection back")
     func lateLogin() {
         var agreement = Self.three
         for member in [1, 2] { _ = agreement.lost(member, isDemoted: false, runID: nil) }
@@ -32,7 +32,7 @@ struct ServerAgreementTests {
         #expect(agreement.reached(2, runID: "a", dialedAt: Self.at(10), areOthersUp: false) == [2])
     }
 
-    @Test("a refusal by a replica on one connection moves all connections to that server, and no others")
+    @Test("A refusal by a replica on one connection moves all connections to that server, and no others")
     func demoted() {
         var agreement = Self.three
         #expect(agreement.lost(1, isDemoted: true, runID: "a") == [2, 3])
@@ -43,7 +43,7 @@ struct ServerAgreementTests {
         #expect(others.lost(1, isDemoted: true, runID: nil) == [2, 3])
     }
 
-    @Test("an attempt that finds a replica moves only those that are at that very server")
+    @Test("An attempt that finds a replica moves only the connections to that same server")
     func replicaFound() {
         var agreement = Self.three
         _ = agreement.lost(1, isDemoted: false, runID: nil)
@@ -52,7 +52,7 @@ struct ServerAgreementTests {
         #expect(agreement.lost(1, isDemoted: true, runID: "a") == [2, 3])
     }
 
-    @Test("an address that leads to two servers in turn moves connections only so often")
+    @Test("An address that alternates between two servers moves connections only a limited number of times")
     func severalServers() {
         var agreement = Self.three
         var moves = 0
@@ -80,8 +80,8 @@ struct ServerAgreementTests {
         #expect(!agreement.isGivenUp)
     }
 
-    @Test("without run IDs nobody is sent away by one who has arrived")
-    func untold() {
+    @Test("Without run IDs a new connection moves no other connection away")
+    func withoutRunIDs() {
         var agreement = ServerAgreement()
         _ = agreement.reached(1, runID: nil, dialedAt: Self.at(1), areOthersUp: false)
         #expect(agreement.reached(2, runID: "a", dialedAt: Self.at(2), areOthersUp: true).isEmpty)
@@ -89,7 +89,7 @@ struct ServerAgreementTests {
     }
 }
 
-@Suite("What a peer is, by its answers at the login (C2)")
+@Suite("Identifying a peer by its answers to the login")
 struct PeerCheckTests {
     private static let name = "redis://h:6379/0"
 
@@ -101,7 +101,7 @@ struct PeerCheckTests {
     }
 
     @Test(
-        "a Redis, a Valkey, and a server that tells nothing but runs scripts can serve",
+        "Redis, Valkey, and a server that reports nothing but runs scripts can serve",
         arguments: [
             [:], ["version": "6.2.0", "role": "master", "mode": "standalone"],
             ["server": "redis", "version": "7.0.15", "role": "master"],
@@ -112,7 +112,7 @@ struct PeerCheckTests {
         #expect(Self.check(hello: hello) == nil)
     }
 
-    @Test("everything else is named")
+    @Test("Every other peer is identified in the error")
     func others() {
         #expect(Self.check(hello: ["server": "interlock", "version": "0.2.0"])?.contains("Interlock sidecar") ?? false)
         #expect(Self.check(hello: ["mode": "sentinel"])?.contains("is a Sentinel") ?? false)
@@ -127,13 +127,13 @@ struct PeerCheckTests {
         #expect(Self.check(script: RedisError(reply: "LOADING soon"))?.contains("refused the login: LOADING") ?? false)
     }
 
-    @Test("a demoted server is told from one that is only full", arguments: ["READONLY x", "MASTERDOWN x", "LOADING x"])
+    @Test("A demoted server is distinguished from a full one", arguments: ["READONLY x", "MASTERDOWN x", "LOADING x"])
     func demotion(reply: String) {
         #expect(RedisError(reply: reply).isDemotion)
         for other in ["OOM x", "MISCONF x", "NOREPLICAS x", "BUSY x", "ERR x"] { #expect(!RedisError(reply: other).isDemotion) }
     }
 
-    @Test("C9: what a script was refused does not name the script")
+    @Test("The error for a failed script does not name the script")
     func script() {
         let reply = "WRONGTYPE Operation against a key script: 98613eb3c4ab0ae2bb0ff6aee3ea1e8e64b4e8b8, on @user_script:2."
         #expect(RedisError(reply: reply).message == "WRONGTYPE Operation against a key")

@@ -9,7 +9,7 @@ struct ServerConditionTests {
     }
 
     @Test(
-        "refusals caused by a setting have their own condition",
+        "Refusals caused by a setting have their own condition",
         arguments: [
             (["maxmemory", "1"], ServerCondition.outOfMemory), (["min-replicas-to-write", "1"], .tooFewReplicas),
         ]
@@ -26,7 +26,7 @@ struct ServerConditionTests {
         }
     }
 
-    @Test("a key of another type has its own condition, which is not unavailability")
+    @Test("A key of another type has its own condition, distinct from unavailability")
     func wrongType() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -37,7 +37,7 @@ struct ServerConditionTests {
         }
     }
 
-    @Test("a forbidden command has its own condition")
+    @Test("A forbidden command has its own condition")
     func noPermission() async throws {
         let user = ["--user", "reader", "on", "nopass", "~*", "+@read", "+@connection"]
         try await RedisServer.withServer(arguments: user) { server in
@@ -51,7 +51,7 @@ struct ServerConditionTests {
     }
 
     @Test(
-        "a refused call inside a script keeps its condition, in whatever form a version of Redis wraps it",
+        "A refused call inside a script keeps its condition, however a version of Redis wraps it",
         arguments: [
             // 6.2
             (
@@ -95,12 +95,12 @@ struct ServerConditionTests {
         #expect(!error.message.contains("user_script"), "\(error.message)")
     }
 
-    @Test("a missing script has its own condition")
+    @Test("A missing script has its own condition")
     func noScript() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
                 guard case .error(let error) = try await client.words("EVALSHA", EchoScript.code.digest, "0") else {
-                    Issue.record("the server ran a script that it cannot know")
+                    Issue.record("the server ran a script that it does not have")
                     return
                 }
                 #expect(error.code == .server(.noScript))
@@ -108,7 +108,7 @@ struct ServerConditionTests {
         }
     }
 
-    @Test("a replica refuses writes, and the client reconnects to look for the primary")
+    @Test("A replica refuses writes, and the client reconnects to find the primary")
     func readOnly() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -129,7 +129,7 @@ struct ServerConditionTests {
         }
     }
 
-    @Test("a replica that lost its primary and must not serve old data has its own condition")
+    @Test("A replica that lost its primary and must not serve old data has its own condition")
     func primaryDown() async throws {
         try await RedisServer.withServer(arguments: ["--replica-serve-stale-data", "no"]) { server in
             try await withClient(server.configuration) { client in
@@ -143,7 +143,7 @@ struct ServerConditionTests {
         }
     }
 
-    @Test("a server that runs an endless script says so until the script is killed")
+    @Test("A server that runs an endless script reports so until the script is killed")
     func busy() async throws {
         try await RedisServer.withServer(arguments: ["--lua-time-limit", "20"]) { server in
             try await withClient(server.configuration) { client in
@@ -162,7 +162,7 @@ struct ServerConditionTests {
         }
     }
 
-    @Test("a server that is loading its data is not connected to, and the error says why")
+    @Test("A server that is loading its data counts as not connected, and the error says why")
     func loading() async throws {
         // Loading takes about 20 s, and the server answers after every 2 MiB. The test does not wait for the end.
         let slowly = ["--key-load-delay", "10000"]
@@ -171,7 +171,7 @@ struct ServerConditionTests {
                 let filling = "for i = 1, 2000 do redis.call('SET', 'key' .. i, string.rep('x', 60000) .. i) end"
                 #expect(try await client.words("EVAL", filling, "0") == .null)
                 try await server.restart(addedArguments: slowly, untilReady: false)
-                try await eventually("the server says that it is loading") {
+                try await eventually("the server reports that it is loading") {
                     await failureCode { try await client.connect() } == .server(.loading)
                 }
                 #expect(await failureCode { try await client.send(Ping()) } == .notConnected)

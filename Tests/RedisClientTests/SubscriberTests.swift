@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Subscriptions", .timeLimit(.minutes(1)))
 struct SubscriberTests {
-    @Test("messages arrive on their channels, in order")
+    @Test("Messages arrive on their channels, in order")
     func messages() async throws {
         try await RedisServer.withServer { server in
             let recorder = SubscriptionRecorder(server.configuration, channels: ["one", "two"])
@@ -28,7 +28,7 @@ struct SubscriberTests {
         }
     }
 
-    @Test("after a loss the channels are subscribed again, and the subscriber is told")
+    @Test("After a loss the channels are subscribed again, and the subscriber is notified")
     func resubscription() async throws {
         try await RedisServer.withServer { server in
             let recorder = SubscriptionRecorder(server.configuration, channels: ["one", "two"])
@@ -49,8 +49,8 @@ struct SubscriberTests {
         }
     }
 
-    @Test("pings of a subscriber are not messages, and keep a quiet connection open")
-    func signsOfLife() async throws {
+    @Test("Pings of a subscriber are not messages, and keep a quiet connection open")
+    func pings() async throws {
         try await RedisServer.withServer { server in
             let recorder = SubscriptionRecorder(server.configuration, channels: ["one"], checkInterval: .milliseconds(300))
             await recorder.start()
@@ -69,7 +69,7 @@ struct SubscriberTests {
         }
     }
 
-    @Test("a hanging server is given up after two checks without an answer")
+    @Test("A hanging server is abandoned after two checks without an answer")
     func hangingServer() async throws {
         try await RedisServer.withServer { server in
             let recorder = SubscriptionRecorder(server.configuration, channels: ["one"], checkInterval: .milliseconds(500))
@@ -89,7 +89,7 @@ struct SubscriberTests {
         }
     }
 
-    @Test("a subscription that is forbidden is reported as down")
+    @Test("A subscription that is forbidden is reported as down")
     func refused() async throws {
         let user = ["--user", "deaf", "on", "nopass", "~*", "resetchannels", "+@all"]
         try await RedisServer.withServer(arguments: user) { server in

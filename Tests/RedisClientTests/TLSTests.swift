@@ -4,7 +4,7 @@ import RedisClient
 import Testing
 
 @Suite(
-    "rediss://", .timeLimit(.minutes(1)),
+    "Rediss://", .timeLimit(.minutes(1)),
     .enabled("this redis-server speaks TLS") { try await RedisProgram.current.speaksTLS })
 struct TLSTests {
     private func configuration(of server: RedisServer, host: String) throws -> RedisConfiguration {
@@ -14,7 +14,7 @@ struct TLSTests {
         return configuration
     }
 
-    @Test("a trusted certificate connects", arguments: ["127.0.0.1", "localhost"])
+    @Test("A trusted certificate connects", arguments: ["127.0.0.1", "localhost"])
     func trusted(host: String) async throws {
         try await RedisServer.withServer(listener: .tls) { server in
             var configuration = try configuration(of: server, host: host)
@@ -28,7 +28,7 @@ struct TLSTests {
         }
     }
 
-    @Test("an untrusted certificate is refused")
+    @Test("An untrusted certificate is refused")
     func untrusted() async throws {
         try await RedisServer.withServer(listener: .tls) { server in
             let configuration = try configuration(of: server, host: "127.0.0.1")
@@ -41,7 +41,7 @@ struct TLSTests {
         }
     }
 
-    @Test("a certificate for another name is refused")
+    @Test("A certificate for another name is refused")
     func otherName() async throws {
         // The certificate names 127.0.0.1, not 127.0.0.2.
         try await RedisServer.withServer(arguments: ["--bind", "127.0.0.1", "127.0.0.2"], listener: .tls) { server in
@@ -53,7 +53,7 @@ struct TLSTests {
         }
     }
 
-    @Test("a server that stands still does not hold up the end of a connection")
+    @Test("A hanging server does not delay the end of a connection")
     func stopped() async throws {
         try await RedisServer.withServer(listener: .tls) { server in
             var configuration = try configuration(of: server, host: "127.0.0.1")
@@ -68,7 +68,7 @@ struct TLSTests {
         }
     }
 
-    @Test("a server without TLS is not connected to, and receives no plain text")
+    @Test("A server without TLS counts as not connected, and receives no plain text")
     func plainServer() async throws {
         try await RedisServer.withServer { server in
             var configuration = try configuration(of: server, host: "127.0.0.1")
@@ -78,7 +78,7 @@ struct TLSTests {
         }
     }
 
-    @Test("C8: a server that never answers the handshake is called that, and is not said to refuse the login")
+    @Test("A server that never answers the handshake is reported as such, not as refusing the login")
     func handshake() async throws {
         try await RedisServer.withServer { server in
             var configuration = try configuration(of: server, host: "127.0.0.1")

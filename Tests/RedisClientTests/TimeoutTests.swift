@@ -8,7 +8,7 @@ struct TimeoutTests {
     /// Far above every timeout below, and far below the long defaults of the test server.
     private let soon = Duration.seconds(5)
 
-    @Test("a command to a hanging server times out, and the connection survives without mixing up replies")
+    @Test("A command to a hanging server times out, and the connection survives without mixing up replies")
     func pausedServer() async throws {
         try await RedisServer.withServer { server in
             try await withClient(server.configuration) { client in
@@ -28,14 +28,14 @@ struct TimeoutTests {
         }
     }
 
-    @Test("a timeout is exact even behind a command with a longer one")
-    func behindPatientCommand() async throws {
+    @Test("A timeout is exact even behind a command with a longer one")
+    func behindLongTimeout() async throws {
         try await MisbehavingRedis.withServer { _ in
             .silence
         } _: { server in
             try await withClient(server.configuration) { client in
                 async let patient = failureCode { _ = try await client.words("ECHO", "patient") }
-                try await eventually("the patient command is on its way") { server.commands.count == 1 }
+                try await eventually("the command with the long timeout is in flight") { server.commands.count == 1 }
                 let start = ContinuousClock.now
                 let code = await failureCode { _ = try await client.words("ECHO", "hasty", timeout: .milliseconds(100)) }
                 #expect(code == .timedOut)
@@ -46,8 +46,8 @@ struct TimeoutTests {
         }
     }
 
-    @Test("an answered command with a long timeout delays no other timeout")
-    func afterPatientCommand() async throws {
+    @Test("An answered command with a long timeout delays no other timeout")
+    func afterLongTimeout() async throws {
         try await MisbehavingRedis.withServer { command in
             command.text[1] == "patient" ? .text("+OK\r\n") : .silence
         } _: { server in
@@ -61,7 +61,7 @@ struct TimeoutTests {
         }
     }
 
-    @Test("a connection on which nothing arrives any more is replaced")
+    @Test("A connection on which nothing arrives is replaced")
     func silentPeer() async throws {
         try await MisbehavingRedis.withServer { command in
             command.connection == 0 ? .silence : .text("+OK\r\n")

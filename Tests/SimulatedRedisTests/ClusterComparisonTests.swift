@@ -50,32 +50,32 @@ import Testing
         ["EVAL", "return redis.call('GET', ARGV[1])", "0", "{b}5"],
     ]
 
-    @Test("redirections, refusals and scripts of a cluster are those of Redis")
+    @Test("Redirections, refusals and scripts of a cluster equal those of Redis")
     func commands() async throws {
         let group = try await RedisGroup.start(
             2, arguments: ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "5000"])
         let members = (0..<2).map { ClusterMember(ClusterNode(number: $0, address: group.address($0), epoch: Int64($0 + 1))) }
-        let shares = [0...8191, 8192...12_000]
-        for (place, server) in group.simulated.enumerated() {
-            server.cluster = members[place]
-            members[place].isServing = false
-            members[place].assign(shares[place], to: place)
-            let range = ["\(shares[place].lowerBound)", "\(shares[place].upperBound)"]
-            try group.cause(["CLUSTER", "SET-CONFIG-EPOCH", "\(place + 1)"], at: place)
-            try group.cause(["CLUSTER", "ADDSLOTSRANGE"] + range, at: place)
+        let ranges = [0...8191, 8192...12_000]
+        for (index, server) in group.simulated.enumerated() {
+            server.cluster = members[index]
+            members[index].isServing = false
+            members[index].assign(ranges[index], to: index)
+            let range = ["\(ranges[index].lowerBound)", "\(ranges[index].upperBound)"]
+            try group.cause(["CLUSTER", "SET-CONFIG-EPOCH", "\(index + 1)"], at: index)
+            try group.cause(["CLUSTER", "ADDSLOTSRANGE"] + range, at: index)
         }
         let connections = try (0..<2).map { try group.connect(to: $0) }
         try compareWithoutTheOthers(group, on: connections[0])
-        for place in 0..<2 { try group.cause(["CONFIG", "SET", "cluster-require-full-coverage", "no"], at: place) }
+        for index in 0..<2 { try group.cause(["CONFIG", "SET", "cluster-require-full-coverage", "no"], at: index) }
         try group.cause(["CLUSTER", "MEET", "127.0.0.1", "\(group.address(1).port)"], at: 0)
-        for place in 0..<2 {
-            members[place].isServing = true
-            members[place].know(members[1 - place].own)
-            members[place].assign(shares[1 - place], to: 1 - place)
-            members[place].currentEpoch = 2
-            try group.wait(for: "cluster_slots_assigned:12001", in: ["CLUSTER", "INFO"], at: place)
-            try group.wait(for: "cluster_state:ok", in: ["CLUSTER", "INFO"], at: place)
-            try group.wait(for: "cluster_size:2", in: ["CLUSTER", "INFO"], at: place)
+        for index in 0..<2 {
+            members[index].isServing = true
+            members[index].know(members[1 - index].own)
+            members[index].assign(ranges[1 - index], to: 1 - index)
+            members[index].currentEpoch = 2
+            try group.wait(for: "cluster_slots_assigned:12001", in: ["CLUSTER", "INFO"], at: index)
+            try group.wait(for: "cluster_state:ok", in: ["CLUSTER", "INFO"], at: index)
+            try group.wait(for: "cluster_size:2", in: ["CLUSTER", "INFO"], at: index)
         }
         try group.learnIDs()
         for key in [Self.here, Self.too] { try group.compare(["SET", key, "1"], on: connections[0]) }
@@ -114,8 +114,8 @@ import Testing
         }
     }
 
-    @Test("a server that is in no cluster refuses what is about clusters, as Redis does")
-    func alone() throws {
+    @Test("A server outside a cluster refuses cluster commands as Redis does")
+    func outsideCluster() throws {
         let comparison = try RedisComparison()
         let connection = try comparison.connect()
         for words in [["ASKING"], ["CLUSTER", "INFO"], ["CLUSTER", "SLOTS"], ["CLUSTER", "MYID"], ["CLUSTER", "NOSUCH"]] {
@@ -123,7 +123,7 @@ import Testing
         }
     }
 
-    @Test("channels of a shard are confirmed, served and ended as by Redis")
+    @Test("Shard channels are confirmed, served and ended as by Redis")
     func shardChannels() throws {
         let comparison = try RedisComparison()
         let publisher = try comparison.connect()

@@ -3,7 +3,7 @@ import Testing
 
 /// Compares random commands on a few keys. Many arguments are wrong on purpose.
 @Suite(.serialized, .isCompared) struct CommandComparisonTests {
-    @Test("random commands are answered as Redis answers them", arguments: 0..<8 as Range<UInt64>)
+    @Test("Random commands are answered as Redis answers them", arguments: 0..<8 as Range<UInt64>)
     func randomCommands(seed: UInt64) throws {
         let comparison = try RedisComparison()
         var source = RandomCommands(seed: seed)

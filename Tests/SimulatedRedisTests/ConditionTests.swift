@@ -15,7 +15,7 @@ import Testing
     ]
 
     @Test(
-        "a server out of memory, or a replica, refuses what Redis refuses",
+        "A server out of memory and a replica refuse what Redis refuses",
         arguments: [
             (SimulatedServer.Condition.outOfMemory, ["CONFIG", "SET", "maxmemory", "1"]),
             (.readOnly, ["REPLICAOF", "127.0.0.1", "1"]),
@@ -48,7 +48,7 @@ import Testing
         func connect() -> SimulatedConnection { server.connect { [unowned self] in output += $0 } }
     }
 
-    @Test("a restart keeps the snapshot it is given and nothing else")
+    @Test("A restart keeps exactly the given snapshot")
     func restart() {
         let lone = Lone()
         let connection = lone.connect()
@@ -68,7 +68,7 @@ import Testing
                 == "-NOSCRIPT No matching script. Please use EVAL.\r\n")
     }
 
-    @Test("keys that expire are told to whoever tracks them, without anybody asking for them")
+    @Test("Expired keys are reported to tracking clients without any access")
     func backgroundExpiry() {
         let lone = Lone()
         let reader = lone.connect()
@@ -87,7 +87,7 @@ import Testing
         #expect(lone.server.keyspace.count == 0)
     }
 
-    @Test("a breach of the protocol ends the connection")
+    @Test("A protocol error ends the connection")
     func violation() {
         let lone = Lone()
         let connection = lone.connect()

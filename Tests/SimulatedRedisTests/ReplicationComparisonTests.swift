@@ -3,7 +3,7 @@ import Testing
 
 /// Compares a primary and its replica.
 @Suite(.serialized, .isCompared) struct ReplicationComparisonTests {
-    @Test("a primary and its replica say who they are, wait and refuse as those of Redis")
+    @Test("A primary and its replica report their roles, wait and refuse like those of Redis")
     func pair() async throws {
         let group = try await RedisGroup.start(2, arguments: ["--repl-diskless-sync-delay", "0"])
         let (primary, replica) = (group.simulated[0], group.simulated[1])
@@ -26,7 +26,7 @@ import Testing
             try group.compare(words, on: connections[0])
         }
         try group.compare(["WAIT", "2", "50"], on: connections[0], isTimed: true)
-        for place in 0..<2 { try group.compare(["ROLE"], on: connections[place]) { group.hidingOffsets($0) } }
+        for index in 0..<2 { try group.compare(["ROLE"], on: connections[index]) { group.hidingOffsets($0) } }
         for words in [
             ["GET", "k"], ["GET", "e"], ["EXISTS", "h", "p"], ["ZSCORE", "z", "m"], ["SET", "k", "2"], ["DEL", "none"],
             ["WAIT", "0", "0"], ["FLUSHALL"], ["PUBLISH", "c", "m"], ["EVAL", "return redis.call('GET', 'k')", "0"],
@@ -48,7 +48,7 @@ import Testing
         try group.compareNext(on: connection)
     }
 
-    @Test("subscribers at a replica hear what is published at its primary, and trackers what changes there")
+    @Test("Subscribers at a replica receive its primary's messages, and tracking clients its changes")
     func news() {
         let primary = SimulatedServer { 1_700_000_000_000_000 }
         let replica = SimulatedServer { 1_700_000_000_000_000 }

@@ -2,29 +2,29 @@ import Testing
 
 /// Runs the product's scripts in random order, with subscribers to the messages that they publish.
 @Suite(.serialized, .isCompared) struct ScriptComparisonTests {
-    @Test("the scripts of locks", arguments: 0..<6 as Range<UInt64>)
+    @Test("The lock scripts behave as in Redis", arguments: 0..<6 as Range<UInt64>)
     func locks(seed: UInt64) throws {
         try compare(seed: seed) { scripts, _ in scripts.lockCall() }
     }
 
-    @Test("the scripts of quorums", arguments: 0..<2 as Range<UInt64>)
+    @Test("The quorum scripts behave as in Redis", arguments: 0..<2 as Range<UInt64>)
     func quorums(seed: UInt64) throws {
         try compare(seed: seed) { scripts, _ in scripts.quorumCall() }
     }
 
-    @Test("the scripts of limits", arguments: 0..<4 as Range<UInt64>)
+    @Test("The limit scripts behave as in Redis", arguments: 0..<4 as Range<UInt64>)
     func limits(seed: UInt64) throws {
         try compare(seed: seed) { scripts, _ in scripts.limitCall() }
     }
 
-    @Test("the script of breakers", arguments: 0..<4 as Range<UInt64>)
+    @Test("The breaker script behaves as in Redis", arguments: 0..<4 as Range<UInt64>)
     func breakers(seed: UInt64) throws {
         try compare(seed: seed) { scripts, send in
             scripts.breakerCall(generation: try send(["HGET", "b", "generation"]).text ?? "0")
         }
     }
 
-    @Test("the scripts of the fleet and of events")
+    @Test("The fleet and event scripts behave as in Redis")
     func fleet() throws {
         try compare(seed: 1) { scripts, _ in scripts.fleetCall() }
     }

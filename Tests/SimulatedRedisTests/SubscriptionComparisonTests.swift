@@ -3,7 +3,7 @@ import Testing
 
 /// Compares subscriptions and tracking: the messages that a connection receives because of other connections' commands.
 @Suite(.serialized, .isCompared) struct SubscriptionComparisonTests {
-    @Test("subscriptions are confirmed, served and ended as by Redis")
+    @Test("Subscriptions are confirmed, served and ended as by Redis")
     func subscriptions() throws {
         let comparison = try RedisComparison()
         let publisher = try comparison.connect()
@@ -28,7 +28,7 @@ import Testing
         print("subscriptions: \(comparison.agreements) equal replies")
     }
 
-    @Test("reads are tracked as by Redis", arguments: 0..<6 as Range<UInt64>)
+    @Test("Reads are tracked as by Redis", arguments: 0..<6 as Range<UInt64>)
     func tracking(seed: UInt64) throws {
         let comparison = try RedisComparison()
         var random = RandomCommands(seed: seed)

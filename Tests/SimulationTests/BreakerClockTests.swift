@@ -39,7 +39,7 @@ struct BreakerClockTests {
     }
 
     @Test(
-        "a breaker that failing probes keep open stays open when Redis' clock is set back, and callers hear for how long",
+        "A breaker kept open by failing probes stays open when Redis' clock is set back, and callers get the remaining time",
         arguments: [20_000, 3_600_000] as [Int64])
     func outageAndBack(step: Int64) throws {
         let service = ServiceDefinition(
@@ -73,7 +73,7 @@ struct BreakerClockTests {
     }
 
     @Test(
-        "a forced state lasts until its end as sidecars measure it, whichever way Redis' clock jumps",
+        "A forced state lasts until its end as sidecars measure it, whichever way Redis' clock jumps",
         arguments: [3_600_000, -3_600_000, 100_000, -100_000] as [Int64])
     func forcedToItsEnd(step: Int64) throws {
         let stage = Stage(sidecars: 3, services: [ServiceDefinition(name: "api")])
@@ -102,7 +102,7 @@ struct BreakerClockTests {
         #expect(Self.hash("cause", on: stage) == "auto")
     }
 
-    @Test("a sidecar that starts after Redis' clock was set forward does not half-open a tripped breaker for the others")
+    @Test("A sidecar that starts after Redis' clock was set forward does not half-open the others' tripped breaker")
     func newcomer() throws {
         let stage = Stage(sidecars: 2, services: [Self.service(openFor: 60)])
         try Self.trip(stage)
@@ -121,7 +121,7 @@ struct BreakerClockTests {
     }
 
     @Test(
-        "an open breaker half-opens when its time is over by the sidecars' clocks, although Redis' clock was set back",
+        "An open breaker half-opens on time by the sidecars' clocks, although Redis' clock was set back",
         arguments: [5000, 3_600_000] as [Int64])
     func halfOpensInTime(step: Int64) throws {
         let stage = Stage(sidecars: 2, services: [Self.service(openFor: 20)])
@@ -135,7 +135,7 @@ struct BreakerClockTests {
         #expect(Self.hash("state", on: stage) == "half_open")
     }
 
-    @Test("a sidecar that finds an open breaker after its time half-opens it, also when nobody else is there to do it")
+    @Test("A sidecar that finds an open breaker after its end half-opens it even if it is alone")
     func foundTooLate() throws {
         let stage = Stage(services: [Self.service(openFor: 20)])
         try Self.trip(stage)
@@ -146,7 +146,7 @@ struct BreakerClockTests {
         #expect(Self.hash("state", on: stage) == "half_open")
     }
 
-    @Test("a trial that is never reported frees its place after the permit's lifetime, although Redis' clock was set back")
+    @Test("A trial that is never reported frees its slot after the permit's lifetime, although Redis' clock was set back")
     func trialAndBack() throws {
         let stage = Stage(services: [Self.service(openFor: 1, permitLifetime: 2000)])
         try Self.trip(stage)
@@ -158,7 +158,7 @@ struct BreakerClockTests {
         #expect(stage.result(of: stage.permit("api"))?.permit != nil)
     }
 
-    @Test("a sidecar that dies is off the fleet's list in time, although Redis' clock was set back")
+    @Test("A dead sidecar leaves the fleet's list in time, although Redis' clock was set back")
     func deadSidecar() {
         let stage = Stage(sidecars: 3, services: [Self.service(openFor: 1)])
         stage.run(milliseconds: 7000)

@@ -6,7 +6,7 @@ import Testing
 @testable import Simulation
 
 /// Regression tests for faults of breakers, permits and outages. Each test is the shortest story that shows one.
-@Suite("Breakers and permits: faults that were found", .timeLimit(.minutes(2)))
+@Suite("Breakers and permits: regressions", .timeLimit(.minutes(2)))
 struct BreakerFaultTests {
     private static let open: ClosedRange<Duration> = .seconds(1) ... .seconds(20)
 
@@ -26,7 +26,7 @@ struct BreakerFaultTests {
     }
 
     @Test(
-        "a vote that is not renewed lapses: sidecars with failures at different times do not trip the fleet's breaker",
+        "A vote that is not renewed lapses, so that sidecars with failures at different times do not trip the fleet's breaker",
         arguments: [false, true])
     func voteLapses(isInTime: Bool) throws {
         var service = ServiceDefinition(
@@ -50,7 +50,7 @@ struct BreakerFaultTests {
         }
     }
 
-    @Test("a trial is not held by a call that waits at a limit: healthy calls close the breaker at once")
+    @Test("A call that waits at a limit holds no trial, so that healthy calls close the breaker at once")
     func trialAtALimit() throws {
         let service = ServiceDefinition(
             name: "api",
@@ -77,8 +77,8 @@ struct BreakerFaultTests {
         #expect(stage.breaker("api")?.state == .closed)
     }
 
-    @Test("a trial is not held by a call that waits for a place")
-    func trialForAPlace() throws {
+    @Test("A call that waits for a slot holds no trial")
+    func trialWhileWaitingForASlot() throws {
         let service = ServiceDefinition(
             name: "api", concurrency: 1,
             breaker: BreakerSettings(minimumCalls: 4, openFor: Self.open, halfOpenPermits: 1))
@@ -94,8 +94,8 @@ struct BreakerFaultTests {
         #expect(stage.breaker("api", at: 1)?.state == .closed)
     }
 
-    @Test("a call that waits for a place takes nothing from a limit before it has the place")
-    func chargeForAPlace() throws {
+    @Test("A call that waits for a slot takes nothing from a limit before it has the slot")
+    func chargeWhileWaitingForASlot() throws {
         let service = ServiceDefinition(
             name: "api", limits: [LimitDefinition(name: "hour", limit: 3, window: .seconds(3600))], concurrency: 1)
         let stage = Stage(services: [service])
@@ -115,8 +115,8 @@ struct BreakerFaultTests {
         #expect(stage.status()?.permitsInFlight == 0)
     }
 
-    @Test("a call that gets a place while a limit is used up waits at the limit and passes the place on")
-    func placeWithoutRoom() throws {
+    @Test("A call that gets a slot while a limit is used up waits at the limit and passes the slot on")
+    func slotWithoutCapacity() throws {
         let service = ServiceDefinition(
             name: "api", limits: [LimitDefinition(name: "10s", limit: 2, window: .seconds(10))], concurrency: 1)
         let stage = Stage(services: [service])
@@ -129,9 +129,9 @@ struct BreakerFaultTests {
         _ = stage.result(of: stage.report(first, of: "api", OutcomeReport(outcome: .ok)))
         var reported = Set<Int>()
         let areAllGranted = stage.run(upTo: 59_000) {
-            for (place, answer) in waiting.enumerated() where !reported.contains(place) {
+            for (index, answer) in waiting.enumerated() where !reported.contains(index) {
                 guard let permit = answer.value?.permit else { continue }
-                reported.insert(place)
+                reported.insert(index)
                 _ = stage.report(permit, of: "api", OutcomeReport(outcome: .ok))
             }
             return reported.count == waiting.count
@@ -141,7 +141,7 @@ struct BreakerFaultTests {
         #expect((20_000...32_000).contains(stage.milliseconds))
     }
 
-    @Test("a call that a limit grants after the breaker has opened again is not made")
+    @Test("A call granted by a limit after the breaker has opened again is not made")
     func openedMeanwhile() throws {
         let service = ServiceDefinition(
             name: "api", limits: [LimitDefinition(name: "3s", limit: 1, window: .seconds(3))],
@@ -162,8 +162,8 @@ struct BreakerFaultTests {
         #expect(stage.result(of: stage.take("api"))?.isTaken == true)
     }
 
-    @Test("a trial is given back if its call finds no place")
-    func trialWithoutAPlace() throws {
+    @Test("A trial is returned if its call finds no slot")
+    func trialWithoutASlot() throws {
         let service = ServiceDefinition(
             name: "api", limits: [LimitDefinition(name: "all", limit: 1000, window: .seconds(1))], concurrency: 1,
             breaker: BreakerSettings(minimumCalls: 4, openFor: Self.open, halfOpenPermits: 1))
@@ -178,7 +178,7 @@ struct BreakerFaultTests {
         #expect(stage.breaker("api", at: 1)?.state == .closed)
     }
 
-    @Test("after Redis lost its data, an outage report does not erase a forced state")
+    @Test("After Redis lost its data, an outage report does not erase a forced state")
     func forcedSurvives() throws {
         let service = ServiceDefinition(
             name: "api", upstream: nil, probe: ProbeSettings(target: .tcp(host: "localhost", port: 1), unhealthyAfter: 1))
@@ -194,7 +194,7 @@ struct BreakerFaultTests {
         }
     }
 
-    @Test("a state forced after Redis lost its data stands, even if its clock had been ahead")
+    @Test("A state forced after Redis lost its data stays in effect even if its clock had been ahead")
     func forcedAfterwards() throws {
         let stage = Stage(sidecars: 2, services: [ServiceDefinition(name: "api")])
         stage.redis.setClock(aheadByMilliseconds: 86_400_000)
@@ -207,19 +207,19 @@ struct BreakerFaultTests {
         for sidecar in 0..<2 { #expect(stage.breaker("api", at: sidecar)?.fleet.forced == .disabled) }
     }
 
-    @Test("a service whose callers forget to report makes no other service busy")
+    @Test("A service whose callers forget to report makes no other service busy")
     func forgotten() throws {
         let stage = Stage(services: [ServiceDefinition(name: "api"), ServiceDefinition(name: "other")])
         let answers = (0...25_000).map { _ in stage.permit("api") }
         stage.run(milliseconds: 10)
         #expect(answers.count { $0.value?.permit != nil } == 25_000)
         guard case .refused(.busy, _, _)? = stage.result(of: stage.permit("api")) else {
-            return #expect(Bool(false), "there was no bound")
+            return #expect(Bool(false), "there was no limit")
         }
         #expect(stage.result(of: stage.permit("other"))?.permit != nil)
     }
 
-    @Test("sidecars with different windows, as in a rolling reload, do not erase each other's sums")
+    @Test("Sidecars with different windows, as in a rolling reload, do not erase each other's sums")
     func windowsDiffer() throws {
         func service(_ window: Duration) -> ServiceDefinition {
             ServiceDefinition(name: "api", breaker: BreakerSettings(window: .time(window), minimumCalls: 20, openFor: Self.open))
@@ -236,9 +236,9 @@ struct BreakerFaultTests {
     }
 
     @Test(
-        "a breaker that a sidecar opens for itself tries one call at a time and stays open longer each time",
+        "A breaker that a sidecar opens locally tries one call at a time and stays open longer each time",
         arguments: [false, true])
-    func alone(isRedisUnreachable: Bool) throws {
+    func localBreaker(isRedisUnreachable: Bool) throws {
         let service = ServiceDefinition(
             name: "api",
             breaker: BreakerSettings(
@@ -259,7 +259,7 @@ struct BreakerFaultTests {
         #expect(stage.breaker("api")?.state == .closed)
     }
 
-    @Test("a Retry-After of an hour closes a service for no longer than open_for")
+    @Test("A Retry-After of an hour closes a service for at most open_for")
     func longPause() throws {
         let service = ServiceDefinition(name: "api", breaker: BreakerSettings(openFor: .seconds(1) ... .seconds(10)))
         let stage = Stage(services: [service])
@@ -272,7 +272,7 @@ struct BreakerFaultTests {
         #expect(stage.result(of: stage.permit("api"))?.permit != nil)
     }
 
-    @Test("a 429 for one subject's call pauses only that subject")
+    @Test("A 429 for one subject's call pauses only that subject")
     func pausedSubject() throws {
         let service = ServiceDefinition(name: "api", breaker: BreakerSettings(openFor: .seconds(1) ... .seconds(10)))
         let stage = Stage(services: [service])

@@ -28,7 +28,7 @@ struct ClientConversationTests {
         return read
     }()
 
-    @Test("the conversations include all major libraries")
+    @Test("The conversations include all major libraries")
     func libraries() {
         let clients = Set(Self.all.map(\.client))
         #expect(
@@ -37,7 +37,7 @@ struct ClientConversationTests {
     }
 
     @Test(
-        "each command has one answer, in its turn, nothing comes that was not asked for, and the connection stays", arguments: all
+        "Each command has one answer in order, nothing else arrives, and the connection stays open", arguments: all
     )
     func answered(conversation: Conversation) throws {
         let stage = Stage()

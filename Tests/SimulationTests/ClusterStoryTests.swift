@@ -14,18 +14,18 @@ struct ClusterStoryTests {
     }
 
     /// Returns the hash slot of a key, its owner, and another primary.
-    private static func place(of key: String, on cluster: ClusterGroup) throws -> (slot: Int, source: Int, target: Int) {
+    private static func location(of key: String, on cluster: ClusterGroup) throws -> (slot: Int, source: Int, target: Int) {
         let slot = ClusterSlot.of(key)
         let source = try #require(cluster.owner(of: slot))
         return (slot, source, try #require(cluster.primaries.first { $0 != source }))
     }
 
-    @Test("a script whose key has moved on before its slot reaches it with ASKING, and its caller sees its answer alone")
+    @Test("A script whose key has moved before its hash slot is sent with ASKING, and its caller gets only its answer")
     func asking() throws {
         let (stage, cluster) = try Self.stage(services: [LimitFaultTests.service(limit: 2)])
         for key in ["interlock:lock:{orders}", "interlock:rate:{api}:main"] {
             let lease = stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 60_000, owner: "me")))?.lease
-            let (slot, source, target) = try Self.place(of: key, on: cluster)
+            let (slot, source, target) = try Self.location(of: key, on: cluster)
             if key.contains("rate") { #expect(stage.result(of: stage.take("api"))?.isTaken == true) }
             cluster.members[target].beginMove(of: slot, from: source)
             cluster.members[source].beginMove(of: slot, to: target)
@@ -51,11 +51,11 @@ struct ClusterStoryTests {
         }
     }
 
-    @Test("slots that move while they are in use are served all the time")
+    @Test("Hash slots that move while they are in use are served all the time")
     func moving() throws {
         let (stage, cluster) = try Self.stage()
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 60_000)))?.lease)
-        let (slot, _, target) = try Self.place(of: "interlock:lock:{orders}", on: cluster)
+        let (slot, _, target) = try Self.location(of: "interlock:lock:{orders}", on: cluster)
         var isDone = false
         let move = cluster.move([slot], toShard: cluster.shards[target], pause: .milliseconds(20)) { isDone = true }
         move.start()
@@ -70,7 +70,7 @@ struct ClusterStoryTests {
         #expect(cluster.owner(of: slot) == target)
     }
 
-    @Test("a waiter whose sidecar listens at another server is not taken for gone, wherever the lock is")
+    @Test("A waiter whose sidecar subscribes at another server is not considered dead, wherever the lock is")
     func listeningElsewhere() throws {
         let (stage, cluster) = try Self.stage(sidecars: 3)
         // The first waiter is notified last and asks last, so only its position in the queue preserves its turn.
@@ -78,7 +78,7 @@ struct ClusterStoryTests {
         var servers: Set<Int> = []
         for number in 0..<12 {
             let name = "orders-\(number)"
-            servers.insert(try Self.place(of: "interlock:lock:{\(name)}", on: cluster).source)
+            servers.insert(try Self.location(of: "interlock:lock:{\(name)}", on: cluster).source)
             let holder = try #require(stage.result(of: stage.acquire(try LockFaultTests.request(name), through: 1))?.lease)
             let first = stage.acquire(try LockFaultTests.request(name, wait: 20_000))
             stage.run(milliseconds: 200)
@@ -95,7 +95,7 @@ struct ClusterStoryTests {
         #expect(servers.count == 3)
     }
 
-    @Test("a dead waiter costs the queue one claim window, once")
+    @Test("A dead waiter costs the queue one claim window once")
     func deadWaiter() throws {
         let (stage, _) = try Self.stage(sidecars: 3)
         let holder = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders"), through: 1))?.lease)
@@ -117,10 +117,10 @@ struct ClusterStoryTests {
         #expect((next.at ?? 60_000) - released < 200)
     }
 
-    @Test("a lock that was granted and not replicated is lost by a failover, and the later holder's fence is higher")
+    @Test("A lock that was granted but not replicated is lost in a failover, and the later holder's fence is higher")
     func documentedLoss() throws {
         let (stage, cluster) = try Self.stage()
-        let (slot, source, _) = try Self.place(of: "interlock:lock:{orders}", on: cluster)
+        let (slot, source, _) = try Self.location(of: "interlock:lock:{orders}", on: cluster)
         cluster.backbone.set(source, source + 3, isCut: true)
         let stale = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 60_000)))?.lease)
         cluster.hosts[source].crash()
@@ -135,7 +135,7 @@ struct ClusterStoryTests {
         #expect(stage.result(of: stage.acquire(try LockFaultTests.request("orders")))?.isHeld == true)
     }
 
-    @Test("a server that joins gets its share of the slots, gives it back, and leaves")
+    @Test("A server that joins gets its portion of the hash slots, gives it back and leaves")
     func joining() throws {
         let (stage, cluster) = try Self.stage()
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 90_000)))?.lease)

@@ -24,7 +24,7 @@ struct DomainTimeoutTests {
         }
     }
 
-    @Test("while Redis says nothing each request is answered within the timeout, those behind a batch under way too")
+    @Test("While Redis does not answer, each request is answered within the timeout, even behind a batch in flight")
     func silent() throws {
         let stage = Self.stage(.deny)
         stage.path(of: 0).isBlackHole = true
@@ -45,8 +45,8 @@ struct DomainTimeoutTests {
         }
     }
 
-    @Test("what this sidecar refused alone is not refused once Redis answers again")
-    func refusedAlone() throws {
+    @Test("Refusals that this sidecar made without Redis do not apply once Redis answers again")
+    func refusedLocally() throws {
         let stage = Self.stage(.local)
         stage.path(of: 0).isBlackHole = true
         for _ in 0..<5 {

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Simulation
 
-@Suite("Fences rise, whatever becomes of their counters and of the clocks")
+@Suite("Fences rise despite lost counters and clock jumps")
 struct FenceStoryTests {
     /// Acquires and releases a lock once. Returns the lease's fence.
     private static func fence(of name: String = "orders", on stage: Stage, through sidecar: Int = 0) throws -> Int64 {
@@ -29,7 +29,7 @@ struct FenceStoryTests {
         }
     }
 
-    @Test("they are never further behind Redis' clock than the slack, and not ahead of it")
+    @Test("Fences are at most the slack behind Redis' clock and never ahead of it")
     func nearTheClock() throws {
         let stage = Stage(sidecars: 2)
         for turn in 0..<200 {
@@ -40,7 +40,7 @@ struct FenceStoryTests {
         }
     }
 
-    @Test("a server that takes over without the last grants grants higher ones", arguments: [1, 1000, 1_000_000] as [Int64])
+    @Test("A promoted server without the last grants grants higher fences", arguments: [1, 1000, 1_000_000] as [Int64])
     func counterSetBack(by lost: Int64) throws {
         let stage = Stage()
         try Self.makeClockKnown(on: stage)
@@ -50,7 +50,7 @@ struct FenceStoryTests {
     }
 
     @Test(
-        "a waiter that the lock goes on to within its sidecar's turn has a higher fence, whatever became of the counter",
+        "The next waiter of a sidecar's turn has a higher fence, whatever happened to the counter",
         arguments: [1, 1000, 4_000_000, nil] as [Int64?])
     func goesOn(after lost: Int64?) throws {
         let stage = Stage()
@@ -71,7 +71,7 @@ struct FenceStoryTests {
         #expect(try #require(stage.result(of: second)?.lease).fence > granted.fence)
     }
 
-    @Test("a server that takes over within milliseconds, without the last grants, grants higher ones", arguments: 0..<10)
+    @Test("A server promoted within milliseconds without the last grants grants higher fences", arguments: 0..<10)
     func takenOverAtOnce(after milliseconds: Int64) throws {
         let stage = Stage()
         try Self.makeClockKnown(on: stage)
@@ -88,7 +88,7 @@ struct FenceStoryTests {
         #expect(try Self.fence(on: stage) > last)
     }
 
-    @Test("after a loss of all data they go on from Redis' clock")
+    @Test("After the loss of all data fences continue from Redis' clock")
     func wiped() throws {
         let stage = Stage()
         try Self.makeClockKnown(on: stage)
@@ -97,7 +97,7 @@ struct FenceStoryTests {
         #expect(try Self.fence(on: stage) > last)
     }
 
-    @Test("after a loss of all data they go on although Redis' clock was slow for half a minute, as one that is being set right")
+    @Test("After the loss of all data fences continue although Redis' clock was slewed for half a minute")
     func wipedWhileTheClockIsSlow() throws {
         let stage = Stage()
         try Self.makeClockKnown(on: stage)
@@ -112,7 +112,7 @@ struct FenceStoryTests {
         #expect(try Self.fence(on: stage) > last)
     }
 
-    @Test("a counter does not lapse before Redis' clock has reached it, however long that takes")
+    @Test("A counter does not lapse before Redis' clock has reached it, however long that takes")
     func lapse() throws {
         let stage = Stage()
         _ = try Self.fence(on: stage)
@@ -125,7 +125,7 @@ struct FenceStoryTests {
     }
 
     @Test(
-        "two sidecars that saw Redis' clock before and after it was set take turns",
+        "Two sidecars that saw Redis' clock before and after it was set alternate with rising fences",
         arguments: [-3_600_000, 3_600_000] as [Int64])
     func clockSet(by milliseconds: Int64) throws {
         let stage = Stage(sidecars: 2)
@@ -141,7 +141,7 @@ struct FenceStoryTests {
         }
     }
 
-    @Test("after a loss of all data a sidecar far away grants nothing lower than one nearby did just before")
+    @Test("After the loss of all data a distant sidecar grants no lower fence than a near one did just before")
     func wipedFarAway() throws {
         let stage = Stage(sidecars: 2)
         try Self.makeClockKnown(on: stage, to: 0..<2)
@@ -153,7 +153,7 @@ struct FenceStoryTests {
         #expect(try #require(stage.result(of: late)?.lease).fence > last)
     }
 
-    @Test("a turn that is offered again after a failover is claimed with another fence")
+    @Test("A turn that is offered again after a failover is claimed with another fence")
     func claimedTwice() throws {
         let stage = Stage(sidecars: 2)
         let holder = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 30_000)))?.lease)
@@ -175,7 +175,7 @@ struct FenceStoryTests {
         #expect(try #require(stage.result(of: second)?.lease).fence > granted.fence)
     }
 
-    @Test("what two sidecars knew of Redis' clock does not count where it was set so far ahead that counters lapse at once")
+    @Test("Readings of Redis' clock are ignored after it was set so far ahead that counters lapse at once")
     func clockFarAhead() throws {
         let stage = Stage(sidecars: 2, locks: LockSettings(fenceLifetime: .seconds(3600)))
         stage.redis.setClock(aheadByMilliseconds: -2000)

@@ -48,7 +48,7 @@ struct FoundStoryTests {
         Story(finding: "N6", seed: 364, faults: [], clients: [78, 93], milliseconds: 32607),
     ]
 
-    @Test("a story that once showed a fault shows none", arguments: stories)
+    @Test("A story that once showed a fault shows no finding", arguments: stories)
     func whole(story: Story) async {
         let result = await simulated(
             story.seed, operations: 10_000,

@@ -18,7 +18,7 @@ struct LateRetryTests {
     }
 
     @Test(
-        "a copy of a release or renewal touches no later lease of the owner",
+        "A copy of a release or renewal affects no later lease of the owner",
         arguments: [LockMode.exclusive, .shared, .permits(2)])
     func laterLease(mode: LockMode) throws {
         let stage = Stage(sidecars: 2)
@@ -37,7 +37,7 @@ struct LateRetryTests {
         #expect(stage.cli("EXISTS", Self.key) == ":0")
     }
 
-    @Test("a copy of a release that wakes this sidecar's waiter is no turn for it: the owner's later lease goes on")
+    @Test("A copy of a release that wakes this sidecar's waiter does not end the owner's later lease")
     func withAWaiter() throws {
         let stage = Stage()
         let request = try LockFaultTests.request("orders", ttl: 20_000, owner: "me")
@@ -53,7 +53,7 @@ struct LateRetryTests {
         #expect(try #require(stage.result(of: waiter)?.lease).fence > second.fence)
     }
 
-    @Test("on a quorum a copy of a release or renewal touches no later lease of the owner")
+    @Test("On a quorum a copy of a release or renewal affects no later lease of the owner")
     func quorum() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
         let request = try LockFaultTests.request("orders", ttl: 20_000, owner: "me")
@@ -74,7 +74,7 @@ struct LateRetryTests {
         guard case .released? = stage.result(of: stage.release(second, fence: second.fence)) else { return #expect(Bool(false)) }
     }
 
-    @Test("a lease whose fence's counter has lapsed is renewed and released under its fence")
+    @Test("A lease whose fence counter has lapsed is renewed and released under its fence")
     func lapsedCounter() throws {
         let stage = Stage()
         let lease = try #require(

@@ -6,7 +6,7 @@ import Testing
 @testable import Simulation
 
 /// Regression tests for faults of limits. Each test is the shortest story that shows one.
-@Suite("Limits: faults that were found", .timeLimit(.minutes(2)))
+@Suite("Limits: regressions", .timeLimit(.minutes(2)))
 struct LimitFaultTests {
     /// A service with a common limit and a limit per subject. The windows are in seconds.
     private static func service(all: Int64, in window: Int, each: Int64, in subjectWindow: Int) -> ServiceDefinition {
@@ -39,7 +39,7 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "capacity that another sidecar gives back, or that is deleted or lost in Redis, can be taken within a second",
+        "Capacity that another sidecar refunds, or that is deleted or lost in Redis, can be taken within a second",
         arguments: [0, 1, 2, 3])
     func rememberedTooLong(way: Int) throws {
         let stage = Stage(sidecars: 2, services: [Self.service(limit: 1)])
@@ -61,7 +61,7 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "a thousand calls of a client that left are given back together",
+        "A thousand calls of a client that left are refunded together",
         arguments: [.fixed, .sliding, .gcra(burst: 1999)] as [LimitAlgorithm])
     func refundedTogether(algorithm: LimitAlgorithm) throws {
         let stage = Stage(services: [Self.service(algorithm, limit: 2000)], redisMilliseconds: 5)
@@ -77,7 +77,7 @@ struct LimitFaultTests {
         #expect(decided.remaining == 1999)
     }
 
-    @Test("made-up subjects fill Redis up to max_subjects and do not affect known subjects")
+    @Test("Made-up subjects fill Redis up to max_subjects and do not affect known subjects")
     func crowd() throws {
         var service = Self.service(limit: 2, perSubject: true)
         service.maximumSubjects = 3
@@ -89,7 +89,7 @@ struct LimitFaultTests {
         #expect(stage.cli("KEYS", "interlock:rate:*").split(separator: "interlock:rate:").count == 1 + 4)
     }
 
-    @Test("the status reports a Redis without free memory")
+    @Test("The status reports a Redis without free memory")
     func outOfMemory() throws {
         let stage = Stage(services: [Self.service()])
         stage.redis.server.condition = .outOfMemory
@@ -103,8 +103,8 @@ struct LimitFaultTests {
         #expect(stage.status()?.redisFailure == nil)
     }
 
-    @Test("a waiting call is granted capacity that another program frees")
-    func waitsForWhatComesFree() throws {
+    @Test("A waiting call is granted capacity that other software frees")
+    func waitsForFreedCapacity() throws {
         let stage = Stage(sidecars: 2, services: [Self.service(.sliding, limit: 1, window: .seconds(20))])
         #expect(granted(1, on: stage, through: 1) == 1)
         let waiter = stage.take("api", wait: 30_000)
@@ -115,7 +115,7 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "a clock that is set back by an hour stops no limit for longer than its window",
+        "A clock set back by an hour stops no limit for longer than its window",
         arguments: [.fixed, .sliding, .gcra(burst: 0)] as [LimitAlgorithm])
     func clockSetBack(algorithm: LimitAlgorithm) throws {
         let stage = Stage(services: [Self.service(algorithm, limit: 5, window: .seconds(2))])
@@ -135,7 +135,7 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "a clock that is set back by less than a window stops no limit for longer than that window",
+        "A clock set back by less than a window stops no limit for longer than that window",
         arguments: [.fixed, .sliding, .gcra(burst: 4)] as [LimitAlgorithm])
     func clockSetBackALittle(algorithm: LimitAlgorithm) throws {
         let stage = Stage(services: [Self.service(algorithm, limit: 5, window: .seconds(2))])
@@ -147,7 +147,7 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "a client that comes again when it was told to is let in, a second later at a limit of one a second",
+        "A client that returns at its retry time is granted, a second later at a limit of one a second",
         arguments: [.fixed, .sliding, .gcra(burst: 0)] as [LimitAlgorithm])
     func obedient(algorithm: LimitAlgorithm) throws {
         let stage = Stage(services: [Self.service(algorithm, limit: 1, window: .seconds(1))])
@@ -160,7 +160,7 @@ struct LimitFaultTests {
         }
     }
 
-    @Test("a raised gcra limit drops debt of the old limit beyond its own")
+    @Test("A raised gcra limit drops debt of the old limit beyond its own")
     func raised() throws {
         let stage = Stage(services: [Self.service(.gcra(burst: 0), limit: 1, window: .seconds(60_000))])
         #expect(granted(1, on: stage) == 1)
@@ -171,8 +171,8 @@ struct LimitFaultTests {
         #expect(granted(1, on: stage) == 1)
     }
 
-    @Test("the share of a sidecar that was alone is divided when other sidecars join")
-    func alone() throws {
+    @Test("The local quota of a sidecar that was alone is divided when other sidecars join")
+    func dividedQuota() throws {
         let stage = Stage(sidecars: 5, services: [Self.service(limit: 10)])
         // Each sidecar counted on its own while it knew no other one.
         cutOff(stage)
@@ -185,7 +185,7 @@ struct LimitFaultTests {
         #expect(total <= 5)
     }
 
-    @Test("sidecars that start one by one without Redis each grant the share that they know of")
+    @Test("Sidecars that start one by one without Redis each grant their known local quota")
     func beganAlone() throws {
         let stage = Stage(sidecars: 2, services: [Self.service(limit: 10)])
         // The first sidecar forgets the second one.
@@ -202,7 +202,7 @@ struct LimitFaultTests {
         #expect(granted(10, on: stage, through: 1) == 5)
     }
 
-    @Test("sidecars that have long known each other share a limit while Redis is away")
+    @Test("Sidecars that know each other divide a limit while Redis is unreachable")
     func sideBySide() throws {
         let stage = Stage(sidecars: 2, services: [Self.service(limit: 10)])
         stage.run(milliseconds: 40_000)
@@ -212,7 +212,7 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "while Redis is away, made-up subjects use up nobody's share, and a subject without a counter may retry within a second"
+        "While Redis is unreachable, made-up subjects use up no other quota, and a subject without a counter may retry soon"
     )
     func madeUpSubjects() throws {
         let stage = Stage(services: [Self.service(limit: 2, window: .seconds(5), perSubject: true)])
@@ -232,7 +232,7 @@ struct LimitFaultTests {
         #expect(granted(1, on: stage, subject: "real") == 1)
     }
 
-    @Test("a subject that is only refused occupies no counter")
+    @Test("A subject that is only refused occupies no counter")
     func refusedTakesNoCounter() throws {
         let both = Self.service(all: 1, in: 3600, each: 5, in: 3600)
         let stage = Stage(services: [both])
@@ -245,7 +245,7 @@ struct LimitFaultTests {
         #expect(granted(1, on: stage, subject: "real") == 1)
     }
 
-    @Test("a reload while Redis is away grants nothing again, whatever it changes", arguments: [0, 1])
+    @Test("A reload while Redis is unreachable grants nothing again, whatever it changes", arguments: [0, 1])
     func reloaded(way: Int) throws {
         let stage = Stage(services: [Self.service(limit: 10)])
         cutOff(stage)
@@ -256,7 +256,7 @@ struct LimitFaultTests {
     }
 
     @Test(
-        "a list of the fleet that is being rebuilt makes no share too large",
+        "A fleet list that is being rebuilt makes no local quota too large",
         arguments: [500, 1500, 2500, 3500, 4200, 4600] as [Int64])
     func refilled(milliseconds: Int64) throws {
         let stage = Stage(sidecars: 4, services: [Self.service(limit: 8, window: .seconds(600))])
@@ -269,7 +269,7 @@ struct LimitFaultTests {
         #expect(total <= 8)
     }
 
-    @Test("with on_limit: trip, a tenant over its own limit opens the breaker for nobody")
+    @Test("With on_limit: trip, a tenant over its own limit opens the breaker for no other")
     func oneTenant() throws {
         var service = Self.service(limit: 2, window: .seconds(10), perSubject: true)
         service.onLimit = LimitPolicy(action: .trip)
@@ -281,7 +281,7 @@ struct LimitFaultTests {
         for number in 0..<5 { #expect(stage.result(of: stage.permit("api", subject: "t\(number)"))?.permit != nil) }
     }
 
-    @Test("a limit that trips keeps the breaker open until it has capacity again")
+    @Test("A limit that trips keeps the breaker open until it has capacity again")
     func tripsForLongEnough() throws {
         var service = Self.service(limit: 1, window: .seconds(10))
         service.onLimit = LimitPolicy(action: .trip, pause: .milliseconds(100) ... .milliseconds(200))
@@ -293,7 +293,7 @@ struct LimitFaultTests {
         #expect(stage.result(of: stage.permit("api"))?.permit != nil)
     }
 
-    @Test("thousands of refused subjects take nobody's place in the line")
+    @Test("Thousands of refused subjects take no position in the queue")
     func manyRefusals() throws {
         let both = Self.service(all: 10_000, in: 1, each: 1, in: 3)
         let stage = Stage(services: [both])
@@ -307,7 +307,7 @@ struct LimitFaultTests {
         #expect(stage.result(of: waiter)?.isTaken == true)
     }
 
-    @Test("one tenant's waiting calls leave places in the line for other tenants")
+    @Test("One tenant's waiting calls leave positions in the queue for other tenants")
     func waitingTenant() throws {
         let stage = Stage(services: [Self.service(limit: 1, window: .seconds(5), perSubject: true, waiting: 8)])
         var answers: [Stage.Answer<TakeAnswer>] = []
@@ -318,8 +318,8 @@ struct LimitFaultTests {
         #expect(stage.result(of: waiter)?.isTaken == true)
     }
 
-    @Test("one tenant's calls do not fill the line for places")
-    func waitingForAPlace() throws {
+    @Test("One tenant's calls do not fill the queue for slots")
+    func waitingForASlot() throws {
         var service = ServiceDefinition(name: "api", onLimit: LimitPolicy(maximumWaiting: 8))
         service.concurrency = 1
         let stage = Stage(services: [service, ServiceDefinition(name: "other")])
@@ -333,7 +333,7 @@ struct LimitFaultTests {
         #expect(stage.result(of: stage.permit("other"))?.permit != nil)
     }
 
-    @Test("an answer comes within redis.timeout of its call, even behind a batch without an answer")
+    @Test("An answer comes within redis.timeout of its call, even behind a batch without an answer")
     func behindABatch() throws {
         let stage = Stage(services: [Self.service(whenDown: .deny)])
         stage.redis.stop()
@@ -345,7 +345,7 @@ struct LimitFaultTests {
         #expect((second.at ?? 60_000) - began <= 560)
     }
 
-    @Test("calls behind a batch without an answer are told when a reload removes their limits")
+    @Test("Calls behind a batch without an answer are answered when a reload removes their limits")
     func unlimitedBehindABatch() throws {
         let stage = Stage(services: [Self.service(whenDown: .allow)])
         stage.redis.stop()
@@ -358,7 +358,7 @@ struct LimitFaultTests {
         #expect(error.code == .invalid)
     }
 
-    @Test("a smaller burst in another sidecar, as in a rolling reload, erases nobody's debt")
+    @Test("A smaller burst in another sidecar, as in a rolling reload, erases no debt")
     func smallerBurst() throws {
         let stage = Stage(sidecars: 2, services: [Self.service(.gcra(burst: 9), limit: 10, window: .seconds(60))])
         stage.sidecars[1].reload([Self.service(.gcra(burst: 0), limit: 10, window: .seconds(60))])
@@ -373,7 +373,7 @@ struct LimitFaultTests {
         #expect(left > 50_000)
     }
 
-    @Test("a refused call of high cost opens the breaker for no longer than the pause")
+    @Test("A refused call of high cost opens the breaker for no longer than the pause")
     func costly() throws {
         var service = Self.service(.gcra(burst: 9), limit: 10, window: .seconds(600))
         service.onLimit = LimitPolicy(action: .trip, pause: .milliseconds(100) ... .milliseconds(200))
@@ -384,7 +384,7 @@ struct LimitFaultTests {
         #expect(stage.result(of: stage.permit("api"))?.permit != nil)
     }
 
-    @Test("a call without WAIT is not held up by a later call")
+    @Test("A call without WAIT is not delayed by a later call")
     func order() throws {
         let stage = Stage(
             services: [
@@ -402,7 +402,7 @@ struct LimitFaultTests {
         _ = stage.result(of: large)
     }
 
-    @Test("a call behind a cancelled waiter is judged at once")
+    @Test("A call behind a cancelled waiter is evaluated at once")
     func behindALeaver() throws {
         let stage = Stage(services: [Self.service(.sliding, limit: 5, window: .seconds(30))], redisMilliseconds: 10)
         #expect(granted(4, on: stage) == 4)

@@ -6,7 +6,7 @@ import Testing
 @testable import Simulation
 
 /// Regression tests for faults of locks. Each test is the shortest story that shows one.
-@Suite("Locks: faults that were found", .timeLimit(.minutes(2)))
+@Suite("Locks: regressions", .timeLimit(.minutes(2)))
 struct LockFaultTests {
     static func request(
         _ name: String, ttl: Int64 = 30_000, wait: Int64 = 0, owner: String? = nil, mode: LockMode = .exclusive
@@ -14,7 +14,7 @@ struct LockFaultTests {
         LockRequest(name: try ResourceName(name), ttl: ttl, wait: wait, owner: owner, mode: mode)
     }
 
-    @Test("a waiter with an OWNER that is not granted the lock does not hold it", arguments: [0, 1])
+    @Test("A waiter with an OWNER that is not granted the lock does not hold it", arguments: [0, 1])
     func ghost(through releaser: Int) throws {
         let stage = Stage(sidecars: 2, redisMilliseconds: 5)
         for round in 0..<60 {
@@ -39,7 +39,7 @@ struct LockFaultTests {
         return (stage, try #require(stage.result(of: stage.acquire(try request("orders", ttl: 60_000)))?.lease))
     }
 
-    @Test("a waiter learns that a release without an answer has handed it the lock", arguments: [nil, "me"])
+    @Test("A waiter learns that a release without an answer has handed it the lock", arguments: [nil, "me"])
     func handedWithoutAnAnswer(owner: String?) throws {
         let (stage, holder) = try Self.heldByOneThatHasReleased()
         let waiter = stage.acquire(try Self.request("orders", wait: 3000, owner: owner))
@@ -56,7 +56,7 @@ struct LockFaultTests {
         #expect(waiter.count == 1)
     }
 
-    @Test("a waiter that may have been handed the lock is not told that it is held when its wait ends", arguments: [nil, "me"])
+    @Test("A waiter that may have been handed the lock is not answered as held when its wait ends", arguments: [nil, "me"])
     func handedWithoutAnAnswerTooLate(owner: String?) throws {
         let (stage, holder) = try Self.heldByOneThatHasReleased()
         let waiter = stage.acquire(try Self.request("orders", wait: 300, owner: owner))
@@ -73,7 +73,7 @@ struct LockFaultTests {
         #expect(waiter.count == 1)
     }
 
-    @Test("a waiter that cannot ask any more gives back a lock that a release without an answer may have handed it")
+    @Test("A waiter that can no longer ask releases a lock that a release without an answer may have handed it")
     func handedWithoutAnAnswerWhenFull() throws {
         let (stage, holder) = try Self.heldByOneThatHasReleased(maximumPending: 2)
         let waiter = stage.acquire(try Self.request("orders", wait: 3000))
@@ -106,14 +106,14 @@ struct LockFaultTests {
         #expect((reader.at ?? 60_000) - began <= 400)
     }
 
-    @Test("a stopped sidecar with a writer at the head of the queue delays readers by the claim window at most")
+    @Test("A paused sidecar with a writer at the head of the queue delays readers by at most the claim window")
     func stoppedWriter() throws {
         let stage = try Self.writerBehindAReader()
         stage.sidecars[0].stop()
         try Self.expectReaderLetIn(on: stage)
     }
 
-    @Test("a killed sidecar with a writer delays no reader, even if a program subscribes to every wake-up channel")
+    @Test("A killed sidecar with a writer delays no reader, even if a program subscribes to every wake-up channel")
     func killedWriter() throws {
         let stage = try Self.writerBehindAReader()
         let everything = stage.redis.server.connect { _ in }
@@ -124,7 +124,7 @@ struct LockFaultTests {
     }
 
     @Test(
-        "readers behind a writer whose sidecar goes away get the lock when that sidecar should have checked again",
+        "Readers behind a writer whose sidecar disappears get the lock when that sidecar should have checked again",
         arguments: [0, 500, 3000, 4900], [false, true])
     func waitingReaders(_ milliseconds: Int64, isKilled: Bool) throws {
         let stage = Stage(sidecars: 4)
@@ -146,7 +146,7 @@ struct LockFaultTests {
         }
     }
 
-    @Test("a new reader waits no longer than readers that have just asked")
+    @Test("A new reader waits no longer than readers that have just checked")
     func newReader() throws {
         let stage = try Self.writerBehindAReader()
         let early = stage.acquire(try Self.request("report", wait: 60_000, mode: .shared), through: 1)
@@ -159,7 +159,7 @@ struct LockFaultTests {
         #expect((late.at ?? 60_000) - began <= LockQueue.recheckMilliseconds + LockQueue.claimWindowMilliseconds)
     }
 
-    @Test("a writer of an older version, which does not mark its ticket, keeps its place before readers")
+    @Test("A writer of an older version, which does not mark its ticket, keeps its position before readers")
     func writerOfTheVersionBefore() throws {
         let stage = Stage(sidecars: 2)
         _ = try #require(
@@ -176,7 +176,7 @@ struct LockFaultTests {
         #expect((stage.status(of: 1)?.redisCommands ?? 0) - before < 40)
     }
 
-    @Test("readers do not pass a live writer, however long it waits")
+    @Test("Readers do not pass a live writer, however long it waits")
     func livingWriter() throws {
         let stage = Stage(sidecars: 3)
         let held = try #require(
@@ -194,7 +194,7 @@ struct LockFaultTests {
         #expect(reader.value == nil)
     }
 
-    @Test("all readers that wait in one sidecar get the lock at once")
+    @Test("All readers that wait in one sidecar get the lock at once")
     func readersTogether() throws {
         let stage = Stage(sidecars: 2)
         let writer = try #require(stage.result(of: stage.acquire(try Self.request("report"), through: 1))?.lease)
@@ -205,7 +205,7 @@ struct LockFaultTests {
         #expect(readers.allSatisfy { $0.value?.lease != nil })
     }
 
-    @Test("a ticket that was not withdrawn blocks nobody", arguments: [LockMode.permits(1), .shared])
+    @Test("A ticket that was not withdrawn blocks no waiter", arguments: [LockMode.permits(1), .shared])
     func leftTicket(mode: LockMode) throws {
         let stage = Stage(sidecars: 2)
         let ttl: Int64 = 2000
@@ -222,8 +222,8 @@ struct LockFaultTests {
         #expect((stage.status()?.redisCommands ?? 0) - before < 40)
     }
 
-    @Test("an expired place of a semaphore goes to the next waiter at once")
-    func lapsedPlace() throws {
+    @Test("An expired slot of a semaphore goes to the next waiter at once")
+    func lapsedSlot() throws {
         let stage = Stage(sidecars: 2)
         let mode = LockMode.permits(2)
         _ = try #require(stage.result(of: stage.acquire(try Self.request("places", ttl: 1000, mode: mode), through: 1))?.lease)
@@ -238,7 +238,7 @@ struct LockFaultTests {
         _ = long
     }
 
-    @Test("a repeated call waits for nobody else once its first copy is granted", arguments: [0, 1])
+    @Test("A repeated call does not wait for others once its first copy is granted", arguments: [0, 1])
     func twin(through releaser: Int) throws {
         let stage = Stage(sidecars: 2)
         let holder = try #require(stage.result(of: stage.acquire(try Self.request("orders"), through: releaser))?.lease)
@@ -260,7 +260,7 @@ struct LockFaultTests {
     }
 
     @Test(
-        "a repeated call whose wait ends while its other copy is granted the lock is not refused",
+        "A repeated call whose wait ends while its other copy is granted the lock is not refused",
         arguments: [LockMode.exclusive, .shared], [0, 3])
     func twinInTime(mode: LockMode, quorum servers: Int) throws {
         guard servers == 0 || mode == .exclusive else { return }
@@ -283,7 +283,7 @@ struct LockFaultTests {
     }
 
     @Test(
-        "L9: a lease is extended at maxmemory, however many hold the lock", arguments: [LockMode.shared, .permits(3), .exclusive])
+        "A lease is extended at maxmemory, however many hold the lock", arguments: [LockMode.shared, .permits(3), .exclusive])
     func full(mode: LockMode) throws {
         let stage = Stage()
         let lease = try #require(stage.result(of: stage.acquire(try Self.request("report", ttl: 5000, mode: mode)))?.lease)
@@ -297,7 +297,7 @@ struct LockFaultTests {
     }
 
     @Test(
-        "fences rise although Redis' clock was far ahead for a while and the fence's key has expired since",
+        "Fences rise although Redis' clock was far ahead for a while and the fence's key has expired since",
         arguments: [0, 3])
     func clockWasAhead(quorum servers: Int) throws {
         let stage = Stage(quorum: servers)
@@ -316,7 +316,7 @@ struct LockFaultTests {
         #expect(second.fence < third.fence)
     }
 
-    @Test("the fence of an unused lock is forgotten after fence_lifetime", arguments: [0, 3])
+    @Test("The fence of an unused lock is forgotten after fence_lifetime", arguments: [0, 3])
     func fenceLifetime(quorum servers: Int) throws {
         let stage = Stage(quorum: servers, locks: LockSettings(fenceLifetime: .seconds(60)))
         let lease = try #require(stage.result(of: stage.acquire(try Self.request("orders", ttl: 90_000)))?.lease)
@@ -333,7 +333,7 @@ struct LockFaultTests {
     }
 
     @Test(
-        "an owner that asks again for less keeps its longer lease",
+        "An owner that acquires again for a shorter time keeps its longer lease",
         arguments: [(LockMode.exclusive, 0), (.shared, 0), (.permits(2), 0), (.exclusive, 3)])
     func notShortened(mode: LockMode, quorum servers: Int) throws {
         let stage = Stage(quorum: servers)
@@ -349,7 +349,7 @@ struct LockFaultTests {
         _ = stage.result(of: other)
     }
 
-    @Test("after a hand-over the fence is kept as long as the lease")
+    @Test("After a hand-over the fence is kept as long as the lease")
     func fenceAfterHandOver() throws {
         let stage = Stage(sidecars: 2, locks: LockSettings(maximumTTL: .seconds(864_000)))
         let holder = try #require(stage.result(of: stage.acquire(try Self.request("orders"), through: 1))?.lease)
@@ -361,7 +361,7 @@ struct LockFaultTests {
         #expect(left > 860_000_000)
     }
 
-    @Test("a host name of 12 hexadecimal digits, as Docker assigns them, holds a lock like any other")
+    @Test("A host name of 12 hexadecimal digits, as Docker assigns them, holds a lock like any other")
     func hostOfHexadecimalDigits() throws {
         let stage = Stage(sidecars: 2)
         var exclusive = try Self.request("orders")
@@ -373,7 +373,7 @@ struct LockFaultTests {
         #expect((semaphore.at ?? 0) < 2000)
     }
 
-    @Test("calls that wait when Redis becomes unreachable fail within its timeout, not at the end of their wait")
+    @Test("Calls that wait when Redis becomes unreachable fail within its timeout, not at the end of their wait")
     func waitersFail() throws {
         let stage = Stage()
         _ = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
@@ -387,8 +387,8 @@ struct LockFaultTests {
         }
     }
 
-    @Test("a call that tries before it waits is answered once when Redis is away for too long")
-    func toldOnce() throws {
+    @Test("A call that tries before it waits is answered once if Redis is unreachable for too long")
+    func answeredOnce() throws {
         let stage = Stage(redisMilliseconds: 50)
         _ = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
         _ = stage.acquire(try Self.request("orders", wait: 60_000))
@@ -401,7 +401,7 @@ struct LockFaultTests {
         #expect(trier.count == 1)
     }
 
-    @Test("a holder learns that its lock was broken, even if it finds the key gone before the news arrives")
+    @Test("A holder learns that its lock was broken even if it finds the key gone before the news arrives")
     func brokenBeforeTheNews() throws {
         let stage = Stage(sidecars: 2)
         let lease = try #require(stage.result(of: stage.acquire(try Self.request("orders")))?.lease)
@@ -427,7 +427,7 @@ struct LockFaultTests {
     }
 
     @Test(
-        "a coordinator that its program drops without stopping it, with work under way, ends nothing else",
+        "A coordinator dropped without being stopped, with work in progress, affects nothing else",
         arguments: (0..<20).map { Int64($0) * 60 }, [true, false])
     func abandoned(after milliseconds: Int64, isRedisUnreachable: Bool) throws {
         let limits = [LimitDefinition(name: "1s", limit: 1, window: .seconds(1))]

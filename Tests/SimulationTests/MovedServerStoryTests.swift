@@ -6,11 +6,11 @@ import Testing
 @testable import Simulation
 
 /// Planned failovers behind one address. Each test is the shortest story that shows one effect.
-@Suite("Another server behind one address", .timeLimit(.minutes(1)))
+@Suite("A new server behind one address", .timeLimit(.minutes(1)))
 struct MovedServerStoryTests {
     private static let connections = 3
 
-    @Test("a linked lease is not reported lost, however often the server changes, and every connection moves within a second")
+    @Test("A linked lease is not reported lost, however often the server changes, and every connection moves within a second")
     func linkedLease() throws {
         let stage = Stage(sidecars: 2)
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 1500)))?.lease)
@@ -34,7 +34,7 @@ struct MovedServerStoryTests {
         #expect(stage.run(upTo: 1000) { losses == [.deleted] })
     }
 
-    @Test("a connection that is refused as by a replica takes the others along, also where no server reports its run ID")
+    @Test("A connection refused as by a replica moves the others too, even if no server reports its run ID")
     func siblings() throws {
         let stage = Stage()
         stage.redis.server.reportsRunID = false
@@ -48,7 +48,7 @@ struct MovedServerStoryTests {
         }
     }
 
-    @Test("a sidecar whose subscriptions come back at another server takes its other connections there")
+    @Test("A sidecar whose subscriptions reconnect to another server moves its other connections there")
     func runID() throws {
         let stage = Stage()
         let former = stage.redis.server.connectionCount

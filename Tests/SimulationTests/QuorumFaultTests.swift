@@ -6,9 +6,9 @@ import Testing
 @testable import Simulation
 
 /// Regression tests for faults of locks on a quorum of Redis servers. Each test is the shortest story that shows one.
-@Suite("Quorum locks: faults that were found", .timeLimit(.minutes(2)))
+@Suite("Quorum locks: regressions", .timeLimit(.minutes(2)))
 struct QuorumFaultTests {
-    @Test("clearing up after one attempt of a waiter does not end what a later attempt was granted")
+    @Test("Cleaning up after one attempt of a waiter does not end a later grant")
     func clearedAwayLater() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
         let first = try #require(
@@ -35,7 +35,7 @@ struct QuorumFaultTests {
         guard case .renewed? = renewal else { return #expect(Bool(false), "lost: \(String(describing: renewal))") }
     }
 
-    @Test("a delayed clearing up does not end what a later attempt was granted")
+    @Test("A delayed cleanup does not end a later grant")
     func clearedAwayWithTheNextConnection() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
         // The holder's lease is on A and B, and the waiter's attempt reaches C first.
@@ -75,7 +75,7 @@ struct QuorumFaultTests {
         }
     }
 
-    @Test("one of several concurrent calls without a wait gets a free lock", arguments: [false, true])
+    @Test("One of several concurrent calls without a wait gets a free lock", arguments: [false, true])
     func splitVote(isOneUnreachable: Bool) throws {
         var rounds = 0
         var unavailable = 0
@@ -99,7 +99,7 @@ struct QuorumFaultTests {
         #expect(unavailable == 0)
     }
 
-    @Test("a waiter with an OWNER that is not granted the lock does not hold it")
+    @Test("A waiter with an OWNER that is not granted the lock does not hold it")
     func ghostOfQuorum() throws {
         let stage = Stage(sidecars: 2, quorum: 3, redisMilliseconds: 5)
         for round in 0..<60 {
@@ -115,7 +115,7 @@ struct QuorumFaultTests {
         }
     }
 
-    @Test("a refused call leaves nothing behind on servers where the lock was free")
+    @Test("A refused call leaves nothing behind on servers where the lock was free")
     func refusedByQuorum() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
         // The holder's lease is on A and B.
@@ -129,8 +129,8 @@ struct QuorumFaultTests {
         #expect(stage.cli("EXISTS", "interlock:lock:{orders}", on: stage.quorum[2]) == ":0")
     }
 
-    @Test("a call that tries before it waits is answered once when its sidecar drains")
-    func triersAreTold() throws {
+    @Test("A call that tries before it waits is answered once when its sidecar drains")
+    func triersAreAnswered() throws {
         let stage = Stage(sidecars: 1, quorum: 3, redisMilliseconds: 20)
         _ = stage.acquire(try LockFaultTests.request("orders", wait: 5000))
         let waiter = stage.acquire(try LockFaultTests.request("orders", wait: 5000))
@@ -144,7 +144,7 @@ struct QuorumFaultTests {
         #expect(trier.count == 1)
     }
 
-    @Test("a repeated call gets the first copy's lease, with or without a wait", arguments: [0, 5000] as [Int64])
+    @Test("A repeated call gets the first copy's lease, with or without a wait", arguments: [0, 5000] as [Int64])
     func twinOfQuorum(wait: Int64) throws {
         let stage = Stage(quorum: 3)
         let holder = stage.acquire(try LockFaultTests.request("orders"))

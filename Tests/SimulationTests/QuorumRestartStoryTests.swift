@@ -6,7 +6,7 @@ import Testing
 @testable import Simulation
 
 /// Stories about quorum servers that restart empty one after another.
-@Suite("Quorum locks: servers that come back empty", .timeLimit(.minutes(2)))
+@Suite("Quorum locks: servers that restart empty", .timeLimit(.minutes(2)))
 struct QuorumRestartStoryTests {
     private static let key = "interlock:lock:{orders}"
 
@@ -28,7 +28,7 @@ struct QuorumRestartStoryTests {
     }
 
     @Test(
-        "ten rolling restarts of three servers lose no lease that is renewed between them, and it has no second holder",
+        "Ten rolling restarts of three servers lose no lease that is renewed between them, and it has no second holder",
         arguments: [0, 1, 3])
     func rollingRestarts(waiters: Int) throws {
         let stage = Stage(sidecars: 3, quorum: 3, seed: UInt64(waiters + 1))
@@ -53,7 +53,7 @@ struct QuorumRestartStoryTests {
         #expect(try #require(stage.result(of: next)?.lease).fence > lease.fence)
     }
 
-    @Test("a restored lease keeps its fence above all later ones, although the servers' clocks are far behind it")
+    @Test("A restored lease keeps its fence above all later ones, although the servers' clocks are far behind it")
     func fenceIsRestored() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
         for server in stage.quorum { stage.cli("SET", "interlock:fence:{orders}", "4000000000000000", on: server) }
@@ -71,7 +71,7 @@ struct QuorumRestartStoryTests {
         #expect(next.fence > lease.fence)
     }
 
-    @Test("an owner who asks again after restored servers has the same lease and fence")
+    @Test("An owner that acquires again after servers were restored has the same lease and fence")
     func ownerAfterRestores() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
         let request = try LockFaultTests.request("orders", owner: "job-7")
@@ -86,7 +86,7 @@ struct QuorumRestartStoryTests {
         #expect(try #require(stage.result(of: stage.acquire(request, through: 1))?.lease).fence == lease.fence)
     }
 
-    @Test("a server that was granted the lock late, with a higher number, counts when the lease is renewed by its fence")
+    @Test("A server that granted late with a higher number counts once the lease is renewed by its fence")
     func lateGrant() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
         stage.path(of: 0, toQuorum: 2).delay = .milliseconds(40)...(.milliseconds(40))
@@ -103,7 +103,7 @@ struct QuorumRestartStoryTests {
         #expect(numbers.allSatisfy { $0.hasSuffix("\(lease.fence)") }, "\(numbers)")
     }
 
-    @Test("without a majority a renewal restores nothing: the lease is lost, and the servers stay free")
+    @Test("Without a majority a renewal restores nothing: the lease is lost, and the servers stay free")
     func noMajority() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders")))?.lease)
@@ -118,7 +118,7 @@ struct QuorumRestartStoryTests {
         #expect((0..<2).allSatisfy { !Self.isOn($0, lease, on: stage) })
     }
 
-    @Test("two restarts without a renewal between them may grant a lock twice: the promise ends there")
+    @Test("Two restarts without a renewal between them may grant a lock twice because the promise ends there")
     func closerThanARenewal() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
         let first = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders")))?.lease)
@@ -148,7 +148,7 @@ struct QuorumRestartStoryTests {
 
     private struct Missing: Error {}
 
-    @Test("a restore that a release overtakes is taken back")
+    @Test("A restore overtaken by a release is undone")
     func overtakenByARelease() throws {
         let (stage, lease) = try Self.lateRestore()
         guard case .released? = stage.result(of: stage.release(lease, through: 1)) else {
@@ -169,7 +169,7 @@ struct QuorumRestartStoryTests {
         }
     }
 
-    @Test("a restore that a release and the next grant overtake changes nothing")
+    @Test("A restore overtaken by a release and the next grant changes nothing")
     func overtakenByAGrant() throws {
         let (stage, lease) = try Self.lateRestore()
         _ = stage.result(of: stage.release(lease, through: 1))
@@ -178,7 +178,7 @@ struct QuorumRestartStoryTests {
         #expect((0..<3).allSatisfy { Self.isOn($0, next, on: stage) })
     }
 
-    @Test("a restore that the next grant and its release overtake finds a later fence, and restores nothing")
+    @Test("A restore overtaken by the next grant and its release finds a later fence and restores nothing")
     func overtakenByAGrantAndItsRelease() throws {
         let (stage, lease) = try Self.lateRestore()
         _ = stage.result(of: stage.release(lease, through: 1))
@@ -189,7 +189,7 @@ struct QuorumRestartStoryTests {
         #expect(stage.cli("EXISTS", Self.key, on: stage.quorum[0]) == ":0")
     }
 
-    @Test("a broken lease is not restored")
+    @Test("A broken lease is not restored")
     func broken() throws {
         let (stage, lease) = try Self.lateRestore()
         let answer: Stage.Answer<ReleaseAnswer> = stage.ask(1) { calls, completion in
@@ -205,7 +205,7 @@ struct QuorumRestartStoryTests {
         }
     }
 
-    @Test("a restore that arrives late is not carried out, and a restored key ends when the others do")
+    @Test("A late restore is not carried out, and a restored key ends when the others do")
     func restoredEnd() throws {
         let stage = Stage(sidecars: 2, quorum: 3)
         let lease = try #require(stage.result(of: stage.acquire(try LockFaultTests.request("orders", ttl: 20_000)))?.lease)

@@ -28,9 +28,9 @@ private final class DataPlane {
     }
 
     /// The number of requests that may pass per second.
-    var share: Int64 {
+    var assigned: Int64 {
         guard let last, last.until > stage.milliseconds else { return 0 }
-        return if case .quota(let share, _) = last.action { share } else { 0 }
+        return if case .quota(let tokens, _) = last.action { tokens } else { 0 }
     }
 
     func report(_ requests: Int64) {
@@ -39,14 +39,14 @@ private final class DataPlane {
                 session
                 ?? calls.beginQuotas(domain: "edge", address: address, isReturning: hasReported) { [weak self] told in
                     guard let self, !isDeaf else { return }
-                    stage.after(milliseconds: delay) { [weak self] in self?.hear(told[0].action) }
+                    stage.after(milliseconds: delay) { [weak self] in self?.receive(told[0].action) }
                 }
             hasReported = true
             session?.report([QuotaUsage(bucket: Self.bucket, requests: requests)])
         }
     }
 
-    private func hear(_ action: QuotaAction) {
+    private func receive(_ action: QuotaAction) {
         last = action == .abandon ? nil : (action, stage.milliseconds + QuotaRate.lifetimeSeconds * 1000)
     }
 
@@ -84,9 +84,9 @@ struct QuotaTests {
     }
 
     @Test(
-        "whoever comes, goes, breaks off, hears late or not at all: never more is assigned than there is",
+        "However data planes join, leave, disconnect and lag, at most the limit is assigned",
         arguments: 1...20 as ClosedRange<UInt64>, [1, 3, 5])
-    func bound(seed: UInt64, hosts: Int) {
+    func neverTooMuch(seed: UInt64, hosts: Int) {
         var random = SeededRandom(seed: seed)
         let stage = Self.stage()
         let planes = (0..<5).map { DataPlane(on: stage, through: $0 % 2, address: "10.0.0.\($0 % hosts)") }
@@ -103,65 +103,65 @@ struct QuotaTests {
             }
             for _ in 0..<20 {
                 stage.run(milliseconds: 100)
-                most = max(most, planes.reduce(0) { $0 + $1.share })
+                most = max(most, planes.reduce(0) { $0 + $1.assigned })
             }
         }
         #expect(most <= Self.limit)
         #expect(most > Self.limit / 2)
     }
 
-    @Test("those that need more than there is have even parts, the first of them too once what it had is over")
+    @Test("Data planes that need more than the limit get equal portions once the first one's former quota has ended")
     func even() {
         let stage = Self.stage()
         let (first, second) = (
             DataPlane(on: stage, through: 0, address: "10.0.0.1"), DataPlane(on: stage, through: 1, address: "10.0.0.2")
         )
         Self.round(stage, [(first, 50)])
-        #expect(first.share == 10)
+        #expect(first.assigned == 10)
         for _ in 0..<10 { Self.round(stage, [(first, 50), (second, 50)]) }
-        #expect(first.share == 5 && second.share == 5)
+        #expect(first.assigned == 5 && second.assigned == 5)
         for _ in 0..<10 { Self.round(stage, [(first, 50), (second, 1)]) }
-        #expect(first.share == 8 && second.share == 2)
+        #expect(first.assigned == 8 && second.assigned == 2)
     }
 
-    @Test("where the limit is lowered each goes on with what is fair, and is never denied all")
+    @Test("When the limit is lowered each data plane continues with its fair portion and is never denied completely")
     func lowered() {
         let stage = Self.stage()
         let planes = (0..<5).map { DataPlane(on: stage, through: $0 % 2, address: "10.0.0.\($0)") }
         for _ in 0..<10 { Self.round(stage, planes.map { ($0, 50) }) }
-        #expect(planes.map(\.share) == [2, 2, 2, 2, 2])
+        #expect(planes.map(\.assigned) == [2, 2, 2, 2, 2])
         for sidecar in stage.sidecars { sidecar.reload(domains: [Self.domain(limit: 5)]) }
         for _ in 0..<8 {
             Self.round(stage, planes.map { ($0, 50) })
-            #expect(planes.allSatisfy { $0.share >= 1 })
+            #expect(planes.allSatisfy { $0.assigned >= 1 })
         }
-        #expect(planes.map(\.share) == [1, 1, 1, 1, 1])
+        #expect(planes.map(\.assigned) == [1, 1, 1, 1, 1])
     }
 
-    @Test("one that comes back keeps what it had")
+    @Test("A data plane that reconnects keeps its quota")
     func reconnection() {
         let stage = Self.stage()
         let plane = DataPlane(on: stage, through: 0, address: "10.0.0.1")
         Self.round(stage, [(plane, 50)])
         plane.hangUp()
         Self.round(stage, [(plane, 50)])
-        #expect(plane.share == 10)
+        #expect(plane.assigned == 10)
         stage.run(milliseconds: 10_100)
-        #expect(plane.share == 0)
+        #expect(plane.assigned == 0)
     }
 
-    @Test("of several at one address that break off together, none takes what another goes by", arguments: [false, true])
+    @Test("When several data planes at one address disconnect, no quota in use is assigned to another", arguments: [false, true])
     func broken(together: Bool) {
         let stage = Self.stage(sidecars: 1)
         let busy = DataPlane(on: stage, through: 0, address: "10.0.0.1")
         let idle = DataPlane(on: stage, through: 0, address: "10.0.0.1")
         for _ in 0..<12 { Self.round(stage, [(busy, 50), (idle, 1)]) }
-        #expect((busy.share, idle.share) == (8, 2))
+        #expect((busy.assigned, idle.assigned) == (8, 2))
         var most: Int64 = 0
         func run(milliseconds: Int64) {
             for _ in 0..<milliseconds / 100 {
                 stage.run(milliseconds: 100)
-                most = max(most, busy.share + idle.share)
+                most = max(most, busy.assigned + idle.assigned)
             }
         }
         busy.hangUp()
@@ -173,7 +173,7 @@ struct QuotaTests {
     }
 
     @Test(
-        "without Redis it is told what the domain says, or nothing",
+        "Without Redis a data plane gets the domain's outage policy or nothing",
         arguments: [(.allow, .allow), (.deny, .deny), (.local, nil)] as [(OutagePolicy, QuotaAction?)])
     func outage(policy: OutagePolicy, action: QuotaAction?) {
         let stage = Self.stage(sidecars: 1, policy)
@@ -183,13 +183,13 @@ struct QuotaTests {
         stage.run(milliseconds: 20_000)
         plane.report(50)
         stage.run(milliseconds: 10_000)
-        #expect(plane.share == 0)
+        #expect(plane.assigned == 0)
         #expect(
             plane.last?.action == action ?? .quota(10, of: QuotaRate(LimitDefinition(name: "1s", limit: 10, window: .seconds(1))))
         )
     }
 
-    @Test("a bucket that nobody asks for is given up")
+    @Test("A bucket that is not used is removed")
     func abandoned() {
         let stage = Self.stage(sidecars: 1)
         let plane = DataPlane(on: stage, through: 0, address: "10.0.0.1")

@@ -67,9 +67,9 @@ private struct Reference {
 
 /// The decisions that the documentation of envoyproxy/ratelimit describes for its configurations, request by request,
 /// with a clock that only the test moves.
-@Suite("Imported configurations decide as the reference documents it", .timeLimit(.minutes(2)))
+@Suite("Imported configurations decide as the reference implementation documents", .timeLimit(.minutes(2)))
 struct ReferenceLimitTests {
-    @Test("1: two values of one key have a limit each")
+    @Test("Example 1: two values of one key have a limit each")
     func values() throws {
         let reference = try Reference(
             """
@@ -86,7 +86,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(7, "database=users") == 5)
     }
 
-    @Test("2: nested descriptors, and several in one request, of which each counts for itself")
+    @Test("Example 2: nested descriptors, and several in one request, each count separately")
     func nested() throws {
         let reference = try Reference(
             """
@@ -106,7 +106,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(20, "message_type=marketing") == 20)
     }
 
-    @Test("3: a value comes before its key, and a limit of 0 lets nothing pass")
+    @Test("Example 3: a value takes precedence over its key, and a limit of 0 lets nothing pass")
     func blocked() throws {
         let reference = try Reference(
             """
@@ -120,7 +120,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(3, "remote_address=50.0.0.5") == 0)
     }
 
-    @Test("4: a descriptor meets a rule as deep as it is long")
+    @Test("Example 4: a descriptor matches a rule of its own depth")
     func depth() throws {
         let flat = try Reference(
             """
@@ -132,7 +132,7 @@ struct ReferenceLimitTests {
         #expect(flat.passed(5, "key=value") == 3)
     }
 
-    @Test("5: what is unlimited is told apart from what has no rule")
+    @Test("Example 5: unlimited descriptors are distinguished from those without a rule")
     func unlimited() throws {
         let reference = try Reference(
             """
@@ -152,7 +152,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(5, "azure=a") == 3)
     }
 
-    @Test("6: a rule in shadow mode refuses nobody, its neighbour does")
+    @Test("Example 6: a rule in shadow mode refuses nothing, and its neighbor does")
     func shadow() throws {
         let reference = try Reference(
             """
@@ -169,7 +169,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(4, "service=auth-service,user=user-b") == 2)
     }
 
-    @Test("7: a rule that replaces another leaves its count alone")
+    @Test("Example 7: a rule that replaces another leaves its count unchanged")
     func replaces() throws {
         let reference = try Reference(
             """
@@ -191,7 +191,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(7, "key_1=value_1,user=bkthomps") == 5)
     }
 
-    @Test("8: a value that is not named counts apart, and its metrics tell it apart")
+    @Test("Example 8: a value that is not listed counts separately, and its metrics show it")
     func detailedMetrics() throws {
         let reference = try Reference(
             """
@@ -206,7 +206,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(22, "key1=value1") == 20)
     }
 
-    @Test("9: stars stand for parts of values, and each value counts apart")
+    @Test("Example 9: stars match parts of values, and each value counts separately")
     func wildcards() throws {
         let reference = try Reference(
             """
@@ -222,7 +222,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(3, "path=/api/123/other") == 3)
     }
 
-    @Test("10: values above a rule count apart, whatever their metrics tell of them")
+    @Test("Example 10: values above a rule count separately, whatever their metrics show")
     func valuesToMetrics() throws {
         let reference = try Reference(
             """
@@ -257,7 +257,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(2, "route=api,http_method=GET,subject_id=123") == 2)
     }
 
-    @Test("11: values that share a threshold count together, also those above a rule")
+    @Test("Example 11: values that share a threshold count together, even those above a rule")
     func sharedThresholds() throws {
         let reference = try Reference(
             """
@@ -285,7 +285,7 @@ struct ReferenceLimitTests {
         #expect(reference.passed(12, "files=files/c.txt") == 10)
     }
 
-    @Test("hits that do not fit count, so that fewer do not fit afterwards either; 0 hits look and count nothing")
+    @Test("Hits that do not fit count, so that fewer do not fit afterwards either, and 0 hits inspect and count nothing")
     func hits() throws {
         let reference = try Reference(
             """

@@ -27,7 +27,7 @@ struct SentinelStoryTests {
         stage.run(milliseconds: 1000)
     }
 
-    @Test("a lock that was granted and not replicated is lost by a failover, and the later holder's fence is higher")
+    @Test("A lock that was granted but not replicated is lost in a failover, and the later holder's fence is higher")
     func documentedLoss() throws {
         let (stage, group) = try Self.stage()
         group.backbone.set(0, 1, isCut: true)
@@ -37,7 +37,7 @@ struct SentinelStoryTests {
         #expect(lease.fence > stale.fence)
     }
 
-    @Test("a lock that a replica has acknowledged is not lost, and without one it is not granted")
+    @Test("A lock that a replica has acknowledged is not lost, and is not granted without a replica")
     func acknowledged() throws {
         let (stage, group) = try Self.stage(waitReplicas: 1)
         let lease = stage.result(of: stage.acquire(try Self.request()))?.lease
@@ -55,7 +55,7 @@ struct SentinelStoryTests {
     }
 
     @Test(
-        "of two replicas the one that has not acknowledged may be promoted: all that can be must be waited for",
+        "Of two replicas the one that has not acknowledged may be promoted, so all candidates must be waited for",
         arguments: [1, 2])
     func otherReplicaPromoted(waitReplicas: Int) throws {
         let (stage, group) = try Self.stage(replicas: 2, waitReplicas: waitReplicas)
@@ -78,7 +78,7 @@ struct SentinelStoryTests {
         #expect(lease.fence > stale.fence)
     }
 
-    @Test("a sidecar does not follow a Sentinel that names the former primary, though that can be written to")
+    @Test("A sidecar does not follow a Sentinel that names the former primary, although that one accepts writes")
     func olderEpoch() throws {
         let (stage, group) = try Self.stage()
         // The former primary and one Sentinel are on the far side of a partition. Sidecars reach both sides.
@@ -112,7 +112,7 @@ struct SentinelStoryTests {
         #expect(group.named(by: 2) === group.hosts[0])
     }
 
-    @Test("a replica that clients may write to grants nothing, though a Sentinel still names it as the primary")
+    @Test("A writable replica grants nothing, although a Sentinel still names it as the primary")
     func writableReplica() throws {
         let (stage, group) = try Self.stage()
         for host in group.hosts { host.server.isReplicaReadOnly = false }
@@ -122,7 +122,7 @@ struct SentinelStoryTests {
         guard case .failed? = answer else { return #expect(Bool(false), "\(String(describing: answer))") }
     }
 
-    @Test("a replica that lags tells no holder that its lease is lost, though a Sentinel still names it as the primary")
+    @Test("A lagging replica reports no lease as lost, although a Sentinel still names it as the primary")
     func laggingReplica() throws {
         let (stage, group) = try Self.stage()
         let lease = try #require(stage.result(of: stage.acquire(try Self.request(20_000)))?.lease)
@@ -136,11 +136,11 @@ struct SentinelStoryTests {
         #expect(stage.cli("EXISTS", "interlock:lock:{orders}", on: group.hosts[1]) == ":1")
         let answer = stage.result(of: stage.renew(lease, ttl: 60_000))
         guard case .failed? = answer else { return #expect(Bool(false), "\(String(describing: answer))") }
-        // The sidecar serves again once it hears of the new primary.
+        // The sidecar serves again once it learns of the new primary.
         for sentinel in 0..<2 { stage.path(of: 0, to: group.hosts[group.machine(sentinel)]).isBlackHole = false }
         stage.run(milliseconds: 6000)
         guard case .renewed? = stage.result(of: stage.renew(lease, ttl: 60_000)) else {
-            return #expect(Bool(false), "not renewed after all")
+            return #expect(Bool(false), "not renewed")
         }
     }
 }

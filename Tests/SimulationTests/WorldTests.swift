@@ -11,7 +11,7 @@ import Testing
 
 @Suite("Simulated worlds", .serialized, .timeLimit(.minutes(10)))
 struct WorldTests {
-    @Test("a seed decides everything: two worlds of it have the same history, and another seed another one")
+    @Test("A seed determines a world's history, and another seed produces another history")
     func decided() async throws {
         let first = try await digest(ofSeed: 8)
         #expect(try await digest(ofSeed: 8) == first)
@@ -31,7 +31,7 @@ struct WorldTests {
         return try #require(words.count == 4 ? words[3] : nil, "\(result.standardOutput)")
     }
 
-    @Test("an omitted fault does not happen, and the world is otherwise the same")
+    @Test("An omitted fault does not happen, and the world is otherwise the same")
     func omitted() async throws {
         let whole = await simulated(1, operations: 1500)
         let left = try #require(whole.faults.first?.number)
@@ -40,7 +40,7 @@ struct WorldTests {
         #expect(rest.profile == whole.profile)
     }
 
-    @Test("ordinary worlds have no unknown findings", arguments: 1...8)
+    @Test("Ordinary worlds have no unknown findings", arguments: 1...8)
     func ordinary(seed: Int) async {
         let result = await simulated(UInt64(seed), operations: 600)
         #expect(result.unknown.isEmpty, "seed \(seed): \(result.unknown.prefix(3)); \(result.faults)")
@@ -50,7 +50,7 @@ struct WorldTests {
 
 @Suite("Histories of simulated worlds", .timeLimit(.minutes(10)))
 struct WrittenHistoryTests {
-    @Test("a history that is written and read again has the same findings, and only its first line names its source")
+    @Test("A history that is written and read again has the same findings, and only its first line names its source")
     func written() async throws {
         let folder = try TemporaryFolder()
         defer { folder.remove() }
@@ -77,7 +77,7 @@ func simulated(_ seed: UInt64, operations: Int, cut: Cut = Cut()) async -> World
 
 @Suite("Shrunk stories", .timeLimit(.minutes(10)))
 struct ShrinkingTests {
-    @Test("a shrunk story still shows the finding, with fewer operations, faults and clients")
+    @Test("A shrunk story still shows the finding, with fewer operations, faults and clients")
     func shrunk() async throws {
         // Redis restarts before a sidecar knows the others.
         let whole = await simulated(10_817, operations: 1000, cut: Cut(isPlain: true))
@@ -109,17 +109,17 @@ struct SimulatedEventLoopTests {
         return hasHappened
     }
 
-    @Test("a job from outside runs")
+    @Test("A job from outside runs")
     func planned() {
         #expect(happens { loop, body in loop.execute(body) })
     }
 
-    @Test("a job added from within the loop runs, even if nothing else wakes the loop")
+    @Test("A job added from within the loop runs, even if nothing else wakes the loop")
     func entered() {
         #expect(happens { loop, body in loop.enter { loop.execute(body) } })
     }
 
-    @Test("a timer set from within the loop fires in time")
+    @Test("A timer set from within the loop fires in time")
     func timer() {
         #expect(happens { loop, body in loop.enter { _ = loop.scheduleTask(in: .microseconds(500), body) } })
     }

@@ -34,7 +34,7 @@ struct BoundedCheckTests {
         }
     }
 
-    @Test("what is kept does not grow with the operations: not within a million events")
+    @Test("Memory does not grow with the number of operations, even over a million events")
     func bounded() {
         let limits = [
             LimitRule(algorithm: .sliding, limit: 2000, window: 1000),

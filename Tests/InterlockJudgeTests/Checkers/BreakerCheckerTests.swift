@@ -16,42 +16,42 @@ struct BreakerCheckerTests {
         return history
     }
 
-    @Test("a permit that is asked for after the trip reached its sidecar is found")
+    @Test("A permit requested after the trip reached its sidecar is a violation")
     func permitAfterTrip() {
         var history = open()
         history.permit(1, asked: 101, answered: 103)
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("a guarded call that passes after the trip is found")
+    @Test("A guarded call that passes after the trip is a violation")
     func passedAfterTrip() {
         var history = open()
         history.operation(.proxied(service: 0), asked: 500, ended: 510, .done(.passed(status: 200)))
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("a permit that was asked for before the trip was known may be granted")
+    @Test("A permit requested before the trip was known may be granted")
     func askedBefore() {
         var history = open()
         history.permit(1, asked: 99, answered: 130)
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a permit that is granted when the open time is over may be a trial")
+    @Test("A permit granted when the open time is over may be a trial")
     func afterOpenTime() {
         var history = open()
         history.permit(1, asked: 1990, answered: 2001, state: .halfOpen)
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a sidecar that has not heard of the trip may permit")
+    @Test("A sidecar that has not received the trip may permit")
     func otherSidecar() {
         var history = open()
         history.permit(1, sidecar: 1, asked: 101, answered: 103)
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a sidecar whose clock goes fast may take an open time for over", arguments: [(0.0, false), (0.01, true)])
+    @Test("A sidecar with a fast clock may consider an open time over early", arguments: [(0.0, false), (0.01, true)])
     func fastClock(drift: Double, isGood: Bool) {
         var history = open()
         history.rules.clockDrift = drift
@@ -59,14 +59,14 @@ struct BreakerCheckerTests {
         #expect(history.broken == (isGood ? [] : [.openBreakers]))
     }
 
-    @Test("a call that is refused is as it should be")
+    @Test("A refused call is correct")
     func refused() {
         var history = open()
         history.operation(.permit(service: 0, wait: 0), asked: 101, ended: 102, .refused(.open(retryAfter: 1898)))
         #expect(history.broken.isEmpty)
     }
 
-    @Test("news of a later state excuse, also when they come a moment after the permit", arguments: [102.0, 300.0])
+    @Test("News of a later state excuse a permit, even if they arrive a moment after it", arguments: [102.0, 300.0])
     func laterNews(at: Double) {
         var history = open()
         history.permit(1, asked: 101, answered: 103)
@@ -75,7 +75,7 @@ struct BreakerCheckerTests {
     }
 
     @Test(
-        "news excuse nothing when they come long after the permit, or when the open time is over anyway",
+        "News excuse nothing if they arrive long after the permit or when the open time is over anyway",
         arguments: [700.0, 2010.0])
     func lateNews(at: Double) {
         var history = open()
@@ -84,7 +84,7 @@ struct BreakerCheckerTests {
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("half-open news when the open time is over do not excuse a permit just before")
+    @Test("Half-open news at the end of the open time do not excuse a permit just before it")
     func permitJustBeforeTheEnd() {
         var history = open()
         history.permit(1, asked: 1900, answered: 1950)
@@ -92,7 +92,7 @@ struct BreakerCheckerTests {
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("older news excuse nothing")
+    @Test("Older news excuse nothing")
     func olderNews() {
         var history = open()
         history.breaker(.closed, generation: 6, at: 101)
@@ -100,15 +100,15 @@ struct BreakerCheckerTests {
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("an open time without an end lasts until there are other news")
+    @Test("An open time without an end lasts until the next news")
     func withoutEnd() {
         var history = open(until: nil)
         history.permit(1, asked: 50_000, answered: 50_001)
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("an outage that is put off lasts for longer")
-    func putOff() {
+    @Test("An extended outage lasts longer")
+    func extended() {
         var history = open()
         history.breaker(.open, generation: 7, at: 1500, until: 4000)
         history.permit(1, asked: 3000, answered: 3001)
@@ -116,7 +116,7 @@ struct BreakerCheckerTests {
     }
 
     @Test(
-        "a sidecar that was killed, a wipe and a jump of the clock make forget", arguments: [FaultKind.kill, .redisWipe, .clock])
+        "A killed sidecar, a wipe and a jump of the clock erase the known state", arguments: [FaultKind.kill, .redisWipe, .clock])
     func forgotten(kind: FaultKind) {
         var history = open()
         history.fault(kind, sidecar: kind == .kill ? 0 : nil, from: 200, to: 300)
@@ -125,7 +125,7 @@ struct BreakerCheckerTests {
     }
 
     @Test(
-        "the news of its last moment go with a Redis that dies, and are told later by one that stands still",
+        "A Redis that dies loses the news of its last moment, and a paused one delivers them later",
         arguments: [(FaultKind.redisRestart, true), (.redisPause, false)])
     func lostNews(kind: FaultKind, isGood: Bool) {
         var history = open()
@@ -135,17 +135,17 @@ struct BreakerCheckerTests {
     }
 
     @Test(
-        "where connections are cut again and again news get lost at any time",
+        "Repeated resets can lose news at any time",
         arguments: [(50.0, 0, true), (150.0, 0, true), (250.0, 0, false), (150.0, 1, false)])
-    func cutAgainAndAgain(from: Double, sidecar: Int, isGood: Bool) {
+    func repeatedResets(from: Double, sidecar: Int, isGood: Bool) {
         var history = open()
         history.fault(.reset, sidecar: sidecar, from: from, to: 900)
         history.permit(1, asked: 200, answered: 210, state: .halfOpen)
         #expect(history.broken == (isGood ? [] : [.openBreakers]))
     }
 
-    @Test("when that is over a sidecar is judged again, also when Redis died meanwhile")
-    func cutNoLonger() {
+    @Test("After the resets a sidecar is checked again, even if Redis died meanwhile")
+    func afterResets() {
         var history = open()
         history.fault(.reset, sidecar: 0, from: 150, to: 900)
         history.fault(.redisRestart, from: 200, to: 300)
@@ -154,7 +154,7 @@ struct BreakerCheckerTests {
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("another sidecar that was killed makes nobody forget")
+    @Test("The death of another sidecar erases nothing")
     func otherKilled() {
         var history = open()
         history.fault(.kill, sidecar: 1, from: 200, to: 300)
@@ -162,7 +162,7 @@ struct BreakerCheckerTests {
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("two states under one generation are found, the closed one that it begins with included", arguments: [0, 7])
+    @Test("Two states under one generation are a violation, even if the first is the initial closed state", arguments: [0, 7])
     func sameGeneration(generation: Int64) {
         var history = history()
         if generation > 0 { history.breaker(.closed, generation: generation, at: 50) }
@@ -170,7 +170,7 @@ struct BreakerCheckerTests {
         #expect(history.broken == [.openBreakers])
     }
 
-    @Test("each change under a generation of its own, heard of by two sidecars, is as it should be")
+    @Test("Changes under generations of their own, seen by two sidecars, are correct")
     func generations() {
         var history = history()
         for sidecar in 0..<2 {

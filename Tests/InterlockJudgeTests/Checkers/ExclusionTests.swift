@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Exclusion")
 struct ExclusionTests {
-    @Test("a lease that is answered a millisecond before another's time is over overlaps with it")
+    @Test("A lease granted a millisecond before another's end overlaps with it")
     func overlapByOneMillisecond() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, valid: 100)
@@ -12,7 +12,7 @@ struct ExclusionTests {
         #expect(history.broken == [.exclusion])
     }
 
-    @Test("a lease that is answered when another's time is over does not overlap")
+    @Test("A lease granted at another's end does not overlap")
     func handOverAtTheEnd() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, valid: 100)
@@ -20,7 +20,7 @@ struct ExclusionTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("from the moment it asks for the release a client holds nothing")
+    @Test("A client holds nothing once it has requested the release")
     func releasedWhenInvoked() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5)
@@ -29,7 +29,7 @@ struct ExclusionTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a renewed lease is held for longer")
+    @Test("A renewed lease is held longer")
     func renewed() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, valid: 100)
@@ -38,7 +38,7 @@ struct ExclusionTests {
         #expect(history.broken == [.exclusion])
     }
 
-    @Test("a renewal whose answer was lost holds nothing longer")
+    @Test("A renewal without an answer does not extend a lease")
     func renewalWithoutAnswer() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, valid: 100)
@@ -47,7 +47,7 @@ struct ExclusionTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a lease that is lost is held no longer")
+    @Test("A lost lease is not held")
     func lost() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, valid: 100)
@@ -56,7 +56,7 @@ struct ExclusionTests {
         #expect(history.broken == [.keptLeases])
     }
 
-    @Test("a renewal that makes a lease shorter does so when it is asked for")
+    @Test("A renewal that shortens a lease applies when it is requested")
     func shortened() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, valid: 1000)
@@ -65,7 +65,7 @@ struct ExclusionTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a renewal that is granted after the lease was over and another's began is found")
+    @Test("A renewal granted after the lease ended and another began is a violation")
     func renewedAnew() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, valid: 100)
@@ -74,7 +74,7 @@ struct ExclusionTests {
         #expect(history.broken == [.exclusion])
     }
 
-    @Test("who waited for longer than its lease is valid holds nothing until it has renewed")
+    @Test("A client that waited longer than its lease is valid holds nothing until it has renewed")
     func waitedTooLong() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 200, valid: 100)
@@ -82,7 +82,7 @@ struct ExclusionTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a writer with a reader is found, whoever comes first", arguments: [true, false])
+    @Test("A writer with a reader is a violation, whichever is first", arguments: [true, false])
     func writerWithReader(isWriterFirst: Bool) {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, mode: isWriterFirst ? .exclusive : .shared)
@@ -90,15 +90,15 @@ struct ExclusionTests {
         #expect(history.broken == [.exclusion])
     }
 
-    @Test("a place of a semaphore with a reader is found")
-    func placeWithReader() {
+    @Test("A semaphore's slot with a reader is a violation")
+    func slotWithReader() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5, mode: .shared)
         history.grant(2, to: 2, fence: 2, asked: 10, answered: 15, mode: .permits(3))
         #expect(history.broken == [.exclusion])
     }
 
-    @Test("any number of readers hold a lock together")
+    @Test("Any number of readers may hold a lock together")
     func readers() {
         var history = MadeHistory()
         for reader in 1...200 {
@@ -109,7 +109,7 @@ struct ExclusionTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a semaphore of three has three holders and not four", arguments: [(3, true), (4, false)])
+    @Test("A semaphore of three may have three holders but not four", arguments: [(3, true), (4, false)])
     func semaphore(holders: Int, isGood: Bool) {
         var history = MadeHistory()
         for holder in 1...holders {
@@ -120,8 +120,8 @@ struct ExclusionTests {
         #expect(history.broken == (isGood ? [] : [.exclusion]))
     }
 
-    @Test("a place that has lapsed is free")
-    func lapsedPlace() {
+    @Test("A lapsed slot is free")
+    func lapsedSlot() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 1, valid: 50, mode: .permits(2))
         history.grant(2, to: 2, fence: 2, asked: 2, answered: 3, mode: .permits(2))
@@ -129,7 +129,7 @@ struct ExclusionTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a wipe or a jump of the clock in the elder's life excuses an overlap", arguments: [FaultKind.redisWipe, .clock])
+    @Test("A wipe or a jump of the clock during the older lease excuses an overlap", arguments: [FaultKind.redisWipe, .clock])
     func excused(kind: FaultKind) {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5)
@@ -138,7 +138,7 @@ struct ExclusionTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a wipe before both leases excuses nothing")
+    @Test("A wipe before both leases excuses nothing")
     func wipeBefore() {
         var history = MadeHistory()
         history.fault(.redisWipe, from: 0, to: 20)
@@ -149,7 +149,7 @@ struct ExclusionTests {
 
     // `QuorumCopiesTests` covers the leases that may be lost when a quorum's server restarts empty.
     @Test(
-        "no other fault excuses an overlap",
+        "No other fault excuses an overlap",
         arguments: FaultKind.allCases.filter { !$0.mayCause(.lostExclusivity) && !$0.mayCause(.forgottenVotes) })
     func notExcused(kind: FaultKind) {
         var history = MadeHistory()

@@ -11,7 +11,7 @@ struct FencedWriteTests {
         return history
     }
 
-    @Test("a stale write that is taken after a later lease's is found, whatever the fences say")
+    @Test("A stale write accepted after a later lease's write is a violation, whatever the fences")
     func staleWriteTaken() {
         var history = twoLeases(fences: (5, 5))
         history.write(2, of: 2, fence: 5, at: 200)
@@ -19,7 +19,7 @@ struct FencedWriteTests {
         #expect(history.broken == [.fencedWrites, .risingFences])
     }
 
-    @Test("a stale write before the later lease's is taken")
+    @Test("A stale write before the later lease's write is accepted")
     func staleWriteBeforeLaterOne() {
         var history = twoLeases()
         history.write(1, of: 1, fence: 1, at: 190)
@@ -27,7 +27,7 @@ struct FencedWriteTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a stale write that is refused is counted")
+    @Test("A stale write that is refused is counted")
     func staleWriteRefused() {
         var history = twoLeases()
         history.write(2, of: 2, fence: 2, at: 200)
@@ -37,7 +37,7 @@ struct FencedWriteTests {
         #expect(report.staleWritesRefused == 1)
     }
 
-    @Test("a write of who holds the lock that is refused because of a lower lease's is found")
+    @Test("Rejecting the holder's write because of a write with a lower lease is a violation")
     func goodWriteRefused() {
         var history = twoLeases(fences: (7, 3))
         history.write(1, of: 1, fence: 7, at: 50)
@@ -45,21 +45,21 @@ struct FencedWriteTests {
         #expect(history.broken == [.fencedWrites, .risingFences])
     }
 
-    @Test("a write that is refused for no reason is found")
+    @Test("Rejecting a write for no reason is a violation")
     func firstWriteRefused() {
         var history = twoLeases()
         history.write(2, of: 2, fence: 2, at: 200, isAccepted: false)
         #expect(history.broken == [.fencedWrites])
     }
 
-    @Test("who writes after the end of its lease may be refused")
+    @Test("A write after the end of its lease may be rejected")
     func lateWriteRefused() {
         var history = twoLeases()
         history.write(1, of: 1, fence: 1, at: 120, isAccepted: false)
         #expect(history.broken.isEmpty)
     }
 
-    @Test("two leases of which nobody knows which was first write in any order")
+    @Test("Two leases in unknown order may write in any order")
     func unknownOrder() {
         var history = MadeHistory()
         // The answer arrives after the lease's end, so the other lease may have been granted before it or after.
@@ -70,7 +70,7 @@ struct FencedWriteTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("who lost its lock in a wipe may be refused, because a later lease has written")
+    @Test("A holder that lost its lock in a wipe may be rejected because a later lease has written")
     func refusedAfterWipe() {
         var history = MadeHistory()
         history.fault(.redisWipe, from: 10, to: 20)
@@ -81,7 +81,7 @@ struct FencedWriteTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a stale write after a wipe is still refused: taken, it is found")
+    @Test("Accepting a stale write after a wipe is a violation")
     func staleWriteAfterWipe() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 5)
@@ -92,7 +92,7 @@ struct FencedWriteTests {
         #expect(history.broken == [.fencedWrites])
     }
 
-    @Test("a wipe together with a clock set back is the one exception")
+    @Test("A wipe together with a clock set back excuses an accepted stale write")
     func wipeAndClock() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 9, asked: 0, answered: 5)

@@ -15,12 +15,12 @@ struct ForcedStateTests {
         return history
     }
 
-    @Test("a breaker that opens although it is forced closed is found")
+    @Test("A breaker that opens while it is forced closed is a violation")
     func opens() {
         #expect(history().broken == [.forcedStates])
     }
 
-    @Test("a jump of Redis' clock may end what is forced before the operator has the answer, and not afterwards")
+    @Test("A jump of Redis' clock may end a forced state before the operator has the answer, but not afterwards")
     func clockJump() {
         var early = history()
         early.fault(.clock, from: 200, to: nil)
@@ -30,7 +30,7 @@ struct ForcedStateTests {
         #expect(late.broken == [.forcedStates])
     }
 
-    @Test("a jump of Redis' clock may end what is forced when another fault may have taken the sidecars that know the end")
+    @Test("A jump of Redis' clock may end a forced state if another fault may have killed the sidecars that know its end")
     func clockJumpAndKill() {
         var history = history()
         history.fault(.clock, from: 350, to: nil)
@@ -38,7 +38,7 @@ struct ForcedStateTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a jump before the operator asked excuses nothing")
+    @Test("A jump before the operator's request excuses nothing")
     func earlierJump() {
         var history = history()
         history.fault(.clock, from: 10, to: 50)

@@ -11,12 +11,12 @@ struct FreeLockTests {
         return history
     }
 
-    @Test("who waits in vain for a lock that nobody has is found", arguments: [(3100.0, true), (3101.0, false)])
+    @Test("Waiting in vain for a lock that nobody holds is a violation", arguments: [(3100.0, true), (3101.0, false)])
     func free(ended: Double, isGood: Bool) {
         #expect(refused(at: ended).broken == (isGood ? [] : [.freeLocks]))
     }
 
-    @Test("a lease that is extended keeps a lock from being free")
+    @Test("An extended lease keeps a lock from being free")
     func held() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2)
@@ -24,7 +24,7 @@ struct FreeLockTests {
         #expect(refused(at: 5100, after: history).broken.isEmpty)
     }
 
-    @Test("a lock is free again when it is released", arguments: [(4100.0, true), (4200.0, false)])
+    @Test("A lock is free again when it is released", arguments: [(4100.0, true), (4200.0, false)])
     func released(ended: Double, isGood: Bool) {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 4000)
@@ -32,8 +32,8 @@ struct FreeLockTests {
         #expect(refused(at: ended, after: history).broken == (isGood ? [] : [.freeLocks]))
     }
 
-    @Test("a release is carried out when its client closes right behind it, unless something breaks", arguments: [false, true])
-    func closedBehind(isBroken: Bool) {
+    @Test("A release is carried out although its client closes right after it, unless a fault occurs", arguments: [false, true])
+    func closedAfterwards(isBroken: Bool) {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 5000)
         history.operation(
@@ -42,7 +42,7 @@ struct FreeLockTests {
         #expect(refused(at: 4600, after: history).broken == (isBroken ? [] : [.freeLocks]))
     }
 
-    @Test("an acquire without an answer may hold the lock for as long as it asked for")
+    @Test("An acquire without an answer may hold the lock for its ttl")
     func doubtful() {
         var history = MadeHistory()
         history.operation(
@@ -60,22 +60,24 @@ struct FreeLockTests {
         return history
     }
 
-    @Test("what is granted to who went away is given back, unless something breaks meanwhile", arguments: [false, true])
+    @Test("A lock granted to a client that left is released, unless a fault occurs meanwhile", arguments: [false, true])
     func abandoned(isBroken: Bool) {
         var history = Self.abandoned
         if isBroken { history.fault(.otherFleet, from: 150, to: 151) }
         #expect(refused(at: 4600, after: history).broken == (isBroken ? [] : [.freeLocks]))
     }
 
-    @Test("who went away as the lock was released may have been answered", arguments: [(60.0, true), (150, true), (250, false)])
+    @Test(
+        "A client that left at the moment of a release may have been granted the lock",
+        arguments: [(60.0, true), (150, true), (250, false)])
     func abandonedAtARelease(released: Double, isGood: Bool) {
         var history = Self.abandoned
         history.release(1, of: 5, asked: released, answered: released + 1)
         #expect(refused(at: 4600, after: history).broken == (isGood ? [] : [.freeLocks]))
     }
 
-    @Test("who asks for a free lock has it, unless a sidecar that ends had asked for it before", arguments: [true, false])
-    func askedByOneThatEnds(isKilled: Bool) {
+    @Test("A free lock is granted unless a killed sidecar had requested it before", arguments: [true, false])
+    func requestedByKilledSidecar(isKilled: Bool) {
         var history = MadeHistory()
         if isKilled { history.fault(.kill, sidecar: 3, from: 50, to: 300) }
         history.operation(
@@ -86,14 +88,14 @@ struct FreeLockTests {
         #expect(history.broken == (isKilled ? [] : [.freeLocks]))
     }
 
-    @Test("programs that die are no excuse for a lock that nobody has")
+    @Test("Clients that die do not excuse a lock that nobody holds")
     func deadPrograms() {
         var history = Self.abandoned
         history.fault(.vanish, sidecar: 0, from: 150, to: 160)
         #expect(refused(at: 4600, after: history).broken == [.freeLocks])
     }
 
-    @Test("each lease of a semaphore that ends makes one place free", arguments: [(3040.0, true), (3060.0, false)])
+    @Test("Each semaphore lease that ends frees one slot", arguments: [(3040.0, true), (3060.0, false)])
     func slots(granted: Double, isGood: Bool) {
         var history = MadeHistory()
         for (client, released) in [(1, 40.0), (2, 45.0)] {
@@ -110,7 +112,7 @@ struct FreeLockTests {
         #expect(history.broken == (isGood ? [] : [.freeLocks]))
     }
 
-    @Test("of locks that are taken together each may be held until all are refused")
+    @Test("Each lock of a joint acquire may be held until all are refused")
     func joint() {
         var history = MadeHistory()
         history.operation(
@@ -119,14 +121,14 @@ struct FreeLockTests {
         #expect(refused(at: 4000, after: history).broken.isEmpty)
     }
 
-    @Test("who is granted a free lock late has waited in vain too", arguments: [(3100.0, true), (3101.0, false)])
+    @Test("A free lock granted late is a violation too", arguments: [(3100.0, true), (3101.0, false)])
     func grantedLate(ended: Double, isGood: Bool) {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 100, answered: ended)
         #expect(history.broken == (isGood ? [] : [.freeLocks]))
     }
 
-    @Test("a fault is an excuse")
+    @Test("A fault is an excuse")
     func fault() {
         var history = MadeHistory()
         history.fault(.partition, sidecar: 1, from: 1000, to: 3000)
@@ -134,7 +136,7 @@ struct FreeLockTests {
     }
 
     @Test(
-        "another sidecar that stands still is no excuse, but for what it may have been granted before", arguments: [1000, 4000])
+        "A pause of another sidecar excuses only what it may have been granted before", arguments: [1000, 4000])
     func stopped(ttl: Int64) {
         var history = MadeHistory()
         history.fault(.pause, sidecar: 3, from: 300, to: 6000)
@@ -145,7 +147,7 @@ struct FreeLockTests {
     }
 
     @Test(
-        "a sidecar that stood still when a client left it may have extended its linked lease since", arguments: [1000, 4000])
+        "A sidecar that was paused when a client left may have extended its linked lease since", arguments: [1000, 4000])
     func leftWhileStopped(ttl: Int64) {
         // The acquire waits from 100 to 5100, or not at all.
         for wait in [Int64(5000), 0] {
@@ -164,7 +166,7 @@ struct FreeLockTests {
     }
 
     @Test(
-        "readers behind a writer of a sidecar that stands still find out when they look again",
+        "Readers behind a writer of a paused sidecar learn of the free lock at their next check",
         arguments: [
             (LeaseMode.shared, 3, 8100.0, true), (.shared, 3, 8101, false), (.exclusive, 3, 3101, false),
             (.shared, 2, 3101, false),
@@ -181,7 +183,7 @@ struct FreeLockTests {
         #expect(history.broken == (isGood ? [] : [.freeLocks]))
     }
 
-    @Test("a lease of the time when Redis' clock jumped has no known end, until it is released", arguments: [true, false])
+    @Test("A lease from before a jump of Redis' clock has no known end until it is released", arguments: [true, false])
     func clock(isReleased: Bool) {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: -20_000, answered: -19_999, valid: 500)
@@ -190,7 +192,7 @@ struct FreeLockTests {
         #expect(refused(at: 5000, after: history).broken.contains(.freeLocks) == isReleased)
     }
 
-    @Test("what was released while a replica took over may be held again")
+    @Test("A lease released during a failover may be held again")
     func failover() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: -9000, answered: -8999, valid: 14_000)
@@ -199,7 +201,7 @@ struct FreeLockTests {
         #expect(!refused(at: 5000, after: history).broken.contains(.freeLocks))
     }
 
-    @Test("what a stopped sidecar was asked for it may do when it goes on")
+    @Test("A paused sidecar may carry out earlier requests when it continues")
     func late() {
         var history = MadeHistory()
         history.fault(.pause, sidecar: 3, from: -9000, to: 90)
@@ -209,7 +211,7 @@ struct FreeLockTests {
         #expect(!refused(at: 5000, after: history).broken.contains(.freeLocks))
     }
 
-    @Test("who is told that it is held and then releases it, had it", arguments: [true, false])
+    @Test("A client that is refused but then releases the lock held it", arguments: [true, false])
     func ghost(isReleased: Bool) {
         var history = refused(at: 200)
         history.operation(

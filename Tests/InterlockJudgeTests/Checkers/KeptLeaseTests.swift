@@ -17,7 +17,7 @@ struct KeptLeaseTests {
         return history.check().report
     }
 
-    @Test("whoever is told in the middle of a lease that it is lost has a violation to show")
+    @Test("Losing a lease before its end is a violation")
     func lost() {
         let report = Self.history(.refused(.lost))
         #expect(report.violations.map(\.promise) == [.keptLeases])
@@ -26,7 +26,7 @@ struct KeptLeaseTests {
         #expect(Self.history(.failed(code: "UNAVAILABLE")).violations.isEmpty)
     }
 
-    @Test("a failover excuses it, and it is counted; unless all replicas had it")
+    @Test("A failover excuses a lost lease, which is counted, unless all replicas had it")
     func failover() {
         let excused = Self.history(.refused(.lost), failoverAt: 200)
         #expect(excused.violations.isEmpty)
@@ -39,7 +39,7 @@ struct KeptLeaseTests {
         #expect(kept.leasesLost == 0)
     }
 
-    @Test("no failover is said to have taken what something else may have taken", arguments: [FaultKind.redisWipe, .clock])
+    @Test("A failover is not blamed for a loss that another fault may have caused", arguments: [FaultKind.redisWipe, .clock])
     func otherFaults(kind: FaultKind) {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 7, asked: 5, answered: 10)
@@ -53,7 +53,7 @@ struct KeptLeaseTests {
         #expect(report.leasesLost == 0)
     }
 
-    @Test("a lease that is over, or was given up, is not lost")
+    @Test("A lease that has ended or was given up is not lost")
     func ended() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 7, asked: 5, answered: 10)
@@ -68,7 +68,7 @@ struct KeptLeaseTests {
         #expect(history.check().report.violations.isEmpty)
     }
 
-    @Test("the first release that finds the lease gone shows the same")
+    @Test("The first release that finds the lease gone is a violation too")
     func releases() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 7, asked: 5, answered: 10)

@@ -2,11 +2,11 @@ import Testing
 
 @testable import InterlockJudge
 
-@Suite("Limits that grant no more than they say")
+@Suite("Limits that never grant too much")
 struct LimitCheckTests {
     private static let sliding = LimitRule(algorithm: .sliding, limit: 5, window: 1000)
     private static let fixed = LimitRule(algorithm: .fixed, limit: 5, window: 1000)
-    private static let smooth = LimitRule(algorithm: .gcra, limit: 10, window: 1000, burst: 4)
+    private static let gcra = LimitRule(algorithm: .gcra, limit: 10, window: 1000, burst: 4)
 
     /// Makes `count` grants, each answered within 10 ms.
     private func history(
@@ -23,37 +23,37 @@ struct LimitCheckTests {
 
     // MARK: Sliding
 
-    @Test("a sliding limit: one more than it within a window is found")
+    @Test("A sliding limit: one grant too many within a window is a violation")
     func slidingExceeded() {
         #expect(history(Self.sliding, 6, every: 197).broken == [.limits])
     }
 
-    @Test("a sliding limit: one more that may have been a window after the first is none")
+    @Test("A sliding limit: a grant that may be a window after the first is no violation")
     func slidingKept() {
         #expect(history(Self.sliding, 6, every: 199).broken.isEmpty)
     }
 
-    @Test("costs count as that many calls")
+    @Test("A call of cost n counts as n calls")
     func costs() {
         #expect(history(Self.sliding, 3, every: 20, cost: 2).broken == [.limits])
         #expect(history(Self.sliding, 2, every: 20, cost: 2).broken.isEmpty)
     }
 
-    @Test("a call that waited from before the window may have been granted before it")
+    @Test("A call that waited since before the window may have been granted before it")
     func waited() {
         var history = history(Self.sliding, 5, from: 100, every: 100)
         history.take(asked: -3000, answered: 600)
         #expect(history.broken.isEmpty)
     }
 
-    @Test("calls that are answered out of order are counted by when they were asked for")
+    @Test("Calls answered out of order are counted by the time of their request")
     func outOfOrder() {
         var history = MadeHistory(Self.sliding)
         for number in 0..<6 { history.take(asked: Double(number), answered: 500 - Double(number)) }
         #expect(history.broken == [.limits])
     }
 
-    @Test("a call whose answer was lost is not counted")
+    @Test("A call whose answer was lost is not counted")
     func unknownIsNotCounted() {
         var history = history(Self.sliding, 5, every: 20)
         history.operation(
@@ -61,7 +61,7 @@ struct LimitCheckTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("permits and guarded calls count too")
+    @Test("Permits and guarded calls count too")
     func permits() {
         var history = history(Self.sliding, 4, every: 20)
         history.permit(1, asked: 200, answered: 210)
@@ -70,7 +70,7 @@ struct LimitCheckTests {
         #expect(history.broken == [.limits])
     }
 
-    @Test("each subject has its own count, and one that names none has none")
+    @Test("Each subject has its own count, and calls without a subject are not counted")
     func subjects() {
         var rule = Self.sliding
         rule.isPerSubject = true
@@ -84,7 +84,7 @@ struct LimitCheckTests {
         #expect(history.broken == [.limits])
     }
 
-    @Test("a window of a Redis whose clock is faster by 1 % is shorter by as much")
+    @Test("A window of a Redis whose clock is 1 % fast is 1 % shorter")
     func drift() {
         var history = history(Self.sliding, 6, every: 197.5)
         #expect(history.broken == [.limits])
@@ -92,22 +92,22 @@ struct LimitCheckTests {
         #expect(history.broken.isEmpty)
     }
 
-    // MARK: Smooth
+    // MARK: GCRA
 
-    @Test("a smooth limit: one more than the burst and one at once is found", arguments: [(5, true), (6, false)])
+    @Test("A gcra limit: one more call at once than the burst plus one is a violation", arguments: [(5, true), (6, false)])
     func burst(count: Int, isGood: Bool) {
-        #expect(history(Self.smooth, count, every: 1).broken == (isGood ? [] : [.limits]))
+        #expect(history(Self.gcra, count, every: 1).broken == (isGood ? [] : [.limits]))
     }
 
-    @Test("a smooth limit: calls that come faster than its rate are found when the burst is used up")
+    @Test("A gcra limit: calls faster than its rate are a violation once the burst is used up")
     func rate() {
-        #expect(history(Self.smooth, 100, every: 100).broken.isEmpty)
-        #expect(history(Self.smooth, 100, every: 95).broken == [.limits])
+        #expect(history(Self.gcra, 100, every: 100).broken.isEmpty)
+        #expect(history(Self.gcra, 100, every: 95).broken == [.limits])
     }
 
-    @Test("a smooth limit: calls that waited are counted from when they were asked for")
-    func smoothAfterWaiting() {
-        var history = MadeHistory(Self.smooth)
+    @Test("A gcra limit: calls that waited are counted from the time of their request")
+    func gcraAfterWaiting() {
+        var history = MadeHistory(Self.gcra)
         // All calls are made at once, and granted at the rate after the burst.
         for number in 0..<50 { history.take(asked: Double(number) / 100, answered: max(1, Double(number - 4) * 100 + 5)) }
         #expect(history.broken.isEmpty)
@@ -125,14 +125,16 @@ struct LimitCheckTests {
         }
     }
 
-    @Test("a fixed limit: one more in a window is found, by the end that the answers tell", arguments: [(5, true), (6, false)])
+    @Test(
+        "A fixed limit: one grant too many in a window is a violation, by the end that the answers report",
+        arguments: [(5, true), (6, false)])
     func fixedWindow(count: Int, isGood: Bool) {
         var history = MadeHistory(Self.fixed)
         window(count, from: 0, end: 1000, in: &history)
         #expect(history.broken == (isGood ? [] : [.limits]))
     }
 
-    @Test("a fixed limit: the end of one window and the beginning of the next may both be full")
+    @Test("A fixed limit: the end of one window and the start of the next may both be full")
     func twoFullWindows() {
         var history = MadeHistory(Self.fixed)
         window(5, from: 980, end: 1000, in: &history)
@@ -141,7 +143,7 @@ struct LimitCheckTests {
         #expect(history.check().undecidedGrants == 0)
     }
 
-    @Test("a fixed limit: late answers are counted in the window they tell of")
+    @Test("A fixed limit: late answers are counted in the window that they report")
     func lateAnswers() {
         var history = MadeHistory(Self.fixed)
         window(4, from: 900, end: 1000, in: &history)
@@ -150,7 +152,7 @@ struct LimitCheckTests {
         #expect(history.broken == [.limits])
     }
 
-    @Test("a fixed limit: a grant that may be of either window is not counted")
+    @Test("A fixed limit: a grant that may belong to either window is not counted")
     func undecided() {
         var history = MadeHistory(Self.fixed)
         window(5, from: 0, end: 1000, in: &history)
@@ -160,13 +162,13 @@ struct LimitCheckTests {
         #expect(check.undecidedGrants == 1)
     }
 
-    @Test("a fixed limit: more than two windows' in less than one are found, whatever the answers tell")
+    @Test("A fixed limit: more than two windows' grants within one window are a violation, whatever the answers report")
     func threeWindowsInOne() {
         #expect(history(Self.fixed, 10, every: 20).broken.isEmpty)
         #expect(history(Self.fixed, 11, every: 20).broken == [.limits])
     }
 
-    @Test("a fixed limit: one that grants too much all the time is found in the long run")
+    @Test("A fixed limit: a limit that constantly grants too much is found in the long run")
     func longRun() {
         #expect(history(Self.fixed, 1000, every: 200).broken.isEmpty)
         #expect(history(Self.fixed, 1000, every: 190).broken == [.limits])
@@ -174,21 +176,21 @@ struct LimitCheckTests {
 
     // MARK: Allowances
 
-    @Test("a wipe allows one limit more, and no more than that", arguments: [(10, true), (11, false)])
+    @Test("A wipe allows the limit once more and no more than that", arguments: [(10, true), (11, false)])
     func wipe(count: Int, isGood: Bool) {
         var history = history(Self.sliding, count, every: 20)
         history.fault(.redisWipe, from: 101, to: 102)
         #expect(history.broken == (isGood ? [] : [.limits]))
     }
 
-    @Test("a wipe allows a smooth limit its burst once more", arguments: [(10, true), (11, false)])
-    func wipeOfSmooth(count: Int, isGood: Bool) {
-        var history = history(Self.smooth, count, every: 1)
+    @Test("A wipe allows a gcra limit its burst once more", arguments: [(10, true), (11, false)])
+    func wipeOfGCRA(count: Int, isGood: Bool) {
+        var history = history(Self.gcra, count, every: 1)
         history.fault(.redisWipe, from: 5.2, to: 5.4)
         #expect(history.broken == (isGood ? [] : [.limits]))
     }
 
-    @Test("after a wipe's allowance is used up the limit holds again")
+    @Test("After a wipe's allowance is used up, the limit holds again")
     func afterWipe() {
         var history = history(Self.sliding, 5, every: 20)
         history.fault(.redisWipe, from: 200, to: 250)
@@ -197,16 +199,16 @@ struct LimitCheckTests {
         #expect(history.check().report.violationCount == 1)
     }
 
-    @Test("without Redis the sidecars' shares come on top, and no more", arguments: [(9, true), (10, false)])
-    func shares(count: Int, isGood: Bool) {
+    @Test("Without Redis exactly the sidecars' local quotas are allowed in addition", arguments: [(9, true), (10, false)])
+    func localQuotas(count: Int, isGood: Bool) {
         // A limit of 5 among 2 sidecars: 2 each.
         var history = history(Self.sliding, count, every: 20, whenRedisIsDown: .local)
         history.fault(.redisPause, from: -10, to: nil)
         #expect(history.broken == (isGood ? [] : [.limits]))
     }
 
-    @Test("a sidecar that was killed has its share again")
-    func shareOfNewProcess() {
+    @Test("A killed sidecar has its local quota again")
+    func quotaOfNewProcess() {
         var history = history(Self.sliding, 9, every: 20, whenRedisIsDown: .local)
         history.fault(.redisPause, from: -10, to: nil)
         history.fault(.kill, sidecar: 0, from: 200, to: 250)
@@ -214,14 +216,14 @@ struct LimitCheckTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a service that denies without Redis has no such allowance")
+    @Test("A service that denies without Redis has no such allowance")
     func deny() {
         var history = history(Self.sliding, 6, every: 20, whenRedisIsDown: .deny)
         history.fault(.redisPause, from: -10, to: nil)
         #expect(history.broken == [.limits])
     }
 
-    @Test("a service that allows everything without Redis is not judged then, and is when it has recovered")
+    @Test("A service that allows everything without Redis is checked only after the recovery")
     func allow() {
         var history = history(Self.sliding, 50, every: 20, whenRedisIsDown: .allow)
         history.fault(.partition, sidecar: 0, from: -10, to: 100)
@@ -230,7 +232,7 @@ struct LimitCheckTests {
         #expect(history.broken == [.limits])
     }
 
-    @Test("a sidecar that is cut off excuses no other one")
+    @Test("A sidecar without Redis excuses no other sidecar")
     func otherSidecar() {
         var history = MadeHistory(Self.sliding, whenRedisIsDown: .allow)
         history.fault(.partition, sidecar: 1, from: -10, to: nil)

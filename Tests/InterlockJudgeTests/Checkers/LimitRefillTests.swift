@@ -2,7 +2,7 @@ import Testing
 
 @testable import InterlockJudge
 
-@Suite("Limits that are whole again")
+@Suite("Limits that refill")
 struct LimitRefillTests {
     private static let rule = LimitRule(algorithm: .fixed, limit: 5, window: 1000)
 
@@ -18,17 +18,17 @@ struct LimitRefillTests {
         return history
     }
 
-    @Test("a limit of a second that refuses everybody for more than four is found")
-    func neverWhole() {
+    @Test("A limit of a second that refuses everyone for more than four seconds is a violation")
+    func neverRefilled() {
         #expect(refused(for: 4500).broken == [.limitsRefill])
     }
 
-    @Test("a limit that refuses everybody for less is not reported: sidecars rely on refusals, and answers take time")
+    @Test("A limit that refuses everyone for less is not reported because refusals are remembered and answers take time")
     func notYet() {
         #expect(refused(for: 3900).broken.isEmpty)
     }
 
-    @Test("a limit has one window to be whole again, a gcra limit the time in which it fills")
+    @Test("A limit has one window to refill, and a gcra limit the time of its burst")
     func oneWindow() {
         let long = LimitRule(algorithm: .fixed, limit: 5, window: 8000)
         #expect(refused(long, for: 12_000).broken == [.limitsRefill])
@@ -38,27 +38,27 @@ struct LimitRefillTests {
         #expect(refused(smooth, for: 1500).broken.isEmpty)
     }
 
-    @Test("one grant in between is enough")
+    @Test("One grant in between is enough")
     func oneGrant() {
         var history = refused(for: 4500)
         history.take(asked: 2050, answered: 2060)
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a call without an answer may have been the grant")
+    @Test("A call without an answer may have been the grant")
     func unknown() {
         var history = refused(for: 4500)
         history.operation(.permit(service: 0, wait: 0), asked: 2050, ended: 2060, .unknown(reason: "answer-lost"))
         #expect(history.broken.isEmpty)
     }
 
-    @Test("who asks less than once a window learns nothing")
-    func seldomAsked() {
+    @Test("Clients that call less than once a window prove nothing")
+    func rareCalls() {
         #expect(refused(for: 12_000, every: 1500).broken.isEmpty)
     }
 
     @Test(
-        "the time of a fault, and of the recovery after it, does not count",
+        "The time of a fault and of its recovery does not count",
         arguments: FaultKind.allCases.filter { $0 != .clock })
     func faults(kind: FaultKind) {
         var history = refused(for: 7000)
@@ -67,7 +67,7 @@ struct LimitRefillTests {
         #expect(history.broken == (kind == .redisWipe ? [.refusals] : []))
     }
 
-    @Test("after that it does")
+    @Test("The time after the recovery counts")
     func afterFault() {
         var history = refused(for: 9000)
         history.fault(.redisPause, from: 200, to: 300)
@@ -75,19 +75,20 @@ struct LimitRefillTests {
     }
 
     @Test(
-        "a jump of the clock is an excuse for as long as the window, and no longer", arguments: [(4200.0, true), (6000.0, false)])
+        "A jump of the clock is an excuse for the length of the window and no longer",
+        arguments: [(4200.0, true), (6000.0, false)])
     func afterJump(length: Double, isGood: Bool) {
         var history = refused(for: length)
         history.fault(.clock, from: 200, to: 300)
         #expect(history.broken == (isGood ? [] : [.limitsRefill]))
     }
 
-    @Test("long windows are not waited for")
+    @Test("Long windows are not checked")
     func longWindow() {
         #expect(refused(LimitRule(algorithm: .fixed, limit: 5, window: 20_000), for: 100_000).broken.isEmpty)
     }
 
-    @Test("where a limit counts by subject each one's own grants are what counts")
+    @Test("With counts per subject, each subject's own grants count")
     func subjects() {
         var history = MadeHistory(LimitRule(algorithm: .fixed, limit: 5, window: 1000, isPerSubject: true))
         for step in 0..<50 {

@@ -2,7 +2,7 @@ import InterlockCore
 import InterlockJudge
 import Testing
 
-@Suite("Leases and servers of a quorum that come back empty")
+@Suite("Leases and quorum servers that restart empty")
 struct QuorumCopiesTests {
     /// A history in which client 1 renews its lease `renewals` times, a server restarts empty, client 2 is granted the
     /// lock, and client 1 then learns from a renewal or its release that its lease is lost.
@@ -26,13 +26,13 @@ struct QuorumCopiesTests {
         return history
     }
 
-    @Test("a lease that was renewed twice since the last fault survives a restart, and has no second holder")
+    @Test("A lease renewed twice since the last fault survives a restart and has no second holder")
     func renewed() {
         #expect(history(renewals: 2).broken == [.exclusion, .keptLeases])
         #expect(history(renewals: 2, isReleased: true).broken == [.exclusion, .keptLeases])
     }
 
-    @Test("nothing is promised for a lease that was renewed once, or while sidecars may not have connected again")
+    @Test("Nothing is promised for a lease that was renewed once, or while sidecars may not have reconnected")
     func exposed() {
         #expect(history(renewals: 1).broken.isEmpty)
         #expect(history(renewals: 1, isReleased: true).broken.isEmpty)

@@ -18,21 +18,21 @@ struct RecoveryTests {
         return history
     }
 
-    @Test("sidecars that serve again in time have recovered, and it is told after how long")
+    @Test("Sidecars that serve again in time have recovered, and the time is reported")
     func recovered() {
         let check = history(serving: [1500, 3900]).check()
         #expect(check.report.violationCount == 0)
         #expect(check.recoveries == [1: 2905])
     }
 
-    @Test("a sidecar that does not serve when the recovery time is over is found, once")
+    @Test("A sidecar that does not serve when the recovery time is over is reported once")
     func notRecovered() {
         let check = history(serving: [1500, .infinity]).check()
         #expect(check.report.violations.map(\.promise) == [.recovery])
         #expect(check.recoveries.isEmpty)
     }
 
-    @Test("one whose connections are refused is found too")
+    @Test("A sidecar that refuses connections is reported too")
     func gone() {
         var history = history(serving: [1500])
         history.operation(
@@ -40,7 +40,7 @@ struct RecoveryTests {
         #expect(history.broken == [.recovery])
     }
 
-    @Test("another fault meanwhile begins a new recovery")
+    @Test("Another fault meanwhile starts a new recovery")
     func anotherFault() {
         var history = history(serving: [1500, .infinity])
         history.fault(.latency, sidecar: 1, from: 3500, to: nil)
@@ -48,7 +48,7 @@ struct RecoveryTests {
     }
 
     @Test(
-        "what says nothing of Redis is no sign of either",
+        "Answers that do not depend on Redis are no evidence",
         arguments: [
             OperationEnding.refused(.open(retryAfter: 5)), .failed(code: "INVALID"), .unknown(reason: OperationEnding.vanished),
         ])
@@ -61,7 +61,7 @@ struct RecoveryTests {
         #expect(check.recoveries.isEmpty)
     }
 
-    @Test("a sidecar that nobody asks is not waited for")
+    @Test("A sidecar without calls is not checked")
     func notAsked() {
         #expect(history(serving: [1500]).check().recoveries == [1: 505])
     }

@@ -2,7 +2,7 @@ import Testing
 
 @testable import InterlockJudge
 
-@Suite("Refusals that are relied on")
+@Suite("Justified refusals")
 struct RefusalTests {
     private func taken(leaving remaining: Int64, asked: Double, answered: Double, in history: inout MadeHistory) {
         history.operation(
@@ -12,7 +12,7 @@ struct RefusalTests {
 
     private let empty = MadeHistory(LimitRule(algorithm: .fixed, limit: 5, window: 5000))
 
-    @Test("a call that is refused more than a second after the limit had room is found")
+    @Test("A call refused more than a second after the limit had room is a violation")
     func refusedAlthoughThereWasRoom() {
         var history = empty
         taken(leaving: 1, asked: 0, answered: 10, in: &history)
@@ -20,7 +20,7 @@ struct RefusalTests {
         #expect(history.broken == [.refusals])
     }
 
-    @Test("what was granted after it has less room, also when its answer came sooner")
+    @Test("Later grants reduce the room, even if their answers came sooner")
     func answersOutOfOrder() {
         var history = empty
         taken(leaving: 0, asked: 0, answered: 10, in: &history)
@@ -30,7 +30,7 @@ struct RefusalTests {
     }
 
     @Test(
-        "a limit whose counter was lost has all its room when the recovery time is over, less what was taken meanwhile",
+        "A limit whose counter was lost has all its room at the end of the recovery, minus the grants since",
         arguments: [(taken: 4, isGood: false), (taken: 5, isGood: true)])
     func emptied(taken count: Int, isGood: Bool) {
         var history = empty

@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Rising fences")
 struct RisingFenceTests {
-    @Test("a lower fence than that of an earlier grant is found")
+    @Test("A fence below that of an earlier grant is a violation")
     func lowerFence() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
@@ -11,7 +11,7 @@ struct RisingFenceTests {
         #expect(history.broken == [.risingFences])
     }
 
-    @Test("the fence of an earlier grant again is found")
+    @Test("A repeated fence of an earlier grant is a violation")
     func equalFence() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
@@ -19,7 +19,7 @@ struct RisingFenceTests {
         #expect(history.broken == [.risingFences])
     }
 
-    @Test("two leases with one fence are found in whatever order they were asked for")
+    @Test("Two leases with one fence are a violation, in whatever order they were requested")
     func equalFencesOfConcurrentGrants() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 20, mode: .shared)
@@ -27,7 +27,7 @@ struct RisingFenceTests {
         #expect(history.broken == [.risingFences])
     }
 
-    @Test("an exclusive lease that was waited for has a higher fence than all that were answered meanwhile")
+    @Test("An exclusive lease that was waited for has a higher fence than all leases granted meanwhile")
     func lowerFenceAfterWaiting() {
         var history = MadeHistory()
         history.grant(2, to: 2, fence: 9, asked: 1, answered: 80)
@@ -36,7 +36,7 @@ struct RisingFenceTests {
         #expect(history.broken == [.risingFences])
     }
 
-    @Test("a fence that is higher by one is enough")
+    @Test("A fence that is higher by one is sufficient")
     func higherByOne() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
@@ -44,7 +44,7 @@ struct RisingFenceTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("readers who ask at the same time may be answered in either order")
+    @Test("Readers that acquire at the same time may be answered in either order")
     func concurrentReaders() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 11, asked: 0, answered: 20, mode: .shared)
@@ -52,7 +52,7 @@ struct RisingFenceTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a reader who asks after another was answered has a higher fence")
+    @Test("A reader that acquires after another was answered has a higher fence")
     func laterReader() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 11, asked: 0, answered: 20, mode: .shared)
@@ -60,7 +60,7 @@ struct RisingFenceTests {
         #expect(history.broken == [.risingFences])
     }
 
-    @Test("an owner who asks again has the fence it had")
+    @Test("An owner that acquires again keeps its fence")
     func sameOwnerAgain() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, mode: .shared)
@@ -69,7 +69,7 @@ struct RisingFenceTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("an owner whose first answer was lost may have been granted then")
+    @Test("An owner whose first answer was lost may have been granted the lock then")
     func retryAfterLostAnswer() {
         var history = MadeHistory()
         history.operation(
@@ -79,7 +79,7 @@ struct RisingFenceTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("other locks have fences of their own")
+    @Test("Other locks have their own fences")
     func otherLock() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2)
@@ -89,7 +89,7 @@ struct RisingFenceTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("fences rise also after a wipe")
+    @Test("Fences rise even after a wipe")
     func wipe() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
@@ -98,7 +98,7 @@ struct RisingFenceTests {
         #expect(history.broken == [.risingFences])
     }
 
-    @Test("fences rise also after the clock was set back")
+    @Test("Fences rise even after the clock was set back")
     func clock() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
@@ -107,7 +107,7 @@ struct RisingFenceTests {
         #expect(history.broken == [.risingFences])
     }
 
-    @Test("fences may fall when Redis was wiped and its clock set back, and rise from there", arguments: [true, false])
+    @Test("Fences may fall when Redis was wiped and its clock set back, and rise from then on", arguments: [true, false])
     func wipeAndClock(isWipedFirst: Bool) {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 50)
@@ -120,7 +120,7 @@ struct RisingFenceTests {
         #expect(history.broken == [.risingFences])
     }
 
-    @Test("who asked before Redis was wiped and its clock set back, and is answered after another reader, is excused too")
+    @Test("A request from before such a wipe that is answered after another reader is excused too")
     func askedBeforeWipeAndClock() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 5, mode: .shared)
@@ -131,7 +131,7 @@ struct RisingFenceTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a fence that was lost in a failover, with the clock set back, may come again, also behind a higher one")
+    @Test("A fence lost in a failover with the clock set back may come again, even after a higher one")
     func fenceAfterFailover() {
         var history = MadeHistory()
         history.grant(1, to: 1, fence: 10, asked: 0, answered: 2, valid: 5, mode: .shared)

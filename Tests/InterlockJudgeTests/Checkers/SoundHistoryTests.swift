@@ -3,7 +3,7 @@ import Testing
 
 @testable import InterlockJudge
 
-@Suite("Histories that make no sense")
+@Suite("Inconsistent histories")
 struct SoundHistoryTests {
     private let take = Operation.take(service: 0, cost: 1, subject: nil, wait: 0)
 
@@ -11,14 +11,14 @@ struct SoundHistoryTests {
         MadeHistory(LimitRule(algorithm: .fixed, limit: 5, window: 1000))
     }
 
-    @Test("an end without a beginning is told")
+    @Test("An end without a beginning is reported")
     func endWithoutBeginning() {
         var history = history()
         history.add(0, .ended(client: 1, .done(.released)))
         #expect(history.broken == [.sound])
     }
 
-    @Test("a client that asks before it has its answer is told")
+    @Test("A client that calls before it has its answer is reported")
     func asksTwice() {
         var history = history()
         history.add(0, .invoked(client: 1, sidecar: 0, take))
@@ -26,14 +26,14 @@ struct SoundHistoryTests {
         #expect(history.broken == [.sound])
     }
 
-    @Test("an end of another kind of operation is told")
+    @Test("An end of another kind of operation is reported")
     func wrongEnd() {
         var history = history()
         history.operation(take, asked: 1, ended: 2, .done(.released))
         #expect(history.broken == [.sound])
     }
 
-    @Test("a service that the rules do not have is told", arguments: [-1, 1])
+    @Test("A service that is not in the rules is reported", arguments: [-1, 1])
     func unknownService(number: Int) {
         var history = history()
         history.add(0, .breakerSeen(sidecar: 0, service: number, state: .closed, generation: 1, until: nil))
@@ -42,7 +42,7 @@ struct SoundHistoryTests {
         #expect(report.violations.map(\.promise) == [.sound, .sound])
     }
 
-    @Test("faults that end before they begin, or begin twice, are told")
+    @Test("Faults that end before they begin or begin twice are reported")
     func faults() {
         var history = history()
         history.add(0, .faultEnded(fault: 3))
@@ -51,7 +51,7 @@ struct SoundHistoryTests {
         #expect(history.check().report.violationCount == 2)
     }
 
-    @Test("time that goes back is told, and stands still")
+    @Test("Time that goes back is reported and does not advance")
     func timeGoesBack() {
         var check = HistoryCheck(rules: history().rules)
         check.observe(HistoryEvent(at: MadeHistory.instant(10), .invoked(client: 1, sidecar: 0, take)))
@@ -60,7 +60,7 @@ struct SoundHistoryTests {
         #expect(check.report.operations == 1)
     }
 
-    @Test("the first hundred violations are told, and all are counted")
+    @Test("The first hundred violations are listed, and all are counted")
     func manyViolations() {
         var history = history()
         for client in 0..<150 { history.add(Double(client), .ended(client: client, .done(.released))) }
@@ -69,7 +69,7 @@ struct SoundHistoryTests {
         #expect(report.violationCount == 150)
     }
 
-    @Test("operations, lock cycles and limit decisions are counted")
+    @Test("Operations, lock cycles and limit decisions are counted")
     func counts() {
         var history = history()
         history.grant(1, to: 1, fence: 1, asked: 0, answered: 1)

@@ -19,12 +19,12 @@ struct TrialTests {
         return history
     }
 
-    @Test("a fourth of three is found, and a third is not", arguments: [(3, true), (4, false)])
+    @Test("Of three trials a third is allowed, and a fourth is a violation", arguments: [(3, true), (4, false)])
     func most(count: Int, isGood: Bool) {
         #expect(halfOpen(count).broken == (isGood ? [] : [.trials]))
     }
 
-    @Test("a report frees a place when it is asked for")
+    @Test("A report frees a slot when it is sent")
     func reported() {
         var history = halfOpen(3)
         history.report(0, asked: 30)
@@ -32,14 +32,14 @@ struct TrialTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a permit that is too old frees its place", arguments: [(10_005.0, false), (10_008.1, true), (10_015.0, true)])
+    @Test("A permit past its lifetime frees its slot", arguments: [(10_005.0, false), (10_008.1, true), (10_015.0, true)])
     func lapsed(asked: Double, isGood: Bool) {
         var history = halfOpen(3)
         history.permit(9, asked: asked, answered: asked + 1, state: .halfOpen)
         #expect(history.broken == (isGood ? [] : [.trials]))
     }
 
-    @Test("trials of the next time count anew, also when the news come late")
+    @Test("Trials of the next half-open time are counted separately, even if the news arrive late")
     func nextGeneration() {
         var history = halfOpen(3)
         history.breaker(.open, generation: 9, at: 100, until: 200)
@@ -50,7 +50,7 @@ struct TrialTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a failure opens the breaker again, whether or not there are news of it yet")
+    @Test("A failure opens the breaker again even if its news have not arrived")
     func failure() {
         var history = halfOpen(3)
         history.report(0, isOK: false, asked: 30)
@@ -58,14 +58,14 @@ struct TrialTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("permits of a closed breaker are no trials")
+    @Test("Permits of a closed breaker are not trials")
     func closed() {
         var history = halfOpen(3)
         for number in 10..<20 { history.permit(PermitNumber(number), asked: 600, answered: 610, state: .closed) }
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a wipe and a jump of the clock make forget", arguments: [FaultKind.redisWipe, .clock])
+    @Test("A wipe and a jump of the clock reset the count", arguments: [FaultKind.redisWipe, .clock])
     func forgotten(kind: FaultKind) {
         var history = halfOpen(3)
         history.fault(kind, from: 30, to: 40)
@@ -74,7 +74,7 @@ struct TrialTests {
     }
 
     @Test(
-        "without Redis trials are not counted, unless the service denies",
+        "Without Redis trials are not counted unless the service denies",
         arguments: [(OutagePolicyName.local, true), (.deny, false)])
     func withoutRedis(policy: OutagePolicyName, isGood: Bool) {
         var history = halfOpen(8, whenRedisIsDown: policy)
@@ -82,7 +82,7 @@ struct TrialTests {
         #expect(history.broken == (isGood ? [] : [.trials]))
     }
 
-    @Test("what a sidecar opened for itself it tries by itself, while nothing says that the fleet's breaker is not closed")
+    @Test("A sidecar tries its own breaker by itself while the fleet's breaker may be closed")
     func ownTrials() {
         var history = MadeHistory(services: [
             ServiceRules(name: "search", limits: [], whenRedisIsDown: .deny, halfOpenPermits: 1, permitLifetime: 10_000)
@@ -94,7 +94,7 @@ struct TrialTests {
         #expect(history.broken.isEmpty)
     }
 
-    @Test("a wipe forgets also what the fleet's breaker was")
+    @Test("A wipe also erases the state of the fleet's breaker")
     func forgottenState() {
         var history = halfOpen(0)
         history.fault(.redisWipe, from: 30, to: 40)

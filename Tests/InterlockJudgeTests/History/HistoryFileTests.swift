@@ -70,7 +70,7 @@ struct HistoryFileTests {
 
     private func remove() { try? FileManager.default.removeItem(atPath: path) }
 
-    @Test("what was written is read back: rules, events and the end")
+    @Test("A written history is read back: rules, events and the end")
     func roundTrip() throws {
         defer { remove() }
         try write(everything)
@@ -82,7 +82,7 @@ struct HistoryFileTests {
         #expect(reader.end == MadeHistory.instant(2000))
     }
 
-    @Test("a replay says the same as the run")
+    @Test("A replay reports the same as the run")
     func replay() throws {
         defer { remove() }
         try write(everything)
@@ -92,7 +92,7 @@ struct HistoryFileTests {
         #expect(replayed.report == report)
     }
 
-    @Test("the same history is the same file")
+    @Test("Equal histories produce equal files")
     func sameFile() throws {
         defer { remove() }
         try write(everything)
@@ -102,7 +102,7 @@ struct HistoryFileTests {
         #expect(first == second)
     }
 
-    @Test("a file that is longer than what is read at once is read to its end")
+    @Test("A file longer than one read is read to its end")
     func longFile() throws {
         defer { remove() }
         var writer = try HistoryWriter(path: path, rules: HistoryRules(services: [], sidecars: 1, patience: 1, recovery: 1))
@@ -120,7 +120,7 @@ struct HistoryFileTests {
         #expect(reader.end == Instant(nanoseconds: 4999))
     }
 
-    @Test("a file that is cut off within a line is told, with the line")
+    @Test("A file cut off within a line is reported with the line")
     func cutOffWithinALine() throws {
         defer { remove() }
         try write(everything)
@@ -134,7 +134,7 @@ struct HistoryFileTests {
         #expect(error?.description.contains("cut off within this line") == true)
     }
 
-    @Test("a file that is cut off between two lines is told, with the line")
+    @Test("A file cut off between two lines is reported with the line")
     func cutOffBetweenLines() throws {
         defer { remove() }
         try write(everything)
@@ -144,7 +144,7 @@ struct HistoryFileTests {
         #expect(error?.description.contains("cut off after 6 events") == true)
     }
 
-    @Test("a line that is gone is told at the end")
+    @Test("A missing line is reported at the end")
     func missingLine() throws {
         defer { remove() }
         try write(everything)
@@ -153,7 +153,7 @@ struct HistoryFileTests {
     }
 
     @Test(
-        "a damaged line is told, with what was expected",
+        "A damaged line is reported with what was expected",
         arguments: [
             (#"{"at":1,"what":"gran"#, "not a JSON object"), (#"[1]"#, "not a JSON object"),
             (#"{"what":"released"}"#, #""at" is missing"#),
@@ -175,7 +175,7 @@ struct HistoryFileTests {
     }
 
     @Test(
-        "a file that is no history is told at its first line",
+        "A file that is not a history is reported at its first line",
         arguments: [
             ("", "empty"), ("hello\n", "not a JSON object"),
             (#"{"history":2,"rules":{"services":[],"sidecars":1,"patience":1,"recovery":1,"clockDrift":0}}"# + "\n", "format 2"),
@@ -188,7 +188,7 @@ struct HistoryFileTests {
         #expect(error?.reason.contains(expected) == true, "\(error?.reason ?? "")")
     }
 
-    @Test("a file that is not there, and a folder that is not, are told")
+    @Test("A missing file and a missing folder are reported")
     func missing() throws {
         #expect(try failure()?.reason.contains("No such file") == true)
         let path = "/tmp/interlock-no-such-folder/history.jsonl"

@@ -6,7 +6,7 @@ import Testing
 
 @testable import InterlockLoad
 
-@Suite("What is on its way between a sidecar and Redis")
+@Suite("Bytes in flight between a sidecar and Redis")
 struct FaultPipeTests {
     private static func pipe(_ flow: FaultFlow) -> FaultPipe {
         FaultPipe(flow: flow, random: SeededRandom(seed: 5))
@@ -30,7 +30,7 @@ struct FaultPipeTests {
         }
     }
 
-    @Test("what flows freely goes on at once, and the end after it")
+    @Test("In free flow bytes pass at once, and the end follows")
     func free() {
         var pipe = Self.pipe(.free)
         pipe.take(ByteBuffer(string: "one"), at: Self.at(0))
@@ -41,7 +41,7 @@ struct FaultPipeTests {
         #expect(drained.allSatisfy { $0.at == Self.at(0) })
     }
 
-    @Test("what is delayed comes late, never too late, and in order")
+    @Test("Delayed bytes arrive late, never too late, and in order")
     func delayed() {
         var pipe = Self.pipe(.delayed(fixed: .milliseconds(10), jitter: .milliseconds(50)))
         let words = (0..<20).map { "word \($0)" }
@@ -51,7 +51,7 @@ struct FaultPipeTests {
         #expect(drained.enumerated().allSatisfy { $1.at >= Self.at(Int64($0) + 10) && $1.at <= Self.at(20 + 60) })
     }
 
-    @Test("a trickle lets so many bytes pass at a time")
+    @Test("A trickle lets a fixed number of bytes pass at a time")
     func trickle() {
         var pipe = Self.pipe(.trickling(bytes: 3, every: .milliseconds(5)))
         pipe.take(ByteBuffer(string: "abcdefgh"), at: Self.at(0))
@@ -61,7 +61,7 @@ struct FaultPipeTests {
         #expect(drained.prefix(3).map(\.at) == [Self.at(0), Self.at(5), Self.at(10)])
     }
 
-    @Test("what is held stays, and goes on when it flows again")
+    @Test("Held bytes stay and continue when the flow resumes")
     func held() {
         var pipe = Self.pipe(.held)
         pipe.take(ByteBuffer(string: "late"), at: Self.at(0))
@@ -70,7 +70,7 @@ struct FaultPipeTests {
         #expect(pipe.step(at: Self.at(1000)) == .forward(ByteBuffer(string: "late")))
     }
 
-    @Test("a source that nothing passes from is not read")
+    @Test("A source whose bytes cannot pass is not read")
     func backPressure() {
         #expect(!Self.pipe(.held).wantsMore)
         var pipe = Self.pipe(.delayed(fixed: .seconds(1), jitter: .zero))

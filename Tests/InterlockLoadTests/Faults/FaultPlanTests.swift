@@ -16,72 +16,72 @@ struct FaultPlanTests {
         FaultPlan(seed: seed, kinds: kinds, sidecars: sidecars, duration: duration, lease: lease, recovery: recovery)
     }
 
-    @Test("the same seed gives the same plan")
+    @Test("The same seed produces the same plan")
     func repeatable() {
         #expect(Self.plan(seed: 42) == Self.plan(seed: 42))
     }
 
-    @Test("another seed gives another plan")
+    @Test("Another seed produces another plan")
     func various() {
         #expect(Self.plan(seed: 1).faults != Self.plan(seed: 2).faults)
     }
 
-    @Test("every kind that was chosen comes, and no other", arguments: FaultKind.rigged)
+    @Test("Exactly the chosen kinds occur", arguments: FaultKind.rigged)
     func kinds(left out: FaultKind) {
         let chosen = Set(FaultKind.rigged).subtracting([out])
         #expect(Set(Self.plan(kinds: chosen).faults.map(\.kind)) == chosen)
     }
 
-    @Test("a target is never broken twice at once", arguments: 0..<20)
+    @Test("A target never has two faults at once", arguments: 0..<20)
     func targets(seed: UInt64) {
         for (_, faults) in Dictionary(grouping: Self.plan(seed: seed).faults, by: \.act.target) {
             for (first, second) in zip(faults, faults.dropFirst()) { #expect(first.ends < second.begins) }
         }
     }
 
-    @Test("faults of different targets overlap at times")
+    @Test("Faults of different targets overlap at times")
     func overlaps() {
         let faults = Self.plan().faults
         let overlapping = zip(faults, faults.dropFirst()).filter { $0.ends > $1.begins }
         #expect(!overlapping.isEmpty)
     }
 
-    @Test("faults are numbered in the order in which they begin")
+    @Test("Faults are numbered in the order in which they begin")
     func order() {
         let faults = Self.plan().faults
         #expect(faults.map(\.number) == Array(faults.indices))
         #expect(zip(faults, faults.dropFirst()).allSatisfy { $0.begins <= $1.begins })
     }
 
-    @Test("the end of a run is calm", arguments: 0..<20)
+    @Test("The end of a run has no faults", arguments: 0..<20)
     func calm(seed: UInt64) {
         #expect(Self.plan(seed: seed, duration: .seconds(60)).faults.allSatisfy { $0.ends <= .seconds(60) - Self.recovery })
     }
 
-    @Test("a run of half an hour is broken every few seconds")
+    @Test("A run of half an hour has a fault every few seconds")
     func density() {
         #expect((150...400).contains(Self.plan().faults.count))
     }
 
-    @Test("a run shorter than its calm end has no faults")
+    @Test("A run shorter than its quiet end has no faults")
     func shortRun() {
         #expect(Self.plan(duration: .seconds(5)).faults.isEmpty)
     }
 
-    @Test("a paused sidecar sleeps longer than a lease")
+    @Test("A paused sidecar is paused longer than a lease")
     func pauses() {
         let pauses = Self.plan(kinds: [.pause]).faults
         #expect(!pauses.isEmpty)
         #expect(pauses.allSatisfy { $0.lasts > Self.lease })
     }
 
-    @Test("without sidecars only Redis and clients are broken")
+    @Test("Without sidecars only Redis and clients have faults")
     func noSidecars() {
         let kinds = Set(Self.plan(sidecars: 0).faults.map(\.kind))
         #expect(kinds == [.redisRestart, .redisPause, .redisWipe, .clock, .failover, .vanish, .reshard, .nodeJoin, .nodeLeave])
     }
 
-    @Test("a plan says in a line each what it will do")
+    @Test("A plan describes each fault in a line")
     func description() {
         let plan = FaultPlan(
             seed: 7,

@@ -13,7 +13,7 @@ struct FaultProxyTests {
         .free, .delayed(fixed: .milliseconds(3), jitter: .milliseconds(5)), .trickling(bytes: 4096, every: .milliseconds(1)),
     ]
 
-    @Test("bytes arrive as they were sent", arguments: slowFlows)
+    @Test("Bytes arrive as they were sent", arguments: slowFlows)
     func identity(flow: FaultFlow) async throws {
         try await Scene.run { scene in
             await scene.proxy.set(.init(requests: flow, answers: flow))
@@ -25,7 +25,7 @@ struct FaultProxyTests {
         }
     }
 
-    @Test("a delay is felt in both directions")
+    @Test("A delay applies in both directions")
     func delay() async throws {
         try await Scene.run { scene in
             let flow = FaultFlow.delayed(fixed: .milliseconds(40), jitter: .zero)
@@ -36,7 +36,7 @@ struct FaultProxyTests {
         }
     }
 
-    @Test("a partition holds a command back, and lets it through when it is over")
+    @Test("A partition holds a command back and lets it through when it is over")
     func partition() async throws {
         try await Scene.run { scene in
             await scene.proxy.set(.partition())
@@ -51,7 +51,7 @@ struct FaultProxyTests {
         }
     }
 
-    @Test("a connection that is opened during a partition hangs, and serves when it is over")
+    @Test("A connection opened during a partition hangs, and works when it is over")
     func hangingConnection() async throws {
         try await Scene.run { scene in
             await scene.proxy.set(.partition())
@@ -65,7 +65,7 @@ struct FaultProxyTests {
         }
     }
 
-    @Test("a connection that is opened during a partition that refuses is refused")
+    @Test("A connection opened during a refusing partition is refused")
     func refusedConnection() async throws {
         try await Scene.run { scene in
             await scene.proxy.set(.partition(refusesConnections: true))
@@ -75,7 +75,7 @@ struct FaultProxyTests {
         }
     }
 
-    @Test("what was sent before its sender gave up is carried out when the partition is over")
+    @Test("A command sent before its sender gave up is carried out when the partition is over")
     func lateCommand() async throws {
         try await Scene.run { scene in
             await scene.proxy.set(.partition())
@@ -89,7 +89,7 @@ struct FaultProxyTests {
         }
     }
 
-    @Test("a reset loses the answer to a command that was carried out")
+    @Test("A reset loses the answer to a command that was carried out")
     func reset() async throws {
         try await Scene.run { scene in
             await scene.proxy.set(.init(requests: .free, answers: .held))
@@ -103,12 +103,12 @@ struct FaultProxyTests {
         }
     }
 
-    @Test("a connection that is broken is lost at both ends, and the next one serves", arguments: ConnectionBreak.allCases)
+    @Test("A broken connection is lost at both ends, and the next one works", arguments: ConnectionBreak.allCases)
     func breaks(manner: ConnectionBreak) async throws {
         try await Scene.run { scene in
             let first = try await scene.client.send(AnyCommand(["CLIENT", "ID"]))
             await scene.proxy.breakConnections(manner)
-            try await eventually("another connection serves") {
+            try await eventually("another connection works") {
                 guard let id = try? await scene.client.send(AnyCommand(["CLIENT", "ID"])) else { return false }
                 return id != first
             }
@@ -119,7 +119,7 @@ struct FaultProxyTests {
         }
     }
 
-    @Test("what nobody takes stays with Redis: the proxy reads no more")
+    @Test("The proxy stops reading from Redis when the sidecar does not read")
     func backPressure() async throws {
         try await Scene.run { scene in
             _ = try await scene.redis.send(AnyCommand(["SETRANGE", "big", "\(8 << 20)", "x"]))
@@ -137,7 +137,7 @@ struct FaultProxyTests {
         }
     }
 
-    @Test("while Redis is away a connection is lost, and after its restart the next one serves")
+    @Test("While Redis is down connections are lost, and after its restart the next one works")
     func restart() async throws {
         try await Scene.run { scene in
             await scene.server.kill()
@@ -151,7 +151,7 @@ struct FaultProxyTests {
             await #expect(throws: RedisError.self) { try await meanwhile.connect() }
             await meanwhile.close()
             try await scene.server.restart()
-            try await eventually("the next connection serves") {
+            try await eventually("the next connection works") {
                 do {
                     _ = try await scene.client.send(Ping())
                     return true

@@ -16,7 +16,7 @@ struct ArrivalScheduleTests {
         }
     }
 
-    @Test("they come at the rate on average", arguments: [0.5, 1000, 1_000_000])
+    @Test("Arrivals have the configured rate on average", arguments: [0.5, 1000, 1_000_000])
     func rate(rate: Double) {
         let gaps = gaps(rate: rate, count: 100_000)
         let mean = gaps.reduce(0, +) / Double(gaps.count)
@@ -24,17 +24,17 @@ struct ArrivalScheduleTests {
         #expect(abs(mean * rate - 1) < 0.015)
     }
 
-    @Test("their gaps are those of independent callers: one in e is longer than the mean")
+    @Test("Gaps are those of independent callers: one in e is longer than the mean")
     func exponential() {
         let gaps = gaps(rate: 1000, count: 100_000)
-        func share(longerThan multiple: Double) -> Double {
+        func fraction(longerThan multiple: Double) -> Double {
             Double(gaps.count { $0 > multiple / 1000 }) / Double(gaps.count)
         }
-        #expect(abs(share(longerThan: 1) - 0.3679) < 0.006)
-        #expect(abs(share(longerThan: 3) - 0.0498) < 0.003)
+        #expect(abs(fraction(longerThan: 1) - 0.3679) < 0.006)
+        #expect(abs(fraction(longerThan: 3) - 0.0498) < 0.003)
     }
 
-    @Test("they never come before the one before them")
+    @Test("No arrival precedes the one before it")
     func order() {
         #expect(gaps(rate: 5_000_000, count: 100_000).allSatisfy { $0 >= 0 })
     }

@@ -14,7 +14,7 @@ struct BadPhasesTests {
             random: SeededRandom(seed: seed))
     }
 
-    @Test("it begins and ends well")
+    @Test("An upstream is healthy at the start and at the end")
     func beginning() {
         let phases = phases(seed: 1)
         #expect(!phases.isBad(atNanoseconds: 0))
@@ -23,7 +23,7 @@ struct BadPhasesTests {
         #expect(!phases.isBad(atNanoseconds: .max))
     }
 
-    @Test("its phases are as long as they should be")
+    @Test("Phases have the configured lengths")
     func lengths() {
         let phases = phases(seed: 1)
         let step: Int64 = 10_000_000
@@ -37,7 +37,7 @@ struct BadPhasesTests {
         #expect(lengths.count > 20)
     }
 
-    @Test("a seed decides when it is bad")
+    @Test("A seed determines the bad phases")
     func seeded() {
         #expect(phases(seed: 1) == phases(seed: 1))
         #expect(phases(seed: 1) != phases(seed: 2))

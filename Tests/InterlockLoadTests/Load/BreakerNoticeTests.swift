@@ -3,7 +3,7 @@ import Testing
 
 @testable import InterlockLoad
 
-@Suite("Events of breakers, as a run reads them")
+@Suite("Breaker events in a run")
 struct BreakerNoticeTests {
     private func notice(state: String = "open", until: Int = 1700, forced: String = "", forcedUntil: Int = 0) -> BreakerNotice? {
         let json = """
@@ -13,7 +13,7 @@ struct BreakerNoticeTests {
         return BreakerNotice(json: Array(json.utf8))
     }
 
-    @Test("a trip has its generation and its end")
+    @Test("A trip has its generation and its end")
     func trip() throws {
         let trip = try #require(notice())
         #expect(trip.service == "search")
@@ -22,13 +22,13 @@ struct BreakerNoticeTests {
         #expect(trip.until == 1700)
     }
 
-    @Test("an end of 0 is none")
+    @Test("An end of 0 means no end")
     func endless() throws {
         let trip = try #require(notice(until: 0))
         #expect(trip.until == nil)
     }
 
-    @Test("what an operator forces stands above the breaker's own state")
+    @Test("A forced state overrides the breaker's own state")
     func forced() throws {
         let disabled = try #require(notice(forced: "disabled"))
         #expect(disabled.state == .closed)
@@ -38,7 +38,7 @@ struct BreakerNoticeTests {
     }
 
     @Test(
-        "other events, and what is none, say nothing", arguments: [#"{"v":1,"type":"fleet.left","origin":"x","db":0}"#, "{", ""])
+        "Other events and invalid ones are ignored", arguments: [#"{"v":1,"type":"fleet.left","origin":"x","db":0}"#, "{", ""])
     func others(text: String) {
         #expect(BreakerNotice(json: Array(text.utf8)) == nil)
     }

@@ -5,37 +5,37 @@ import Testing
 
 @testable import InterlockLoad
 
-@Suite("The configuration of a harness's own sidecars")
+@Suite("The configuration of the harness's own sidecars")
 struct FleetConfigurationTests {
     private let yaml = FleetConfiguration(
         services: StandardServices(upstream: "http://127.0.0.1:1234", extra: 2).services, sidecars: 4
     ).yaml
 
-    @Test("every limit is written as it is judged")
+    @Test("Every limit is written as it is checked")
     func limits() {
         #expect(yaml.contains("{ name: limit-0, limit: 200, per: 1000ms, algorithm: gcra, burst: 40 }"))
         #expect(yaml.contains("{ name: limit-1, limit: 10, per: 1000ms, algorithm: fixed, per_subject: true }"))
     }
 
-    @Test("a breaker has as many trial permits as it is judged by")
+    @Test("A breaker has the number of trial permits that the check assumes")
     func breakers() {
         #expect(yaml.contains("half_open_permits: 5 }"))
     }
 
-    @Test("the fleet's size and the upstream are told")
+    @Test("The fleet's size and the upstream are written")
     func rest() {
         #expect(yaml.contains("fleet_size: 4\n"))
         #expect(yaml.contains("url: \"http://127.0.0.1:1234\"\n"))
     }
 
-    @Test("more services take the place of the standard ones in what is asked for")
+    @Test("Additional services replace the standard ones")
     func extra() {
         let services = StandardServices(extra: 3)
         #expect(services.load.takes.map { services.load.rules[$0].name } == (0..<3).map { "bench-service-\($0)" })
         #expect(services.load.permits == services.load.takes)
     }
 
-    @Test("each service that can fail has bad phases of its own")
+    @Test("Each service that can fail has its own bad phases")
     func badPhases() {
         let services = StandardServices(upstream: "http://127.0.0.1:1")
         let phases = services.badPhases(length: .seconds(60), random: SeededRandom(seed: 1))

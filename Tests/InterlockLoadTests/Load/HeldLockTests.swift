@@ -4,7 +4,7 @@ import Testing
 
 @testable import InterlockLoad
 
-@Suite("A lease as its client sees it")
+@Suite("A client's view of a lease")
 struct HeldLockTests {
     private static func instant(_ milliseconds: Int64) -> Instant { Instant(nanoseconds: milliseconds * 1_000_000) }
 
@@ -14,7 +14,7 @@ struct HeldLockTests {
             endsAt: Self.instant(endsAt), believedUntil: Self.instant(believedUntil))
     }
 
-    @Test("it is written, renewed and ended in the order of the times")
+    @Test("Writes, renewals and the end are in the order of their times")
     func order() {
         var held = held(endsAt: 30, believedUntil: 100)
         held.writesAt = Self.instant(10)
@@ -26,21 +26,21 @@ struct HeldLockTests {
         #expect(held.next.step == .end)
     }
 
-    @Test("what would not last until the end is renewed at a third of its validity")
+    @Test("A lease that would end too early is renewed at a third of its validity")
     func renewal() {
         var held = held(endsAt: 500, believedUntil: 90)
         held.planRenewal(validFor: 90, now: Self.instant(6))
         #expect(held.renewsAt == Self.instant(36))
     }
 
-    @Test("what lasts until the end is not renewed")
+    @Test("A lease that lasts until the end is not renewed")
     func noRenewal() {
         var held = held(endsAt: 50, believedUntil: 90)
         held.planRenewal(validFor: 90, now: Self.instant(6))
         #expect(held.renewsAt == nil)
     }
 
-    @Test("who overstays does not renew")
+    @Test("A client that overstays does not renew")
     func overstay() {
         var held = held(end: .overstay, endsAt: 500, believedUntil: 90)
         held.planRenewal(validFor: 90, now: Self.instant(6))

@@ -5,7 +5,7 @@ import Testing
 @testable import InterlockJudge
 @testable import InterlockLoad
 
-@Suite("What a run does next")
+@Suite("The choice of the next operation")
 struct JobChoiceTests {
     private func jobs(_ count: Int, seed: UInt64 = 5, change: (inout LoadPlan) -> Void = { _ in }) -> [LoadJob] {
         var plan = LoadPlan(workload: .mixed, sidecars: [], services: StandardServices(upstream: "http://127.0.0.1:1").load)
@@ -15,23 +15,23 @@ struct JobChoiceTests {
         return (0..<count).map { _ in choice.next() }
     }
 
-    @Test("a mixed run has of each kind its share")
+    @Test("A mixed run has the configured portion of each kind")
     func weights() {
         let jobs = jobs(20_000)
-        func share(_ kind: OperationKind) -> Double { Double(jobs.count { $0.kind == kind }) / Double(jobs.count) }
-        #expect(abs(share(.acquire) - 0.40) < 0.02)
-        #expect(abs(share(.take) - 0.40) < 0.02)
-        #expect(abs(share(.permit) - 0.15) < 0.02)
-        #expect(abs(share(.proxied) - 0.05) < 0.02)
+        func fraction(_ kind: OperationKind) -> Double { Double(jobs.count { $0.kind == kind }) / Double(jobs.count) }
+        #expect(abs(fraction(.acquire) - 0.40) < 0.02)
+        #expect(abs(fraction(.take) - 0.40) < 0.02)
+        #expect(abs(fraction(.permit) - 0.15) < 0.02)
+        #expect(abs(fraction(.proxied) - 0.05) < 0.02)
     }
 
-    @Test("a run of one kind has no other", arguments: [Workload.lock, .limit, .permit, .proxy])
+    @Test("A run of one kind has no other kind", arguments: [Workload.lock, .limit, .permit, .proxy])
     func single(workload: Workload) {
         let jobs = jobs(500) { $0.workload = workload }
         #expect(Set(jobs.map(\.kind)).count == 1)
     }
 
-    @Test("a lock is always of one kind: alone and with readers, but never alone and as a semaphore")
+    @Test("Each lock is always exclusive, always mixed with readers, or always a semaphore")
     func modes() {
         var modes: [Int: Set<LeaseMode>] = [:]
         for case .lockCycle(let lock, let mode) in jobs(50_000, change: { $0.names = 20 }) {
@@ -47,14 +47,14 @@ struct JobChoiceTests {
         #expect(modes.count == 20)
     }
 
-    @Test("a subject is named where a limit counts by subject, and nowhere else")
+    @Test("A subject is named exactly where a limit counts by subject")
     func subjects() {
         for case .take(let service, _, let subject, _) in jobs(2000, change: { $0.workload = .limit }) {
             #expect((subject != nil) == (service == 3))
         }
     }
 
-    @Test("a seed decides what is done")
+    @Test("A seed determines the operations")
     func seeded() {
         #expect(jobs(200, seed: 1) == jobs(200, seed: 1))
         #expect(jobs(200, seed: 1) != jobs(200, seed: 2))

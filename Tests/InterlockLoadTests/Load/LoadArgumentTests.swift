@@ -3,34 +3,34 @@ import Testing
 
 @testable import InterlockLoad
 
-@Suite("What is typed for a run")
+@Suite("Arguments of a run")
 struct LoadArgumentTests {
-    @Test("a skew is uniform, or Zipf's with its exponent")
+    @Test("A skew is uniform or Zipf's with its exponent")
     func skew() throws {
         #expect(try NameSkew(argument: "uniform") == .uniform)
         #expect(try NameSkew(argument: "zipf:1.1") == .zipf(exponent: 1.1))
     }
 
     @Test(
-        "a skew that is none is refused with what was expected",
+        "An invalid skew is refused with the expected form",
         arguments: ["", "zipf", "zipf:", "zipf:0", "zipf:-1", "zipf:nan", "zipf:99"])
     func badSkew(text: String) {
         #expect(throws: LoadArgumentError.self) { try NameSkew(argument: text) }
     }
 
-    @Test("a hold is one time, or two of which the first may be a bare 0")
+    @Test("A hold is one time, or two of which the first may be a plain 0")
     func hold() throws {
         #expect(try HoldText.parse("0..5ms", duration: Self.duration) == .zero...(.milliseconds(5)))
         #expect(try HoldText.parse("2ms", duration: Self.duration) == .milliseconds(2)...(.milliseconds(2)))
         #expect(try HoldText.parse("0", duration: Self.duration) == .zero...(.zero))
     }
 
-    @Test("a hold that is none is refused", arguments: ["", "..", "5ms..", "..5ms", "5ms..1ms", "5", "0..5"])
+    @Test("An invalid hold is refused", arguments: ["", "..", "5ms..", "..5ms", "5ms..1ms", "5", "0..5"])
     func badHold(text: String) {
         #expect(throws: LoadArgumentError.self) { try HoldText.parse(text, duration: Self.duration) }
     }
 
-    @Test("a sidecar is HOST:PORT")
+    @Test("A sidecar may be HOST:PORT")
     func hostAndPort() throws {
         let endpoint = try SidecarEndpoint(argument: "127.0.0.1:7379", number: 3)
         #expect(endpoint.number == 3)
@@ -38,13 +38,13 @@ struct LoadArgumentTests {
         #expect(try SidecarEndpoint(argument: "[::1]:7379", number: 0).resp.address == .tcp(host: "::1", port: 7379))
     }
 
-    @Test("a sidecar is a Unix socket", arguments: ["unix:/run/interlock.sock", "unix:///run/interlock.sock"])
+    @Test("A sidecar may be a Unix socket", arguments: ["unix:/run/interlock.sock", "unix:///run/interlock.sock"])
     func unixSocket(text: String) throws {
         let endpoint = try SidecarEndpoint(argument: text, number: 0)
         #expect(endpoint.resp.address == .unixSocket(path: "/run/interlock.sock"))
     }
 
-    @Test("a sidecar's URL may hold an API key")
+    @Test("A sidecar's URL may contain an API key")
     func url() throws {
         let endpoint = try SidecarEndpoint(argument: "redis://:secret@sidecar.example:7379", number: 0)
         #expect(endpoint.resp.address == .tcp(host: "sidecar.example", port: 7379))
@@ -52,7 +52,7 @@ struct LoadArgumentTests {
     }
 
     @Test(
-        "what is no sidecar is refused",
+        "An invalid sidecar is refused",
         arguments: [
             "", "localhost", "localhost:", "localhost:0", "localhost:99999", "unix:", "http://localhost:7380",
             "redis://localhost",
@@ -62,7 +62,7 @@ struct LoadArgumentTests {
         #expect(throws: LoadArgumentError.self) { try SidecarEndpoint(argument: text, number: 0) }
     }
 
-    @Test("an error never repeats a key")
+    @Test("An error never contains a key")
     func noKeys() {
         let error = #expect(throws: LoadArgumentError.self) {
             try SidecarEndpoint(argument: "redis://:secret@localhost:7379/1", number: 0)

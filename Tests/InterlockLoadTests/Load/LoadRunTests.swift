@@ -9,7 +9,7 @@ import Testing
 
 @Suite("A run of load")
 struct LoadRunTests {
-    @Test("every lease is given back, and no promise seems broken")
+    @Test("Every lease is released, and no promise is broken")
     func lockCycles() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar())
         let released = run.endings.count { $0 == .done(.released) }
@@ -20,7 +20,7 @@ struct LoadRunTests {
         #expect(run.check.lockCycles == released)
     }
 
-    @Test("what is counted is what was recorded")
+    @Test("The counts equal the recorded operations")
     func counts() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar())
         let acquired = try #require(run.outcome.operations.first { $0.kind == .acquire })
@@ -30,14 +30,14 @@ struct LoadRunTests {
         #expect(run.outcome.timeline.reduce(0) { $0 + $1.done } == run.endings.count)
     }
 
-    @Test("the resource that a lock guards is written while it is held, with its fence")
+    @Test("The resource guarded by a lock is written with its fence while the lock is held")
     func writes() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar())
         let writes = run.events.filter { if case .wrote(_, _, _, _, isAccepted: true) = $0.what { true } else { false } }
         #expect(writes.count == run.endings.count { $0 == .done(.released) })
     }
 
-    @Test("an answer that is lost is unknown, and its client goes on over another connection")
+    @Test("A lost answer is unknown, and its client continues over another connection")
     func lostAnswers() async throws {
         let sidecar = ScriptedSidecar { command in
             command.text[0] == "LOCK.ACQUIRE" && command.connection < 5 ? .close : nil
@@ -49,7 +49,7 @@ struct LoadRunTests {
         #expect(acquired.unknown == run.endings.count { $0 == .unknown(reason: "answer-lost") })
     }
 
-    @Test("an error is a failure, by its first word")
+    @Test("An error is a failure named by its first word")
     func errors() async throws {
         let sidecar = ScriptedSidecar { command in
             command.text[0] == "LOCK.ACQUIRE" ? .text("-UNAVAILABLE Redis cannot be reached\r\n") : nil
@@ -59,7 +59,7 @@ struct LoadRunTests {
         #expect(acquired.failed == ["UNAVAILABLE": acquired.offered])
     }
 
-    @Test("what is not answered in time is unknown, and its connection is given up")
+    @Test("A missing answer is unknown after the timeout, and its connection is closed")
     func timeouts() async throws {
         let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" && $0.connection < 5 ? .silence : nil }
         let run = try await RecordedRun.of(
@@ -73,7 +73,7 @@ struct LoadRunTests {
         #expect(run.endings.contains(.done(.released)))
     }
 
-    @Test("an open loop goes on when nobody answers; what never began is unsent")
+    @Test("An open loop continues without answers, and operations that never started are unsent")
     func openLoop() async throws {
         let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" ? .silence : nil }
         let run = try await RecordedRun.of(sidecar) { plan in
@@ -89,7 +89,7 @@ struct LoadRunTests {
         #expect(acquired.unknown == 3)
     }
 
-    @Test("latencies count from when an operation was due")
+    @Test("Latencies count from the time when an operation was due")
     func due() async throws {
         // The first operation gets no answer, and all others wait until it times out.
         let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" && $0.connection < 3 ? .silence : nil }
@@ -106,7 +106,7 @@ struct LoadRunTests {
         #expect(try #require(acquired.latency).max > 200_000)
     }
 
-    @Test("a client that waited for longer than its lease is valid renews before it does anything")
+    @Test("A client that waited longer than its lease is valid renews before anything else")
     func renewsFirst() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar(validFor: 0)) { $0.clients = 1 }
         let kinds = run.operations.map(\.kind)
@@ -114,7 +114,7 @@ struct LoadRunTests {
         #expect(!run.events.contains { if case .wrote = $0.what { true } else { false } })
     }
 
-    @Test("who overstays writes with a fence that may be stale, and then tries to renew")
+    @Test("A client that overstays writes with a fence that may be stale and then tries to renew")
     func overstays() async throws {
         // Long enough that no answer takes longer.
         let sidecar = ScriptedSidecar(validFor: 1000) { $0.text[0] == "LOCK.RENEW" ? .text("$-1\r\n") : nil }
@@ -127,13 +127,13 @@ struct LoadRunTests {
         #expect(run.events.contains { if case .wrote(_, _, _, _, isAccepted: false) = $0.what { true } else { false } })
     }
 
-    @Test("who forgets does not release")
+    @Test("A client that forgets does not release")
     func forgets() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar()) { $0.conduct = ClientBehavior(forgets: 1) }
         #expect(run.operations.allSatisfy { $0.kind == .acquire })
     }
 
-    @Test("clients that are made to vanish close their connections in the middle of what they do")
+    @Test("Vanishing clients close their connections during operations")
     func vanish() async throws {
         let sidecar = ScriptedSidecar { $0.text[0] == "LOCK.ACQUIRE" && $0.connection < 5 ? .silence : nil }
         let run = try await RecordedRun.of(sidecar, change: Self.longRun) { run, server in
@@ -146,7 +146,7 @@ struct LoadRunTests {
         #expect(run.endings.count { $0 == .unknown(reason: "answer-lost") } >= 2)
     }
 
-    @Test("what a sidecar tells of breakers is part of the history")
+    @Test("Breaker events of a sidecar are part of the history")
     func breakers() async throws {
         let event = #"{"v":1,"type":"breaker","service":"bench-calls","state":"open","generation":7,"until_ms":0}"#
         let run = try await RecordedRun.of(ScriptedSidecar(events: [event]))
@@ -156,7 +156,7 @@ struct LoadRunTests {
             })
     }
 
-    @Test("a run that is stopped ends early, with what it has measured")
+    @Test("A stopped run ends early with its measurements")
     func stop() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar(), change: Self.longRun, during: Self.stopAfterRelease)
         #expect(run.endings.contains(.done(.released)))
@@ -173,7 +173,7 @@ struct LoadRunTests {
         await run.stop()
     }
 
-    @Test("a sidecar that lets nobody in is told of at once")
+    @Test("A sidecar that rejects the login is reported at once")
     func refusedLogin() async throws {
         let sidecar = ScriptedSidecar { $0.text[0] == "PING" ? .text("-NOAUTH send an API key first\r\n") : nil }
         let error = await #expect(throws: LoadError.self) {
@@ -182,7 +182,7 @@ struct LoadRunTests {
         #expect(error?.description.contains("NOAUTH") == true)
     }
 
-    @Test("a plan that cannot be carried out is refused with the reason")
+    @Test("An impossible plan is refused with the reason")
     func impossiblePlans() async throws {
         for change in Self.mistakes {
             await #expect(throws: LoadError.self) { _ = try await RecordedRun.of(ScriptedSidecar(), change: change) }

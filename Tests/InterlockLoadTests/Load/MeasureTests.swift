@@ -14,7 +14,7 @@ struct MeasureTests {
     private static let fixed = LoadServices(
         rules: [ServiceRules(name: "fixed", limits: [LimitRule(algorithm: .fixed, limit: 10, window: 1000)])], takes: [0])
 
-    @Test("percentiles are to three digits")
+    @Test("Percentiles have three significant digits")
     func percentiles() throws {
         var recorder = LatencyRecorder()
         for microseconds in 1...10_000 { recorder.record(nanoseconds: Int64(microseconds) * 1000) }
@@ -26,7 +26,7 @@ struct MeasureTests {
         #expect(abs(report.mean / 5000.5 - 1) < 0.001)
     }
 
-    @Test("the curve of percentiles rises towards 1")
+    @Test("The curve of percentiles rises towards 1")
     func curve() throws {
         var recorder = LatencyRecorder()
         for microseconds in 1...10_000 { recorder.record(nanoseconds: Int64(microseconds) * 1000) }
@@ -36,7 +36,7 @@ struct MeasureTests {
         #expect(points.allSatisfy { $0.fraction < 1 })
     }
 
-    @Test("what takes longer than ten minutes counts as ten minutes")
+    @Test("Latencies above ten minutes count as ten minutes")
     func tooLong() throws {
         var recorder = LatencyRecorder()
         recorder.record(nanoseconds: .max)
@@ -44,12 +44,12 @@ struct MeasureTests {
         #expect(abs(try #require(recorder.longestMicroseconds) / 600_000_000 - 1) < 0.001)
     }
 
-    @Test("nothing measured is nothing reported")
+    @Test("Without measurements nothing is reported")
     func empty() {
         #expect(LatencyRecorder().report == nil)
     }
 
-    @Test("a timeline has a point for every second, those without an event too")
+    @Test("A timeline has a point for every second, even without events")
     func timeline() {
         var timeline = RunTimeline(start: Self.start)
         timeline.offered(at: Self.at(100))
@@ -62,7 +62,7 @@ struct MeasureTests {
         #expect(timeline.points.map { $0.max == nil } == [false, true, true, false])
     }
 
-    @Test("what has no answer has no latency")
+    @Test("An operation without an answer has no latency")
     func unknown() {
         var tally = OperationTally()
         tally.ended(.unknown(reason: "answer-lost"), latency: 1_000_000)
@@ -73,7 +73,7 @@ struct MeasureTests {
         #expect(tally.latency.count == 1)
     }
 
-    @Test("a fixed window is the one that the answers tell of, whenever they arrive")
+    @Test("A fixed window is the one that the answers report, whenever they arrive")
     func fixedWindows() {
         var windows = WindowCounts(start: Self.start, services: Self.fixed)
         // A window from 300 to 1300 ms, whose answers are a few milliseconds late, and the next window.
@@ -84,7 +84,7 @@ struct MeasureTests {
         #expect(windows.all.map(\.granted) == [6, 4])
     }
 
-    @Test("of other limits the windows are whole ones since the beginning")
+    @Test("For other limits the windows are whole ones since the start")
     func slidingWindows() {
         var services = Self.fixed
         services.rules[0].limits[0].algorithm = .sliding
@@ -95,7 +95,7 @@ struct MeasureTests {
         #expect(windows.all.map(\.began) == [0, 1])
     }
 
-    @Test("only the first locks are shown, and only so many leases")
+    @Test("Only the first locks and a limited number of leases are shown")
     func ownership() {
         var log = OwnershipLog(start: Self.start)
         for lock in 0..<20 {
@@ -110,7 +110,7 @@ struct MeasureTests {
         #expect(log.spans.count == OwnershipLog.maximumSpans)
     }
 
-    @Test("commands are counted from the first count on, through restarts")
+    @Test("Commands are counted from the first count on, even through restarts")
     func redisCommands() {
         var meter = RedisCommandMeter()
         #expect(meter.commands == nil)
@@ -124,7 +124,7 @@ struct MeasureTests {
         #expect(meter.commands == 69)
     }
 
-    @Test("this process uses memory, and one that is not there does not stand in the way")
+    @Test("Memory of this process is measured, and a missing process is skipped")
     func processes() throws {
         var meter = ProcessMeter()
         meter.follow("harness", process: getpid())

@@ -25,14 +25,16 @@ struct NameChoiceTests {
         }
     }
 
-    @Test("without a skew each name is chosen as often as any other")
+    @Test("Without a skew all names are chosen equally often")
     func uniform() {
         let weights = [Double](repeating: 0.01, count: 100)
         // One seed in a thousand exceeds 150 with 99 degrees of freedom.
         #expect(deviation(frequencies(among: 100, .uniform), expected: weights) < 150)
     }
 
-    @Test("the k-th name is chosen as often as one in k to the exponent", arguments: [0.3, 0.99, 1, 1.1, 2, 3.5])
+    @Test(
+        "The frequency of the k-th name is proportional to k to the power of the negated exponent",
+        arguments: [0.3, 0.99, 1, 1.1, 2, 3.5])
     func zipf(exponent: Double) {
         let powers = (1...100).map { rank in rank.power(-exponent) }
         let whole = powers.reduce(0, +)
@@ -40,7 +42,7 @@ struct NameChoiceTests {
         #expect(deviation(frequencies(among: 100, .zipf(exponent: exponent)), expected: weights) < 150)
     }
 
-    @Test("of ten million names all are in range, and the first half is chosen more often", arguments: [0.5, 1.1])
+    @Test("With ten million names all are in range, and the first half is chosen more often", arguments: [0.5, 1.1])
     func many(exponent: Double) {
         let choice = NameChoice(among: NameChoice.maximumNames, skew: .zipf(exponent: exponent))
         var random = SeededRandom(seed: 7)
@@ -50,7 +52,7 @@ struct NameChoiceTests {
         #expect(names.count { $0 < NameChoice.maximumNames / 2 } > 6500)
     }
 
-    @Test("a single name is always chosen", arguments: [NameSkew.uniform, .zipf(exponent: 1.1)])
+    @Test("A single name is always chosen", arguments: [NameSkew.uniform, .zipf(exponent: 1.1)])
     func single(skew: NameSkew) {
         let choice = NameChoice(among: 1, skew: skew)
         var random = SeededRandom(seed: 7)
@@ -58,7 +60,7 @@ struct NameChoiceTests {
         #expect(names.allSatisfy { $0 == 0 })
     }
 
-    @Test("a seed decides which names are chosen")
+    @Test("A seed determines the names")
     func seeded() {
         func names(seed: UInt64) -> [Int] {
             let choice = NameChoice(among: 1000, skew: .zipf(exponent: 1.1))

@@ -4,9 +4,9 @@ import Testing
 @testable import InterlockJudge
 @testable import InterlockLoad
 
-@Suite("How an operation ends that has no reply")
+@Suite("The ending of an operation without a reply")
 struct OperationEndingTests {
-    @Test("a lost answer is unknown, and what was never sent has failed")
+    @Test("A lost answer is unknown, and an unsent operation has failed")
     func failures() {
         #expect(OperationEnding(InterlockError(.answerLost, "")) == .unknown(reason: "answer-lost"))
         #expect(OperationEnding(InterlockError(.answerTimedOut, "")) == .unknown(reason: "timed-out"))
@@ -20,7 +20,7 @@ struct OperationEndingTests {
         #expect(OperationEnding(unknown) == .failed(code: "INVALID: no such permit"))
     }
 
-    @Test("a refusal is one of those that are known, or keeps its word")
+    @Test("A refusal has one of the known codes or keeps its word")
     func refusals() {
         #expect(Refusal(reason: "open", retryAfter: 90) == .open(retryAfter: 90))
         #expect(Refusal(reason: "limited", retryAfter: 250) == .limited(retryAfter: 250))

@@ -21,7 +21,7 @@ struct ProxyLoadTests {
         return run
     }
 
-    @Test("what the upstream answers has passed")
+    @Test("An answer of the upstream counts as passed")
     func passes() async throws {
         let run = try await run(nil)
         #expect(run.endings.count > 0)
@@ -29,7 +29,7 @@ struct ProxyLoadTests {
         #expect(run.operations.allSatisfy { $0 == .proxied(service: 6) })
     }
 
-    @Test("an upstream in a bad phase answers with errors, which pass too")
+    @Test("An upstream in a bad phase answers with errors, which pass too")
     func badPhase() async throws {
         let always = BadPhases(
             good: .zero...(.zero), bad: .seconds(3600)...(.seconds(3600)), failures: 1, length: .seconds(7200),
@@ -38,8 +38,8 @@ struct ProxyLoadTests {
         #expect(run.endings.contains(.done(.passed(status: 503))))
     }
 
-    @Test("an HTTP door that nobody listens at is not connected")
-    func nobody() async throws {
+    @Test("An HTTP listener that is not there counts as not connected")
+    func noListener() async throws {
         let run = try await RecordedRun.of(ScriptedSidecar()) { plan in
             plan.workload = .proxy
             plan.services = StandardServices(upstream: "http://127.0.0.1:1").load

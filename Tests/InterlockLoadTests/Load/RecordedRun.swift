@@ -29,7 +29,7 @@ struct RecordedRun {
     /// Runs a plan. By default, it runs locks in a closed loop for 100 ms.
     /// - Parameters:
     ///   - change: the changes to the default plan.
-    ///   - during: the work to do besides, from the beginning of the run.
+    ///   - during: the work to do from the start of the run.
     static func of(
         _ sidecar: ScriptedSidecar, answersLogin: Bool = true, change: (inout LoadPlan) -> Void = { _ in },
         during: @escaping @Sendable (LoadRun, MisbehavingRedis) async throws -> Void = { _, _ in }

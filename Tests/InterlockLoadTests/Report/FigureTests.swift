@@ -5,20 +5,20 @@ import Testing
 @Suite("Figures for people")
 struct FigureTests {
     @Test(
-        "counts are grouped",
+        "Counts have digit groups",
         arguments: [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567"), (-12_345, "-12,345")])
     func counts(count: Int, text: String) {
         #expect(Figure.count(count) == text)
     }
 
-    @Test("the largest and the smallest count are shown")
+    @Test("The largest and the smallest count are readable")
     func extremeCounts() {
         #expect(Figure.count(Int64.min) == "-9,223,372,036,854,775,808")
         #expect(Figure.count(UInt64.max) == "18,446,744,073,709,551,615")
     }
 
     @Test(
-        "latencies have the unit that suits them, and three digits",
+        "Latencies have a suitable unit and three digits",
         arguments: [
             (0, "0µs"), (0.5, "0.50µs"), (9.996, "10.0µs"), (85.2, "85.2µs"), (999.4, "999µs"), (999.9, "1.00ms"),
             (1240, "1.24ms"),
@@ -29,7 +29,7 @@ struct FigureTests {
     }
 
     @Test(
-        "decimals are rounded, and kept",
+        "Decimals are rounded and keep their places",
         arguments: [
             (2.006, 2, "2.01"), (0.999, 2, "1.00"), (-0.001, 2, "0.00"), (-1.5, 1, "-1.5"), (1234.5, 0, "1,235"), (.nan, 2, "–"),
         ])
@@ -37,7 +37,7 @@ struct FigureTests {
         #expect(Figure.decimals(value, count) == text)
     }
 
-    @Test("no number is too large to be written", arguments: [1e15, 9.99e14, -1e300, .greatestFiniteMagnitude])
+    @Test("No number is too large to print", arguments: [1e15, 9.99e14, -1e300, .greatestFiniteMagnitude])
     func hugeNumbers(value: Double) {
         #expect(!Figure.decimals(value, 3).isEmpty)
         #expect(!Figure.short(value).isEmpty)
@@ -45,13 +45,13 @@ struct FigureTests {
     }
 
     @Test(
-        "memory is in units of 1024",
+        "Memory is in units of 1024",
         arguments: [(512, "512 B"), (2048, "2.00 KB"), (41_943_040, "40.0 MB"), (3_221_225_472, "3.00 GB")])
     func memory(bytes: Int, text: String) {
         #expect(Figure.memory(bytes: bytes) == text)
     }
 
-    @Test("an axis has short numbers", arguments: [(0, "0"), (0.25, "0.25"), (40, "40"), (12_000, "12k"), (3_500_000, "3.5M")])
+    @Test("An axis has short numbers", arguments: [(0, "0"), (0.25, "0.25"), (40, "40"), (12_000, "12k"), (3_500_000, "3.5M")])
     func short(value: Double, text: String) {
         #expect(Figure.short(value) == text)
     }

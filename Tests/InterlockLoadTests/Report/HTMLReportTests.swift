@@ -5,7 +5,7 @@ import Testing
 
 @Suite("HTML report")
 struct HTMLReportTests {
-    @Test("the page needs nothing from elsewhere and runs nothing")
+    @Test("The page loads nothing and runs nothing")
     func isSelfContained() {
         let page = HTMLReport(.sample()).text
         for part in ["http://", "https://", "<script", "<link", "<img", "src=", "url(", "@import"] {
@@ -13,7 +13,7 @@ struct HTMLReportTests {
         }
     }
 
-    @Test("the verdict says it all")
+    @Test("The verdict states the whole result")
     func verdict() {
         var report = RunReport.sample()
         report.check.violations = [Violation(.exclusion, at: Instant(nanoseconds: 1_500_000_000), "two hold lock 0")]
@@ -24,7 +24,7 @@ struct HTMLReportTests {
         #expect(page.contains("… and 6 more"))
     }
 
-    @Test("what others named is shown and not obeyed")
+    @Test("Untrusted names are shown as text")
     func escapes() {
         let name = "<script>alert('x')</script>"
         var report = RunReport.sample()
@@ -40,14 +40,14 @@ struct HTMLReportTests {
         #expect(page.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;"))
     }
 
-    @Test("a run of which nothing came has plots that say so")
+    @Test("The plots of a run without events say so")
     func empty() {
         let page = HTMLReport(.empty()).text
         #expect(page.split(separator: "nothing to show").count == 6)
         #expect(page.contains("0 violations in 0 operations"))
     }
 
-    @Test("figures that are no numbers draw nothing wrong")
+    @Test("Figures that are not numbers draw nothing wrong")
     func oddNumbers() {
         var report = RunReport.sample()
         report.duration = .nan
@@ -67,14 +67,14 @@ struct HTMLReportTests {
         #expect(page.contains("</html>"))
     }
 
-    @Test("a single second is seen, as a point")
+    @Test("A single second is visible as a point")
     func singlePoint() {
         var report = RunReport.sample()
         report.timeline = [TimelinePoint(second: 4, p50: 180)]
         #expect(HTMLReport(report).text.contains("p50: 180µs at 4.00s"))
     }
 
-    @Test("a window over its limit is in the colour of alarm, and pointed at it says how far")
+    @Test("A window over its limit is highlighted, and its tooltip shows by how much")
     func overLimit() {
         var report = RunReport.sample()
         report.windows.append(WindowCount(service: "catalog", began: 1, granted: 131, limit: 100))
@@ -83,20 +83,20 @@ struct HTMLReportTests {
         #expect(page.split(separator: "<rect class=\"area alarm\"").count == 3, "the legend's and the bar")
     }
 
-    @Test("a lease tells client, sidecar, fence and times")
+    @Test("A lease shows its client, sidecar, fence and times")
     func lease() {
         let page = HTMLReport(.sample()).text
         #expect(page.contains("<title>client 7, sidecar 0, fence 1790000000000001, 1.00s – 1.50s</title>"))
     }
 
-    @Test("faults shade the plots over time and are named")
+    @Test("Faults shade the plots over time with their names")
     func faults() {
         let page = HTMLReport(.sample()).text
         #expect(page.contains("<title>fault 0: kill, sidecar 0, 3.00s – 3.50s, recovered after 250ms</title>"))
         #expect(page.contains(">kill 0</text>"))
     }
 
-    @Test("the page of a long run stays small")
+    @Test("The page of a long run stays small")
     func isBounded() {
         var report = RunReport.sample()
         report.timeline = (0..<86_400).map {

@@ -4,20 +4,20 @@ import Testing
 
 @Suite("Markup")
 struct MarkupTests {
-    @Test("what others wrote is escaped, in elements and in quoted attributes")
+    @Test("Untrusted text is escaped in elements and in quoted attributes")
     func escapes() {
         let text = "<script>\"a\" & 'b'</script>"
         let markup: Markup = "<p title=\"\(text)\">"
         #expect(markup.text == "<p title=\"&lt;script&gt;&quot;a&quot; &amp; &#39;b&#39;&lt;/script&gt;\">")
     }
 
-    @Test("what XML does not allow is replaced")
+    @Test("Characters that XML does not allow are replaced")
     func replacesForbidden() {
         let markup: Markup = "\("a\u{0}b\u{1B}c\u{FFFF}d\ne")"
         #expect(markup.text == "a\u{FFFD}b\u{FFFD}c\u{FFFD}d\ne")
     }
 
-    @Test("markup within markup stays what it is")
+    @Test("Markup within markup is not escaped again")
     func nests() {
         let inner: Markup = "<b>\("&")</b>"
         let outer: Markup = "<p>\(inner)\([inner, inner])</p>"
@@ -25,7 +25,7 @@ struct MarkupTests {
     }
 
     @Test(
-        "coordinates have at most one decimal, and one that is no number is 0",
+        "Coordinates have at most one decimal, and a value that is not a number becomes 0",
         arguments: [
             (1.0, "1"), (0.25, "0.3"), (-0.3, "-0.3"), (-12.96, "-13"), (.nan, "0"), (.infinity, "0"), (-1e300, "0"),
         ])

@@ -4,63 +4,63 @@ import Testing
 
 @Suite("Axes of a plot")
 struct PlotAxisTests {
-    @Test("counts begin at 0 and end at a tick")
+    @Test("Counts start at 0 and end at a tick")
     func linear() {
         let axis = PlotAxis(label: "", unit: .number, showing: [37, 940])
         #expect(axis.domain == 0...1000)
         #expect(axis.ticks == [0, 200, 400, 600, 800, 1000])
     }
 
-    @Test("time ends with the run")
+    @Test("Time ends with the run")
     func exact() {
         let axis = PlotAxis(label: "", unit: .seconds, showing: [0, 95], isExact: true)
         #expect(axis.domain == 0...95)
         #expect(axis.ticks == [0, 20, 40, 60, 80])
     }
 
-    @Test("long times have ticks at whole minutes")
+    @Test("Long times have ticks at whole minutes")
     func minutes() {
         let axis = PlotAxis(label: "", unit: .seconds, showing: [0, 1800], isExact: true)
         #expect(axis.ticks.map(axis.unit.tick) == ["0s", "5m", "10m", "15m", "20m", "25m", "30m"])
     }
 
-    @Test("a logarithmic axis has the powers of ten")
+    @Test("A logarithmic axis has the powers of ten")
     func logarithmic() {
         let axis = PlotAxis(label: "", unit: .microseconds, scale: .logarithmic, showing: [85, 1_200_000])
         #expect(axis.domain == 50...2_000_000)
         #expect(axis.ticks.map(axis.unit.tick) == ["100µs", "1ms", "10ms", "100ms", "1s"])
     }
 
-    @Test("a short logarithmic axis has 2 and 5 too")
+    @Test("A short logarithmic axis has 2 and 5 too")
     func shortLogarithmic() {
         let axis = PlotAxis(label: "", unit: .microseconds, scale: .logarithmic, showing: [150, 450])
         #expect(axis.ticks == [100, 200, 500])
     }
 
-    @Test("places on a logarithmic axis are as far apart as their ratios")
+    @Test("Positions on a logarithmic axis are as far apart as their ratios")
     func projection() {
         let axis = PlotAxis(label: "", unit: .number, scale: .logarithmic, showing: [1, 100])
         #expect(axis.position(of: 10) == 0.5)
     }
 
-    @Test("the percentiles of an HDR plot")
+    @Test("Percentiles have the positions of an HDR plot")
     func percentiles() {
         #expect([1, 2, 10, 100, 1000, 100_000].map(AxisUnit.percentile.tick) == ["0%", "50%", "90%", "99%", "99.9%", "99.999%"])
     }
 
-    @Test("what an axis cannot show has no place on it", arguments: [Double.nan, .infinity, -.infinity, 1e300])
+    @Test("Values that an axis cannot show have no position on it", arguments: [Double.nan, .infinity, -.infinity, 1e300])
     func oddValues(value: Double) {
         #expect(PlotAxis(label: "", unit: .number, showing: [1, value]).position(of: value) == nil)
         #expect(PlotAxis(label: "", unit: .number, scale: .logarithmic, showing: [1, value]).position(of: value) == nil)
     }
 
-    @Test("0 has no place on a logarithmic axis")
+    @Test("0 has no position on a logarithmic axis")
     func zero() {
         #expect(PlotAxis(label: "", unit: .number, scale: .logarithmic, showing: [0, 10]).position(of: 0) == nil)
     }
 
     @Test(
-        "whatever it is to show, an axis is wider than nothing and has a few ticks",
+        "An axis is wider than nothing and has a few ticks, whatever it shows",
         arguments: [[], [0], [5], [-5], [.nan], [1e14], [1e14, 1e14 + 1], [1e-8], [-1e14, 1e14], [0.1, 0.1 + 1e-12]],
         [PlotAxis.Scale.linear, .logarithmic])
     func alwaysDrawable(values: [Double], scale: PlotAxis.Scale) {

@@ -11,7 +11,7 @@ struct ReportFileTests {
         try body(folder.path)
     }
 
-    @Test("what was there is replaced, and nothing else is left behind")
+    @Test("An existing file is replaced, and nothing else is left behind")
     func replaces() throws {
         try withFolder { folder in
             let file = ReportFile(path: folder + "/report.json")
@@ -24,14 +24,14 @@ struct ReportFileTests {
         }
     }
 
-    @Test("a device is written to, not replaced by a file")
+    @Test("A device is written to, not replaced by a file")
     func device() throws {
         try ReportFile(path: "/dev/null").write("text")
         let kind = try FileManager.default.attributesOfItem(atPath: "/dev/null")[.type] as? FileAttributeType
         #expect(kind == .typeCharacterSpecial)
     }
 
-    @Test("an error names the file and says what to do")
+    @Test("An error names the file and the remedy")
     func missingFolder() throws {
         try withFolder { folder in
             let error = #expect(throws: ReportFileError.self) { try ReportFile(path: folder + "/none/report.html").write("text") }
@@ -39,7 +39,7 @@ struct ReportFileTests {
         }
     }
 
-    @Test("a folder and no name at all are no files", arguments: ["/tmp", ""])
+    @Test("A folder and an empty name are refused", arguments: ["/tmp", ""])
     func noFile(path: String) {
         #expect(throws: ReportFileError.self) { try ReportFile(path: path).write("text") }
     }

@@ -5,7 +5,7 @@ import Testing
 
 @Suite("JSON report")
 struct RunReportJSONTests {
-    @Test("names tell units")
+    @Test("Names contain units")
     func names() throws {
         let json = try RunReport.sample().json
         for name in [
@@ -17,7 +17,7 @@ struct RunReportJSONTests {
         }
     }
 
-    @Test("it is one line, and reads back as what it was")
+    @Test("The report is one line and reads back unchanged")
     func roundTrip() throws {
         let json = try RunReport.sample().json
         #expect(!json.contains("\n"))
@@ -25,7 +25,7 @@ struct RunReportJSONTests {
         #expect(again == json)
     }
 
-    @Test("an odd figure does not cost the report")
+    @Test("An invalid figure does not lose the report")
     func oddNumbers() throws {
         var report = RunReport.sample()
         report.processes[0].averageCores = .nan

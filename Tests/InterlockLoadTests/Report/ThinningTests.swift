@@ -2,9 +2,9 @@ import Testing
 
 @testable import InterlockLoad
 
-@Suite("Thinning out")
+@Suite("Thinning a series")
 struct ThinningTests {
-    @Test("a long series keeps its highest and its lowest point, its order, and no more than the limit")
+    @Test("A long series keeps its maximum, its minimum and its order, and has at most the limit of points")
     func keepsExtremes() {
         var points = (0..<100_000).map { PlotLine.Point(x: Double($0), y: 50) }
         points[77_777].y = 900
@@ -16,13 +16,13 @@ struct ThinningTests {
         #expect(thin.map(\.x) == thin.map(\.x).sorted())
     }
 
-    @Test("a short series stays as it is")
+    @Test("A short series is unchanged")
     func keepsShort() {
         let points = (0..<Thinning.limit).map { PlotLine.Point(x: Double($0), y: .nan) }
         #expect(Thinning.points(points).count == points.count)
     }
 
-    @Test("a stretch without numbers stays a gap")
+    @Test("A stretch without numbers stays a gap")
     func keepsGaps() {
         let points = (0..<10_000).map { PlotLine.Point(x: Double($0), y: (2000..<3000).contains($0) ? .nan : 1) }
         let gap = Thinning.points(points).filter { !$0.y.isFinite }
@@ -30,7 +30,7 @@ struct ThinningTests {
         #expect(gap.allSatisfy { (2000..<3000).contains($0.x) })
     }
 
-    @Test("of each stretch the heaviest stays")
+    @Test("The heaviest element of each stretch is kept")
     func keepsHeaviest() {
         var numbers = [Int](repeating: 1, count: 5000)
         numbers[4321] = 9

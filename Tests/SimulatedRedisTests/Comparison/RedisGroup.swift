@@ -45,34 +45,34 @@ final class RedisGroup {
         return RedisGroup(real: real, ports: ports)
     }
 
-    func address(_ place: Int) -> ServerAddress { ServerAddress(host: "127.0.0.1", port: ports[place]) }
+    func address(_ index: Int) -> ServerAddress { ServerAddress(host: "127.0.0.1", port: ports[index]) }
 
-    func connect(to place: Int) throws -> ComparedConnection {
-        ComparedConnection(real: try real[place].connect(), simulated: simulated[place])
+    func connect(to index: Int) throws -> ComparedConnection {
+        ComparedConnection(real: try real[index].connect(), simulated: simulated[index])
     }
 
     /// Sends a command to the real server only. Returns its reply.
     @discardableResult
-    func cause(_ words: [String], at place: Int) throws -> RawReply {
-        let console = ComparedConnection(real: try real[place].connect(), simulated: nil)
+    func cause(_ words: [String], at index: Int) throws -> RawReply {
+        let console = ComparedConnection(real: try real[index].connect(), simulated: nil)
         console.send(words.map { Array($0.utf8) })
         return try console.readReal()
     }
 
     /// Waits up to 20 s until a real server's reply contains this.
-    func wait(for text: String, in words: [String], at place: Int) throws {
+    func wait(for text: String, in words: [String], at index: Int) throws {
         for _ in 0..<2000 {
-            if "\(try cause(words, at: place))".contains(text) { return }
+            if "\(try cause(words, at: index))".contains(text) { return }
             // Polling is necessary, because nothing announces the change.
             usleep(10_000)
         }
-        throw RealRedis.Failure(reason: "no \(text) in \(words.joined(separator: " "))\n\(real[place].log)")
+        throw RealRedis.Failure(reason: "no \(text) in \(words.joined(separator: " "))\n\(real[index].log)")
     }
 
     /// Learns the servers' IDs, so that real ones are replaced with simulated ones.
     func learnIDs() throws {
-        for place in ports.indices {
-            let connection = try connect(to: place)
+        for index in ports.indices {
+            let connection = try connect(to: index)
             connection.send([Array("CLUSTER".utf8), Array("MYID".utf8)])
             if let real = try connection.readReal().text, let simulated = connection.readSimulated()?.text {
                 names.append((real, simulated))

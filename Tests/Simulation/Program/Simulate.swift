@@ -10,11 +10,11 @@ import Simulation
 struct Simulate: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "simulate",
-        abstract: "Run the product in simulated worlds, each decided by a seed, and check what its clients saw.",
+        abstract: "Run the product in simulated worlds, each determined by a seed, and check its clients' histories.",
         discussion: """
             Each world has a fleet of real sidecars, simulated Redis servers with the product's scripts, clients, operators, other \
-            programs and faults. A finding without a known cause ends with exit code 1. To see it again, give its seed with --seed: \
-            the same seed always makes the same history.
+            programs and faults. A finding without a known cause ends with exit code 1. To reproduce it, pass its seed with --seed: \
+            the same seed always produces the same history.
 
             EXIT CODES
               0   no findings, or only known ones
@@ -27,7 +27,7 @@ struct Simulate: ParsableCommand {
               make simulate ARGS='--seed 7 --shrink'
             """)
 
-    @Option(help: ArgumentHelp("Run only the world of this seed.", valueName: "n"))
+    @Option(help: ArgumentHelp("Run only the world with this seed.", valueName: "n"))
     var seed: UInt64?
 
     @Option(help: ArgumentHelp("The number of worlds.", valueName: "n"))
@@ -39,7 +39,7 @@ struct Simulate: ParsableCommand {
     @Option(help: ArgumentHelp("The number of client operations in each world.", valueName: "n"))
     var operations = 10_000
 
-    @Flag(help: "Shrink a finding's story to the faults and clients that it needs, and print it.")
+    @Flag(help: "Shrink a finding to the faults and clients that it needs, and print its story.")
     var shrink = false
 
     @Option(help: ArgumentHelp("The finding to shrink: a promise, or the name of a known finding.", valueName: "name"))

@@ -20,7 +20,7 @@ final class Faults {
     private var lastNumber = 0
     private var active: [Int: (place: Place?, endsItself: Bool, heal: () -> Void)] = [:]
     /// All faults with their times, for the story.
-    private(set) var told: [ToldFault] = []
+    private(set) var storyFaults: [StoryFault] = []
     /// The earliest time at which one of several servers may be down briefly again.
     private var nextAbsence: Int64 = 0
     /// The amount by which the fault being started moved the clock, in milliseconds.
@@ -92,8 +92,8 @@ final class Faults {
             case .redis, .quorum, .data, .slots: nil
             }
         state.record(.faultBegan(fault: number, kind, sidecar: concerned))
-        told.append(
-            ToldFault(
+        storyFaults.append(
+            StoryFault(
                 number: number, kind: kind, sidecar: concerned, began: state.timeline.instant, ended: nil, ahead: ahead,
                 words: words))
         ahead = 0
@@ -109,7 +109,7 @@ final class Faults {
         active[number] = nil
         heal()
         state.record(.faultEnded(fault: number))
-        if let place = told.lastIndex(where: { $0.number == number }) { told[place].ended = state.timeline.instant }
+        if let index = storyFaults.lastIndex(where: { $0.number == number }) { storyFaults[index].ended = state.timeline.instant }
     }
 
     private static func length(of kind: FaultKind, _ random: inout SeededRandom) -> Int64 {
@@ -163,7 +163,7 @@ final class Faults {
         case .pause:
             guard host.isUp else { return nil }
             host.stop()
-            return ({ host.resume() }, "is stopped")
+            return ({ host.resume() }, "is paused")
         case .partition:
             let isRefusing = random.happens(0.3)
             if isRefusing {
@@ -180,7 +180,7 @@ final class Faults {
                     for path in paths {
                         path.isBlackHole = false; if isCut { path.cutAll() }
                     }
-                }, "nothing passes"
+                }, "no bytes pass"
             )
         case .latency:
             let usual = paths[0].delay
@@ -194,7 +194,7 @@ final class Faults {
                     for path in paths {
                         path.delay = usual; path.splits = 0
                     }
-                }, "up to \(slow) ms late, in pieces"
+                }, "up to \(slow) ms of delay, in pieces"
             )
         case .reset:
             for path in paths {
@@ -204,7 +204,7 @@ final class Faults {
             let again = Int64.random(in: 20...600, using: &random)
             let end = state.timeline.now + .milliseconds(length)
             for path in paths { cutAgain(path, every: .milliseconds(again), until: end) }
-            return ({ for path in paths { path.splits = 0 } }, "connections are cut every \(again) ms")
+            return ({ for path in paths { path.splits = 0 } }, "connections are reset every \(again) ms")
         case .redisRestart:
             guard redis.isUp, !redis.isStopped else { return nil }
             redis.crash()
@@ -226,12 +226,12 @@ final class Faults {
                 { [state] in
                     state.isReplicaLagging = false
                     if !redis.isUp { redis.start(with: .some) }
-                }, "comes back without its last \(lag) ms"
+                }, "loses its last \(lag) ms"
             )
         case .redisPause:
             guard redis.isUp, !redis.isStopped else { return nil }
             redis.stop()
-            return ({ redis.resume() }, "is stopped")
+            return ({ redis.resume() }, "is paused")
         case .redisWipe:
             guard redis.isUp, !redis.isStopped else { return nil }
             // Restarting one of several servers empty, without its replicas' data, is unrealistic, so the primaries are
@@ -242,7 +242,7 @@ final class Faults {
                 return ({}, "is flushed")
             }
             redis.crash()
-            return ({ redis.start(with: .none) }, "comes back empty")
+            return ({ redis.start(with: .none) }, "restarts empty")
         case .full:
             redis.server.condition = .outOfMemory
             return ({ redis.server.condition = .serving }, "is full")
@@ -287,7 +287,7 @@ final class Faults {
             return topologyFaults.move(kind, ending: { [weak self] in self?.finish(number) }, &random)
         case .vanish:
             world.killClients(ofSidecar: sidecar, for: length)
-            return ({}, "the programs beside it die and restart")
+            return ({}, "its clients die and restart")
         }
     }
 
@@ -333,25 +333,25 @@ final class Faults {
     private func breakQuorumServer(
         length: inout Int64, isOneUnreachable: Bool, _ random: inout SeededRandom
     ) -> StartedFault? {
-        let place = Int.random(in: state.quorum.indices, using: &random)
-        let host = state.quorum[place]
+        let index = Int.random(in: state.quorum.indices, using: &random)
+        let host = state.quorum[index]
         guard host.isUp, !host.isStopped else { return nil }
         let point = random.unit()
-        guard !isOneUnreachable else { return cutAll(of: place, length: &length) }
+        guard !isOneUnreachable else { return cutAll(of: index, length: &length) }
         switch point {
         case ..<0.35:
             host.stop()
-            return ({ host.resume() }, "\(host.name) is stopped")
+            return ({ host.resume() }, "\(host.name) is paused")
         case ..<0.65:
             host.crash()
-            return ({ host.start(with: .all) }, "\(host.name) is away and keeps its data")
+            return ({ host.start(with: .all) }, "\(host.name) is down and keeps its data")
         case ..<0.85:
-            return cutAll(of: place, length: &length)
+            return cutAll(of: index, length: &length)
         default:
             let sidecar = state.sidecars[Int.random(in: state.sidecars.indices, using: &random)]
-            let path = sidecar.paths[place + 1]
+            let path = sidecar.paths[index + 1]
             path.isBlackHole = true
-            return ({ path.isBlackHole = false }, "nothing passes between sidecar \(sidecar.number) and \(host.name)")
+            return ({ path.isBlackHole = false }, "no bytes pass between sidecar \(sidecar.number) and \(host.name)")
         }
     }
 
@@ -361,13 +361,13 @@ final class Faults {
         let host = state.quorum[Int.random(in: state.quorum.indices, using: &random)]
         guard host.isUp, !host.isStopped else { return nil }
         host.crash()
-        return ({ host.start(with: .none) }, "\(host.name) comes back empty")
+        return ({ host.start(with: .none) }, "\(host.name) restarts empty")
     }
 
-    private func cutAll(of place: Int, length: inout Int64) -> StartedFault {
-        for sidecar in state.sidecars { sidecar.paths[place + 1].cutAll() }
+    private func cutAll(of index: Int, length: inout Int64) -> StartedFault {
+        for sidecar in state.sidecars { sidecar.paths[index + 1].cutAll() }
         length = 0
-        return ({}, "connections to \(state.quorum[place].name) are cut")
+        return ({}, "connections to \(state.quorum[index].name) are reset")
     }
 }
 
@@ -410,8 +410,8 @@ final class Foreigner {
 
     func deleteCounter(_ random: inout SeededRandom) -> StartedFault? {
         guard state.redis.isUp, !state.redis.isStopped else { return nil }
-        let place = Int.random(in: state.profile.services.indices, using: &random)
-        let service = state.profile.services[place]
+        let index = Int.random(in: state.profile.services.indices, using: &random)
+        let service = state.profile.services[index]
         guard !service.limits.isEmpty else { return nil }
         let limit = service.limits[Int.random(in: service.limits.indices, using: &random)]
         let subject: String? = limit.isPerSubject ? "t\(Int.random(in: 0..<state.profile.habits.tenants, using: &random))" : nil
@@ -424,7 +424,7 @@ final class Foreigner {
     func deleteFleet() -> StartedFault? {
         guard let host = server(of: keys.fleet) else { return nil }
         run(["DEL", keys.fleet], on: host)
-        return ({}, "the list is deleted")
+        return ({}, "the fleet's list is deleted")
     }
 
     /// Subscribes to every channel until Redis closes the connection.

@@ -2,7 +2,7 @@ package import InterlockCore
 package import InterlockJudge
 
 /// A fault as shown in a story.
-package struct ToldFault: Sendable {
+package struct StoryFault: Sendable {
     package var number: Int
     package var kind: FaultKind
     /// The affected sidecar; `nil` if all are affected.
@@ -20,7 +20,7 @@ package struct ToldFault: Sendable {
 }
 
 /// A call as shown in a story.
-package struct ToldCall: Sendable {
+package struct StoryCall: Sendable {
     package var client: Int
     package var sidecar: Int
     package var operation: Operation
@@ -30,18 +30,18 @@ package struct ToldCall: Sendable {
     package var ending: OperationEnding?
 
     /// Returns all calls in the order in which they began.
-    static func all(of events: [HistoryEvent]) -> [ToldCall] {
-        var calls: [ToldCall] = []
+    static func all(of events: [HistoryEvent]) -> [StoryCall] {
+        var calls: [StoryCall] = []
         var open: [Int: Int] = [:]
         for event in events {
             switch event.what {
             case .invoked(let client, let sidecar, let operation):
                 open[client] = calls.count
-                calls.append(ToldCall(client: client, sidecar: sidecar, operation: operation, began: event.at))
+                calls.append(StoryCall(client: client, sidecar: sidecar, operation: operation, began: event.at))
             case .ended(let client, let ending):
-                guard let place = open.removeValue(forKey: client) else { continue }
-                calls[place].ended = event.at
-                calls[place].ending = ending
+                guard let index = open.removeValue(forKey: client) else { continue }
+                calls[index].ended = event.at
+                calls[index].ending = ending
             default: continue
             }
         }
@@ -68,9 +68,9 @@ package struct ToldCall: Sendable {
 /// The context of a finding: the world's profile and its faults.
 struct Story {
     var profile: Profile
-    var faults: [ToldFault]
+    var faults: [StoryFault]
 
-    func service(_ violation: Violation) -> (place: Int, definition: ServiceDefinition)? {
+    func service(_ violation: Violation) -> (index: Int, definition: ServiceDefinition)? {
         let name = violation.finding.prefix { $0 != ":" }
         return (profile.services + profile.apis.proxied).enumerated().first { $1.name == name }.map { ($0, $1) }
     }
@@ -83,7 +83,7 @@ struct Story {
 
     /// Returns whether sidecars may still hold counts from a time when the fleet was incomplete. They drop these counts
     /// once Redis answers and everything granted without it has lapsed.
-    func remembersShares(before violation: Violation) -> Bool {
+    func remembersQuotas(before violation: Violation) -> Bool {
         let size = Int64(profile.largestFleet)
         let memories = limits(violation).map { limit in
             switch limit.algorithm {
@@ -135,20 +135,20 @@ package struct KnownFinding: Sendable {
     package static let all: [KnownFinding] = [
         KnownFinding(
             "fleet_size", [.limits],
-            "a sidecar that has not heard of the fleet since it started reckons its share as if it were alone: fleet_size, docs/reference/limits.md"
+            "a sidecar that has not seen the fleet since its start computes its quota as if it were alone: fleet_size, docs/reference/limits.md"
         ) { violation, story in
             violation.finding.contains("including the local quotas of sidecars without Redis")
-                && story.profile.fleetSize < story.profile.largestFleet && story.remembersShares(before: violation)
+                && story.profile.fleetSize < story.profile.largestFleet && story.remembersQuotas(before: violation)
         }, failover, failoverOfMany,
     ]
 
     /// Leases lost in a failover, which checkers count (see `LostLease`).
     static let failover = KnownFinding(
-        "failover", [], "a failover took a lease that no replica was waited for: docs/operate/redis.md"
+        "failover", [], "a failover lost a lease that no replica had acknowledged: docs/operate/redis.md"
     ) { _, _ in false }
     /// Leases lost in a failover although some of the replicas, but not all, had acknowledged them.
     static let failoverOfMany = KnownFinding(
         "failover-of-many", [],
-        "a failover to a replica that was not waited for took a lease: locks.wait_replicas, docs/operate/redis.md"
+        "a failover to a replica without the lease lost it: locks.wait_replicas, docs/operate/redis.md"
     ) { _, _ in false }
 }

@@ -96,13 +96,13 @@ final class ProxiedServices {
             state.find(.answers, "no service answered any of \(state.calls) calls through the proxy")
         }
         for host in state.sidecars.prefix(state.profile.sidecars) {
-            if !host.isUp || host.isStopped { state.find(.recovery, "sidecar \(host.number) does not run at the end") }
+            if !host.isUp || host.isStopped { state.find(.recovery, "sidecar \(host.number) is not running at the end") }
             host.call { [state] calls in
                 for name in self.names {
                     let inFlight = calls.activity(ofService: name)?.inFlight ?? 0
                     if inFlight > 0 {
                         state.find(
-                            .permits, "sidecar \(host.number) has \(inFlight) permits of \(name), and no call is under way")
+                            .permits, "sidecar \(host.number) has \(inFlight) permits of \(name) but no call in progress")
                     }
                     guard let counts = calls.counts.services[name] else { continue }
                     let outcomes = counts.outcomesGood + counts.outcomesFailed

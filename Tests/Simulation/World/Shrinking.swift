@@ -109,12 +109,12 @@ package struct Shrinking: Sendable {
         }
         guard let finding = finding(in: result) else { return lines }
         lines.append("\(time(finding.at)): \(finding.promise.rawValue): \(finding.finding)")
-        let about = ToldCall.all(of: result.events).filter {
+        let about = StoryCall.all(of: result.events).filter {
             $0.began <= finding.at && $0.isAbout(finding, services: result.services)
         }
         for call in about.suffix(16) {
             let end = call.ended.map { "to \(time($0))" } ?? "on"
-            let ending = call.ending.map { "\($0)" } ?? "under way"
+            let ending = call.ending.map { "\($0)" } ?? "in progress"
             lines.append(
                 "  \(time(call.began)) \(end): client \(call.client) at sidecar \(call.sidecar): \(call.operation): \(ending)")
         }

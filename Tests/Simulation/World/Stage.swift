@@ -278,8 +278,8 @@ final class Stage {
 
     /// The path between a sidecar and one of the machines of Redis.
     func path(of sidecar: Int, to host: RedisHost) -> Path {
-        let place = machines.hosts.firstIndex { $0 === host } ?? 0
-        return sidecars[sidecar].paths[place]
+        let index = machines.hosts.firstIndex { $0 === host } ?? 0
+        return sidecars[sidecar].paths[index]
     }
 
     /// The path between a sidecar and a server of the quorum, or the single Redis if `server` is `nil`.

@@ -66,10 +66,10 @@ final class TopologyFaults {
             words = "\(host.name) is killed"
         case 1:
             loss = { [host] in if host.isUp { host.stop() } }
-            words = "\(host.name) is stopped"
+            words = "\(host.name) is paused"
         default:
             loss = { [backbone] in backbone.isolate(former) }
-            words = "\(host.name) is cut off from all but clients"
+            words = "\(host.name) can reach only clients"
         }
         if replicas.count > 1, random.happens(0.4) {
             // One replica loses contact with the primary early. It is then the only one that Sentinels can promote.
@@ -80,7 +80,7 @@ final class TopologyFaults {
                 for replica in replicas where replica != late { backbone.isolate(replica) }
                 loss()
             }
-            words += ", \(lag) ms after \(hosts[late].name) has heard of it last; the others are cut off too"
+            words += ", \(lag) ms after the last message to \(hosts[late].name); the others are cut off too"
         } else {
             loss()
         }
@@ -137,7 +137,7 @@ final class TopologyFaults {
             let slots = Array(
                 group.hotSlots(of: source).shuffled(using: &random).prefix(Int.random(in: 1...6, using: &random)))
             move = group.move(slots, toShard: group.shards[target], pause: pause, done: done)
-            words = "slots \(slots) move from \(group.hosts[source].name) to \(group.hosts[target].name)"
+            words = "hash slots \(slots) move from \(group.hosts[source].name) to \(group.hosts[target].name)"
         }
         guard let move else { return nil }
         isMoving = true

@@ -24,7 +24,7 @@ package struct WorldResult: Sendable {
     package var topology: String
     /// The names of the services.
     var services: [String]
-    package var faults: [ToldFault]
+    package var faults: [StoryFault]
     /// The numbers of the clients.
     package var clients: [Int]
     /// The history, its end, and the rules that judge it.
@@ -203,10 +203,10 @@ package final class World {
                     world: state, number: number(), sidecar: sidecar, random: random.split(), firstService: firstService,
                     services: services, channel: KeySpace(prefix: prefix).events))
         }
-        for place in profile.services.indices {
-            guard let probe = profile.services[place].probe else { continue }
+        for index in profile.services.indices {
+            guard let probe = profile.services[index].probe else { continue }
             for sidecar in probe.origin == .all ? fleet : fleet.prefix(1) {
-                probers.append(Prober(world: state, sidecar: sidecar, place: place, random: random.split()))
+                probers.append(Prober(world: state, sidecar: sidecar, index: index, random: random.split()))
             }
         }
     }
@@ -215,9 +215,9 @@ package final class World {
     private func changeUpstreams() {
         state.timeline.plan(in: .milliseconds(Int64.random(in: 500...5000, using: &random))) { [weak self] in
             guard let self, !state.isClosing else { return }
-            let place = Int.random(in: state.upstreams.indices, using: &random)
-            state.upstreams[place].failing = random.happens(0.5) ? 0.01 : [0.3, 0.9, 1][Int.random(in: 0..<3, using: &random)]
-            state.upstreams[place].isSlow = random.happens(0.2)
+            let index = Int.random(in: state.upstreams.indices, using: &random)
+            state.upstreams[index].failing = random.happens(0.5) ? 0.01 : [0.3, 0.9, 1][Int.random(in: 0..<3, using: &random)]
+            state.upstreams[index].isSlow = random.happens(0.2)
             changeUpstreams()
         }
     }
@@ -243,23 +243,23 @@ package final class World {
         let host = state.sidecars[sidecar]
         guard host.isUp, !host.isStopped else { return nil }
         var services = profile.services
-        let place = Int.random(in: services.indices, using: &random)
+        let index = Int.random(in: services.indices, using: &random)
         let change: String
         switch Int.random(in: 0..<5, using: &random) {
         case 0, 1:
-            services[place].onLimit.maximumWaiting += Int.random(in: 1...3, using: &random)
-            change = "max_waiting \(services[place].onLimit.maximumWaiting)"
+            services[index].onLimit.maximumWaiting += Int.random(in: 1...3, using: &random)
+            change = "max_waiting \(services[index].onLimit.maximumWaiting)"
         case 2:
             let window = Int64.random(in: 1000...4000, using: &random)
-            services[place].breaker.window = .time(.milliseconds(window))
+            services[index].breaker.window = .time(.milliseconds(window))
             change = "breaker.window \(window) ms"
         case 3:
-            services[place].concurrency = random.happens(0.3) ? nil : Int.random(in: 1...4, using: &random)
-            change = "concurrency \(services[place].concurrency.map(String.init) ?? "none")"
+            services[index].concurrency = random.happens(0.3) ? nil : Int.random(in: 1...4, using: &random)
+            change = "concurrency \(services[index].concurrency.map(String.init) ?? "none")"
         default: change = "unchanged"
         }
         host.reload(services + (sidecar < profile.sidecars ? profile.apis.proxied : []))
-        return ({}, "\(services[place].name).\(change)")
+        return ({}, "\(services[index].name).\(change)")
     }
 
     // MARK: Running
@@ -281,7 +281,7 @@ package final class World {
     }
 
     private func result(_ report: CheckReport) -> WorldResult {
-        let story = Story(profile: profile, faults: faults?.told ?? [])
+        let story = Story(profile: profile, faults: faults?.storyFaults ?? [])
         var unknown: [Violation] = []
         var known: [String: (first: Violation, count: Int)] = [:]
         for violation in report.violations + state.found {
@@ -293,7 +293,7 @@ package final class World {
         }
         // Leases lost in a failover count as a known finding, not as a violation.
         if let first = report.lostLeases.first {
-            let finding = "lock \(first.lock): failover #\(first.fault) took lease \(first.lease) from client \(first.client)"
+            let finding = "lock \(first.lock): failover #\(first.fault) lost lease \(first.lease) of client \(first.client)"
             let cause = profile.waitReplicas == 0 ? KnownFinding.failover : KnownFinding.failoverOfMany
             known[cause.name] = (Violation(.keptLeases, at: first.at, finding), report.leasesLost)
         }

@@ -85,9 +85,9 @@ enum ServerCommands {
                 ]
             case .primary:
                 lines.append("connected_slaves:\(replication.replicas.count)")
-                for (place, replica) in replication.replicas.enumerated() {
+                for (index, replica) in replication.replicas.enumerated() {
                     let address = "ip=\(replica.address.host),port=\(replica.address.port)"
-                    lines.append("slave\(place):\(address),state=online,offset=\(replica.offset),lag=0")
+                    lines.append("slave\(index):\(address),state=online,offset=\(replica.offset),lag=0")
                 }
                 lines.append("master_repl_offset:\(replication.offset)")
             }

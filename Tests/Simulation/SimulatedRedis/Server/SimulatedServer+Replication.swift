@@ -22,8 +22,8 @@ extension SimulatedServer {
 
     /// Records that a replica has applied everything up to this offset, and answers each `WAIT` that this completes.
     package func acknowledge(_ offset: Int64, by address: ServerAddress) {
-        guard let place = replication?.replicas.firstIndex(where: { $0.address == address }) else { return }
-        replication?.replicas[place].offset = offset
+        guard let index = replication?.replicas.firstIndex(where: { $0.address == address }) else { return }
+        replication?.replicas[index].offset = offset
         for connection in connections {
             guard let wait = connection.replicaWait, let count = replication?.acknowledging(wait.offset),
                 count >= wait.replicas

@@ -37,8 +37,8 @@ package final class ClusterMember {
 
     /// Adds a server, or replaces the known state of it.
     package func know(_ node: ClusterNode) {
-        if let place = nodes.firstIndex(where: { $0.number == node.number }) {
-            nodes[place] = node
+        if let index = nodes.firstIndex(where: { $0.number == node.number }) {
+            nodes[index] = node
         } else {
             nodes.append(node)
             nodes.sort { $0.number < $1.number }
@@ -53,8 +53,8 @@ package final class ClusterMember {
     }
 
     package func update(_ number: Number, _ change: (inout ClusterNode) -> Void) {
-        guard let place = nodes.firstIndex(where: { $0.number == number }) else { return }
-        change(&nodes[place])
+        guard let index = nodes.firstIndex(where: { $0.number == number }) else { return }
+        change(&nodes[index])
     }
 
     /// Primaries that serve hash slots.

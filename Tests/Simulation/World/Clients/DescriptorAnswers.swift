@@ -21,7 +21,7 @@ extension DescriptorClient {
             return all(answer.status == 14 ? "UNAVAILABLE" : "ERR")
         }
         guard let response = Self.response(answer) else {
-            complain(of: "its message is no RateLimitResponse", from: sidecar)
+            complain(of: "its message is not a RateLimitResponse", from: sidecar)
             return all("?")
         }
         if let fault = fault(in: response, question) {

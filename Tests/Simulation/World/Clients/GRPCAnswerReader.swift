@@ -29,7 +29,7 @@ struct GRPCAnswerReader {
             stage = .body(ByteBuffer())
             return nil
         case .body(let bytes):
-            guard isLast else { throw Unreadable(reason: "a second head without the end of the answer") }
+            guard isLast else { throw Unreadable(reason: "a second head before the end of the answer") }
             return try answer(fields, bytes)
         }
     }
@@ -56,7 +56,7 @@ struct GRPCAnswerReader {
         var bytes = bytes
         guard let flag = bytes.readInteger(as: UInt8.self), let length = bytes.readInteger(as: UInt32.self), flag == 0,
             bytes.readableBytes == Int(length)
-        else { throw Unreadable(reason: "the answer is not one whole message: \(bytes.readableBytes) bytes") }
+        else { throw Unreadable(reason: "the answer is not one complete message: \(bytes.readableBytes) bytes") }
         return (0, Array(bytes.readableBytesView))
     }
 }

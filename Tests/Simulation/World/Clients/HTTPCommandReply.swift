@@ -9,7 +9,7 @@ struct HTTPMisanswer: Error {
 extension HTTPCommand {
     /// Converts the answer to the reply that the RESP API would have given.
     func reply(to answer: HTTPWireAnswer) throws(HTTPMisanswer) -> RedisReply {
-        guard answer.informational.isEmpty else { throw HTTPMisanswer(reason: "informational responses were not asked for") }
+        guard answer.informational.isEmpty else { throw HTTPMisanswer(reason: "unrequested informational responses") }
         switch (kind, answer.status) {
         case (.acquire(let lock), 201): return try Self.json(LeaseBody.self, answer).reply(of: lock)
         case (.acquireAll(let locks), 201): return try Self.json(LeasesBody.self, answer).reply(of: locks)
@@ -29,7 +29,7 @@ extension HTTPCommand {
             guard try Self.json(StatusBody.self, answer).status == "alive" else { throw HTTPMisanswer(reason: "it is not alive") }
             return Self.bulk(word)
         case (_, 400...): return try problem(answer)
-        default: throw HTTPMisanswer(reason: "this status is none of its answers")
+        default: throw HTTPMisanswer(reason: "unexpected status")
         }
     }
 
@@ -61,7 +61,7 @@ extension HTTPCommand {
         do {
             return try JSONDecoder().decode(type, from: Data(answer.body))
         } catch {
-            throw HTTPMisanswer(reason: "its body is no \(type)")
+            throw HTTPMisanswer(reason: "its body is not a \(type)")
         }
     }
 }
@@ -203,7 +203,7 @@ private struct ProblemBody: Decodable {
                 case "unavailable": "UNAVAILABLE"
                 case "unreplicated": "UNREPLICATED"
                 case "internal": "ERR"
-                default: throw HTTPMisanswer(reason: "\(code) is none of its problems")
+                default: throw HTTPMisanswer(reason: "unexpected problem \(code)")
                 }
             return .error(RedisError(.server(ServerCondition(rawValue: word)), "\(word) \(detail)"))
         }

@@ -97,7 +97,7 @@ final class HTTPWireConnection {
         do throws(HTTPAnswerReader.Unreadable) {
             while state == .open {
                 guard !waiting.isEmpty || !reader.hasBytes else {
-                    throw HTTPAnswerReader.Unreadable(reason: "bytes come behind the last answer")
+                    throw HTTPAnswerReader.Unreadable(reason: "bytes after the end of the last answer")
                 }
                 let answer = try reader.next()
                 for status in reader.takeInformational() { onInformational(status) }

@@ -31,7 +31,7 @@ class ListenerClient {
     /// Starts the next action.
     func act() {}
     /// Handles a push message.
-    func told(_ parts: [RedisReply]) {}
+    func pushed(_ parts: [RedisReply]) {}
     /// Handles the end of the connection, with which everything linked to it ends.
     func disconnected(byItself: Bool) {}
 
@@ -63,7 +63,7 @@ class ListenerClient {
         if let connection, !connection.isClosed { return connection }
         if connection != nil { moveOn() }
         let made = connect()
-        made.onPush = { [weak self] in self?.told($0) }
+        made.onPush = { [weak self] in self?.pushed($0) }
         made.onLost = { [weak self] in self?.disconnected(byItself: false) }
         connection = made
         return made

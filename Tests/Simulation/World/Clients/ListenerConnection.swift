@@ -134,10 +134,10 @@ struct ListenerReplyReader {
 
     /// Returns the next complete message, or `nil` if more bytes are needed.
     mutating func next() throws(Unreadable) -> Message? {
-        var place = start
-        let isPush = place < bytes.count && bytes[place] == UInt8(ascii: ">")
-        guard let reply = try value(&place) else { return nil }
-        start = place
+        var position = start
+        let isPush = position < bytes.count && bytes[position] == UInt8(ascii: ">")
+        guard let reply = try value(&position) else { return nil }
+        start = position
         if start > 4096 || start == bytes.count {
             bytes.removeFirst(start)
             start = 0
@@ -146,12 +146,12 @@ struct ListenerReplyReader {
         return .reply(reply)
     }
 
-    private func value(_ place: inout Int) throws(Unreadable) -> RedisReply? {
-        guard place < bytes.count else { return nil }
-        let kind = bytes[place]
-        guard let end = bytes[place...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
-        let line = String(decoding: bytes[(place + 1)..<(end - 1)], as: UTF8.self)
-        place = end + 1
+    private func value(_ position: inout Int) throws(Unreadable) -> RedisReply? {
+        guard position < bytes.count else { return nil }
+        let kind = bytes[position]
+        guard let end = bytes[position...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
+        let line = String(decoding: bytes[(position + 1)..<(end - 1)], as: UTF8.self)
+        position = end + 1
         switch kind {
         case UInt8(ascii: "+"): return .status(line)
         case UInt8(ascii: "-"):
@@ -164,16 +164,16 @@ struct ListenerReplyReader {
         case UInt8(ascii: "$"):
             guard let length = Int(line) else { throw Unreadable() }
             guard length >= 0 else { return .null }
-            guard bytes.count >= place + length + 2 else { return nil }
-            defer { place += length + 2 }
-            return .bulk(Array(bytes[place..<(place + length)]))
+            guard bytes.count >= position + length + 2 else { return nil }
+            defer { position += length + 2 }
+            return .bulk(Array(bytes[position..<(position + length)]))
         case UInt8(ascii: "*"), UInt8(ascii: ">"), UInt8(ascii: "%"):
             guard var count = Int(line) else { throw Unreadable() }
             guard count >= 0 else { return .null }
             if kind == UInt8(ascii: "%") { count *= 2 }
             var elements: [RedisReply] = []
             for _ in 0..<count {
-                guard let element = try value(&place) else { return nil }
+                guard let element = try value(&position) else { return nil }
                 elements.append(element)
             }
             return .array(elements)

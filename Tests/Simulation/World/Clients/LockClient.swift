@@ -60,7 +60,7 @@ final class LockClient: ListenerClient {
     }
 
     override func act() {
-        if random.happens(0.03) { return look() }
+        if random.happens(0.03) { return inspect() }
         var lock = Int.random(in: kinds.indices, using: &random)
         // Half of all calls contend for the first lock.
         if random.happens(0.5) { lock = 0 }
@@ -125,9 +125,9 @@ final class LockClient: ListenerClient {
         if request.locks.count > 1 {
             words += ["ALSO", "\(request.locks.count - 1)"] + request.locks.dropFirst().map(world.name(ofLock:))
         }
-        let operations = request.locks.enumerated().map { place, lock in
+        let operations = request.locks.enumerated().map { index, lock in
             (
-                number: number + place,
+                number: number + index,
                 operation: Operation.acquire(
                     lock: firstLock + lock, mode: request.mode, ttl: request.ttl, wait: request.wait,
                     isJoint: request.locks.count > 1)
@@ -197,13 +197,13 @@ final class LockClient: ListenerClient {
     private func leases(in reply: RedisReply, _ request: Request, invokedAt: Instant) -> [Held] {
         guard let parts = reply.array else { return [] }
         let rows = request.locks.count == 1 ? [[RedisReply.null] + parts] : parts.compactMap(\.array)
-        return rows.enumerated().compactMap { place, row in
+        return rows.enumerated().compactMap { index, row in
             guard row.count == 4, let token = row[1].text, let fence = row[2].integer, let valid = row[3].integer else {
                 return nil
             }
-            let lock = firstLock + request.locks[place]
+            let lock = firstLock + request.locks[index]
             return Held(
-                number: number + place, lock: lock, lease: world.leaseID(lock: lock, token: token, fence: fence),
+                number: number + index, lock: lock, lease: world.leaseID(lock: lock, token: token, fence: fence),
                 mode: request.mode, token: token, fence: fence, ttl: request.ttl,
                 believedUntil: invokedAt.advanced(byMilliseconds: valid), isLinked: request.isLinked,
                 hasOwner: request.owner != nil)
@@ -263,9 +263,9 @@ final class LockClient: ListenerClient {
     }
 
     /// Renews the leases one after another.
-    private func renew(_ place: Int, then done: @escaping () -> Void) {
-        guard held.indices.contains(place) else { return held.isEmpty ? rest() : done() }
-        let lease = held[place]
+    private func renew(_ index: Int, then done: @escaping () -> Void) {
+        guard held.indices.contains(index) else { return held.isEmpty ? rest() : done() }
+        let lease = held[index]
         let invokedAt = world.timeline.instant
         ask(
             [(lease.number, .renew(lock: lease.lock, lease: lease.lease, ttl: lease.ttl))],
@@ -274,22 +274,22 @@ final class LockClient: ListenerClient {
             guard let valid = reply.integer else { return [.refused(.lost)] }
             return [.done(.renewed(validFor: valid))]
         } completion: { [self] endings in
-            guard held.indices.contains(place), held[place].lease == lease.lease else { return rest() }
+            guard held.indices.contains(index), held[index].lease == lease.lease else { return rest() }
             switch endings[0] {
             case .done(.renewed(let valid)):
-                held[place].believedUntil = invokedAt.advanced(byMilliseconds: valid)
-                renew(place + 1, then: done)
+                held[index].believedUntil = invokedAt.advanced(byMilliseconds: valid)
+                renew(index + 1, then: done)
             case .refused:
-                drop(place)
-                renew(place, then: done)
+                drop(index)
+                renew(index, then: done)
             default:
-                renew(place + 1, then: done)
+                renew(index + 1, then: done)
             }
         }
     }
 
     /// Releases the leases one after another.
-    private func release(_ place: Int) {
+    private func release(_ index: Int) {
         guard let lease = held.first else { return rest() }
         held.removeFirst()
         let isLast = held.isEmpty && !lease.isLinked
@@ -350,8 +350,8 @@ final class LockClient: ListenerClient {
         tell(["LOCK.RELEASE"] + about + earlier)
     }
 
-    private func drop(_ place: Int) {
-        let lease = held.remove(at: place)
+    private func drop(_ index: Int) {
+        let lease = held.remove(at: index)
         if lease.isLinked { link(lease, .lost) }
     }
 
@@ -384,17 +384,17 @@ final class LockClient: ListenerClient {
         held.removeAll(where: \.isLinked)
     }
 
-    override func told(_ parts: [RedisReply]) {
+    override func pushed(_ parts: [RedisReply]) {
         guard parts.count == 4, parts[0].text == "lock-lost", let token = parts[2].text,
-            let place = held.firstIndex(where: { $0.token == token })
+            let index = held.firstIndex(where: { $0.token == token })
         else { return }
-        if held[place].isLinked { link(held[place], .lost) }
-        held[place].isLinked = false
+        if held[index].isLinked { link(held[index], .lost) }
+        held[index].isLinked = false
     }
 
     // MARK: Queries
 
-    private func look() {
+    private func inspect() {
         let lock = world.name(ofLock: Int.random(in: kinds.indices, using: &random))
         // The sidecar answers the others over HTTP in tasks, and tasks do not run in simulated time.
         let words = speaks == .http ? ["LOCK.GRANTS", lock] : random.happens(0.5) ? ["LOCK.INFO", lock] : ["LOCK.LIST"]

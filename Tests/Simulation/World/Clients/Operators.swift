@@ -41,12 +41,12 @@ final class EventListener: ServiceClient {
         forgetPlans()
         rest()
     }
-    override func told(_ parts: [RedisReply]) { received(parts) }
+    override func pushed(_ parts: [RedisReply]) { received(parts) }
 
     private func received(_ parts: [RedisReply]) {
         guard parts.count == 3, parts[0].text == "message", case .bulk(let json) = parts[2],
             let notice = try? JSONDecoder().decode(Notice.self, from: Data(json)), notice.type == "breaker",
-            let place = notice.service.flatMap({ services.firstIndex(of: $0) }), let generation = notice.generation
+            let index = notice.service.flatMap({ services.firstIndex(of: $0) }), let generation = notice.generation
         else { return }
         let forced = notice.forced.flatMap(BreakerSnapshot.Forced.init)
         let state: BreakerSnapshot.State? =
@@ -59,9 +59,9 @@ final class EventListener: ServiceClient {
         let end = forced == nil ? notice.until_ms : notice.forced_until_ms
         world.record(
             .breakerSeen(
-                sidecar: sidecar, service: firstService + place, state: state, generation: generation,
+                sidecar: sidecar, service: firstService + index, state: state, generation: generation,
                 until: end.flatMap {
-                    $0 == 0 ? nil : world.instant(ofRedis: $0, having: KeySpace().breaker(services[place]))
+                    $0 == 0 ? nil : world.instant(ofRedis: $0, having: KeySpace().breaker(services[index]))
                 }))
     }
 }
@@ -70,19 +70,19 @@ final class EventListener: ServiceClient {
 final class Operator: ServiceClient {
     override func act() {
         plan(after: .milliseconds(Int64.random(in: 500...8000, using: &random))) { [self] in
-            let place = Int.random(in: services.indices, using: &random)
+            let index = Int.random(in: services.indices, using: &random)
             let states: [BreakerSnapshot.Forced?] = [.open, .closed, .disabled, nil, nil]
             let state = states[Int.random(in: states.indices, using: &random)]
             let length: Int64? = state != nil && random.happens(0.7) ? Int64.random(in: 500...6000, using: &random) : nil
-            var words = ["BREAKER.FORCE", services[place], state.map { $0.rawValue.uppercased() } ?? "AUTO"]
+            var words = ["BREAKER.FORCE", services[index], state.map { $0.rawValue.uppercased() } ?? "AUTO"]
             if let length { words += ["FOR", "\(length)"] }
             let began = world.timeline.instant
             // The state is unknown until the answer arrives.
-            world.record(.forced(service: firstService + place, state: nil, until: nil))
+            world.record(.forced(service: firstService + index, state: nil, until: nil))
             tell(words) { [self] reply in
                 if reply?.text == "OK" {
                     let until = length.map { began.advanced(byMilliseconds: $0) }
-                    world.record(.forced(service: firstService + place, state: state, until: until))
+                    world.record(.forced(service: firstService + index, state: state, until: until))
                 }
                 rest()
             }
@@ -94,13 +94,13 @@ final class Operator: ServiceClient {
 final class Prober {
     private unowned let world: WorldState
     private let sidecar: Int
-    private let place: Int
+    private let index: Int
     private var random: SeededRandom
 
-    init(world: WorldState, sidecar: Int, place: Int, random: SeededRandom) {
+    init(world: WorldState, sidecar: Int, index: Int, random: SeededRandom) {
         self.world = world
         self.sidecar = sidecar
-        self.place = place
+        self.index = index
         self.random = random
     }
 
@@ -113,8 +113,8 @@ final class Prober {
     }
 
     private func probe() {
-        let upstream = world.upstreams[place]
-        let service = world.profile.services[place]
+        let upstream = world.upstreams[index]
+        let service = world.profile.services[index]
         guard service.probe != nil else { return }
         let finding: OutageFinding = upstream.failing > 0.5 ? .down(reason: "probes fail") : .up
         world.sidecars[sidecar].call { calls in

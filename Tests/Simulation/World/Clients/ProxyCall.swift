@@ -107,7 +107,7 @@ struct ProxyCall {
     /// Judges a complete answer.
     func judge(_ answer: HTTPWireAnswer) -> (ending: OperationEnding, finding: Finding?) {
         let informational = answer.informational.contains(100) && !awaitsContinue
-        let unasked = informational ? finding(.answers, "was told to continue, which it had not asked for") : nil
+        let unasked = informational ? finding(.answers, "received 100 Continue without requesting it") : nil
         if answer["interlock-fallback"] != nil { return (Self.mayHaveBeenMade, unasked ?? fallbackFinding(answer)) }
         guard answer["content-type"]?.hasPrefix("application/problem+json") ?? false else {
             return (.done(.passed(status: answer.status)), unasked ?? passedFinding(answer))
@@ -132,7 +132,7 @@ struct ProxyCall {
             return finding(.bytes, "is from service \(answer["interlock-service"] ?? "none") instead of \(service)")
         }
         if method != .head, let size = answer[NumberedBody.sizeField], size != "\(answer.body.count)" {
-            return finding(.bytes, "ends properly after \(answer.body.count) of \(size) bytes")
+            return finding(.bytes, "ends cleanly after \(answer.body.count) of \(size) bytes")
         }
         return nil
     }
@@ -143,10 +143,10 @@ struct ProxyCall {
         if isOwn || answer["interlock-fallback"] != nil { return nil }
         if answer[NumberedBody.numberField] != "\(number)" {
             let other = answer[NumberedBody.numberField] ?? "none"
-            return finding(.bytes, "got the answer of call \(other), with status \(answer.status)")
+            return finding(.bytes, "received the answer of call \(other), with status \(answer.status)")
         }
         guard let stray = NumberedBody.firstStrayByte(in: answer.body, of: number) else { return nil }
-        return finding(.bytes, "has other bytes at \(stray) of its body: \(NumberedBody.excerpt(answer.body, at: stray))")
+        return finding(.bytes, "differs at byte \(stray) of its body: \(NumberedBody.excerpt(answer.body, at: stray))")
     }
 
     /// Judges a refusal of a `HEAD` request, which lacks the body with the reason.
@@ -158,7 +158,7 @@ struct ProxyCall {
     private func judgeProblem(_ answer: HTTPWireAnswer) -> (ending: OperationEnding, finding: Finding?) {
         guard let problem = try? JSONDecoder().decode(Problem.self, from: Data(answer.body)) else {
             let text = String(decoding: answer.body.prefix(200), as: UTF8.self)
-            return (.failed(code: "?"), finding(.bytes, "is no problem: \(text.debugDescription)"))
+            return (.failed(code: "?"), finding(.bytes, "is not a problem document: \(text.debugDescription)"))
         }
         let status = problem.code == Self.cancelled && body != nil ? 503 : Self.statuses[problem.code]
         let unknown = status == answer.status ? nil : finding(.answers, "got \(answer.status) \(problem.code)")

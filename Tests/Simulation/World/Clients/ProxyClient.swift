@@ -78,7 +78,7 @@ final class ProxyClient: ServiceClient {
         let made = HTTPWireConnection(to: world.sidecars[sidecar], over: world.listeners[sidecar], timeline: world.timeline)
         made.onStrayBytes = { [weak self, sidecar] in
             guard let self else { return }
-            world.find(.bytes, "client \(number) at sidecar \(sidecar) got bytes behind an answer")
+            world.find(.bytes, "client \(number) at sidecar \(sidecar) received bytes after the end of an answer")
         }
         http = made
         return made

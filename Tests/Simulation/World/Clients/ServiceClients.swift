@@ -22,17 +22,17 @@ class ServiceClient: ListenerClient {
 /// Takes from limits, for itself or for tenants, with or without a wait.
 final class LimitClient: ServiceClient {
     override func act() {
-        let place = Int.random(in: services.indices, using: &random)
-        guard !world.profile.services[place].limits.isEmpty else { return rest() }
-        if random.happens(0.02) { return look(place) }
+        let index = Int.random(in: services.indices, using: &random)
+        guard !world.profile.services[index].limits.isEmpty else { return rest() }
+        if random.happens(0.02) { return inspect(index) }
         let cost: Int64 = random.happens(0.1) ? Int64.random(in: 2...3, using: &random) : 1
         let subject = world.profile.habits.tenant(&random)
         let wait = world.profile.habits.wait(upTo: 1500, &random)
-        var words = ["LIMIT.TAKE", services[place]]
+        var words = ["LIMIT.TAKE", services[index]]
         if cost != 1 { words += ["COST", "\(cost)"] }
         if let subject { words += ["SUBJECT", "t\(subject)"] }
         if wait > 0 { words += ["WAIT", "\(wait)"] }
-        let operation = Operation.take(service: firstService + place, cost: cost, subject: subject, wait: wait)
+        let operation = Operation.take(service: firstService + index, cost: cost, subject: subject, wait: wait)
         if wait > 0, random.happens(0.05) {
             plan(after: .milliseconds(Int64.random(in: 1...wait, using: &random))) { [self] in
                 hangUp()
@@ -46,16 +46,16 @@ final class LimitClient: ServiceClient {
         pipelined { ask(operation, words, times: wait > 0 ? 1 : LockClient.most) }
     }
 
-    private func look(_ place: Int) {
+    private func inspect(_ index: Int) {
         // The sidecar answers `LIMIT.PEEK` over HTTP in a task, and tasks do not run in simulated time.
-        tell(speaks == .http ? ["PING", "look"] : ["LIMIT.PEEK", services[place]]) { [self] _ in rest() }
+        tell(speaks == .http ? ["PING", "look"] : ["LIMIT.PEEK", services[index]]) { [self] _ in rest() }
     }
 
     /// Sends several copies of a call together, and continues when all are answered.
     private func ask(_ operation: Operation, _ words: [String], times: Int) {
         var left = times
-        for place in 0..<times {
-            ask([(number + place, operation)], words) { reply in
+        for index in 0..<times {
+            ask([(number + index, operation)], words) { reply in
                 guard let numbers = reply.array?.compactMap(\.integer), numbers.count == 5 else { return [.failed(code: "?")] }
                 return [
                     numbers[0] == 0
@@ -75,13 +75,13 @@ final class LimitClient: ServiceClient {
 /// Acquires permits, makes the calls and reports most outcomes.
 final class PermitClient: ServiceClient {
     override func act() {
-        let place = Int.random(in: services.indices, using: &random)
+        let index = Int.random(in: services.indices, using: &random)
         let subject = world.profile.habits.tenant(&random)
         let wait = world.profile.habits.wait(upTo: world.profile.habits.patience, &random)
-        var words = ["PERMIT.ACQUIRE", services[place]]
+        var words = ["PERMIT.ACQUIRE", services[index]]
         if let subject { words += ["SUBJECT", "t\(subject)"] }
         if wait > 0 { words += ["WAIT", "\(wait)"] }
-        let service = firstService + place
+        let service = firstService + index
         var granted: (number: PermitNumber, id: String)?
         ask([(number, .permit(service: service, subject: subject, wait: wait))], words) { [world] reply in
             guard let parts = reply.array, parts.count == 4, let word = parts[1].text,
@@ -100,19 +100,19 @@ final class PermitClient: ServiceClient {
             }
         } completion: { [self] _ in
             guard let (permit, id) = granted else { return rest() }
-            call(place, permit: permit, id: id)
+            call(index, permit: permit, id: id)
         }
     }
 
-    private func call(_ place: Int, permit: PermitNumber, id: String) {
-        let outcome = world.upstreams[place].call(random: &random)
+    private func call(_ index: Int, permit: PermitNumber, id: String) {
+        let outcome = world.upstreams[index].call(random: &random)
         plan(after: .milliseconds(outcome.milliseconds)) { [self] in
             guard !random.happens(0.04) else { return rest() }
             var words = [
-                "PERMIT.REPORT", services[place], id, outcome.isOK ? "OK" : "ERROR", "LATENCY", "\(outcome.milliseconds)",
+                "PERMIT.REPORT", services[index], id, outcome.isOK ? "OK" : "ERROR", "LATENCY", "\(outcome.milliseconds)",
             ]
             if let retryAfter = outcome.retryAfter { words += ["STATUS", "503", "RETRYAFTER", "\(retryAfter)"] }
-            let operation = Operation.report(service: firstService + place, permit: permit, isOK: outcome.isOK)
+            let operation = Operation.report(service: firstService + index, permit: permit, isOK: outcome.isOK)
             ask([(number, operation)], words) { reply in
                 guard let state = reply.text.flatMap(BreakerSnapshot.State.init) else { return [.failed(code: "?")] }
                 return [.done(.reported(state: state))]

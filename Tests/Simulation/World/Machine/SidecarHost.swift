@@ -182,7 +182,7 @@ final class SidecarHost {
                 do {
                     try coordinator.reload(services: services)
                 } catch {
-                    preconditionFailure("the world's services are refused: \(error)")
+                    preconditionFailure("the sidecar refused the world's services: \(error)")
                 }
             }
         }
@@ -214,12 +214,12 @@ private final class SharedRandom: @unchecked Sendable {
 
     var source: RandomSource {
         RandomSource { bytes in
-            var place = 0
-            while place < bytes.count {
+            var index = 0
+            while index < bytes.count {
                 withUnsafeBytes(of: self.random.next()) { word in
-                    for byte in word.prefix(bytes.count - place) {
-                        bytes[place] = byte
-                        place += 1
+                    for byte in word.prefix(bytes.count - index) {
+                        bytes[index] = byte
+                        index += 1
                     }
                 }
             }

@@ -74,7 +74,7 @@ final class SimulatedEventLoop: NIOSerialEventLoopExecutor, @unchecked Sendable 
 
     /// Runs `body` in this process, now.
     func enter<Result>(_ body: () -> Result) -> Result {
-        precondition(state == .running, "a process that does not run does nothing")
+        precondition(state == .running, "only a running process does anything")
         depth += 1
         defer {
             depth -= 1

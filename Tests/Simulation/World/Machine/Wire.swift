@@ -31,7 +31,7 @@ final class Path {
     }
 
     /// Returns the offset within a message at which a cut connection ends.
-    func place(in length: Int) -> Int { Int.random(in: 0...length, using: &random) }
+    func cutPosition(in length: Int) -> Int { Int.random(in: 0...length, using: &random) }
 
     /// Runs `arrival` now, or once messages pass again.
     func pass(_ arrival: @escaping () -> Void) {
@@ -103,7 +103,8 @@ final class Wire {
             start = piece
             plan(at: end) { [self] in
                 // If the wire was cut meanwhile, part of the message may arrive.
-                let come = isCut ? slice.getSlice(at: slice.readerIndex, length: path.place(in: slice.readableBytes)) : slice
+                let come =
+                    isCut ? slice.getSlice(at: slice.readerIndex, length: path.cutPosition(in: slice.readableBytes)) : slice
                 if let come, come.readableBytes > 0 { end.receive(come) }
                 if isCut { finish(end) }
             }

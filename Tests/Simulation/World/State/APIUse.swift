@@ -14,7 +14,7 @@ struct APIUse {
     static let fallback = "instead"
 
     /// The setup in which all clients use RESP.
-    static let respAlone = APIUse()
+    static let respOnly = APIUse()
 }
 
 extension APIUse {

@@ -116,7 +116,7 @@ struct Profile {
     var domains = DomainSettings()
     var descriptorClients = 0
     /// The use of the HTTP API and its proxy.
-    var apis = APIUse.respAlone
+    var apis = APIUse.respOnly
     /// The arrangement of Redis servers if Redis is neither a quorum nor shared by two fleets.
     var topology = WorldTopology.single
 
@@ -230,11 +230,11 @@ struct Profile {
         for _ in 0..<Int.random(in: 1...4, using: &random) {
             var point = Int.random(in: 0..<left.reduce(0) { $0 + $1.weight }, using: &random)
             guard
-                let place = left.firstIndex(where: {
+                let index = left.firstIndex(where: {
                     point -= $0.weight; return point < 0
                 })
             else { break }
-            some.append(left.remove(at: place))
+            some.append(left.remove(at: index))
         }
         return some
     }
@@ -370,7 +370,7 @@ extension Profile: CustomStringConvertible {
             var words = [
                 service.name, limits.joined(separator: " + "), service.onLimit.action.rawValue, "\(service.whenRedisIsDown)",
             ]
-            if let slots = service.concurrency { words.append("\(slots) places") }
+            if let slots = service.concurrency { words.append("\(slots) slots") }
             if service.breaker.reporters > 1 { words.append("\(service.breaker.reporters) reporters") }
             if let probe = service.probe { words.append("probed by \(probe.origin.rawValue)") }
             words.append("\(service.breaker.halfOpenPermits) trials")

@@ -44,7 +44,7 @@ final class ClusterGroup {
         let members = nodes.map { ClusterMember($0) }
         for member in members.dropLast() {
             for node in nodes.dropLast() { member.know(node) }
-            for number in 0..<primaries { member.assign(Self.share(number, of: primaries), to: number) }
+            for number in 0..<primaries { member.assign(Self.slotRange(number, of: primaries), to: number) }
             member.currentEpoch = Int64(primaries)
         }
         members[count - 1].isServing = false
@@ -59,7 +59,7 @@ final class ClusterGroup {
         }
     }
 
-    private static func share(_ number: Int, of primaries: Int) -> Range<Int> {
+    private static func slotRange(_ number: Int, of primaries: Int) -> Range<Int> {
         (ClusterSlot.count * number / primaries)..<(ClusterSlot.count * (number + 1) / primaries)
     }
 

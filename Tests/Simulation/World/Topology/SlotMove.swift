@@ -112,10 +112,10 @@ extension ClusterGroup {
         guard isInCluster(spare), hosts[spare].isRunning, primaries.contains(spare), !others.isEmpty else { return nil }
         var hot: [(slot: Int, shard: Int)] = []
         let slots = members[spare].slots(of: spare)
-        for (place, target) in others.enumerated() {
-            let part = Array(slots[slots.count * place / others.count..<slots.count * (place + 1) / others.count])
+        for (index, target) in others.enumerated() {
+            let part = Array(slots[slots.count * index / others.count..<slots.count * (index + 1) / others.count])
             // The last hash slot moves separately, because the server becomes a replica with it.
-            let kept = place == others.count - 1 ? Array(part.suffix(1)) : []
+            let kept = index == others.count - 1 ? Array(part.suffix(1)) : []
             let moved = moveEmpty(part.filter { !kept.contains($0) }, from: spare, to: target) + kept
             hot += moved.map { (slot: $0, shard: shards[target]) }
         }

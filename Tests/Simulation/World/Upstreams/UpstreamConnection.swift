@@ -65,7 +65,7 @@ final class UpstreamConnection {
                 }
             }
         } catch {
-            host.find("call \(request?.arrival.head.number ?? 0) or the next on its connection is unreadable: \(error.reason)")
+            host.find("call \(request?.arrival.head.number ?? 0) or the next one on its connection is malformed: \(error.reason)")
             close()
         }
     }
@@ -74,13 +74,13 @@ final class UpstreamConnection {
     /// complete.
     private func mayRead() -> Bool {
         guard isRequestWhole, state != .reading, reader.hasBytes else { return true }
-        host.find("a request follows call \(request?.arrival.head.number ?? 0) before its answer is whole")
+        host.find("a request follows call \(request?.arrival.head.number ?? 0) before its answer is complete")
         close()
         return false
     }
 
     private func begin(_ head: UpstreamRequestHead) {
-        if isSpoiled { host.find("call \(head.number) is on a connection whose last answer was followed by bytes") }
+        if isSpoiled { host.find("call \(head.number) is on a connection with bytes after its last answer") }
         requests += 1
         let arrival = host.begin(head, over: wire, isReused: requests > 1)
         let manner = host.drawManner()

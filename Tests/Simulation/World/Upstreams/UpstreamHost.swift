@@ -99,9 +99,9 @@ final class UpstreamHost {
         arrival.isExecuted = true
         let call = "\(arrival.head.method) of call \(arrival.head.number)"
         if let stray = NumberedBody.firstStrayByte(in: body.readableBytesView, of: arrival.head.number) {
-            find("\(call) has other bytes at \(stray) of its body: \(NumberedBody.excerpt(body.readableBytesView, at: stray))")
+            find("\(call) differs at byte \(stray) of its body: \(NumberedBody.excerpt(body.readableBytesView, at: stray))")
         } else if body.readableBytes != arrival.head.size {
-            find("\(call) has a body of \(body.readableBytes) bytes; its client has sent \(arrival.head.size)")
+            find("\(call) has a body of \(body.readableBytes) bytes; its client sent \(arrival.head.size)")
         }
     }
 
@@ -145,11 +145,11 @@ struct UpstreamRequestHead {
 
     /// The violation of the proxy's documented behavior; `nil` if there is none.
     var fault: String? {
-        if values(NumberedBody.numberField).count != 1 || number == 0 { return "has no single number" }
+        if values(NumberedBody.numberField).count != 1 || number == 0 { return "does not have exactly one number" }
         if let name = Self.kept.first(where: { !values($0).isEmpty }) {
-            return "has the field \(name), which ends at the sidecar"
+            return "has the field \(name), which a sidecar must not forward"
         }
-        if values("via").isEmpty || values("forwarded").isEmpty { return "does not say that it was forwarded" }
+        if values("via").isEmpty || values("forwarded").isEmpty { return "has no Via or Forwarded field" }
         // The target repeats the number, which shows that the head's parts belong to one request.
         if !target.hasSuffix("/calls/\(number)") { return "has the target \(target)" }
         return nil

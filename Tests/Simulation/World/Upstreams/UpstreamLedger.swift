@@ -58,7 +58,7 @@ struct UpstreamLedger {
         calls[number] = earlier + [arrival]
         guard let last = earlier.last, let reason = excludes(arrival, after: earlier, last) else { return nil }
         let ages = earlier.map { "\((now - $0.at) / 1_000_000)" }.joined(separator: ", ")
-        return "\(arrival.head.method) of call \(number) was sent again (\(ages) ms after its predecessors) \(reason)"
+        return "\(arrival.head.method) of call \(number) was sent again (\(ages) ms after the earlier attempts) \(reason)"
     }
 
     /// Returns the reason why the call must not be sent again; `nil` if it may be.
@@ -68,12 +68,12 @@ struct UpstreamLedger {
         let head = arrival.head
         if head.method != last.head.method || head.size != last.head.size { return "with another method or size" }
         if last.isDisowned { return excludesAnother(of: earlier) }
-        guard head.isIdempotent else { return last.isExecuted ? "though it is not idempotent and was executed" : nil }
+        guard head.isIdempotent else { return last.isExecuted ? "although it is not idempotent and was executed" : nil }
         // A sidecar ends HTTP/2 connections on its own, even with responses in flight.
         guard !speaksHTTP2 else { return excludesAnother(of: earlier) }
         // A response on a connection that was cut may not have arrived.
         if !last.wire.isCut, let status = last.status, !Self.retriedStatuses.contains(status) || last.hasRetryAfter {
-            return "though \(status) was answered"
+            return "although it was answered with \(status)"
         }
         return (head.hasBody ? excludesBody(last) : nil) ?? excludesAnother(of: earlier)
     }
@@ -81,10 +81,10 @@ struct UpstreamLedger {
     /// Checks a request with a body. It may be sent again only if its connection ended as unused ones do.
     private func excludesBody(_ last: Arrival) -> String? {
         guard !last.wire.isCut else { return nil }
-        if last.hasSent { return "though it has a body and its answer had begun" }
-        if !last.isReused { return "though it has a body and was the first on its connection" }
-        guard let end = last.endedAt else { return "though it has a body and its connection stood" }
-        return end - last.at > Self.longestCrossing ? "though it has a body and its connection ended late" : nil
+        if last.hasSent { return "although it has a body and its answer had begun" }
+        if !last.isReused { return "although it has a body and was the first on its connection" }
+        guard let end = last.endedAt else { return "although it has a body and its connection was open" }
+        return end - last.at > Self.longestCrossing ? "although it has a body and its connection ended late" : nil
     }
 
     /// Checks the number of attempts. Each call may use the configured retries, plus one resend if the server disowned
@@ -93,6 +93,6 @@ struct UpstreamLedger {
         let head = earlier[0].head
         let mayResend = speaksHTTP2 || earlier.contains { $0.isDisowned || $0.isReused || $0.wire.isCut }
         let most = (mayResend ? 2 : 1) + (head.isIdempotent && !head.hasBody ? retries : 0)
-        return earlier.count < most ? nil : "once too often: \(earlier.count + 1) times in all"
+        return earlier.count < most ? nil : "too often: \(earlier.count + 1) times in total"
     }
 }

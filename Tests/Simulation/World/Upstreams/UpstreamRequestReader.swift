@@ -110,7 +110,7 @@ struct UpstreamRequestReader {
     }
 
     private func framing(of head: UpstreamRequestHead) throws(Unreadable) -> Stage {
-        guard head.values("host").count == 1 else { throw Unreadable(reason: "no single Host") }
+        guard head.values("host").count == 1 else { throw Unreadable(reason: "not exactly one Host field") }
         let lengths = head.values("content-length")
         let codings = head.values("transfer-encoding")
         switch (lengths.count, codings.count) {

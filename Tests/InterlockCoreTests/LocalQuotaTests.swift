@@ -1,44 +1,44 @@
 import InterlockCore
 import Testing
 
-@Suite("A sidecar's own share while Redis is away")
-struct LocalShareTests {
+@Suite("A sidecar's local quota while Redis is unreachable")
+struct LocalQuotaTests {
     private let start = Instant(nanoseconds: 0)
 
     private func perSecond(_ limit: Int64, _ algorithm: LimitAlgorithm = .fixed) -> LimitDefinition {
         LimitDefinition(name: "1s", limit: limit, window: .seconds(1), algorithm: algorithm)
     }
 
-    @Test("the share is the limit divided by the sidecars", arguments: [(10, 1, 10), (10, 3, 3), (10, 10, 1)])
-    func share(limit: Int64, sidecars: Int, expected: Int64) {
-        let share = LocalQuota(of: perSecond(limit), sidecars: sidecars)
-        #expect(share.capacity == expected)
-        #expect(share.period == 1000)
+    @Test("The local quota is the limit divided by the number of sidecars", arguments: [(10, 1, 10), (10, 3, 3), (10, 10, 1)])
+    func quota(limit: Int64, sidecars: Int, expected: Int64) {
+        let quota = LocalQuota(of: perSecond(limit), sidecars: sidecars)
+        #expect(quota.capacity == expected)
+        #expect(quota.period == 1000)
     }
 
-    @Test("less than one call a window is spread over as many windows as it takes")
+    @Test("A quota of less than one call per window is spread over as many windows as it takes")
     func spread() {
-        let share = LocalQuota(of: perSecond(2), sidecars: 5)
-        #expect(share.capacity == 1)
-        #expect(share.period == 2500)
+        let quota = LocalQuota(of: perSecond(2), sidecars: 5)
+        #expect(quota.capacity == 1)
+        #expect(quota.period == 2500)
     }
 
-    @Test("a period begins with its first call and ends a window later")
+    @Test("A window starts with its first call and has the configured length")
     func period() {
-        var share = LocalQuota(of: perSecond(2), sidecars: 1)
-        #expect(share.taken(now: start) == 0)
-        share.take(2, now: start)
-        #expect(share.taken(now: start.advanced(byMilliseconds: 999)) == 2)
-        #expect(share.resetAfter(now: start.advanced(byMilliseconds: 999)) == 1)
-        #expect(share.taken(now: start.advanced(byMilliseconds: 1000)) == 0)
+        var quota = LocalQuota(of: perSecond(2), sidecars: 1)
+        #expect(quota.taken(now: start) == 0)
+        quota.take(2, now: start)
+        #expect(quota.taken(now: start.advanced(byMilliseconds: 999)) == 2)
+        #expect(quota.resetAfter(now: start.advanced(byMilliseconds: 999)) == 1)
+        #expect(quota.taken(now: start.advanced(byMilliseconds: 1000)) == 0)
     }
 
-    @Test("for any fleet the shares together never exceed the limit in a window")
+    @Test("For any fleet the local quotas together never exceed the limit in a window")
     func fleetWide() {
         for limit in Int64(1)...40 {
             for sidecars in 1...40 {
-                let share = LocalQuota(of: perSecond(limit), sidecars: sidecars)
-                let perWindow = Double(share.capacity) * 1000 / Double(share.period) * Double(sidecars)
+                let quota = LocalQuota(of: perSecond(limit), sidecars: sidecars)
+                let perWindow = Double(quota.capacity) * 1000 / Double(quota.period) * Double(sidecars)
                 #expect(perWindow <= Double(limit) + 0.001, "limit \(limit), \(sidecars) sidecars")
             }
         }
@@ -66,36 +66,36 @@ struct TurnSharingTests {
         return fleet
     }
 
-    @Test("over a few windows each sidecar gets about the same", arguments: cases)
+    @Test("Over a few windows each sidecar gets about the same number of grants", arguments: cases)
     func fair(definition: LimitDefinition, sidecars: Int) {
-        let shares = fleet(definition, sidecars).shares
-        let even = Double(shares.reduce(0, +)) / Double(sidecars)
+        let grantCounts = fleet(definition, sidecars).grantCounts
+        let even = Double(grantCounts.reduce(0, +)) / Double(sidecars)
         // The first sidecar gets the whole burst. Few grants can differ by two.
         let tolerance = max(0.35 * even, 2) + Double(definition.capacity == 5 ? 4 : 0)
-        for share in shares { #expect(abs(Double(share) - even) <= tolerance, "\(shares)") }
+        for count in grantCounts { #expect(abs(Double(count) - even) <= tolerance, "\(grantCounts)") }
     }
 
-    @Test("waiting sidecars leave little of the limit unused", arguments: cases)
+    @Test("Waiting sidecars leave little of the limit unused", arguments: cases)
     func whole(definition: LimitDefinition, sidecars: Int) {
-        let total = fleet(definition, sidecars).shares.reduce(0, +)
+        let total = fleet(definition, sidecars).grantCounts.reduce(0, +)
         #expect(Double(total) >= 0.95 * Double(definition.limit * Self.windows))
     }
 
-    @Test("within a sidecar calls are served in the order of arrival", arguments: cases)
+    @Test("Within a sidecar calls are served in the order of arrival", arguments: cases)
     func inOrder(definition: LimitDefinition, sidecars: Int) {
         for served in fleet(definition, sidecars).served { #expect(served == served.sorted()) }
     }
 }
 
-@Suite("Subjects with their own counters")
+@Suite("Subjects with counters of their own")
 struct SubjectBookTests {
     @Test(
-        "a subject that has the name of the crowd is counted separately from it",
+        "A subject named like the overflow counter is counted separately from it",
         arguments: [
             ("~crowd", "~~crowd"), ("~~crowd", "~~~crowd"), ("tenant-7", "tenant-7"), ("~other", "~other"),
             ("x~crowd", "x~crowd"), ("~x~crowd", "~x~crowd"), ("~", "~"),
         ])
-    func namedAsTheCrowd(subject: String, counted: String) {
+    func namedLikeOverflow(subject: String, counted: String) {
         #expect(SubjectBook.counted(subject) == counted)
     }
 
@@ -106,7 +106,7 @@ struct SubjectBookTests {
         names.filter { book.takeIn($0, windowMilliseconds: 1000, now: start.advanced(byMilliseconds: time)) }
     }
 
-    @Test("at most the allowed number of subjects have counters, and known subjects keep theirs")
+    @Test("At most the allowed number of subjects have counters, and known subjects keep theirs")
     func capacity() {
         var book = SubjectBook(capacity: 3)
         let known = ["a", "b", "c"]
@@ -119,7 +119,7 @@ struct SubjectBookTests {
         #expect(book.count == 3)
     }
 
-    @Test("subjects not seen for two windows are no longer counted, even without new calls")
+    @Test("Subjects not seen for two windows are no longer counted even without new calls")
     func forgotten() {
         var book = SubjectBook(capacity: 3)
         _ = Self.takenIn(["a", "b"], to: &book)
@@ -129,12 +129,12 @@ struct SubjectBookTests {
         #expect(counts == [2, 2, 0])
     }
 
-    @Test("a subject that was not seen for two windows loses its place, and one that was seen keeps it")
+    @Test("A subject not seen for two windows loses its counter, and one that was seen keeps it")
     func slots() {
         var book = SubjectBook(capacity: 2)
         for (names, time, expected) in [
             (["a", "b"], 0, ["a", "b"]), (["a"], 1500, ["a"]), (["c"], 2400, []), (["a", "c"], 2600, ["a", "c"]),
-            // All are dropped, because none of them was seen.
+            // All counters are dropped because no subject was seen.
             (["d", "e", "f"], 60_000, ["d", "e"]),
         ] as [([String], Int64, [String])] {
             let taken = Self.takenIn(names, to: &book, atMilliseconds: time)
