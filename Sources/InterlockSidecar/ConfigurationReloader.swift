@@ -42,7 +42,7 @@ struct ConfigurationReloader: Service {
                         let names = lost.joined(separator: ", ")
                         logger.log(
                             .configurationDoubtful,
-                            ["warning": "listen.tls.certificate is no longer for \(names), as the one before was"])
+                            ["warning": "listen.tls.certificate no longer covers \(names); the previous one did"])
                     }
                 }
                 access.replace(keys: configuration.keys)
@@ -74,24 +74,24 @@ extension SidecarConfiguration {
     func refuseLosses(since other: SidecarConfiguration) throws(ConfigurationError) {
         let findings = ConfigurationFindings(fileName: "reload", readsSecrets: true)
         func refuse(_ path: String, _ reason: String) {
-            findings.refuse(at: findings.wholeFile, path: path, "\(reason); if that is meant, restart the sidecar")
+            findings.refuse(at: findings.wholeFile, path: path, "\(reason); if this is intended, restart the sidecar")
         }
         if keys.isEmpty, !other.keys.isEmpty {
             let names = other.keys.map(\.name).joined(separator: ", ")
             refuse(
                 "auth.keys",
-                "expected at least one key, because without keys every client is admin; the keys in force are \(names)")
+                "expected at least one key, because without keys every client is an admin; the current keys are \(names)")
         }
         if listen.tls != nil, listen.tls?.grpcClientAuthorities == nil, other.listen.tls?.grpcClientAuthorities != nil {
             refuse(
                 "listen.tls.grpc_client_ca",
-                "expected the authorities of gRPC clients, who would need no certificate without them")
+                "expected the CA certificates of gRPC clients, which would otherwise need no certificate")
         }
         func saysNothing(_ configuration: SidecarConfiguration) -> Bool {
             configuration.services.isEmpty && configuration.domains.definitions.isEmpty && configuration.keys.isEmpty
         }
         if saysNothing(self), !saysNothing(other) {
-            refuse("services", "expected a service, a domain or a key: the file is empty or truncated")
+            refuse("services", "expected a service, a domain or a key, but the file is empty or truncated")
         }
         guard findings.problems.isEmpty else { throw ConfigurationError(problems: findings.problemsInOrder) }
     }

@@ -14,17 +14,19 @@ package struct ReadyBanner {
     package var text: String {
         let listen = configuration.listen
         let scheme = listen.tls == nil ? "" : "https://"
+        let http = "\(name(of: listen.http)):\(addresses.httpPort)"
         var lines = [
             "Interlock \(SidecarVersion.current) is ready.",
-            "  RESP   \(key)redis-cli\(tls("--tls --cacert"))\(host(of: listen.resp)) -p \(addresses.respPort) PING",
-            "  HTTP   curl\(tls("--cacert")) -s \(scheme)\(name(of: listen.http)):\(addresses.httpPort)/readyz",
+            "  RESP     \(key)redis-cli\(tls("--tls --cacert"))\(host(of: listen.resp)) -p \(addresses.respPort) PING",
+            "  HTTP     curl\(tls("--cacert")) -s \(scheme)\(http)/readyz",
+            "  Console  \(scheme.isEmpty ? "http://" : scheme)\(http)/console",
         ]
         if let port = addresses.grpcPort, let grpc = listen.grpc {
-            lines.append("  gRPC   \(name(of: grpc)):\(port)    (Envoy's rate limits, breakers and quotas)")
+            lines.append("  gRPC     \(name(of: grpc)):\(port)    (Envoy's rate limits, breakers and quotas)")
         }
-        if let path = listen.unix { lines.append("  Unix   \(key)redis-cli -s \(path) PING") }
+        if let path = listen.unix { lines.append("  Unix     \(key)redis-cli -s \(path) PING") }
         if let socket = addresses.privateRedis {
-            lines.append("  Redis  redis-cli -s \(socket)    (private, for this machine; stops with the sidecar)")
+            lines.append("  Redis    redis-cli -s \(socket)    (private to this host; stops with the sidecar)")
         }
         return lines.joined(separator: "\n")
     }

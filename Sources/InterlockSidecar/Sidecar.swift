@@ -88,7 +88,7 @@ package struct Sidecar: Sendable {
         }
         do {
             try await serve(until: signals, onReady: onReady)
-            logger.log(.stopped, fieldsOfEnd(signals.received ?? "its program ends it"))
+            logger.log(.stopped, fieldsOfEnd(signals.received ?? "stopped by its program"))
         } catch {
             logger.log(.failed, fieldsOfEnd("\(error)"))
             throw error

@@ -152,7 +152,7 @@ package final class LiveHub {
     func follow(_ view: LiveView, _ call: HTTPCall, _ reply: HTTPReply) throws(InterlockError) {
         guard followers.count < Self.maximumFollowers else {
             throw InterlockError(
-                .unavailable, "\(Self.maximumFollowers) consoles already follow this sidecar; close one, or ask another")
+                .unavailable, "\(Self.maximumFollowers) consoles are connected to this sidecar; close one or use another sidecar")
         }
         let follower = LiveFollower(call: call, reply: reply, topics: try topics(of: view))
         forgetOthers(than: follower.topics)

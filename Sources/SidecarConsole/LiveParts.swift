@@ -38,6 +38,8 @@ struct LiveParts {
     static let servicesOfPage = 100
     /// The most unclosed breakers that are listed.
     private static let namedBreakers = 20
+    /// The most services with refused calls that are listed.
+    private static let namedLimited = 10
 
     /// Renders a topic again from the sidecar's state and the topic's last read.
     func refresh(_ topic: LiveTopic) {
@@ -144,6 +146,7 @@ struct LiveParts {
             "fleet": .integer(Int64(status.fleet.count)),
             "host": .text(status.host),
             "id": .text(status.id),
+            "limited": .list(rates.limitedServices(most: Self.namedLimited).map { .object($0) }),
             "locks_held": .integer(Int64(status.locksHeld)),
             "locks_waiting": .integer(Int64(status.locksWaiting)),
             "permits_under_way": .integer(Int64(status.permitsInFlight)),

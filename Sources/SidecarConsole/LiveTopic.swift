@@ -126,7 +126,7 @@ struct LiveReading {
     /// Whether there is anything to show, if only the reason for missing content.
     var isToBeShown: Bool { isDone || isPutOff }
 
-    private static let putOff = "so much is looked at through this sidecar that it is not read yet; look again in a few seconds"
+    private static let putOff = "this sidecar is serving too many console views to read it yet; try again in a few seconds"
 
     /// Returns the members to show, with their age and the reason why they are not newer.
     /// - Parameter empty: the members to show before the first successful read.

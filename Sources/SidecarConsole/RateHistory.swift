@@ -83,6 +83,23 @@ final class RateHistory {
         return Dictionary(uniqueKeysWithValues: OfService.allCases.enumerated().map { ($1.rawValue, series.list($0)) })
     }
 
+    /// Returns the services whose limits refused calls in the last minute, with the numbers of their calls. Those with
+    /// the most refusals come first.
+    func limitedServices(most: Int) -> [[String: JSONValue]] {
+        let found = services.filter { $0.value.sum(Self.limited) > 0 }.sorted {
+            ($1.value.sum(Self.limited), $0.key) < ($0.value.sum(Self.limited), $1.key)
+        }
+        return found.prefix(most).map { service, series in
+            [
+                "service": .text(service), OfService.callsLimited.rawValue: .integer(series.sum(Self.limited)),
+                OfService.callsTaken.rawValue: .integer(series.sum(Self.taken)),
+            ]
+        }
+    }
+
+    private static let limited = OfService.allCases.firstIndex(of: .callsLimited) ?? 0
+    private static let taken = OfService.allCases.firstIndex(of: .callsTaken) ?? 0
+
     /// Returns the sum over the last minute for each kind.
     func minute(ofService service: String) -> [String: JSONValue] {
         Dictionary(

@@ -72,12 +72,14 @@ const at = (value, path) => value[path] ?? path.split(".").reduce((part, name) =
 /** Makes a table of a model. `otherwise` returns the text for a table without rows if the model's does not fit. */
 function table(name, otherwise = () => undefined) {
   const { title, part, rows, key, columns, empty: none } = models[name];
-  const body = make("tbody");
+  const body = make("tbody", { role: "rowgroup" });
   const kind = ({ isNumber }) => ({ className: isNumber ? "number" : "" });
-  const head = make("tr", {}, columns.map((column) => make("th", { scope: "col", ...kind(column) }, column.title)));
+  // On a narrow screen the style makes rows to blocks, which are still a table by their roles.
+  const head = make("tr", { role: "row" }, columns.map((column) =>
+    make("th", { scope: "col", role: "columnheader", ...kind(column) }, column.title)));
   const empty = make("p", { className: "none", hidden: true });
   const scroll = make("div", { className: "scroll", tabIndex: 0, role: "region", "aria-label": title, hidden: true },
-    make("table", {}, make("thead", {}, head), body));
+    make("table", { role: "table" }, make("thead", { role: "rowgroup" }, head), body));
   let shown = null;
   return live(make("div", {}, scroll, empty), () => {
     const from = parts[part];
@@ -91,7 +93,7 @@ function table(name, otherwise = () => undefined) {
     setText(empty, items?.length === 0 ? otherwise() ?? none : "");
     empty.hidden = !empty.textContent;
     if (items) sync(body, items, (row) => key.map((path) => at(row, path)).join(" "),
-      () => make("tr", {}, columns.map((column) => make("td", kind(column)))),
+      () => make("tr", { role: "row" }, columns.map((column) => make("td", { role: "cell", "data-label": column.title, ...kind(column) }))),
       (line, row, index) => columns.forEach((column, place) => {
         if (due[place]) fill(line.children[place], cell(column, row, from, index, line));
       }));
@@ -103,7 +105,7 @@ function cell({ kind, path, other, empty }, row, part, index, line) {
   const value = at(row, path);
   const second = other ? at(row, other) : null;
   if (kind === "position") return index + 1;
-  if (kind === "ago") return [value, second && `${span(now() - second)} ago`].filter(Boolean).join(", ");
+  if (kind === "ago") return [value, second && relative(second)].filter(Boolean).join(", ");
   if (value === null || value === undefined || value === "") return empty;
   switch (kind) {
     case "number": return number(value);
@@ -112,10 +114,10 @@ function cell({ kind, path, other, empty }, row, part, index, line) {
     case "list": return value.join(", ");
     case "state": return make("span", { className: `word ${value}` }, value);
     case "lock": case "service": return make("a", { href: `#/${kind}/${encodeURIComponent(value)}` }, value);
-    case "moment": return moment(value);
+    case "moment": return moment(Number(value));
     case "span": return span(value);
     case "since": return value ? span((second ?? now()) - value) : "";
-    case "left": return value < 0 ? "without end" : value ? span(value - (now() - (row.at_ms ?? part.at_ms))) : "";
+    case "left": return value < 0 ? "no expiry" : value ? span(value - (now() - (row.at_ms ?? part.at_ms))) : "";
     case "meter": return second === undefined ? value
       : make("span", {}, make("meter", { min: 0, max: row.limit, value: second, "aria-label": value }), ` ${value}`);
     case "peak":
@@ -154,7 +156,7 @@ function facts(name, className = "facts") {
   return live(list, () => {
     const from = parts[part];
     if (!from) return;
-    const only = from.at_ms === null ? "not known" : key.some((path) => !at(from, path)) ? empty : null;
+    const only = from.at_ms === null ? "unknown" : key.some((path) => !at(from, path)) ? empty : null;
     const known = columns.map((column, index) => ({ title: column.title, text: only === null ? cell(column, from, from) : index ? "" : only }));
     sync(list, known.filter(({ text }) => text !== ""), ({ title }) => title,
       ({ title }) => make("div", {}, make("dt", {}, title), make("dd")), (pair, { text }) => fill(pair.lastChild, text));
@@ -168,56 +170,73 @@ const svg = (tag, attributes, ...children) => {
   return element;
 };
 
-/** Makes the diagrams of a part over the last `seconds`, with the newest at the right. */
-function plots(part, seconds) {
-  return make("div", { className: "plots" }, diagrams[part].map((plot) => diagram(part, seconds, plot)));
+/** Makes the diagrams of a part. The newest value is at the right, and the oldest known one at the left. */
+function plots(part) {
+  return make("div", { className: "plots" }, diagrams[part].map((plot) => diagram(part, plot)));
 }
 
-function diagram(part, seconds, { title, columns }) {
+function diagram(part, { title, columns }) {
   const lines = columns.map((_, place) => svg("polyline", { class: ["first", "second"][place] }));
   const picture = svg("svg", { viewBox: "0 0 300 60", preserveAspectRatio: "none", role: "img" }, ...lines);
   const words = columns.map((_, place) => make("span", { className: ["key-first", "key-second"][place] }));
-  return live(make("figure", {}, make("figcaption", {}, make("span", {}, title), ...words), picture), () => {
+  const start = make("span");
+  const peak = make("span");
+  const axis = make("div", { className: "axis" }, start, peak, make("span", {}, "now"));
+  return live(make("figure", {}, make("figcaption", {}, make("span", {}, title), ...words), picture, axis), () => {
     if (!parts[part]) return;
     const all = columns.map(({ path }) => at(parts[part], path));
     const highest = Math.max(0, ...all.flat());
     all.forEach((values, index) => {
-      const step = 300 / (seconds - 1);
-      const points = values.map((value, place) =>
-        `${(300 - (values.length - 1 - place) * step).toFixed(1)},${(58 - (56 * value) / Math.max(1, highest)).toFixed(1)}`);
+      const step = 300 / Math.max(1, values.length - 1);
+      const points = values.map((value, index) =>
+        `${(300 - (values.length - 1 - index) * step).toFixed(1)},${(58 - (56 * value) / Math.max(1, highest)).toFixed(1)}`);
       lines[index].setAttribute("points", points.join(" "));
       setText(words[index], `${columns[index].title} ${number(values.at(-1) ?? 0)}/s`);
     });
-    picture.setAttribute("aria-label",
-      `${title} in the last ${all[0].length} seconds, at most ${highest} a second; now ${words.map((word) => word.textContent).join(", ")}`);
+    setText(start, all[0].length > 1 ? relative(now() - all[0].length * parts[part].interval_ms) : "");
+    setText(peak, `peak ${number(highest)}/s`);
+    picture.setAttribute("aria-label", `${title} in the last ${count(all[0].length, "second")}, peak ${highest} per second; now ${
+      words.map((word) => word.textContent).join(", ")}`);
   });
 }
 
 // Formats.
 
 const number = new Intl.NumberFormat("en").format;
+const count = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
 const now = () => performance.now() + clockOffset;
 
 function span(milliseconds) {
   const value = Math.max(0, milliseconds);
   if (value < 1000) return `${Math.round(value)} ms`;
-  if (value < 60000) return `${(Math.floor(value / 100) / 10).toFixed(1)} s`;
+  if (value < 10000) return `${(Math.floor(value / 100) / 10).toFixed(1)} s`;
+  if (value < 60000) return `${Math.floor(value / 1000)} s`;
   if (value < 3600000) return `${Math.floor(value / 60000)} min ${Math.floor((value % 60000) / 1000)} s`;
   if (value < 86400000) return `${Math.floor(value / 3600000)} h ${Math.floor((value % 3600000) / 60000)} min`;
   return `${Math.floor(value / 86400000)} d ${Math.floor((value % 86400000) / 3600000)} h`;
 }
 
+/** Returns the distance of a time from now: "just now", "3 min ago", "in 28 s". */
+function relative(milliseconds) {
+  const distance = Math.abs(now() - milliseconds);
+  if (distance < 1000) return "just now";
+  const text = distance < 60000 ? `${Math.floor(distance / 1000)} s`
+    : distance < 3600000 ? `${Math.round(distance / 60000)} min` : span(distance);
+  return milliseconds > now() ? `in ${text}` : `${text} ago`;
+}
+
+/** Makes an element for a time: relative to now within a day, with the exact time as its tooltip, else the date. */
 function moment(milliseconds) {
   if (!milliseconds) return "";
   // A value from outside may be beyond the range of a date.
-  const date = new Date(Math.min(Math.max(Number(milliseconds) || 0, 0), 253402300799999));
-  const text = date.toISOString();
-  return Math.abs(now() - milliseconds) < 43200000 ? `${text.slice(11, 23)}Z` : `${text.slice(0, 19).replace("T", " ")}Z`;
+  const exact = new Date(Math.min(Math.max(milliseconds, 0), 253402300799999)).toISOString();
+  const isNear = Math.abs(now() - milliseconds) < 86400000;
+  return make("time", { dateTime: exact, title: exact }, isNear ? relative(milliseconds) : `${exact.slice(0, 19).replace("T", " ")}Z`);
 }
 
 function age(part) {
   if (!part) return "";
-  if (part.at_ms === null) return `not known yet${part.failure ? `: ${part.failure}` : ""}`;
-  const words = `as of ${span(now() - part.at_ms)} ago`;
-  return part.failure ? `${words}; not read again: ${part.failure}` : words;
+  if (part.at_ms === null) return `Not yet known${part.failure ? `: ${part.failure}` : ""}`;
+  const words = `Updated ${relative(part.at_ms)}`;
+  return part.failure ? `${words}; refresh failed: ${part.failure}` : words;
 }

@@ -22,40 +22,79 @@ function tools(view, next) {
     return live(button, () => { button.hidden = !query(); });
   };
   return make("div", { className: "tools" },
-    make("p", {}, make("label", { htmlFor: "search" }, "Part of the name"), searchField(view)),
+    make("p", {}, make("label", { htmlFor: "search" }, "Name contains"), searchField(view)),
     turn("First page", () => (route.query.get("cursor") || route.query.get("from")) && {}), turn("Next page", next));
 }
 
 const page = (title, ...children) => main.append(make("h1", {}, title), ...children);
 
+/** Makes a table of the sidecar's part with its title, which is hidden while the table is empty. */
+function problems(name) {
+  const block = make("div", { hidden: true }, make("h3", {}, models[name].title), table(name, () => ""));
+  return live(block, () => { block.hidden = !parts.sidecar?.[models[name].rows]?.length; });
+}
+
+/** Returns the problems that have no table, as sentences. */
+function alerts({ redis, services_differing: differing, breakers, breakers_not_closed: notClosed }) {
+  const { maxmemory_policy: policy, cluster } = parts.redis ?? {};
+  const unlisted = notClosed - breakers.length;
+  return [
+    !redis.up && `Redis at ${redis.address} is unreachable: ${redis.failure ?? "not connected"}.`,
+    policy && policy !== "noeviction"
+      && `Redis may evict keys, and an evicted lock is a lost lock: maxmemory-policy is ${policy}, not noeviction.`,
+    cluster && cluster.slots_covered < 16384 && `Only ${number(cluster.slots_covered)} of 16,384 hash slots of Redis are served.`,
+    differing.length && `Sidecars have different configurations of: ${differing.join(", ")}. Compare interlock config show.`,
+    unlisted > 0 && `${count(unlisted, "more breaker")} ${unlisted === 1 ? "is" : "are"} not closed.`,
+  ].filter(Boolean);
+}
+
+/** Makes the part of the overview that shows what is wrong, or that nothing is. */
+function attention() {
+  const title = make("h2");
+  const list = make("ul");
+  const calm = make("p", { className: "note" }, "Redis is connected, all breakers are closed, and no limit refused a call in the last minute.");
+  const box = make("section", { id: "attention", hidden: true }, title, list, problems("breakers"), problems("limited"), calm);
+  return live(box, () => {
+    if (!parts.sidecar) return;
+    const sentences = alerts(parts.sidecar);
+    const isCalm = !sentences.length && !parts.sidecar.breakers.length && !parts.sidecar.limited.length;
+    box.hidden = false;
+    box.className = isCalm ? "calm" : sentences.length || parts.sidecar.breakers.length ? "urgent" : "notice";
+    setText(title, isCalm ? "Nothing needs attention" : "Needs attention");
+    calm.hidden = !isCalm;
+    list.hidden = !sentences.length;
+    sync(list, sentences, (text) => text, () => make("li"), setText);
+  });
+}
+
 const views = {
   overview() {
-    page("Overview", facts("here", "cards"), section("The last five minutes", plots("rates", 300)), listed("breakers"),
+    page("Overview", attention(), facts("here", "cards"), section("Last five minutes", plots("rates")),
       section("Redis", facts("redis"), table("primaries")), listed("fleet", note(() => age(parts.fleet))));
   },
 
   locks() {
-    const unseen = "go on with the next page.";
+    const unseen = "continue with the next page.";
     const isPart = () => parts.locks?.complete === false;
     page("Locks", tools("locks", () => (parts.locks?.cursor ?? "0") !== "0" && { cursor: parts.locks.cursor }),
-      table("locks", () => (isPart() ? `None so far; the search has not seen all names: ${unseen}` : undefined)),
-      note(() => parts.locks && `The list ${age(parts.locks)}; it is read every few seconds. What this sidecar does shows at once, as "here".${
-        isPart() ? ` The search has not seen all names: ${unseen}` : ""}`));
+      table("locks", () => (isPart() ? `No matches so far; the search is not complete: ${unseen}` : undefined)),
+      note(() => parts.locks && `${age(parts.locks)}. This list is refreshed every few seconds; changes by this sidecar appear at once, marked "here".${
+        isPart() ? ` The search is not complete: ${unseen}` : ""}`));
   },
 
   lock() {
     const name = route.name;
-    const breaking = make("button", { type: "button", className: "danger", hidden: true }, "Break the lock …");
+    const breaking = make("button", { type: "button", className: "danger", hidden: true }, "Break lock …");
     breaking.addEventListener("click", () => {
       // If several share the lock, name the oldest: younger ones come and go.
       const fences = parts.lock.leases.map((lease) => lease.fence).filter((fence) => fence > 0 && Number.isSafeInteger(fence));
-      if (!parts.lock.leases.length) return tell("Not done: nobody holds it any more.");
+      if (!parts.lock.leases.length) return showToast("Not done: nobody holds this lock now.");
       act(`Break the lock ${name}?`,
-        `Whoever holds it (${parts.lock.leases.map((lease) => lease.label).join(", ")}) may still be at work. The next grant has a higher fence. This cannot be taken back.`,
-        "Break it", "POST", `/v1/locks/${encodeURIComponent(name)}/break`, fences.length ? { fence: Math.min(...fences) } : {}, `The lock ${name} was broken.`);
+        `The holder (${parts.lock.leases.map((lease) => lease.label).join(", ")}) may still be working. The next grant gets a higher fence. This cannot be undone.`,
+        "Break lock", "POST", `/v1/locks/${encodeURIComponent(name)}/break`, fences.length ? { fence: Math.min(...fences) } : {}, `The lock ${name} was broken.`);
     });
     const unshown = ({ leases, holders }) => (leases.length && leases.length < holders
-      ? ` ${number(leases.length)} of ${number(holders)} are shown, whose leases end first; a turn that is being offered is nobody's lease.` : "");
+      ? `. Showing ${number(leases.length)} of ${count(holders, "holder")}, those whose leases end first` : "");
     page(`Lock ${name}`, facts("lock"), note(() => parts.lock && age(parts.lock) + unshown(parts.lock)),
       make("p", {}, live(breaking, () => { breaking.hidden = role !== "admin" || !parts.lock?.leases.length; })),
       listed("holders"), listed("queue"), listed("lockGrants"));
@@ -71,8 +110,8 @@ const views = {
     page(models.domains.title, table("domains"), note(() => {
       const domains = parts.domains?.domains ?? [];
       const missing = domains.reduce((sum, domain) => sum + domain.rules_total - domain.rules.length, 0);
-      return domains.length ? `Decided by this sidecar since it began, or since its rules were replaced.${
-        missing ? ` ${number(missing)} rules are not shown.` : ""}` : "";
+      return domains.length ? `Decisions by this sidecar since it started or since its rules were replaced.${
+        missing ? ` ${count(missing, "rule")} not shown.` : ""}` : "";
     }));
   },
 
@@ -84,23 +123,23 @@ const views = {
     const path = `/v1/services/${encodeURIComponent(name)}/override`;
     const force = make("form", {}, make("div", { className: "tools" },
       make("p", {}, make("label", { htmlFor: "force-state" }, "State"), choice),
-      make("p", {}, make("label", { htmlFor: "force-for" }, "For minutes (empty: until taken back)"), minutes),
+      make("p", {}, make("label", { htmlFor: "force-for" }, "Minutes (empty: no end)"), minutes),
       make("p", {}, make("label", { htmlFor: "force-reason" }, "Reason"), reason),
       make("button", { className: "danger" }, "Force …")));
     force.addEventListener("submit", (event) => {
       event.preventDefault();
-      const end = minutes.value ? ` for ${minutes.value} min` : " until it is taken back";
-      act(`Force the breaker of ${name} ${choice.value}?`, `The whole fleet acts on it at once,${end}.`, "Force it", "PUT", path,
+      const end = minutes.value ? `for ${minutes.value} min` : "until someone changes it back";
+      act(`Force the breaker of ${name} ${choice.value}?`, `This affects the whole fleet at once, ${end}.`, "Force breaker", "PUT", path,
         { state: choice.value, reason: reason.value, for_ms: minutes.value ? Math.round(minutes.value * 60000) : null },
         `The breaker of ${name} is forced ${choice.value}.`);
     });
     const back = make("button", { type: "button" }, "Back to automatic …");
-    back.addEventListener("click", () => act(`Let the breaker of ${name} go back to automatic?`,
-      "It begins closed, for the whole fleet.", "Back to automatic", "PUT", path, { state: "auto" },
+    back.addEventListener("click", () => act(`Return the breaker of ${name} to automatic?`,
+      "It starts closed, for the whole fleet.", "Back to automatic", "PUT", path, { state: "auto" },
       `The breaker of ${name} is automatic again.`));
     const acts = section("Force the breaker", force, make("p", {}, back));
     page(`Service ${name}`, facts("service"), listed("limits", note(() => age(parts.limits))),
-      section("The last minute, through this sidecar", plots("minute", 60)),
+      section("Last minute through this sidecar", plots("minute")),
       live(acts, () => {
         acts.hidden = role !== "admin" || !parts.service?.service;
         back.hidden = !parts.service?.forced && parts.service?.state === "closed";
@@ -109,11 +148,11 @@ const views = {
   },
 
   grants() {
-    page(models.grants.title, table("grants"), note(() => "Kept in this sidecar's memory alone; other sidecars have theirs."));
+    page(models.grants.title, table("grants"), note(() => "Each sidecar keeps its own grants, in memory."));
   },
 
   events() {
-    page(models.events.title, table("events"), note(() => "Hints, which may be missed."));
+    page(models.events.title, table("events"), note(() => "Delivery is best effort; events may be missing."));
   },
 };
 
@@ -194,12 +233,12 @@ async function follow() {
     try {
       const problem = await read(own);
       if (own.signal.aborted) return;
-      if (problem?.status === 401) return login(key ? "This key is not known here." : "");
+      if (problem?.status === 401) return login(key ? "Invalid API key." : "");
       if (problem && problem.status < 500) return refused(problem);
-      away(problem ? problem.detail : "This sidecar has gone down.");
+      disconnected(problem ? problem.detail : "The sidecar has shut down.");
     } catch {
       if (own.signal.aborted) return;
-      away("This sidecar does not answer.");
+      disconnected("The sidecar does not respond.");
     }
     if (Date.now() - began > patience) pause = 250;
     await new Promise((resume) => setTimeout(resume, pause));
@@ -220,7 +259,7 @@ async function read(own) {
     if (!response.ok) {
       const problem = await response.json().catch(() => null);
       // An intermediary may answer with something that is not JSON.
-      return { detail: `The sidecar answers ${response.status}.`, ...problem, status: response.status };
+      return { detail: `The sidecar responded with status ${response.status}.`, ...problem, status: response.status };
     }
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
@@ -262,35 +301,35 @@ function received(message) {
     setText($("who"), part.caller === "anonymous" ? "" : `as ${part.caller} (${part.role})`);
   } else {
     parts[type] = part;
-    if (type === "sidecar") told(part);
+    if (type === "sidecar") showConnection(part);
   }
   plan();
 }
 
-function told(sidecar) {
+function showConnection(sidecar) {
   main.classList.remove("stale");
-  $("link").className = sidecar.redis.up ? "dot up" : "dot away";
+  $("link").className = sidecar.redis.up ? "dot up" : "dot down";
   setText($("link-text"), sidecar.redis.up
-    ? `live, sidecar ${sidecar.id}${sidecar.redis.scope === "host" ? ", private Redis: this host only" : ""}` : "Redis is away");
+    ? `live, sidecar ${sidecar.id}${sidecar.redis.scope === "host" ? ", private Redis: this host only" : ""}` : "Redis is unreachable");
   trouble(sidecar.redis.up ? ""
-    : `This sidecar cannot reach its Redis at ${sidecar.redis.address}: ${sidecar.redis.failure ?? "not connected"}. What is shown of it is as old as it says.`);
+    : `This sidecar cannot reach Redis at ${sidecar.redis.address}: ${sidecar.redis.failure ?? "not connected"}. Data from Redis may be out of date.`);
 }
 
 /** Marks the page as possibly out of date. */
-function unknown(why) {
+function markStale(why) {
   main.classList.add("stale");
-  $("link").className = "dot away";
+  $("link").className = "dot down";
   setText($("link-text"), why);
 }
 
-function away(why) {
-  unknown("not connected");
-  trouble(`${why} What is shown is what it said last; trying again.`);
+function disconnected(why) {
+  markStale("not connected");
+  trouble(`${why} Showing its last state; trying again.`);
 }
 
 /** Reports a request that would fail again, so it is not retried. */
 function refused(problem) {
-  unknown("nothing to show");
+  markStale("no data");
   trouble(problem.detail);
 }
 
@@ -317,7 +356,7 @@ $("login-form").addEventListener("submit", (event) => {
   key = $("key").value.trim();
   $("key").value = "";
   // A header field cannot carry other characters.
-  if (/[^\x21-\x7e]/.test(key)) return login("This key is not known here.");
+  if (/[^\x21-\x7e]/.test(key)) return login("Invalid API key.");
   if (!key) return;
   sessionStorage.setItem(storedKey, key);
   $("leave").hidden = false;
@@ -341,10 +380,10 @@ function ask(title, text, yes) {
 }
 
 let forgetting = null;
-function tell(text) {
-  setText($("told"), text);
+function showToast(text) {
+  setText($("toast"), text);
   clearTimeout(forgetting);
-  forgetting = setTimeout(() => setText($("told"), ""), 8000);
+  forgetting = setTimeout(() => setText($("toast"), ""), 8000);
 }
 
 async function act(title, text, yes, method, path, body, done) {
@@ -355,9 +394,9 @@ async function act(title, text, yes, method, path, body, done) {
       signal: AbortSignal.timeout(15000),
     });
     const problem = response.ok ? null : await response.json().catch(() => ({}));
-    tell(problem ? `Not done: ${problem.detail ?? `the sidecar answers ${response.status}`}` : done);
+    showToast(problem ? `Not done: ${problem.detail ?? `the sidecar responded with status ${response.status}`}` : done);
   } catch {
-    tell("Not known whether it was done: the sidecar did not answer. Look before you try again.");
+    showToast("The sidecar did not respond, so this may or may not have been done. Check before you try again.");
   }
 }
 
@@ -365,7 +404,7 @@ async function act(title, text, yes, method, path, body, done) {
 setInterval(() => { if (!document.hidden) plan(); }, 250);
 document.addEventListener("visibilitychange", () => {
   follow();
-  if (document.hidden) unknown("connecting");
+  if (document.hidden) markStale("connecting");
 });
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();

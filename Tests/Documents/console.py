@@ -1,8 +1,9 @@
-"""Holds the console against a real browser, as operators use it.
+"""Tests the console in a real browser, as operators use it.
 
-`make console` runs it: logging in, every view, a lock that is taken, waited for and broken, a breaker that trips and is
-forced, Redis and the sidecar away and back, names full of markup, a phone, the keyboard, and axe's rules for
-accessibility, in light and dark. `--draw FOLDER` keeps the pictures that the documents show.
+`make console` runs it: login, every view, a lock that is taken, waited for and broken, a breaker that trips and is
+forced, outages of Redis and of the sidecar, names that contain markup, a phone, the keyboard, and axe's accessibility
+rules, in light and dark. `--draw FOLDER` draws the pictures of the documents instead, which takes six minutes:
+see console_scene.py.
 """
 
 import argparse
@@ -10,7 +11,6 @@ import contextlib
 import re
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,13 +19,14 @@ from pathlib import Path
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+import console_scene
 from servers import HTTP, PATIENCE, REDIS, RESP, UPSTREAM, Connection, Failure, World, free_ports
 
-#: Debian's, and where it is called differently.
+#: The browser's path on Debian and on other systems.
 BROWSERS = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
-#: Beyond this a page is too large, in bytes.
+#: The largest allowed size of the page, in bytes.
 LARGEST = 150_000
-#: What a lock may be called by whoever means harm.
+#: The name of a lock that an attacker might choose.
 MARKUP = "<img/src=x/onerror=document.title='taken'>"
 CONFIGURATION = f"""
 auth:
@@ -53,7 +54,7 @@ rate_limits:
 
 
 class Visitor:
-    """Somebody who looks at the console: what the page says and asks for is kept, and must be in order."""
+    """A user of the console. Records the page's messages and requests, and fails on unexpected ones."""
 
     def __init__(self, browser: Browser, world: World, **settings: object) -> None:
         self.base = f"http://127.0.0.1:{world.ports[HTTP]}"
@@ -77,7 +78,7 @@ class Visitor:
 
     @contextlib.contextmanager
     def expecting_troubles(self) -> Iterator[None]:
-        """The browser itself tells of answers that refuse and of servers that are away."""
+        """Ignores the messages of the browser itself about error responses and unreachable servers."""
         self.are_expected = True
         yield
         self.are_expected = False
@@ -85,7 +86,7 @@ class Visitor:
     def enter(self, key: str) -> None:
         self.page.goto(f"{self.base}/console")
         self.page.get_by_label("Key", exact=True).fill(key)
-        self.page.get_by_role("button", name="Enter").click()
+        self.page.get_by_role("button", name="Log in").click()
         self.shows("#link-text", "live")
 
     def go(self, view: str) -> None:
@@ -98,7 +99,7 @@ class Visitor:
         expect(self.page.locator(selector).first).not_to_contain_text(text, timeout=PATIENCE * 1000)
 
     def time_until(self, text: str, act: Callable[[], object]) -> float:
-        """How long after an act was answered the page has a text, in milliseconds."""
+        """Returns the time from the reply to an action until the page shows a text, in milliseconds."""
         self.page.evaluate(
             """([text, patience]) => {
                  const end = Date.now() + patience;
@@ -120,29 +121,28 @@ class Visitor:
     def check_access(self, where: str) -> None:
         found = Axe().run(self.page)
         if found.violations_count:
-            raise Failure(f"axe finds fault with {where}: {found.generate_report()}")
+            raise Failure(f"axe found violations on {where}: {found.generate_report()}")
 
     def close(self) -> None:
         self.context.close()
         if self.troubles:
-            raise Failure(f"the page has troubles: {self.troubles}")
+            raise Failure(f"the page logged errors: {self.troubles}")
         if self.foreign:
-            raise Failure(f"the page asks others: {self.foreign}")
+            raise Failure(f"the page sent requests to other hosts: {self.foreign}")
 
 
 class Check:
-    """One run over all there is to see."""
+    """One run through all views."""
 
-    def __init__(self, world: World, browser: Browser, pictures: Path | None) -> None:
+    def __init__(self, world: World, browser: Browser) -> None:
         self.world = world
         self.browser = browser
-        self.pictures = pictures
         self.keys = {name: world.environment[f"{name.upper()}_KEY"] for name in ("web", "ops")}
         self.here = Connection(world.ports[RESP], self.keys["web"])
         self.elsewhere = Connection(self.start_other(), self.keys["web"])
 
     def start_other(self) -> int:
-        """A second sidecar of the same fleet."""
+        """Starts a second sidecar of the same fleet."""
         resp, http = free_ports(2)
         world = self.world
         # fmt: off
@@ -167,10 +167,10 @@ class Check:
         self.held_elsewhere(ops)
         self.breaker(ops)
         self.lists(ops)
-        self.look_everywhere(ops)
+        self.check_all_views(ops)
         self.keyboard(ops)
         self.redis_away(ops)
-        self.strange_neighbours(ops)
+        self.strange_neighbors(ops)
         self.sidecar_away(ops)
         ops.close()
         self.role_use()
@@ -181,7 +181,7 @@ class Check:
         address = f"http://127.0.0.1:{self.world.ports[HTTP]}/console"
         with urllib.request.urlopen(address) as answer:
             size = len(answer.read())
-        print(f"console: the page has {size:,} bytes, of {LARGEST:,}")
+        print(f"console: the page has {size:,} of at most {LARGEST:,} bytes")
         if size > LARGEST:
             raise Failure("the page is too large")
 
@@ -191,13 +191,13 @@ class Check:
         ops.check_access("the login")
         with ops.expecting_troubles():
             ops.page.get_by_label("Key", exact=True).fill("none")
-            ops.page.get_by_role("button", name="Enter").click()
-            ops.shows("#login-text", "not known")
+            ops.page.get_by_role("button", name="Log in").click()
+            ops.shows("#login-text", "Invalid API key")
         began = time.monotonic()
         ops.enter(self.keys["ops"])
         ops.shows("main", "Locks held here")
         expect(ops.page.locator(".cards dd").first).not_to_be_empty()
-        print(f"console: loaded, logged in and with its first view after {(time.monotonic() - began) * 1000:.0f} ms")
+        print(f"console: loaded, logged in and showed its first view after {(time.monotonic() - began) * 1000:.0f} ms")
         ops.shows("#who", "as ops (admin)")
 
     def overview(self, ops: Visitor) -> None:
@@ -205,68 +205,68 @@ class Check:
         ops.shows("main", "(this one)")
         expect(ops.page.locator("section", has_text="Fleet").locator("tbody tr")).to_have_count(2)
         expect(ops.page.locator("figure svg")).to_have_count(4)
+        ops.shows("#attention", "Nothing needs attention")
 
     def locks(self, ops: Visitor) -> None:
         ops.go("locks?search=nothing-like-it")
-        ops.shows("main", "No lock is held")
+        ops.shows("main", "No matching locks are held")
         ops.go("locks")
         delay = ops.time_until(MARKUP, lambda: self.here.call("LOCK.ACQUIRE", MARKUP, 60_000, "LABEL", "<b>bold</b>"))
-        print(f"console: a lock that this sidecar granted is on the page after {delay:.0f} ms")
+        print(f"console: a lock granted by this sidecar appears after {delay:.0f} ms")
         ops.shows("main", "<b>bold</b>")
         if ops.page.locator("main img, main b").count() or ops.page.title().startswith("taken"):
             raise Failure("a lock's name became markup")
         self.here.call("LOCK.ACQUIRE", "orders/7", 60_000, "LABEL", "worker-3")
-        ops.page.get_by_label("Part of the name").fill("orders/")
+        ops.page.get_by_label("Name contains").fill("orders/")
         expect(ops.page.locator("tbody tr")).to_have_count(1)
-        expect(ops.page.get_by_label("Part of the name")).to_be_focused()
+        expect(ops.page.get_by_label("Name contains")).to_be_focused()
         ops.shows("tbody", "worker-3")
         ops.page.get_by_role("link", name="orders/7").click()
         ops.shows("h1", "Lock orders/7")
-        ops.shows("main", "Nobody waits for it")
+        ops.shows("main", "Nobody is waiting")
 
     def queue_and_break(self, ops: Visitor) -> None:
         waiter = Connection(self.world.ports[RESP], self.keys["web"])
         waiter.send("LOCK.ACQUIRE", "orders/7", 60_000, "WAIT", 60_000, "LABEL", "worker-4")
-        waiting = ops.page.locator("section", has_text="Who waits where").locator("tbody tr")
-        # The other sidecar's caller must not be before it in the queue.
+        waiting = ops.page.locator("section", has_text="Queue").locator("tbody tr")
+        # The other sidecar's caller must come later in the queue.
         expect(waiting).to_have_count(1)
         distant = Connection(self.other_port, self.keys["web"])
         distant.send("LOCK.ACQUIRE", "orders/7", 60_000, "WAIT", 60_000, "LABEL", "worker-9")
         expect(waiting).to_have_count(2)
-        self.draw(ops, "lock")
-        ops.page.get_by_role("button", name="Break the lock").click()
+        ops.page.get_by_role("button", name="Break lock …").click()
         expect(ops.page.get_by_role("dialog", name="Break the lock orders/7?")).to_be_visible()
-        ops.check_access("a question")
+        ops.check_access("a dialog")
         ops.page.get_by_role("button", name="Cancel").click()
         ops.shows("section", "worker-3")
-        ops.page.get_by_role("button", name="Break the lock").click()
-        ops.page.get_by_role("button", name="Break it").click()
-        ops.shows("#told", "was broken")
+        ops.page.get_by_role("button", name="Break lock …").click()
+        ops.page.get_by_role("button", name="Break lock", exact=True).click()
+        ops.shows("#toast", "was broken")
         if not isinstance(waiter.answer(), list):
-            raise Failure("whoever waited for the broken lock did not get it")
+            raise Failure("the waiter did not get the broken lock")
         ops.shows("section", "worker-4")
         ops.shows("main", "lost")
         ops.go("events")
         ops.shows("tbody", "lock orders/7: broken by ops")
 
     def another_holder(self, ops: Visitor) -> None:
-        """Whoever has got the lock while the question is open was not asked about."""
+        """The dialog does not apply to a holder that took the lock while it was open."""
         grant = self.here.call("LOCK.ACQUIRE", "orders/9", 60_000, "LABEL", "worker-10")
         assert isinstance(grant, list)
         ops.go("lock/orders%2F9")
         ops.shows("section", "worker-10")
-        ops.page.get_by_role("button", name="Break the lock").click()
+        ops.page.get_by_role("button", name="Break lock …").click()
         self.here.call("LOCK.RELEASE", "orders/9", grant[0])
         self.here.call("LOCK.ACQUIRE", "orders/9", 60_000, "LABEL", "worker-11")
-        # Whether the page knows it by now or not.
+        # The page may or may not know the new holder yet.
         with ops.expecting_troubles():
-            ops.page.get_by_role("button", name="Break it").click()
-            ops.shows("#told", "is no longer held with the fence")
+            ops.page.get_by_role("button", name="Break lock", exact=True).click()
+            ops.shows("#toast", "is no longer held with the fence")
         ops.shows("section", "worker-11")
-        ops.page.get_by_role("button", name="Break the lock").click()
+        ops.page.get_by_role("button", name="Break lock …").click()
         expect(ops.page.get_by_role("dialog")).to_contain_text("worker-11")
-        ops.page.get_by_role("button", name="Break it").click()
-        ops.shows("#told", "was broken")
+        ops.page.get_by_role("button", name="Break lock", exact=True).click()
+        ops.shows("#toast", "was broken")
 
     @property
     def other_port(self) -> int:
@@ -274,15 +274,15 @@ class Check:
 
     def held_elsewhere(self, ops: Visitor) -> None:
         ops.go("lock/imports")
-        ops.shows("main", "Nobody holds it")
+        ops.shows("main", "Nobody holds this lock")
         delay = ops.time_until(
             "nightly", lambda: self.elsewhere.call("LOCK.ACQUIRE", "imports", 60_000, "LABEL", "nightly")
         )
-        print(f"console: an open lock that another sidecar granted is told after {delay:.0f} ms")
+        print(f"console: the view of a lock granted by another sidecar is updated after {delay:.0f} ms")
         ops.go("locks")
         ops.shows("tbody", "imports")
         delay = ops.time_until("elsewhere-2", lambda: self.elsewhere.call("LOCK.ACQUIRE", "elsewhere-2", 60_000))
-        print(f"console: the list has a lock that another sidecar granted after {delay:.0f} ms")
+        print(f"console: a lock granted by another sidecar is listed after {delay:.0f} ms")
 
     def breaker(self, ops: Visitor) -> None:
         ops.go("service/search")
@@ -296,16 +296,19 @@ class Check:
             assert isinstance(permit, list)
         self.world.happen("upstream", "down")
         ops.shows("dl.facts", "open")
-        ops.shows("section:has-text('What the breaker has been through') tbody", "open")
+        ops.shows("section:has-text('Breaker history') tbody", "open")
+        ops.go("")
+        ops.shows("#attention", "Needs attention")
+        ops.shows("#attention tbody", "search")
+        ops.go("service/search")
         self.world.happen("upstream", "up")
         ops.shows("dl.facts", "closed")
-        ops.page.get_by_label("For minutes").fill("5")
+        ops.page.get_by_label("Minutes").fill("5")
         ops.page.get_by_label("Reason").fill("maintenance <i>until noon</i>")
         ops.page.get_by_role("button", name="Force …").click()
-        ops.page.get_by_role("button", name="Force it").click()
-        ops.shows("#told", "is forced open")
+        ops.page.get_by_role("button", name="Force breaker").click()
+        ops.shows("#toast", "is forced open")
         ops.shows("dl.facts", "maintenance <i>until noon</i>")
-        self.draw(ops, "service")
         ops.page.get_by_role("button", name="Back to automatic").click()
         ops.page.get_by_role("dialog").get_by_role("button", name="Back to automatic").click()
         ops.shows("dl.facts", "closed")
@@ -314,20 +317,19 @@ class Check:
     def lists(self, ops: Visitor) -> None:
         ops.go("services")
         expect(ops.page.locator("tbody tr")).to_have_count(2)
-        ops.page.get_by_label("Part of the name").fill("mail")
+        ops.page.get_by_label("Name contains").fill("mail")
         expect(ops.page.locator("tbody tr")).to_have_count(1)
         ops.go("domains")
         ops.shows("tbody", "sliding")
-        ops.shows("tbody", "nothing passes")
+        ops.shows("tbody", "blocks everything")
         ops.shows("tbody", MARKUP)
         ops.go("grants")
         ops.shows("tbody", "worker-4")
         ops.go("events")
         ops.shows("tbody", "forced open")
 
-    def look_everywhere(self, ops: Visitor) -> None:
-        """Accessibility in both schemes."""
-        others = Bystanders(self.world.ports[RESP], self.keys["web"]) if self.pictures else None
+    def check_all_views(self, ops: Visitor) -> None:
+        """Checks the accessibility of each view in both color schemes."""
         for scheme in ("light", "dark"):
             ops.page.emulate_media(color_scheme=scheme)
             for view in ("", "locks", "lock/orders%2F7", "services", "service/search", "domains", "grants", "events"):
@@ -337,17 +339,12 @@ class Check:
         ops.page.emulate_media(color_scheme="light")
         ops.go("")
         ops.shows("main", "(this one)")
-        if others:
-            ops.page.wait_for_timeout(12_000)
-        self.draw(ops, "overview")
-        if others:
-            others.end()
 
     def keyboard(self, ops: Visitor) -> None:
         ops.page.reload()
         ops.shows("#link-text", "live")
         ops.page.keyboard.press("Tab")
-        expect(ops.page.get_by_text("Skip to the content")).to_be_focused()
+        expect(ops.page.get_by_text("Skip to content")).to_be_focused()
         ops.page.keyboard.press("Enter")
         expect(ops.page.locator("#main")).to_be_focused()
         ops.shows("h1", "Overview")
@@ -361,7 +358,7 @@ class Check:
         for _ in range(3):
             ops.page.keyboard.press("Tab")
         expect(ops.page.locator("tbody a").first).to_be_focused()
-        # What comes meanwhile does not take the focus away.
+        # New rows do not take the focus away.
         self.here.call("LOCK.ACQUIRE", "zebra", 60_000)
         ops.shows("tbody", "zebra")
         expect(ops.page.locator("tbody a").first).to_be_focused()
@@ -370,19 +367,19 @@ class Check:
         ops.go("")
         with ops.expecting_troubles():
             self.world.happen("redis", "away")
-            ops.shows("#trouble", "cannot reach its Redis")
-            ops.shows("#link-text", "Redis is away")
-            # What nobody has read is not told as free.
+            ops.shows("#trouble", "cannot reach Redis")
+            ops.shows("#link-text", "Redis is unreachable")
+            # A lock that was never read is not shown as free.
             ops.go("lock/never-seen")
-            ops.shows("dl.facts", "not known")
-            ops.shows_not("main", "Nobody holds it.")
+            ops.shows("dl.facts", "unknown")
+            ops.shows_not("main", "Nobody holds this lock.")
             ops.go("")
             self.world.happen("redis", "back")
             expect(ops.page.locator("#trouble")).to_be_hidden(timeout=PATIENCE * 1000)
         ops.shows("#link-text", "live")
 
-    def strange_neighbours(self, ops: Visitor) -> None:
-        """Other keys in the same Redis, and events that no sidecar would publish."""
+    def strange_neighbors(self, ops: Visitor) -> None:
+        """Tests other keys in the same Redis, and events that no sidecar would publish."""
         redis = Connection(self.world.ports[REDIS])
         for number in range(20_000):
             redis.send("SET", f"other:{number}", "1")
@@ -396,13 +393,13 @@ class Check:
         ops.go("events")
         rows = ops.page.locator("tbody").first
 
-        def is_told() -> bool:
-            # Redis was away: the sidecar may not listen again yet.
+        def is_shown() -> bool:
+            # Redis was unreachable, so the sidecar may not have subscribed again yet.
             redis.call("PUBLISH", "interlock:events", event[:-1] + ",}")
             redis.call("PUBLISH", "interlock:events", event)
             return "9999-12-31" in rows.inner_text()
 
-        self.world.until("an event of a distant time is on the page", is_told)
+        self.world.until("an event in the distant future is on the page", is_shown)
 
     def sidecar_away(self, ops: Visitor) -> None:
         before = ops.page.locator("#link-text").inner_text()
@@ -415,7 +412,7 @@ class Check:
             ops.shows("#link-text", "live")
         expect(ops.page.locator("#trouble")).to_be_hidden()
         if ops.page.locator("#link-text").inner_text() == before:
-            raise Failure("the page did not notice that the sidecar is another one")
+            raise Failure("the page did not notice that the sidecar was replaced")
 
     def role_use(self) -> None:
         web = Visitor(self.browser, self.world)
@@ -423,7 +420,7 @@ class Check:
         self.elsewhere.call("LOCK.ACQUIRE", "orders/8", 60_000, "LABEL", "worker-5")
         web.go("lock/orders%2F8")
         web.shows("section", "worker-5")
-        expect(web.page.get_by_role("button", name="Break the lock")).to_be_hidden()
+        expect(web.page.get_by_role("button", name="Break lock …")).to_be_hidden()
         web.go("service/search")
         web.shows("dl.facts", "closed")
         expect(web.page.get_by_role("button", name="Force …")).to_be_hidden()
@@ -432,7 +429,7 @@ class Check:
         web.close()
 
     def hidden(self) -> None:
-        """A tab that is opened behind another asks for nothing until somebody looks at it."""
+        """A tab opened in the background requests nothing until it is visible."""
         web = Visitor(self.browser, self.world)
         web.page.add_init_script(
             "window.isHidden_ = true; Object.defineProperty(document, 'hidden', { get: () => window.isHidden_ });"
@@ -443,7 +440,7 @@ class Check:
         web.page.goto(f"{web.base}/console")
         show = "(hidden) => { window.isHidden_ = hidden; document.dispatchEvent(new Event('visibilitychange')); }"
         if any("/v1/live" in url for url in asked):
-            raise Failure("a page that nobody sees follows the sidecar")
+            raise Failure("a hidden page follows the sidecar")
         web.page.evaluate(show, False)
         web.shows("#link-text", "live")
         web.page.evaluate(show, True)
@@ -467,18 +464,9 @@ class Check:
             expect(phone.page.locator("#main h1")).to_be_visible()
             wide = phone.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             if wide > 0:
-                raise Failure(f"{view or 'overview'}: on a phone the page is {wide} pixels too wide")
+                raise Failure(f"{view or 'overview'}: the page is {wide} pixels too wide for a phone")
         phone.check_access("the page on a phone")
         phone.close()
-
-    def draw(self, visitor: Visitor, name: str) -> None:
-        if not self.pictures:
-            return
-        for scheme in ("light", "dark"):
-            visitor.page.emulate_media(color_scheme=scheme)
-            visitor.page.wait_for_timeout(300)
-            visitor.page.screenshot(path=self.pictures / f"{name}-{scheme}.png")
-        visitor.page.emulate_media(color_scheme="light")
 
 
 def answers(address: str) -> bool:
@@ -489,53 +477,36 @@ def answers(address: str) -> bool:
         return False
 
 
-class Bystanders:
-    """Calls of other programs, so that there is something to see in a picture."""
-
-    def __init__(self, port: int, key: str) -> None:
-        self.ends = threading.Event()
-        self.connection = Connection(port, key)
-        self.thread = threading.Thread(target=self.run, daemon=True)
-        self.thread.start()
-
-    def run(self) -> None:
-        number = 0
-        while not self.ends.wait(0.05):
-            number += 1
-            name = f"cart/{number % 7}"
-            with contextlib.suppress(OSError, ValueError):
-                lease = self.connection.call("LOCK.ACQUIRE", name, 5000, "LABEL", f"web-{number % 3}")
-                self.connection.call("LIMIT.TAKE", "mail")
-                if isinstance(lease, list) and number % 5:
-                    self.connection.call("LOCK.RELEASE", name, lease[0])
-
-    def end(self) -> None:
-        self.ends.set()
-        self.thread.join()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--binary", type=Path, required=True, help="the interlock program")
-    parser.add_argument("--draw", type=Path, help="keep pictures of the views in this folder")
+    parser.add_argument("--draw", type=Path, help="draw the documents' pictures in this folder and test nothing")
     arguments = parser.parse_args()
     executable = next((path for path in BROWSERS if Path(path).exists()), None)
     if executable is None:
-        sys.exit("console: no Chromium is here; Tools/setup.sh console installs it")
+        sys.exit("console: Chromium is missing; install it with Tools/setup.sh console")
     world = World(arguments.binary.resolve(), Path(tempfile.mkdtemp(prefix="interlock-console-")))
     try:
         configuration = world.folder / "console.yaml"
-        configuration.write_text(CONFIGURATION.replace(str(UPSTREAM), str(world.ports[UPSTREAM])))
+        text = console_scene.CONFIGURATION if arguments.draw else CONFIGURATION
+        configuration.write_text(text.replace(str(UPSTREAM), str(world.ports[UPSTREAM])))
         world.start_sidecar(configuration)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-            Check(world, browser, arguments.draw).run()
+            if arguments.draw:
+                visitor = Visitor(browser, world, viewport={"width": 1200, "height": 900})
+                keys = world.environment["WEB_KEY"], world.environment["OPS_KEY"]
+                console_scene.draw(world, visitor, *keys, arguments.draw)
+                visitor.close()
+            else:
+                Check(world, browser).run()
             browser.close()
     except Failure as failure:
         sys.exit(f"console: {failure}")
     finally:
         world.close()
-    print("console: login, views, acts, outages, roles, keyboard, phone and accessibility are as they should be")
+    if not arguments.draw:
+        print("console: login, views, actions, outages, roles, keyboard, phone and accessibility work")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Drives `interlock top` in a real terminal, tmux, as a person would.
+"""Drives `interlock top` in a real terminal, tmux, as a user would.
 
-`make console` runs it: every view, a search, sorting, opening a lock, a window that is made smaller and larger, and
-that the terminal is as it was after q, Ctrl-C and SIGTERM. `--once` and `--json` are read as scripts do.
+`make console` runs it: every view, a search, sorting, opening a lock, a window that is resized, and the state of
+the terminal after q, Ctrl-C and SIGTERM. `--once` and `--json` are read as scripts do.
 """
 
 import argparse
@@ -72,7 +72,7 @@ class Terminal:
             if condition(screen):
                 return screen
             if time.monotonic() > deadline:
-                raise Failure(f"{what}: not within {PATIENCE:.0f} s; it shows\n{screen}")
+                raise Failure(f"{what}: not within {PATIENCE:.0f} s; the screen is\n{screen}")
             time.sleep(0.05)
 
     def close(self) -> None:
@@ -120,13 +120,13 @@ class Check:
         terminal.press("Home", "s", "s", "r")
         first = terminal.shows(r"HOLDER\^")
         if "worker-3" not in first.split("HOLDER^")[1].splitlines()[1]:
-            raise Failure(f"the table is not sorted by holder, the last first:\n{first}")
+            raise Failure(f"the table is not sorted by holder in reverse:\n{first}")
         terminal.press("/")
         terminal.run("orders")
         terminal.until("the search leaves one", lambda screen: "orders/7" in screen and "cart/" not in screen)
         terminal.press("Enter")
         terminal.shows("Lock orders/7")
-        terminal.shows("Nobody waits for it")
+        terminal.shows("Nobody is waiting")
         self.lock("elsewhere", "<b>")
         terminal.press("Escape")
         terminal.shows(r"\[2 locks\]")
@@ -135,9 +135,9 @@ class Check:
         terminal.press("Down", "Enter")
         terminal.shows("Service search")
         terminal.press("4")
-        terminal.shows("in force")
+        terminal.shows("still held")
         terminal.press("5")
-        terminal.shows("fleet.joined|The last events")
+        terminal.shows("fleet.joined|Recent events")
         terminal.press("?")
         terminal.shows("open the lock or service")
         terminal.press("x", "Tab")
@@ -147,7 +147,7 @@ class Check:
         self.leave("q")
 
     def sizes(self) -> None:
-        """Each line fits, and the last one is the terminal's last."""
+        """Each line fits, and the last one is at the bottom of the terminal."""
         terminal = self.terminal
         self.enter()
         terminal.press("2")
@@ -165,7 +165,7 @@ class Check:
         terminal = self.terminal
         self.enter()
         if terminal.state() != "1 0":
-            raise Failure("interlock top does not have the terminal for itself")
+            raise Failure("interlock top does not use the alternate screen")
         match way:
             case "q":
                 terminal.press("q")
@@ -178,7 +178,7 @@ class Check:
         screen = terminal.shows("left 0")
         before, after = ((self.world.folder / name).read_text() for name in ("before", "after"))
         if "before" not in screen or "overview" in screen or terminal.state() != "0 1" or before != after:
-            raise Failure(f"after {way} the terminal is not as it was: {terminal.state()}\n{before}{after}{screen}")
+            raise Failure(f"after {way} the terminal is not restored: {terminal.state()}\n{before}{after}{screen}")
 
     def scripts(self) -> None:
         binary = str(self.world.binary)
@@ -190,7 +190,7 @@ class Check:
             raise Failure("--json does not print the frame")
         away = subprocess.run([binary, "top", "--once", "--sidecar", "127.0.0.1:1"], capture_output=True, check=False)
         if away.returncode != 69:
-            raise Failure(f"where no sidecar is, interlock top exits with {away.returncode}")
+            raise Failure(f"without a sidecar, interlock top exits with {away.returncode}")
 
     def text(self, *command: str) -> str:
         return subprocess.run(command, capture_output=True, text=True, env=self.world.environment, check=True).stdout
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--binary", type=Path, required=True, help="the interlock program")
     arguments = parser.parse_args()
     if shutil.which("tmux") is None:
-        sys.exit("top: no tmux is here; Tools/setup.sh console installs it")
+        sys.exit("top: tmux is missing; install it with Tools/setup.sh console")
     world = World(arguments.binary.resolve(), Path(tempfile.mkdtemp(prefix="interlock-top-")))
     os.chdir(world.folder)
     try:
@@ -218,7 +218,7 @@ def main() -> None:
     finally:
         os.chdir("/")
         world.close()
-    print("top: views, search, sorting, sizes, three ways to leave and --once are as they should be")
+    print("top: views, search, sorting, sizes, three ways to quit and --once work")
 
 
 if __name__ == "__main__":

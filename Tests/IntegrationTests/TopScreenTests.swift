@@ -26,10 +26,11 @@ struct TopScreenTests {
     }
 
     @Test(
-        "the former words for columns still sort",
+        "The former column names still sort",
         arguments: [
-            (LiveView.Name.locks, "age", "read"), (.overview, "differs", "configured"), (.services, "failed", "failing"),
-            (.services, "underway", "under way"), (.events, "type", "event"),
+            (LiveView.Name.locks, "age", "updated"), (.overview, "differs", "configured"), (.services, "failed", "failing"),
+            (.services, "underway", "in progress"), (.services, "under way", "in progress"),
+            (.events, "type", "event"),
         ])
     func formerWords(view: LiveView.Name, former: String, present: String) {
         let model = ViewModel.main(of: view)
@@ -70,7 +71,23 @@ struct TopScreenTests {
         #expect(lines.contains("Services 1 to 1 of 1"))
         let row = try #require(lines.first { $0.hasPrefix("search") }).split(separator: " ", omittingEmptySubsequences: true)
         #expect(row.prefix(8) == ["search", "open", "50%", "0%", "2", "0", "7", "1"])
-        #expect(row.dropFirst(8).joined(separator: " ") == "failures, until 1970-01-01T00:01:41.000Z bad: status 500, 3.0s ago")
+        #expect(row.dropFirst(8).joined(separator: " ") == "failures 1970-01-01T00:01:41.000Z bad: status 500, 3.0s ago")
+    }
+
+    @Test("The overview shows limits that refuse calls, and configurations that differ")
+    func problems() throws {
+        var screen = TopScreen(query: TopQuery(view: .overview))
+        screen.show(try Self.frame(#""fleet":{"at_ms":99000,"failure":null,"sidecars":[]}"#))
+        #expect(screen.page(columns: nil).contains("All breakers are closed."))
+        #expect(!screen.page(columns: nil).contains { $0.hasPrefix("Limits that") || $0.hasPrefix("Sidecars have different") })
+        screen.show(
+            try TopFrame(
+                #"{"now_ms":100000,"sidecar":{"breakers":[],"services_differing":["mail","search"],"redis":{"up":true},"#
+                    + #""limited":[{"service":"search","calls_limited":4,"calls_taken":20}]}}"#))
+        let lines = screen.page(columns: nil)
+        #expect(lines.contains("Sidecars have different configurations of: mail, search"))
+        let title = try #require(lines.firstIndex(of: "Limits that refused calls in the last minute"))
+        #expect(lines[title + 2].split(separator: " ") == ["search", "4", "20"])
     }
 
     @Test("sorts rows in both directions, and builds the query from search, selection and page")

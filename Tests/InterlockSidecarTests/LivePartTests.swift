@@ -96,6 +96,28 @@ struct LivePartTests {
         #expect(rates.minute(ofService: "search")["calls_taken"] == .integer(0))
     }
 
+    @Test("Services whose limits refused calls in the last minute are listed, those with the most refusals first")
+    func limitedServices() {
+        func counts(_ limited: [String: Int64]) -> DecisionCounts {
+            var counts = DecisionCounts(locksGranted: 0, locksHeld: 0, locksReleased: 0, redisCommands: 0)
+            for (service, number) in limited {
+                var own = ServiceCounts()
+                (own.callsTaken, own.callsLimited) = (7, number)
+                counts.services[service] = own
+            }
+            return counts
+        }
+        let rates = RateHistory()
+        rates.sample(counts(["search": 2, "mail": 5, "catalog": 0]))
+        func row(_ service: String, _ limited: Int64) -> [String: JSONValue] {
+            ["service": .text(service), "calls_limited": .integer(limited), "calls_taken": .integer(7)]
+        }
+        #expect(rates.limitedServices(most: 10) == [row("mail", 5), row("search", 2)])
+        #expect(rates.limitedServices(most: 1) == [row("mail", 5)])
+        for _ in 0..<RateHistory.serviceSeconds { rates.sample(counts(["search": 2, "mail": 5, "catalog": 0])) }
+        #expect(rates.limitedServices(most: 10).isEmpty)
+    }
+
     // MARK: Events
 
     private static func change(_ service: String, generation: Int64) throws -> (EventMessage, InterlockEvent<EventPayload>) {

@@ -123,7 +123,7 @@ struct OutageMonitorTests {
                 try await eventually("it is probed") { monitor.reading(ofService: "catalog")?.last != nil }
                 #expect(
                     monitor.reading(ofService: "catalog")?.last?.finding
-                        == .bad("the answer is not HTTP/1.1; a service that speaks only HTTP/2 needs http2: true"))
+                        == .bad("the response is not HTTP/1.1; set http2: true if the service requires HTTP/2"))
             }
         }
     }

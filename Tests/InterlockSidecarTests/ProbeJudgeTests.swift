@@ -49,7 +49,7 @@ struct ProbeJudgeTests {
         #expect(try finding(expectation, body: "<html>") == .bad("the body is not JSON"))
         #expect(
             try finding(expectation, body: "{\"status\":\"ok\"}", isCut: true)
-                == .bad("the body is longer than 64 KiB: too long to be judged as JSON"))
+                == .bad("the body is longer than 64 KiB, too long to check as JSON"))
     }
 
     @Test(
@@ -102,7 +102,7 @@ struct ProbeJudgeTests {
         let expectation = ProbeExpectation(body: [.contains("ok")])
         #expect(
             try finding(expectation, headers: headers, body: "ok")
-                == .bad("the body is encoded as gzip, although that was not asked for"))
+                == .bad("the body is encoded as gzip, which was not requested"))
         #expect(try finding(ProbeExpectation(), headers: headers) == .good)
     }
 

@@ -95,7 +95,7 @@ struct ProbeTests {
             try await eventually("a probe is judged") {
                 let finding = try await found(port: port, timeout: .milliseconds(200))
                 guard case .unjudged = finding else {
-                    #expect(finding == .bad("no whole answer within 200ms"))
+                    #expect(finding == .bad("no complete response within 200ms"))
                     return true
                 }
                 return false
@@ -108,7 +108,7 @@ struct ProbeTests {
         try await ProbedServer.with { server, port in
             server.answer(.close)
             let finding = try await found(port: port)
-            #expect(finding == .bad("the connection was closed before the whole answer had come"))
+            #expect(finding == .bad("the connection was closed before the response was complete"))
         }
     }
 
@@ -183,7 +183,7 @@ struct ProbeTests {
         try await ProbedServer.with { _, port in
             let finding = try await found(
                 port: port, url: "https://localhost:\(port)", certificateAuthority: "/nowhere/ca.pem")
-            #expect(finding == .unjudged("the file of tls.ca cannot be used"))
+            #expect(finding == .unjudged("the tls.ca file cannot be used"))
         }
     }
 
@@ -230,7 +230,7 @@ struct ProbeTests {
             try await group.any().scheduleTask(in: .seconds(3)) {}.futureResult.get()
             return .good
         }
-        #expect(finding == .bad("no whole answer within 1s"))
+        #expect(finding == .bad("no complete response within 1s"))
     }
 
     @Test(

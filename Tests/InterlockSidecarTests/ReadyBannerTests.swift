@@ -16,7 +16,12 @@ struct ReadyBannerTests {
 
     @Test("shows plain commands on loopback")
     func plain() {
-        #expect(Self.banner().hasSuffix("\n  RESP   redis-cli -p 1 PING\n  HTTP   curl -s localhost:2/readyz"))
+        #expect(Self.banner().contains("\n  RESP     redis-cli -p 1 PING\n  HTTP     curl -s localhost:2/readyz\n"))
+    }
+
+    @Test("shows the console's URL")
+    func console() {
+        #expect(Self.banner().hasSuffix("\n  Console  http://localhost:2/console"))
     }
 
     @Test("names the address of a listener that is not on loopback, and asks for the key")
@@ -27,9 +32,9 @@ struct ReadyBannerTests {
             $0.listen.unix = "/a"
             $0.keys = [APIKey(name: "ops", secret: "ops-secret", role: .admin)]
         }
-        #expect(text.contains("RESP   REDISCLI_AUTH=\"$INTERLOCK_API_KEY\" redis-cli -h 10.0.0.5 -p 1 PING"))
+        #expect(text.contains("RESP     REDISCLI_AUTH=\"$INTERLOCK_API_KEY\" redis-cli -h 10.0.0.5 -p 1 PING"))
         #expect(text.contains("curl -s localhost:2/readyz"))
-        #expect(text.contains("Unix   REDISCLI_AUTH=\"$INTERLOCK_API_KEY\" redis-cli -s /a PING"))
+        #expect(text.contains("Unix     REDISCLI_AUTH=\"$INTERLOCK_API_KEY\" redis-cli -s /a PING"))
         #expect(!text.contains("ops-secret"))
     }
 
@@ -45,5 +50,6 @@ struct ReadyBannerTests {
         }
         #expect(text.contains("redis-cli --tls --cacert \(certificate.certificatePath) -h localhost -p 1 PING"))
         #expect(text.contains("curl --cacert \(certificate.certificatePath) -s https://localhost:2/readyz"))
+        #expect(text.hasSuffix("\n  Console  https://localhost:2/console"))
     }
 }

@@ -52,7 +52,7 @@ struct ServiceManagerTests {
         #expect(report.checked(.isUnreachable("closed")) == [.alive, .status("Serving without Redis: closed")])
         #expect(report.reloadBegan(at: 42) == [.reloading(at: 42)])
         #expect(report.reloadEnded(failure: nil) == [.ready])
-        #expect(report.stopped() == [.stopping, .status("Going down")])
+        #expect(report.stopped() == [.stopping, .status("Shutting down")])
         #expect(report.checked(.isUnreachable("closed")) == [.alive])
         #expect(report.stopped().isEmpty)
     }
@@ -62,7 +62,7 @@ struct ServiceManagerTests {
         var report = ServiceReport()
         _ = report.checked(.isUp)
         _ = report.listenersOpened()
-        let failed = ". The last reload failed, the old configuration stays: no such file"
+        let failed = ". The last reload failed; the old configuration stays in effect: no such file"
         #expect(report.reloadEnded(failure: "no such file") == [.ready, .status("Serving; Redis is connected" + failed)])
         #expect(report.checked(.isUnreachable("gone")) == [.alive, .status("Serving without Redis: gone" + failed)])
         #expect(report.reloadEnded(failure: nil) == [.ready, .status("Serving without Redis: gone")])

@@ -24,7 +24,7 @@ struct ViewModelTests {
     @Test(
         "a lock's holder is one label, a label and a number, or nobody",
         arguments: [
-            (0, 0, "exclusive", "nobody"), (0, 2, "exclusive", "passed on just now"), (1, 0, "exclusive", "a"),
+            (0, 0, "exclusive", "nobody"), (0, 2, "exclusive", "being handed over"), (1, 0, "exclusive", "a"),
             (1, 0, "shared", "b"), (3, 0, "shared", "b and 2 more"),
         ])
     func holder(holders: Int64, waiters: Int64, mode: String, expected: String) {
@@ -37,13 +37,27 @@ struct ViewModelTests {
         #expect(words["holder"] == .text(expected))
     }
 
-    @Test("a semaphore's lock says how many of its places are taken, and a grant that it is one of them")
+    @Test("A semaphore shows how many of its slots are in use, and marks its grants")
     func semaphores() {
         let lock: [String: JSONValue] = ["holders": .integer(3), "permits": .integer(5), "mode": .text("semaphore")]
-        #expect(Self.completed(.locks, lock)["mode"] == .text("3 of 5 places"))
-        #expect(Self.completed(.lock, lock)["held"] == .text("3 of 5 places"))
+        #expect(Self.completed(.locks, lock)["mode"] == .text("3 of 5 slots"))
+        #expect(Self.completed(.lock, lock)["held"] == .text("3 of 5 slots"))
         #expect(Self.completed(.lock, ["holders": .integer(2), "mode": .text("shared")])["held"] == .text("shared, by 2"))
-        #expect(Self.completed(.grants, lock)["mode"] == .text("one of 5 places"))
+        #expect(Self.completed(.grants, lock)["mode"] == .text("one of 5 slots"))
+    }
+
+    @Test(
+        "A breaker's end is that of the forced state, if one is forced",
+        arguments: [("", 5, 9, "5"), ("open", 5, 9, "9"), ("open", 5, 0, ""), ("", 0, 9, "")])
+    func until(forced: String, end: Int64, forcedEnd: Int64, expected: String) {
+        let words = Self.completed(
+            .breakers,
+            [
+                "forced": forced.isEmpty ? .null : .text(forced), "cause": .text("failures"), "until_ms": .integer(end),
+                "forced_until_ms": .integer(forcedEnd),
+            ])
+        #expect(words["until"] == (expected.isEmpty ? nil : .text(expected)))
+        #expect(words["why"] == .text(forced.isEmpty ? "failures" : "forced open"))
     }
 
     @Test("rules have the name of their domain, and are shadows in a domain that is one")
@@ -55,7 +69,7 @@ struct ViewModelTests {
         #expect(
             rows?.first?["words"]
                 == .object([
-                    "domain": .text("edge"), "rule": .text("path (none)"), "limit": .text("nothing passes"),
+                    "domain": .text("edge"), "rule": .text("path (none)"), "limit": .text("blocks everything"),
                     "kind": .text("shadow"),
                 ]))
     }

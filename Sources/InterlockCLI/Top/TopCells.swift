@@ -17,9 +17,9 @@ struct TopCells {
         case .rate: return value.number.map(ReadableText.percentage) ?? column.empty
         case .flag: return value.flag ? "yes" : "no"
         case .list: return value.list.compactMap { Optional($0).text }.joined(separator: ", ")
-        case .moment: return ReadableText.moment(epochMilliseconds: value.integer ?? 0)
+        case .moment: return ReadableText.moment(epochMilliseconds: value.integer ?? value.text.flatMap { Int64($0) } ?? 0)
         case .span, .since: return span
-        case .left: return (value.integer ?? 0) < 0 ? "without end" : span
+        case .left: return (value.integer ?? 0) < 0 ? "no expiry" : span
         case .ago: return [value.text, span.isEmpty ? nil : "\(span) ago"].compactMap(\.self).joined(separator: ", ")
         case .text, .fence, .state, .lock, .service, .meter, .number, .peak, .series:
             return value.text ?? value.integer.map { "\($0)" } ?? column.empty
@@ -68,7 +68,10 @@ extension ViewModel {
 
     /// The former words for columns, which `--sort` accepts for one more version.
     private static let formerWords = [
-        "AGE": "READ", "DIFFERS": "CONFIGURED", "FAILED": "FAILING", "UNDERWAY": "UNDER WAY", "TYPE": "EVENT",
+        "AGE": "UPDATED", "READ": "UPDATED", "DIFFERS": "CONFIGURED", "FAILED": "FAILING", "UNDERWAY": "IN PROGRESS",
+        "UNDER WAY": "IN PROGRESS", "UNDER": "IN PROGRESS", "TYPE": "EVENT", "UP FOR": "UPTIME", "TOLD BY": "SOURCE",
+        "TOLD": "SOURCE", "WHAT": "DETAILS", "PASSED": "ALLOWED", "TURN": "POSITION", "USED NOW": "IN USE", "USED": "IN USE",
+        "ROOM": "RETRY", "ROOM AGAIN IN": "RETRY",
     ]
 
     /// Returns the index of the shown column whose title is this word, or begins with it.

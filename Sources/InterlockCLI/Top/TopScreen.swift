@@ -257,6 +257,10 @@ extension TopScreen {
                     text: "Redis \(isUp ? "up" : "DOWN") at \(redis["address"].text ?? "")\(failure)\(scope)".printable,
                     style: isUp ? .plain : .bold),
             ] + facts(.here, sidecar, columns)
+        let differing = sidecar["services_differing"].list.compactMap { Optional($0).text }.joined(separator: ", ")
+        if !differing.isEmpty {
+            lines.append(Line(text: "Sidecars have different configurations of: \(differing)".printable, style: .bold))
+        }
         if let trouble { lines.append(Line(text: trouble.printable, style: .bold)) }
         return lines
     }
@@ -283,7 +287,7 @@ extension TopScreen {
         func titled(_ title: String) -> Line { Line(text: title.printable, style: .bold) }
         let lines: [Line] =
             switch query.view {
-            case .overview: rates("rates") + secondary(.breakers)
+            case .overview: secondary(.breakers) + limited + rates("rates")
             case .lock:
                 [titled("Lock \(name)\(age(frame.object["lock"]))")] + facts(.lock, frame.object["lock"], columns)
                     + secondary(.holders) + secondary(.queue)
@@ -312,6 +316,9 @@ extension TopScreen {
         let age = part["at_ms"].integer.map { ", as of \(ReadableText.span(milliseconds: max(0, now &- $0))) ago" } ?? ""
         return age + (failure.map { "; refresh failed: \($0)" } ?? "")
     }
+
+    /// The table of limited services; no lines if there are none, or if the sidecar is too old to list them.
+    private var limited: [Line] { rows(.limited)?.isEmpty == false ? secondary(.limited) + [Line(text: "")] : [] }
 
     /// Returns a table that can be neither sorted nor chosen from, with its title; only the model's text if it is
     /// empty.
@@ -379,7 +386,7 @@ extension TopScreen {
                 Self.bars[highest > 0 ? Int((Double(value) / Double(highest) * 8).rounded(.up)) : 0]
             }
             let line = String(repeating: " ", count: Self.seconds - values.count) + String(bars)
-            return Line(text: "\(title.padding(to: width)) |\(line)| \(values.last ?? 0)/s, at most \(highest)/s")
+            return Line(text: "\(title.padding(to: width)) |\(line)| \(values.last ?? 0)/s, peak \(highest)/s")
         }
     }
 }

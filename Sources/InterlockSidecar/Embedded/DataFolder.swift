@@ -18,16 +18,16 @@ struct DataFolder {
     /// - Throws: `SidecarError` that states the remedy.
     init(path: String) throws(SidecarError) {
         self.path = path
-        guard path.hasPrefix("/") else { throw SidecarError("the data folder must be given by its whole path, not \(path)") }
+        guard path.hasPrefix("/") else { throw SidecarError("the data folder must be an absolute path, got \(path)") }
         guard path.utf8.count + "/redis.sock".utf8.count <= Self.longestSocketPath else {
-            throw SidecarError("the data folder's path is too long for a Unix socket in it; choose a shorter one: \(path)")
+            throw SidecarError("the path of the data folder is too long for a Unix socket; choose a shorter one: \(path)")
         }
         try Self.create(path)
         try Self.checkIsPrivate(path)
         // A link could have been planted before the folder was private, so links are rejected.
         for file in [path + "/redis.log", path + "/redis.sock"] where Self.isLink(file) {
             throw SidecarError(
-                "\(file) is a link, and Redis would follow it: remove it, or choose another folder with --data-dir")
+                "\(file) is a link, which Redis would follow: remove it, or choose another folder with --data-dir")
         }
         lockDescriptor = open(path + "/interlock.lock", O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0o600)
         guard lockDescriptor >= 0 else { throw Self.failure("cannot write to", path) }
@@ -35,7 +35,7 @@ struct DataFolder {
             close(lockDescriptor)
             throw SidecarError(
                 "another sidecar uses the data folder \(path); share its Redis with --redis unix://\(path)/redis.sock, "
-                    + "or give this one a folder of its own with --data-dir")
+                    + "or choose a different folder with --data-dir")
         }
     }
 
@@ -44,7 +44,7 @@ struct DataFolder {
     static func standardPath(environment: [String: String]) throws(SidecarError) -> String {
         if let state = environment["XDG_STATE_HOME"], state.hasPrefix("/") { return state + "/interlock" }
         guard let home = environment["HOME"], home.hasPrefix("/") else {
-            throw SidecarError("neither XDG_STATE_HOME nor HOME is set: say where the data folder is with --data-dir")
+            throw SidecarError("neither XDG_STATE_HOME nor HOME is set: choose the data folder with --data-dir")
         }
         return home + "/.local/state/interlock"
     }
@@ -60,19 +60,19 @@ struct DataFolder {
     /// Checks that only this user has access to the folder. The permissions of an existing folder are not changed.
     private static func checkIsPrivate(_ path: String) throws(SidecarError) {
         var status = stat()
-        guard stat(path, &status) == 0 else { throw failure("cannot look at", path) }
+        guard stat(path, &status) == 0 else { throw failure("cannot read", path) }
         guard status.st_mode & S_IFMT == S_IFDIR else {
-            throw SidecarError("the data folder \(path) is no folder; choose another with --data-dir")
+            throw SidecarError("the data folder \(path) is not a folder; choose another with --data-dir")
         }
         guard status.st_uid == geteuid() else {
             throw SidecarError(
-                "the data folder \(path) belongs to another user (uid \(status.st_uid)): give it to this one, or choose another with "
+                "the data folder \(path) belongs to another user (uid \(status.st_uid)): change its owner, or choose another with "
                     + "--data-dir")
         }
         guard status.st_mode & 0o077 == 0 else {
             let mode = String(status.st_mode & 0o7777, radix: 8)
             throw SidecarError(
-                "the data folder \(path) is open to others (mode \(mode)): close it with `chmod 700 \(path)`, or choose another with "
+                "the data folder \(path) is accessible to others (mode \(mode)): run `chmod 700 \(path)`, or choose another with "
                     + "--data-dir")
         }
     }

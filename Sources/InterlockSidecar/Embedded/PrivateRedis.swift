@@ -47,8 +47,8 @@ package struct PrivateRedis: Service {
             }
             guard !isToldToEnd.withLockedValue({ $0 }), let status else { return }
             throw SidecarError(
-                "the private redis-server ended by itself (\(status)); is redis-server installed? See \(folder.logPath), "
-                    + "or name a Redis with --redis")
+                "the private redis-server exited (\(status)); is redis-server installed? See \(folder.logPath), "
+                    + "or set a Redis with --redis")
         } onGracefulShutdown: {
             isToldToEnd.withLockedValue { $0 = true }
         }

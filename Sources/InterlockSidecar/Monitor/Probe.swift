@@ -61,7 +61,7 @@ struct Probe: Sendable {
     /// Returns the URL to request: a path below the service's URL, or the address itself if it is a URL.
     private static func url(_ address: String, below base: String?) throws(SidecarError) -> String {
         guard address.hasPrefix("/") else { return address }
-        guard let base else { throw SidecarError("a path is asked below the service's url, which is not given") }
+        guard let base else { throw SidecarError("the probe's path needs the service's url, which is not set") }
         return (base.hasSuffix("/") ? String(base.dropLast()) : base) + address
     }
 }

@@ -54,9 +54,9 @@ struct ProbeDeadline: Sendable {
         }
         guard lateness <= tolerance else {
             let late = DurationText.shortest(.milliseconds(lateness.wholeMilliseconds))
-            return .unjudged("this sidecar itself was held up for \(late)")
+            return .unjudged("this sidecar itself was delayed by \(late)")
         }
-        return .bad("no whole answer within \(DurationText.shortest(timeout))")
+        return .bad("no complete response within \(DurationText.shortest(timeout))")
     }
 
     /// Measures the delay of this sidecar only, without the time that a cancelled probe takes to end.

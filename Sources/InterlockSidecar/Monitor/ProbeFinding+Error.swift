@@ -15,7 +15,7 @@ extension ProbeFinding {
         case let error as HTTPFetch.Failure: self.init(error)
         case is HTTPClientConnection.Closed: self = .bad(Self.closed)
         case let error as HTTPClientConnection.Malformed: self = .bad("\(error.reason)")
-        case is HTTPParserError: self = .bad("the answer is not HTTP/1.1; a service that speaks only HTTP/2 needs http2: true")
+        case is HTTPParserError: self = .bad("the response is not HTTP/1.1; set http2: true if the service requires HTTP/2")
         case let error as NIOConnectionError: self.init(error)
         case let error as IOError: self.init(error)
         case let error as NIOSSLError: self.init(error)
@@ -24,12 +24,12 @@ extension ProbeFinding {
         }
     }
 
-    private static let closed: ProbeReason = "the connection was closed before the whole answer had come"
+    private static let closed: ProbeReason = "the connection was closed before the response was complete"
 
     private init(_ error: HTTPFetch.Failure) {
         switch error {
         case .cancelled: self = .unjudged("the probe was stopped")
-        case .timedOut: self = .bad("no whole answer came in time")
+        case .timedOut: self = .bad("no complete response in time")
         case .notConnected(let error), .brokenOff(let error): self.init(error)
         }
     }
@@ -48,16 +48,16 @@ extension ProbeFinding {
 
     private init(_ error: IOError) {
         switch error.errnoCode {
-        case EMFILE, ENFILE: self = .unjudged("this sidecar has no file descriptor left")
-        case ENOMEM, ENOBUFS: self = .unjudged("this host has no memory left for a connection")
-        case EADDRNOTAVAIL: self = .unjudged("this host has no port left for a connection")
+        case EMFILE, ENFILE: self = .unjudged("this sidecar is out of file descriptors")
+        case ENOMEM, ENOBUFS: self = .unjudged("this host is out of memory for connections")
+        case EADDRNOTAVAIL: self = .unjudged("this host is out of ports for connections")
         default: self = .bad("\(NetworkReason(error))")
         }
     }
 
     private init(_ error: NIOSSLError) {
         switch error {
-        case .noSuchFilesystemObject, .failedToLoadCertificate: self = .unjudged("the file of tls.ca cannot be used")
+        case .noSuchFilesystemObject, .failedToLoadCertificate: self = .unjudged("the tls.ca file cannot be used")
         case .uncleanShutdown: self = .bad(Self.closed)
         default: self = .bad("\(NetworkReason(error))")
         }

@@ -39,7 +39,7 @@ package struct ProbeJudge: Sendable {
         }
         guard !rules.isEmpty else { return .good }
         if let coding = answer.values(of: "Content-Encoding").first(where: { $0.lowercased() != "identity" }) {
-            return .bad("the body is encoded as \(coding), although that was not asked for")
+            return .bad("the body is encoded as \(coding), which was not requested")
         }
         for rule in rules {
             if let reason = violation(of: rule, in: answer) { return .bad(reason) }
@@ -58,7 +58,7 @@ package struct ProbeJudge: Sendable {
 
     private func violation(of path: JSONPath, _ name: String, _ text: String, in answer: ProbeAnswer) -> ProbeReason? {
         guard !answer.isCut else {
-            return "the body is longer than \(ProbeExpectation.inspectedBytes / 1024) KiB: too long to be judged as JSON"
+            return "the body is longer than \(ProbeExpectation.inspectedBytes / 1024) KiB, too long to check as JSON"
         }
         guard let document = try? JSONValue(reading: answer.body, deepest: Self.deepestJSON) else {
             return "the body is not JSON"

@@ -82,7 +82,7 @@ struct ServiceReport: Sendable {
     mutating func stopped() -> [Line] {
         guard state != .stopping else { return [] }
         state = .stopping
-        return [.stopping, .status("Going down")]
+        return [.stopping, .status("Shutting down")]
     }
 
     private mutating func changedStatus() -> [Line] {
@@ -100,6 +100,6 @@ struct ServiceReport: Sendable {
             case .isUnreachable(nil): "Serving without Redis"
             case .isUnreachable(let reason?): "Serving without Redis: \(reason)"
             }
-        return reloadFailure.map { "\(serving). The last reload failed, the old configuration stays: \($0)" } ?? serving
+        return reloadFailure.map { "\(serving). The last reload failed; the old configuration stays in effect: \($0)" } ?? serving
     }
 }

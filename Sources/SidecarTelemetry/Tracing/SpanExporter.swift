@@ -53,7 +53,7 @@ package struct SpanExporter: Service {
         retryAfter: @escaping @Sendable (String) -> Int64? = { Int64($0).map { min($0, 86_400) * 1000 } }
     ) throws {
         guard let endpoint = URL(string: settings.endpoint), let host = endpoint.host, !host.isEmpty else {
-            throw SidecarError("tracing.endpoint: \(settings.endpoint) cannot be used")
+            throw SidecarError("tracing.endpoint: \(settings.endpoint) is not a usable URL")
         }
         let isTLS = endpoint.scheme?.lowercased() == "https"
         self.endpoint = endpoint
@@ -148,7 +148,7 @@ package struct SpanExporter: Service {
         switch error as? HTTPFetch.Failure {
         case .notConnected(let cause)?, .brokenOff(let cause)?:
             cause is HTTPClientConnection.Closed ? "the collector closed the connection" : "\(NetworkReason(cause))"
-        case .timedOut?: "no answer came within \(timeout.nanoseconds / 1_000_000_000) seconds"
+        case .timedOut?: "no response within \(timeout.nanoseconds / 1_000_000_000) seconds"
         case .cancelled?: "the sidecar stopped"
         case nil: "\(NetworkReason(error))"
         }
